@@ -39,6 +39,10 @@ class _Speaking(Console):
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(_said(each) for each in objects), **options)
 
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+        _nobody_reads(self.file)
+
 
 def _said(shown: Any) -> Any:
     if spoken() == "en":
@@ -87,21 +91,27 @@ def answer(document: Document | Mapping[str, Any], as_json: bool, show: Callable
 
 
 def write_json(document: Document | Mapping[str, Any]) -> None:
-    sys.stdout.write(json_text(document))
-    sys.stdout.flush()
+    write_text(json_text(document))
 
 
 def write_text(text: str) -> None:
     """Text as it is, with its tabs and the blanks at the ends of its lines."""
-    sys.stdout.write(text)
-    sys.stdout.flush()
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _nobody_reads(sys.stdout)
+
+
+def _nobody_reads(file: IO[str]) -> None:
+    """The reader of a pipe has seen enough: the command goes on to its files and its exit code, unheard."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
 
 
 def write_yaml(document: Mapping[str, Any]) -> None:
     import yaml
 
-    sys.stdout.write(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110))
-    sys.stdout.flush()
+    write_text(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110))
 
 
 def plain_table(*headers: str, title: str | None = None) -> Table:

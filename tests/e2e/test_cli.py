@@ -384,6 +384,19 @@ def test_a_full_disk_is_one_sentence() -> None:
     assert "Traceback" not in run.stderr
 
 
+def test_files_are_written_though_nobody_reads_the_answer(tmp_path: Path) -> None:
+    folder, table = tmp_path / "plans", tmp_path / "sweep.csv"
+    sweep = ("sweep", *SMALL[1:], "--tp", "8", "--pp", "1", "--output", table)
+    for arguments in ((*SMALL, *LIMITS, "--save-dir", folder), sweep):
+        started = [sys.executable, "-m", "meshplan", *map(str, arguments)]
+        with subprocess.Popen(started, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            assert run.stdout is not None
+            run.stdout.close()
+            assert run.wait(timeout=60) == 0, run.stderr
+    assert (folder / "report.json").is_file()
+    assert table.is_file()
+
+
 def test_the_same_search_prints_the_same_plans() -> None:
     first, second = (documents(process(*SMALL, *LIMITS, "--json")) for _ in range(2))
     assert first["plans"] == second["plans"]

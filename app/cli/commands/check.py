@@ -292,11 +292,10 @@ def _check_suffix(name: str, file: str, names: list[str]) -> None:
 
 
 def _write(reports: Sequence[Report], pairs: list[tuple[str, str]]) -> None:
-    import sys
-
     from app.checks.formats import FORMATS
     from app.checks.formats.table import show_table
     from app.text.files import save_text
+    from app.text.terminal import write_text
 
     for name, file in pairs:
         if file != STANDARD_OUTPUT:
@@ -304,8 +303,7 @@ def _write(reports: Sequence[Report], pairs: list[tuple[str, str]]) -> None:
         elif name == "table":
             show_table(reports)
         else:
-            sys.stdout.write(FORMATS[name](reports))
-            sys.stdout.flush()
+            write_text(FORMATS[name](reports))
 
 
 def _write_baseline(path: Path, found: Checked) -> None:
