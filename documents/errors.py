@@ -28,6 +28,17 @@ def nearest(value: object, allowed: Iterable[str]) -> str | None:
     return by_lower[found[0]] if found else None
 
 
+def plain(text: str) -> str:
+    """Letters and digits alone, small: 910B and 910-b are one."""
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+def holding(value: str, allowed: Iterable[str]) -> list[str]:
+    """The allowed names of which ``value``, two letters or digits at least, is a part: those of a family, or of a short name."""
+    wanted = plain(value)
+    return [name for name in allowed if len(wanted) > 1 and wanted in plain(name)]
+
+
 def did_you_mean(value: object, allowed: Iterable[str]) -> str:
     """The nearest allowed name as a remark, to stand right behind ``value``; "" where none looks like it."""
     guess = nearest(value, allowed)
