@@ -40,7 +40,7 @@ def unknown(field: str, name: str) -> InputError:
 
 
 def suggestion(name: str) -> str:
-    """What may have been meant, as a remark: profiles whose device or name holds that name, else the nearest; "" without either."""
+    """What may have been meant, as a remark: profiles whose device or name holds it, else the nearest; "" without either."""
     wanted = _without_maker(name)
     devices = {known: named(known).device for known in names()}
     found = [known for known in names() if holding(wanted, [devices[known]])] or holding(wanted, names())
