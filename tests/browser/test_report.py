@@ -31,6 +31,7 @@ OVERLAPPING = """() => [...document.querySelectorAll("svg")].flatMap((picture) =
         .filter(([, b]) => a.left < b.right && b.left < a.right && a.top + 3 < b.bottom && b.top + 3 < a.bottom)
         .map(([other]) => `${name} / ${other}`));
 })"""
+LINES = "(cell) => { const all = document.createRange(); all.selectNodeContents(cell); return all.getClientRects().length; }"
 
 
 @cache
@@ -48,5 +49,7 @@ def test_a_report_fits_on_paper(browser: Browser, form: Form, language: Language
     page.set_content(report(answer(), form, language, date(2026, 11, 23)))
     assert page.evaluate(CUT_OFF) == []
     assert page.evaluate(OVERLAPPING) == []
+    numbers = page.locator(".wide td.n")
+    assert {numbers.nth(index).evaluate(LINES) for index in range(numbers.count())} == {1}  # no number goes on in another line
     assert asked == []
     page.close()
