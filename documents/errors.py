@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 _COMPARED_CHARACTERS = 100  # difflib is quadratic
 _CUTOFF = 0.5
+_FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
 
 
 class InputError(ValueError):
@@ -19,6 +21,20 @@ class InfeasibleStrategyError(InputError):
 
 class InfeasibleError(Exception):
     """The input is sound, but no plan exists; the message names the nearest input that has one."""
+
+
+def pointer_of(message: str) -> str | None:
+    """JSON pointer to the field with whose path a message about input begins."""
+    field = _FIELD.match(message)
+    if field is None:
+        return None
+    return "#" if field[1] in ("job", "body") else "#/" + re.sub(r"\]?[.\[]|\]", "/", field[1]).strip("/")
+
+
+def hint_of(message: str) -> str | None:
+    """What would do: what a message about input says after a semicolon."""
+    _, semicolon, hint = message.rpartition("; ")
+    return hint[:1].upper() + hint[1:] if semicolon else None
 
 
 def nearest(value: object, allowed: Iterable[str]) -> str | None:

@@ -243,15 +243,15 @@ def _document(source: str) -> tuple[dict[str, Any], Path]:
     raise InputError(f"{source}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').")
 
 
-_SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
+SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
 
 
 def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
     value = document.get(section)
     if value is None:
         return {}
-    if isinstance(value, str) and section in _SHORT_FORMS:
-        return {_SHORT_FORMS[section]: value}
+    if isinstance(value, str) and section in SHORT_FORMS:
+        return {SHORT_FORMS[section]: value}
     if not isinstance(value, Mapping):
         kind = "a list" if isinstance(value, list) else repr(value)
         raise InputError(f"{section}: {kind} is not allowed; give a mapping of field names to values.")
