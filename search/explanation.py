@@ -242,9 +242,14 @@ def one_change(
     """
     placer, others = Placer(workload), neighbours(workload, space, best)
     moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]
-    others = [option for option in others if option not in moved] + placer.best(constants, moved)
+    placed = placer.best(constants, moved)
+    others = [option for option in others if option not in moved] + placed
     others = [option for option, legal in zip(others, legal_of(workload, others), strict=True) if legal]
-    return priced_changes(workload, best, {other: changes(best, other) for other in others}, constants, estimate)
+    named = {other: changes(best, other) for other in others}
+    for other in placed:  # the numbers are of that placement, and of no other
+        if other in named and other.layer_layout is not None:
+            named[other] += f", layers of the virtual stages as usual -> {layers_text(other.layer_layout)}"
+    return priced_changes(workload, best, named, constants, estimate)
 
 
 def priced_changes(
