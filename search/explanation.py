@@ -144,7 +144,11 @@ def _moved(one: ParallelStrategy, other: ParallelStrategy) -> list[str]:
     pipelines = [(strategy.pp, strategy.vpp, strategy.schedule) for strategy in (one, other)]
     if one.layer_layout == other.layer_layout or pipelines[0] != pipelines[1]:
         return []
-    return [f"layers of the virtual stages {layers_text(one.layer_layout)} -> {layers_text(other.layer_layout)}"]
+    return [_layers_moved(one.layer_layout, other.layer_layout)]
+
+
+def _layers_moved(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> str:
+    return f"layers of the virtual stages {layers_text(before)} -> {layers_text(after)}"
 
 
 def recompute_name(strategy: ParallelStrategy) -> str:
@@ -248,7 +252,7 @@ def one_change(
     named = {other: changes(best, other) for other in others}
     for other in placed:  # the numbers are of that placement, and of no other
         if other in named and other.layer_layout is not None:
-            named[other] += f", layers of the virtual stages as usual -> {layers_text(other.layer_layout)}"
+            named[other] = ", ".join([named[other], _layers_moved(None, other.layer_layout)])
     return priced_changes(workload, best, named, constants, estimate)
 
 

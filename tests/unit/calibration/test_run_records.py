@@ -86,7 +86,9 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(refuse: Refuse, changes:
 
 def test_unknown_hardware_is_refused_with_the_nearest_name(refuse: Refuse) -> None:
     reason = refuse({"cluster.hardware": "atlas-900-a2-pod"})
-    assert reason.startswith("cluster.hardware: hardware 'atlas-900-a2-pod' is unknown (did you mean 'atlas-900-a2-podc' (910B2)?)")
+    assert reason.startswith(
+        "cluster.hardware: hardware 'atlas-900-a2-pod' is unknown (did you mean 'atlas-900-a2-podc' (910B2)?)"
+    )
 
 
 def test_a_record_never_opens_a_file(refuse: Refuse, tmp_path: Path) -> None:
