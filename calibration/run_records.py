@@ -174,16 +174,36 @@ def _section(kind: type[Checked], row: Mapping[str, object], name: str) -> Check
 
 
 def record_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not empty, with their numbers; ``InputError`` where it cannot be read."""
+    """The lines of a file that are not empty, with their numbers; ``InputError`` where it cannot be read.
+
+    A record may go on in lines that are indented, or begin with its closing bracket, as people write them.
+    """
     try:
         if path.stat().st_size > RUNS_BYTES:
             raise InputError(f"{path} holds {path.stat().st_size} bytes; at most {RUNS_BYTES} are read.")
         content = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+    begun, record = 0, b""
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        if line.strip():
-            yield number, line
+        if not line.strip():
+            continue
+        if record and line[:1] in b" \t}" and len(record) <= RUN_BYTES and not _is_json(record):
+            record += b"\n" + line
+            continue
+        if record:
+            yield begun, record
+        begun, record = number, line
+    if record:
+        yield begun, record
+
+
+def _is_json(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwareProfile]) -> RunRecord | RefusedRecord:

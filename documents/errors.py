@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 _COMPARED_CHARACTERS = 100  # difflib is quadratic
 _CUTOFF = 0.5
+_FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
 
 
 class InputError(ValueError):
@@ -21,11 +23,36 @@ class InfeasibleError(Exception):
     """The input is sound, but no plan exists; the message names the nearest input that has one."""
 
 
+def pointer_of(message: str) -> str | None:
+    """JSON pointer to the field with whose path a message about input begins."""
+    field = _FIELD.match(message)
+    if field is None:
+        return None
+    return "#" if field[1] in ("job", "body") else "#/" + re.sub(r"\]?[.\[]|\]", "/", field[1]).strip("/")
+
+
+def hint_of(message: str) -> str | None:
+    """What would do: what a message about input says after a semicolon."""
+    _, semicolon, hint = message.rpartition("; ")
+    return hint[:1].upper() + hint[1:] if semicolon else None
+
+
 def nearest(value: object, allowed: Iterable[str]) -> str | None:
     """The allowed name that looks most like ``value``, if any does."""
     by_lower = {name.lower(): name for name in allowed}
     found = difflib.get_close_matches(str(value)[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=_CUTOFF)
     return by_lower[found[0]] if found else None
+
+
+def plain(text: str) -> str:
+    """Letters and digits alone, small: 910B and 910-b are one."""
+    return "".join(letter for letter in text.lower() if letter.isalnum())
+
+
+def holding(value: str, allowed: Iterable[str]) -> list[str]:
+    """The allowed names of which ``value``, two letters or digits at least, is a part: those of a family, or of a short name."""
+    wanted = plain(value)
+    return [name for name in allowed if len(wanted) > 1 and wanted in plain(name)]
 
 
 def did_you_mean(value: object, allowed: Iterable[str]) -> str:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from pathlib import Path
 
-from documents.errors import InputError, did_you_mean, show
+from documents.errors import InputError, did_you_mean, holding, plain, show
 from hardware_profiles.loader import load_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
 _ROOT = Path(__file__).resolve().parent
+MAKERS = ("huawei", "ascend", "nvidia", "amd", "instinct")  # what may stand before a device's name, in this order
 
 
 @cache
@@ -39,15 +40,21 @@ def unknown(field: str, name: str) -> InputError:
 
 
 def suggestion(name: str) -> str:
-    """What may have been meant, as a remark: profiles of a device of that name, else the nearest name; "" without either."""
-    wanted = _plain(name)
-    found = [f"{known!r} ({named(known).device})" for known in names() if wanted and wanted in _plain(named(known).device)]
-    return f" (did you mean {' or '.join(found)}?)" if found else did_you_mean(name, names())
+    """What may have been meant, as a remark: profiles whose device or name holds it, else the nearest; "" without either."""
+    wanted = _without_maker(name)
+    devices = {known: named(known).device for known in names()}
+    found = [known for known in names() if holding(wanted, [devices[known]])] or holding(wanted, names())
+    if not found:  # of a device, and more than that: Ascend910B3-64GB
+        found = [known for known in names() if len(_without_maker(devices[known])) > 2 and holding(devices[known], [name])]
+    said = " or ".join(f"{known!r} ({devices[known]})" for known in found)
+    return f" (did you mean {said}?)" if found else did_you_mean(name, names())
 
 
-def _plain(text: str) -> str:
-    """Letters and digits alone: 910B and 910-b are one."""
-    return "".join(letter for letter in text.lower() if letter.isalnum())
+def _without_maker(name: str) -> str:
+    wanted = plain(name)
+    for maker in MAKERS:
+        wanted = wanted.removeprefix(maker)
+    return wanted
 
 
 def profile(reference: str | Path) -> HardwareProfile:

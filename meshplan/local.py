@@ -18,6 +18,8 @@ JsonObject = dict[str, Any]
 Job = Mapping[str, Any] | str | PathLike[str]
 Library = Literal["pandas", "polars"]
 LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
+Form = Literal["html", "pdf-ready", "markdown"]
+Language = Literal["en", "zh"]
 REFUSED = 422
 
 
@@ -99,9 +101,45 @@ class Estimate:
         return bool(self.numbers["fits"])
 
     @property
+    def step_time_interval_s(self) -> tuple[float, float] | None:
+        """Ends of the interval that holds the true step time with a probability of 80 %; None without measured runs. [s]"""
+        low, high = self.numbers["step_time_low_s"], self.numbers["step_time_high_s"]
+        return None if low is None or high is None else (float(low), float(high))
+
+    @property
+    def tokens_per_s(self) -> float:
+        """Of the whole job."""
+        return float(self.numbers["tokens_per_s"])
+
+    @property
+    def mfu_fraction(self) -> float:
+        """Model FLOPs over what the devices' peak would do in the same time."""
+        return float(self.numbers["mfu_fraction"])
+
+    @property
+    def time_breakdown_s(self) -> dict[str, float]:
+        """Parts that sum to the step, by name. [s]"""
+        return dict(self.numbers["time_breakdown_s"])
+
+    @property
+    def memory_breakdown_bytes(self) -> dict[str, float]:
+        """Parts that sum to the peak of the fullest device, by name. [bytes]"""
+        return dict(self.numbers["memory_breakdown_bytes"])
+
+    @property
     def assumptions(self) -> list[str]:
         """A sentence for each thing that the job left open."""
         return list(self.document["assumptions"])
+
+    @property
+    def warnings(self) -> list[str]:
+        """A sentence for each thing that calls the numbers into question, as a hardware profile that nothing was measured on."""
+        return list(self.document["warnings"])
+
+    def compare(self, other: Estimate) -> str:
+        """One sentence: how much slower or faster than another plan this one is, and by which parts."""
+        sentence: str = _called("compared", self.numbers, other.numbers)
+        return sentence
 
     def plot(self) -> Drawing:
         """Where the time of the step goes."""
@@ -135,14 +173,23 @@ class LocalPlan(Estimate):
     launch: JsonObject
     launchable_on: list[str]
 
+    def files(self) -> dict[str, str]:
+        """What starts this plan: its job and the launch files of each framework that can, texts by the names of files."""
+        found: dict[str, str] = _called("files_of_plan", self.document, self.job)
+        return found
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class SearchResult:
     """The answer of a search: ``plans``, best first; ``document`` is all that ``meshplan search --json`` says."""
 
     plans: list[LocalPlan]
-    job: JsonObject = field(repr=False)
-    document: JsonObject = field(repr=False)
+    job: JsonObject
+    document: JsonObject
+
+    def __repr__(self) -> str:
+        best = f", the first {self.plans[0].step_time_s:.6g} s a step" if self.plans else ""
+        return f"<{type(self).__name__}: {len(self.plans)} plans{best}>"
 
     @property
     def best(self) -> LocalPlan:
@@ -155,6 +202,15 @@ class SearchResult:
     def proved_best(self) -> bool:
         """Whether no plan of the space can be faster than the first."""
         return bool(self.document["proof"]["proved_best"])
+
+    def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
+        """Writes the folder of ``meshplan search --save-dir``: the answer, and for each plan its job and what launches it."""
+        _called("save", self.document, Path(folder), overwrite=overwrite)
+
+    def report(self, form: Form = "html", language: Language = "en") -> str:
+        """The answer as one page for a meeting, as ``meshplan report`` writes it: ``html``, ``pdf-ready`` or ``markdown``."""
+        page: str = _called("reported", self.document, form, language)
+        return page
 
     def plot(self) -> Drawing:
         """Step time against peak memory of the plans, with the limit."""
@@ -170,19 +226,35 @@ class SearchResult:
         return _frame(_columns([_row(plan) for plan in self.plans]), library)
 
 
+@dataclass(frozen=True, repr=False)
+class SweepResult:
+    """The answer of a sweep: ``points`` as mappings; ``document`` is all that ``meshplan sweep --json`` says."""
+
+    points: list[JsonObject]
+    document: JsonObject
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}: {len(self.points)} points>"
+
+    def to_frame(self, library: Library | None = None) -> Any:
+        """The points as a data frame: a row each, with the columns of the file that ``meshplan sweep --output`` writes."""
+        return _frame(_called("columns_of_sweep", self.document), library)
+
+
 def search(
     job: Job,
     *,
     on_progress: Callable[[Any], None] | None = None,
     executor: str = "serial",
-    **sections: Mapping[str, Any],
+    **fields: Any,
 ) -> SearchResult:
     """Scores every legal layout of a job and ranks the best, as ``meshplan search`` does.
 
-    ``job`` is the mapping that a job file holds, or the path of one, or a preset's name; ``sections`` replace fields of its own,
-    as in ``search={"top": 3}``. ``executor`` says who works on it: ``serial``, ``process://N`` or ``dask://HOST:PORT``.
+    ``job`` is the mapping that a job file holds, or the path of one, or a preset's name. ``fields`` stand in place of its own: by
+    name, as in ``hardware="atlas-800t-a2", devices=64, seq_length=4096, top=3``, or by section, as in ``search={"top": 3}``.
+    ``executor`` says who works on it: ``serial``, ``process://N`` or ``dask://HOST:PORT``.
     """
-    document = _asked("searched", job, sections, on_progress, executor=executor)
+    document = _asked("searched", job, fields, on_progress, executor=executor)
     shared = {"job": document["job"]}
     plans = [
         LocalPlan(
@@ -196,26 +268,55 @@ def search(
     return SearchResult(plans, document["job"], document)
 
 
-def estimate(job: Job, *, simulate: bool = False, **sections: Mapping[str, Any]) -> Estimate:
-    """Time and memory of the job's strategy, as ``meshplan estimate`` does; ``strategy={"tp": 8}`` gives one."""
-    return _estimate(_asked("estimated", job, sections, simulated=simulate))
+def estimate(job: Job, *, simulate: bool = False, **fields: Any) -> Estimate:
+    """Time and memory of the job's strategy, as ``meshplan estimate`` does; ``tp=8, pp=2`` gives one."""
+    return _estimate(_asked("estimated", job, fields, simulated=simulate))
 
 
-def explain(job: Job, **sections: Mapping[str, Any]) -> Estimate:
+def explain(job: Job, **fields: Any) -> Estimate:
     """The job's strategy beside the best of a search, as ``meshplan explain`` does; ``document`` has the explanation.
 
     Without a strategy the best plan is explained beside the next structure.
     """
-    return _estimate(_asked("explained", job, sections))
+    return _estimate(_asked("explained", job, fields))
+
+
+def goodput(job: Job, **fields: Any) -> Estimate:
+    """What the job's strategy delivers where nodes fail, as ``meshplan goodput`` does; ``document`` has the days and the losses.
+
+    ``delivery={"mtbf_s": 2.6e5}`` is the site. Without a strategy it is the plan of a search that delivers most.
+    """
+    return _estimate(_asked("delivered", job, fields))
+
+
+def check(
+    job: Job,
+    *,
+    budget: Mapping[str, Any] | None = None,
+    baseline: Mapping[str, Any] | None = None,
+    pin: bool = False,
+    **fields: Any,
+) -> JsonObject:
+    """The job held against a budget, the ``document`` of an earlier answer or both, as ``meshplan check --format json`` does.
+
+    ``status`` is ``passed``, ``broken``, ``infeasible`` or ``cut``; ``checks`` has a sentence for each.
+    """
+    return _asked("checked", job, fields, budget, baseline, pin=pin)
+
+
+def sweep(job: Job, *, on_progress: Callable[[Any], None] | None = None, executor: str = "serial", **fields: Any) -> SweepResult:
+    """The best plan at each of many sizes, as ``meshplan sweep`` finds them: ``devices=[256, 512], seq_length=[4096, 8192]``."""
+    document = _asked("swept", job, fields, on_progress, executor=executor)
+    return SweepResult(document["points"], document)
 
 
 def _estimate(document: JsonObject) -> Estimate:
     return Estimate(document["strategy"], document["estimate"], document["job"], document)
 
 
-def _asked(answer: str, job: Job, sections: Mapping[str, Mapping[str, Any]], *given: Any, **named: Any) -> JsonObject:
-    source = job if isinstance(job, Mapping) else fspath(job)
-    document: JsonObject = _called(answer, source, sections, *given, **named).model_dump(mode="json")
+def _asked(answer: str, job: Job, fields: Mapping[str, Any], *given: Any, **named: Any) -> JsonObject:
+    source = fspath(job) if isinstance(job, PathLike) else job
+    document: JsonObject = _called(answer, source, fields, *given, **named).model_dump(mode="json")
     return document
 
 
@@ -229,14 +330,15 @@ def _timeline(job: Mapping[str, Any], strategy: Mapping[str, Any]) -> Timeline:
 def _called(name: str, *given: Any, **named: Any) -> Any:
     """An answer of the application; what it refuses is a ``MeshplanError``, as from a server."""
     try:
-        errors, answers = ours("documents.errors"), ours("app.plans.in_process")
+        errors, answers = ours("documents.errors"), ours("app.in_process.answers")
     except TakenError as error:
         hint = "Use meshplan.Client in this process, or call meshplan in one without that package."
         raise MeshplanError(0, f"{error}.", hint=hint) from None
     try:
         return getattr(answers, name)(*given, **named)
     except (errors.InputError, errors.InfeasibleError) as error:
-        raise MeshplanError(REFUSED, str(error)) from None
+        said = str(error)
+        raise MeshplanError(REFUSED, said, hint=errors.hint_of(said), pointer=errors.pointer_of(said)) from None
 
 
 def _row(plan: LocalPlan) -> JsonObject:

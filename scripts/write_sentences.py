@@ -36,6 +36,7 @@ PASSED_OVER = {
     "app/http/metrics.py": "the help lines of Prometheus",
     "app/http/openapi.py": "the OpenAPI document",
     "app/http/envelope.py": "headers",
+    "app/in_process": "refusals to Python, which are English as those of its client",
     "app/language": "itself",
     "app/storage/clock.py": "SQL",
     "app/storage/probes.py": "SQL",

@@ -144,7 +144,11 @@ def _moved(one: ParallelStrategy, other: ParallelStrategy) -> list[str]:
     pipelines = [(strategy.pp, strategy.vpp, strategy.schedule) for strategy in (one, other)]
     if one.layer_layout == other.layer_layout or pipelines[0] != pipelines[1]:
         return []
-    return [f"layers of the virtual stages {layers_text(one.layer_layout)} -> {layers_text(other.layer_layout)}"]
+    return [_layers_moved(one.layer_layout, other.layer_layout)]
+
+
+def _layers_moved(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> str:
+    return f"layers of the virtual stages {layers_text(before)} -> {layers_text(after)}"
 
 
 def recompute_name(strategy: ParallelStrategy) -> str:
@@ -242,9 +246,14 @@ def one_change(
     """
     placer, others = Placer(workload), neighbours(workload, space, best)
     moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]
-    others = [option for option in others if option not in moved] + placer.best(constants, moved)
+    placed = placer.best(constants, moved)
+    others = [option for option in others if option not in moved] + placed
     others = [option for option, legal in zip(others, legal_of(workload, others), strict=True) if legal]
-    return priced_changes(workload, best, {other: changes(best, other) for other in others}, constants, estimate)
+    named = {other: changes(best, other) for other in others}
+    for other in placed:  # the numbers are of that placement, and of no other
+        if other in named and other.layer_layout is not None:
+            named[other] = ", ".join([named[other], _layers_moved(None, other.layer_layout)])
+    return priced_changes(workload, best, named, constants, estimate)
 
 
 def priced_changes(

@@ -35,7 +35,7 @@ from search.plan import DeploymentPlan
 from search.ranking import Leaderboard, RankedStrategy, Scored, joined
 from search.result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
-from search.stepwise import Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
+from search.stepwise import SEARCHED, Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
 from search.tensor_choice.refine import TensorRefinement, refined
 from search.ties import PairedError
 from search.trials import Trial
@@ -441,4 +441,4 @@ def search(
     """
     check_time_limit(time_limit_s, clock)
     lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress), on_progress, clock)
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, clock)

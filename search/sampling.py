@@ -28,7 +28,7 @@ from search.proposals import Proposals
 from search.ranking import Leaderboard, Scored
 from search.result import SAMPLE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
 from search.space import SearchSpace
-from search.stepwise import Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
+from search.stepwise import SEARCHED, Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
 from search.ties import PairedError
 from search.trials import BASELINE, FITS, ILLEGAL, OUTCOMES, TOO_LARGE, UNPRICED, Evaluation, Trial
 
@@ -256,7 +256,7 @@ def sample(
     """
     check_time_limit(time_limit_s, clock)
     sampled = SamplerSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress), on_progress, clock)
+    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, clock)
 
 
 def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:

@@ -13,6 +13,9 @@ from search.result import EXPLAIN, Progress, SearchResult
 from search.trials import Trial
 
 INTERRUPT = "interrupt"
+UNFINISHED = 0.99  # the most that work under way says to have done
+SEARCHED = 0.75  # of the way of a search where all is found, and its plans are still to be explained
+HALF_EXPLAINED = 12  # signs of life after which half of what is left then is behind; how many come, nobody knows
 
 Clock = Callable[[], float]
 ProgressCallback = Callable[[Progress], bool | None]
@@ -47,22 +50,38 @@ class Stepwise(Steps[Progress], Protocol):
         """What has been found."""
 
 
-def run_to_end(work: Steps[Far], time_limit_s: float | None, on_progress: Callable[[Far], bool | None] | None) -> str | None:
+def while_searching(progress: Far, share: float = SEARCHED) -> Far:
+    """How far a search has come with its answer: ``share`` of the way once there is nothing more to find."""
+    return replace(progress, done_fraction=share * progress.done_fraction)
+
+
+def while_explaining(progress: Far, num_beats: int) -> Far:
+    """How far it is after so many signs of life since then; it never says that all is done."""
+    left = (UNFINISHED - min(progress.done_fraction, UNFINISHED)) * 0.5 ** (num_beats / HALF_EXPLAINED)
+    return replace(progress, phase=EXPLAIN, done_fraction=UNFINISHED - left)
+
+
+def run_to_end(
+    work: Steps[Far],
+    time_limit_s: float | None,
+    on_progress: Callable[[Far], bool | None] | None,
+    share: float = UNFINISHED,
+) -> str | None:
     """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
 
     ``on_progress`` is called after every step and stops the search by returning ``False``; it is called once more at the end,
-    since what was found is still to be explained.
+    since what was found is still to be explained. ``share`` of the way has been gone by then.
     """
     stopped_by = None
     try:
         while work.advance():
-            progress = work.progress
+            progress = while_searching(work.progress, share)
             if on_progress is not None and on_progress(progress) is False:
                 return INTERRUPT
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
                 stopped_by = "time_limit"
                 break
-        if on_progress is not None and on_progress(replace(work.progress, phase=EXPLAIN)) is False:
+        if on_progress is not None and on_progress(replace(while_searching(work.progress, share), phase=EXPLAIN)) is False:
             stopped_by = stopped_by or INTERRUPT
     except KeyboardInterrupt:
         stopped_by = INTERRUPT
@@ -78,13 +97,15 @@ def answer_of(
     (``False``), which is an interrupt.
     """
     begun_s = 0.0 if clock is None else clock()
+    num_beats = 0
 
     def tell() -> None:
-        nonlocal stopped_by
+        nonlocal stopped_by, num_beats
+        num_beats += 1
         if on_progress is not None and stopped_by != INTERRUPT:
-            progress = search.progress
+            progress = while_explaining(while_searching(search.progress), num_beats)
             more_s = 0.0 if clock is None else clock() - begun_s
-            if on_progress(replace(progress, phase=EXPLAIN, elapsed_s=progress.elapsed_s + more_s)) is False:
+            if on_progress(replace(progress, elapsed_s=progress.elapsed_s + more_s)) is False:
                 stopped_by = INTERRUPT
                 raise KeyboardInterrupt
 

@@ -34,9 +34,8 @@ def report_files(document: SearchDocument) -> dict[str, str]:
         files[EXPERT_COUNTS] = json_text({"expert_counts": counts})
         job = {**job, "training": {**job["training"], "expert_counts": EXPERT_COUNTS}}
     files["job.yaml"] = _yaml(job)
-    per_node = _devices_per_node(job["cluster"]["hardware"])
     for plan in document.plans:
-        files |= {name: text for _, name, text in plan_files(plain(plan), job, per_node)}
+        files |= files_of_plan(plain(plan), job)
     return files
 
 
@@ -49,6 +48,12 @@ def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node
         if launch is not None and launch["arguments"] is not None:
             suffix, text = launch_file(framework, launch, start)
             yield framework, f"{stem}.{framework}.{suffix}", text
+
+
+def files_of_plan(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, str]:
+    """Texts of a plan's job and launch files by name."""
+    per_node = _devices_per_node(job["cluster"]["hardware"])
+    return {name: text for _, name, text in plan_files(plan, job, per_node)}
 
 
 def _devices_per_node(hardware: str) -> int:

@@ -24,7 +24,7 @@ from search.lattice import LatticeSearch
 from search.lattice_state import LatticeState
 from search.launchable import LaunchableSearch, on_physics
 from search.space import SearchSpace, search_space
-from search.stepwise import ProgressCallback, Stepwise, answer_of, run_to_end
+from search.stepwise import SEARCHED, ProgressCallback, Stepwise, answer_of, run_to_end
 from search.ties import PairedError
 from search.trials import trials_from_mappings
 
@@ -156,7 +156,9 @@ def search_document(
         judgement=judgement_of(job, own),
         executor=executor,
     )
-    result = answer_of(search, run_to_end(search, job.settings.time_limit_s, on_progress), on_progress, time.perf_counter)
+    result = answer_of(
+        search, run_to_end(search, job.settings.time_limit_s, on_progress, SEARCHED), on_progress, time.perf_counter
+    )
     told = about(job, own, result.plans[0].parallel if result.plans else None, "search")
     return SearchDocument.model_validate(
         {

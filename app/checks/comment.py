@@ -106,11 +106,14 @@ def _comments(client: httpx.Client, listing: str) -> Iterator[Mapping[str, Any]]
 
 def _answer(client: httpx.Client, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
     status, content = _sent(client, method, url, body)
+    if status == 403 and b"rate limit" in content.lower():  # GitHub's other word for 429
+        status = 429
     if not 200 <= status < 300:
         why = {
             401: ": the token is not known",
             403: ": the token may not write comments",
             404: ": the token sees no such merge request",
+            429: ": too many requests; the next run writes it",
         }
         raise CommentError(f"the API answers {method} with {status}{why.get(status, '')}")
     return json.loads(content)

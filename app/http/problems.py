@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,10 +14,9 @@ from starlette.exceptions import HTTPException
 
 from app.language.choice import of_header
 from app.language.documents import problem as in_language
-from documents.errors import InfeasibleError, InputError, show
+from documents.errors import InfeasibleError, InputError, hint_of, pointer_of, show
 
 MEDIA_TYPE = "application/problem+json"
-_FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
 
 # Kind -> status, title, and the hint where an error has none of its own.
 KINDS: Mapping[str, tuple[int, str, str]] = {
@@ -110,12 +108,7 @@ def problem(request: Request, error: ServiceError) -> JSONResponse:
 def from_input_error(error: InputError, kind: str = "invalid-input") -> ServiceError:
     """Messages about input begin with the field's path and, after a semicolon, say what would do."""
     message = str(error)
-    field = _FIELD.match(message)
-    pointer = None
-    if field:
-        pointer = "#" if field[1] in ("job", "body") else "#/" + re.sub(r"\]?[.\[]|\]", "/", field[1]).strip("/")
-    _, semicolon, hint = message.rpartition("; ")
-    return ServiceError(kind, message, pointer=pointer, hint=hint[:1].upper() + hint[1:] if semicolon else None)
+    return ServiceError(kind, message, pointer=pointer_of(message), hint=hint_of(message))
 
 
 def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from app.catalogue.models.presets import DefaultTraining, Preset, resolve_model
 from app.catalogue.models.presets import names as preset_names
-from app.catalogue.models.shape import model_to_mapping
+from app.catalogue.models.shape import ModelSection, model_to_mapping
 from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mapping
 from app.jobs.defaults import fields_with_defaults, silent_fields
 from app.jobs.delivery import DeliverySection
@@ -132,12 +132,13 @@ def parse_job(
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         check(JobDocument, document, labels=labels)
     if document.get("model") is None:
-        given = _as_mapping(document, "cluster")
-        needed = [name for name, field in ClusterSection.model_fields.items() if field.is_required() and given.get(name) is None]
-        others = [labels.get(path := f"cluster.{name}", path) for name in needed]
+        others = _lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
         also = f" Also missing: {', '.join(others)}." if others else ""
         raise InputError(f"model: missing; give a preset's name, the path of a config.json, or a mapping.{also}")
-    cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
+    try:
+        cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
+    except InputError as error:
+        raise InputError(_with_what_a_model_lacks(str(error), document["model"], labels)) from None
     training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
     software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
     settings, limits = _search(_as_mapping(document, "search"), labels)
@@ -198,6 +199,19 @@ def parse_job(
     return job if document.get("strategy") is None else with_strategy(job, document["strategy"], labels)
 
 
+def _lacking(section: type[Section], given: Mapping[str, Any], where: str, labels: Mapping[str, str]) -> list[str]:
+    needed = [name for name, field in section.model_fields.items() if field.is_required() and given.get(name) is None]
+    return [labels.get(path := f"{where}.{name}", path) for name in needed]
+
+
+def _with_what_a_model_lacks(sentence: str, model: object, labels: Mapping[str, str]) -> str:
+    """A sentence on what the cluster lacks, with the fields of the model that would be told next."""
+    names = _lacking(ModelSection, model, "model", labels) if isinstance(model, Mapping) else []
+    if not names or ": missing; " not in sentence:
+        return sentence
+    return sentence.removesuffix(".") + ("," if ALSO in sentence else f".{ALSO}") + f" {', '.join(names)}."
+
+
 def with_strategy(job: Job, given: Any, labels: Mapping[str, str] | None = None) -> Job:
     """The job, which has no strategy, with one; ``InputError`` where that cannot be one of the job."""
     section = check(StrategySection, given, "strategy", labels)
@@ -243,15 +257,16 @@ def _document(source: str) -> tuple[dict[str, Any], Path]:
     raise InputError(f"{source}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').")
 
 
-_SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
+ALSO = " Also missing:"
+SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
 
 
 def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
     value = document.get(section)
     if value is None:
         return {}
-    if isinstance(value, str) and section in _SHORT_FORMS:
-        return {_SHORT_FORMS[section]: value}
+    if isinstance(value, str) and section in SHORT_FORMS:
+        return {SHORT_FORMS[section]: value}
     if not isinstance(value, Mapping):
         kind = "a list" if isinstance(value, list) else repr(value)
         raise InputError(f"{section}: {kind} is not allowed; give a mapping of field names to values.")

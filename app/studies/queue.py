@@ -100,12 +100,20 @@ def save(
 ) -> None:
     """Progress, the checkpoint and the records since the last one, which go into the table: all of them or none."""
     study = _held(session, lease)
-    study.progress, study.checkpoint = progress, checkpoint
+    study.checkpoint = checkpoint
+    if table is not None:
+        session.flush()
+        repository.add_records(session, table, study.id, records)
+    tell(session, lease, progress)
+
+
+def tell(session: Session, lease: Lease, progress: dict[str, Any]) -> None:
+    """Progress alone, of work whose checkpoint stays what it was."""
+    study = _held(session, lease)
+    study.progress = progress
     study.attempts_without_progress = 0
     study.row_version += 1
     session.flush()
-    if table is not None:
-        repository.add_records(session, table, study.id, records)
     repository.announce_progress(session, study.id, progress)
 
 

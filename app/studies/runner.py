@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import structlog
 from sqlalchemy.orm import Session
@@ -18,8 +18,9 @@ from app.studies.work import Kind, Outcome, StoredStudy, Work, checkpoint_of
 from cost_models.shapes.workload import WorkloadError
 from documents.errors import InputError
 from meshplan import __version__
+from search.heartbeat import heard
 from search.result import EXPLAIN, Progress
-from search.stepwise import run_to_end
+from search.stepwise import UNFINISHED, run_to_end, while_explaining
 
 UNUSABLE_INPUT = (InputError, WorkloadError)
 
@@ -66,11 +67,30 @@ class StudyRun:
         if self._is_released:
             return "queued"
         state = "cancelled" if stopped_by == "interrupt" else "completed"
-        outcome = work.outcome(state, stopped_by)
+        with heard(self._explaining(work)):
+            outcome = work.outcome(state, stopped_by)
+        progress = replace(work.progress, done_fraction=1.0) if stopped_by is None else work.progress
         with self._database.write() as session:
-            self._write(session, kind, work)
+            self._write(session, kind, work, progress)
             queue.finish(session, self._lease, __version__, outcome)
         return state
+
+    def _explaining(self, work: Work) -> Callable[[], None]:
+        """Tells, about once a second, that what was found is being explained; the checkpoint stays that of the last step."""
+        begun_s, num_beats = time.monotonic(), 0
+
+        def tell() -> None:
+            nonlocal num_beats
+            num_beats += 1
+            if time.monotonic() - self._saved_s < self._checkpoint_s:
+                return
+            progress = while_explaining(work.progress, num_beats)
+            progress = replace(progress, elapsed_s=progress.elapsed_s + time.monotonic() - begun_s)
+            with self._database.write() as session:
+                queue.tell(session, self._lease, asdict(progress))
+            self._saved_s = time.monotonic()
+
+        return tell
 
     def _load(self) -> tuple[Kind, StoredStudy]:
         with self._database.read() as session:
@@ -104,17 +124,19 @@ class StudyRun:
         return run_to_end(work, work.time_limit_s, after_step)
 
     def _save(self, kind: Kind, work: Work, *, release: bool = False) -> None:
+        progress = work.progress
+        progress = replace(progress, done_fraction=min(progress.done_fraction, UNFINISHED))
         with self._database.write() as session:
-            self._write(session, kind, work)
+            self._write(session, kind, work, progress)
             if release:
                 queue.release(session, self._lease)
         self._num_saved = work.num_records
         self._is_released = release
         self._saved_s = time.monotonic()
 
-    def _write(self, session: Session, kind: Kind, work: Work) -> None:
+    def _write(self, session: Session, kind: Kind, work: Work, progress: Progress) -> None:
         """Progress and checkpoint, with the records since the last ones."""
-        queue.save(session, self._lease, asdict(work.progress), checkpoint_of(work), work.records(self._num_saved), kind.table)
+        queue.save(session, self._lease, asdict(progress), checkpoint_of(work), work.records(self._num_saved), kind.table)
 
     def _fail(self, reason: str) -> str:
         """What was saved stays: a failed study can be resumed from its checkpoint."""

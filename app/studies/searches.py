@@ -29,7 +29,7 @@ from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from search.plan import strategy_to_mapping
 from search.result import Progress
-from search.stepwise import Stepwise
+from search.stepwise import Stepwise, while_searching
 from search.stored_space import space_from_mapping, space_to_mapping
 
 PHYSICS = "physics"  # beside a target's space: that of the physics alone
@@ -76,7 +76,7 @@ class SearchWork:
 
     @property
     def progress(self) -> Progress:
-        return self.search.progress
+        return while_searching(self.search.progress)
 
     @property
     def num_records(self) -> int:

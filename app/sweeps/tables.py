@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from typing import Any
 
 from rich.console import Console
 
@@ -118,14 +119,24 @@ def _print_reasons(console: Console, document: SweepDocument) -> None:
             console.print(f"{point.point}: {point.reason}", markup=False)
 
 
+def columns_of(document: SweepDocument) -> dict[str, list[Any]]:
+    """A row for each point, by column; None where there is no number."""
+    found: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, *_STRATEGY)}
+    for point in document.points:
+        values = plain(point)
+        strategy = values.get("strategy") or {}
+        for names, of in ((COLUMNS, values), (_STRATEGY, strategy)):
+            for name in names:
+                found[name].append(of.get(name))
+    return found
+
+
 def csv_text(document: SweepDocument) -> str:
     """A line for each point; an empty cell where there is no number."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*COLUMNS, *_STRATEGY])
-    for point in document.points:
-        values = plain(point)
-        strategy = values.get("strategy") or {}
-        row = [*(values.get(name) for name in COLUMNS), *(strategy.get(name) for name in _STRATEGY)]
+    columns = columns_of(document)
+    writer.writerow(columns)
+    for row in zip(*columns.values(), strict=True):
         writer.writerow(["" if value is None else value for value in row])
     return text.getvalue()

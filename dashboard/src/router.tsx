@@ -3,13 +3,15 @@ import { createBrowserRouter, Navigate, type RouteObject } from "react-router";
 import { withRarerStrings } from "./i18n";
 import { Shell } from "./shell/Shell";
 import { NoSuchPage } from "./shell/NoSuchPage";
-import { PageError } from "./shell/PageError";
+import { NotLoaded, PageError } from "./shell/PageError";
 
 type Page = () => Promise<{ Page: React.ComponentType }>;
 
 /** A page is a folder of pages/ whose index exports `Page`; it is loaded when somebody goes there. */
 function route(path: string, load: Page): RouteObject {
-  return { path, lazy: async () => ({ Component: (await load()).Page }), errorElement: <PageError /> };
+  // The router shows nothing at all for a page that did not come, so the page is then what says so.
+  const lazy = async () => ({ Component: await load().then(({ Page }) => Page, () => NotLoaded) });
+  return { path, lazy, errorElement: <PageError /> };
 }
 
 export const router = createBrowserRouter([

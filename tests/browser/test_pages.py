@@ -118,6 +118,31 @@ def test_a_server_that_has_gone_is_told_and_asked_again(view: OpenView, site: Si
     opened.complaints.clear()
 
 
+def test_a_study_that_is_opened_after_the_server_has_gone_says_so(view: OpenView, site: Site) -> None:
+    """Neither what the page would ask nor the page itself comes."""
+    opened = view(site.url)
+    page = opened.open("/studies")
+    page.route("**/*", lambda route: route.abort())
+    page.get_by_role("table").get_by_role("link").first.click()
+    page.get_by_role("alert").get_by_text("The server does not answer").wait_for()
+    page.unroute("**/*")
+    page.get_by_role("button", name="Reload").click()
+    page.get_by_role("tab", name="Job").wait_for()
+    assert opened.complaints
+    assert all("ERR_FAILED" in complaint for complaint in opened.complaints)
+    opened.complaints.clear()
+
+
+def test_a_study_that_is_open_when_the_server_goes_says_so_where_it_asks_more(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page = opened.open(f"/studies/{site.completed}")
+    page.route("**/*", lambda route: route.abort())
+    page.get_by_role("tab", name="Rejected").click()
+    page.get_by_role("alert").get_by_text("The server does not answer").wait_for()
+    assert page.get_by_role("heading", level=1).is_visible()  # what was there stays
+    opened.complaints.clear()
+
+
 def test_an_unknown_study_is_told_in_the_servers_words(view: OpenView, site: Site) -> None:
     opened = view(site.url)
     opened.page.goto(f"{site.url}/studies/0123456789abcdef")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -101,11 +102,18 @@ def test_the_documented_use_of_the_client_works(server: Server, page: str) -> No
     assert re.search(r"\d+ \d+ \d+\.\d+\n$", run.stdout), run.stdout  # tp, pp and a step time
 
 
-def test_the_examples_of_the_python_page_work_one_after_the_other(server: Server) -> None:
+def test_the_examples_of_the_python_page_work_one_after_the_other(server: Server, tmp_path: Path) -> None:
     program = "\n".join(python_examples("docs/python.md")).replace("http://127.0.0.1:8765", server.url)
-    run = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    asked = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": str(ROOT)}}
+    run = subprocess.run([sys.executable, "-c", program], **asked, capture_output=True, text=True, timeout=120, check=False)
     assert run.returncode == 0, run.stderr
-    local, lines = run.stdout.splitlines()[:6], run.stdout.splitlines()[6:]
+    local, lines = run.stdout.splitlines()[:11], run.stdout.splitlines()[11:]
+    assert re.match(r"This plan is [\d.]+% (slower|faster) than the other: it ", local[6])
+    assert re.fullmatch(r"\([\d.]+, [\d.]+\) [\d.]+ \[\]", local[7])
+    assert re.fullmatch(r"\[\(8, [\d.]+\), \(16, [\d.]+\)\]", local[8])
+    assert local[9] == "passed"
+    assert 0.0 < float(local[10]) < 1.0
+    assert (tmp_path / "plans" / "plan-1.job.yaml").is_file()
     assert re.fullmatch(r"<LocalPlan: [\d.]+ s a step, [\d.]+ GiB, fits> True", local[0])
     assert [line.split()[0] for line in local[1:4]] == ["1", "2", "3"]
     assert re.fullmatch(r"\d+ bars", local[5])

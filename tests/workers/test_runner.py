@@ -23,6 +23,7 @@ from app.studies.schemas import StudyDocument
 from app.text.documents import json_text
 from search.lattice import LatticeSearch
 from search.sampling import BATCH_TRIALS
+from search.stepwise import SEARCHED
 from tests.study_jobs import queued, small_job
 
 NUM_TRIALS = 4 * BATCH_TRIALS
@@ -97,6 +98,18 @@ def test_a_study_finds_what_the_same_search_finds_without_a_database(database: D
         stored = repository.find_study(session, study_id)
         assert stored is not None
         assert (stored.checkpoint, stored.lease_owner, stored.lease_expires_at_s) == (None, None, None)
+
+
+def test_no_study_says_that_all_is_done_while_its_plans_are_explained(database: Database) -> None:
+    study_id = create(database)
+    seen: list[dict[str, Any]] = []
+    with mock.patch.object(queue.repository, "announce_progress", lambda _, __, progress: seen.append(progress)):
+        assert run(database, checkpoint_s=0.0) == "completed"
+    shares = [progress["done_fraction"] for progress in seen]
+    assert shares == sorted(shares)
+    assert {progress["phase"] for progress in seen if SEARCHED < progress["done_fraction"] < 1.0} == {"explain"}
+    assert shares.index(1.0) == len(shares) - 1
+    assert view(database, study_id).progress == seen[-1]
 
 
 @SEARCHES

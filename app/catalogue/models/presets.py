@@ -16,7 +16,7 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import MAX_PARAMETERS, MAX_TOKENS, GlobalBatch, Line, SeqLength
 from documents.checking import Section, check
-from documents.errors import InputError, nearest, show
+from documents.errors import InputError, holding, nearest, show
 from documents.reading import parse_document
 
 
@@ -119,8 +119,10 @@ def names() -> tuple[str, ...]:
 def model_preset(name: str) -> Preset:
     """The preset of that exact name; ``InputError`` with the nearest one otherwise."""
     if name not in names():
-        similar = nearest(name, names())
+        similar, several = nearest(name, names()), holding(name, names())
         hint = f"the nearest is {similar}" if similar else f"there are {', '.join(names())}"
+        if len(several) > 1:
+            hint = f"the nearest are {', '.join(several)}"
         raise InputError(f"model: {show(name)} is not a preset; {hint}.")
     text = resources.files("app.catalogue.models").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8")
     return _preset(name, text)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from app.cli import completion
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
 
@@ -29,7 +30,12 @@ def list_profiles(as_json: Json = False) -> int:
 
 @commands.command("show")
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="a profile's name, or the path of a profile file")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME", help="a profile's name, or the path of a profile file", autocompletion=completion.hardware
+        ),
+    ],
     as_json: Json = False,
 ) -> int:
     """One profile, every number with its unit, basis and source."""
@@ -46,7 +52,9 @@ def show(
 
 @commands.command("calibrate")
 def calibrate(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="the profile to start from, or its path")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="the profile to start from, or its path", autocompletion=completion.hardware)
+    ],
     output: Annotated[Path, typer.Option("--output", help="profile to write; its name without the suffix is the profile's")],
     curve: Annotated[
         list[str] | None,

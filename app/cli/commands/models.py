@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from app.cli import completion
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
 
@@ -26,7 +27,10 @@ def list_presets(as_json: Json = False) -> int:
 
 
 @commands.command("show")
-def show(name: Annotated[str, typer.Argument(metavar="NAME", help="a preset's name")], as_json: Json = False) -> int:
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="a preset's name", autocompletion=completion.models)],
+    as_json: Json = False,
+) -> int:
     """One preset: dimensions, published sizes, default training, each with its source."""
     from app.catalogue.models import presets
 

@@ -10,11 +10,17 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
+from app.cli import completion
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from documents.errors import InputError, show
 
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="a preset's name, a config.json, or a job file (YAML or JSON)")]
+Model = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL", help="a preset's name, a config.json, or a job file (YAML or JSON)", autocompletion=completion.models
+    ),
+]
 Calibration = Annotated[
     Path | None, typer.Option("--calibration", help="file that `meshplan calibrate` wrote, in place of the shipped constants")
 ]
@@ -36,14 +42,16 @@ Executor = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 
 
-def _job_option(kind: Any, section: str, field: str, text: str) -> tuple[Any, tuple[str, str]]:
-    return Annotated[kind, typer.Option(help=text, rich_help_panel="Job")], (section, field)
+def _job_option(
+    kind: Any, section: str, field: str, text: str, completed: Callable[[str], list[str]] | None = None
+) -> tuple[Any, tuple[str, str]]:
+    return Annotated[kind, typer.Option(help=text, rich_help_panel="Job", autocompletion=completed)], (section, field)
 
 
 _TEXT, _COUNT, _NUMBER, _NAMES = str | None, int | None, float | None, list[str] | None
 # Parameter -> what typer makes of it, and (section, field) of the job: the flags of every command that takes a job apart.
 _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
-    "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file"),
+    "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file", completion.hardware),
     "devices": _job_option(_COUNT, "cluster", "num_devices", "number of devices"),
     "inter_node_bytes_per_s": _job_option(
         _NUMBER, "cluster", "inter_node_bytes_per_s", "one device's share of the network between nodes"
@@ -62,7 +70,13 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
         "what an expert takes, times the mean, before it drops",
     ),
     "stack": _job_option(_TEXT, "software", "stack", "framework whose efficiency applies"),
-    "target": _job_option(_TEXT, "software", "target", "framework that must be able to run the plan; any: the physics alone"),
+    "target": _job_option(
+        _TEXT,
+        "software",
+        "target",
+        "framework that must be able to run the plan; any: the physics alone",
+        completion.targets,
+    ),
     "operators": _job_option(_NAMES, "software", "operators", f"packs of faster operators: {', '.join(OPTION_NAMES[OPERATORS])}"),
     "host_options": _job_option(
         _NAMES, "software", "host", f"how an eager host dispatches, all of it: {', '.join(OPTION_NAMES[HOST])}; '': none of it"

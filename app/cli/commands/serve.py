@@ -14,6 +14,7 @@ from documents.errors import InputError
 DEFAULT_PORT = 8765
 MAX_PORT = 65_535
 _GRACE_S = 5  # for requests that run when the server is asked to end
+ELSEWHERE = "192.0.2.1"  # of no machine (RFC 5737)
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - all addresses of this machine, and one to call from here
 
 
@@ -42,7 +43,7 @@ def serve(
         database = Database(settings.url)
         keys_required = require_keys or not is_loopback(host)
         port = listener.getsockname()[1]
-        everywhere = f"{host}:{port}" if host in EVERYWHERE else None
+        everywhere = (f"{host}:{port}", f"http://{_own_address()}:{port}") if host in EVERYWHERE else None
         typer.echo(said(_greeting(_url(host, port), database.shown_url, settings.workers, keys_required, everywhere)))
         run(database, listener, settings, keys_required=keys_required, grace_s=_GRACE_S)
     return DONE
@@ -72,12 +73,22 @@ def _url(host: str, port: int) -> str:
     return f"http://{name}:{port}"
 
 
-def _greeting(url: str, database: str, workers: int, keys_required: bool, everywhere: str | None = None) -> str:
+def _own_address() -> str:
+    """The address of this machine on the network that its default route leads to; without one its name."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((ELSEWHERE, 9))  # which sends nothing, and asks the system for the way
+            return str(probe.getsockname()[0])
+        except OSError:
+            return socket.gethostname()
+
+
+def _greeting(url: str, database: str, workers: int, keys_required: bool, everywhere: tuple[str, str] | None = None) -> str:
     key = ' -H "Authorization: Bearer $MESHPLAN_API_KEY"' if keys_required else ""
     lines = [
         f"meshplan serves {url} ({database}, {workers} {'worker' if workers == 1 else 'workers'}): "
         f"open it in a browser for the dashboard; the documentation is at {url}/docs, that of the API at {url}/docs/api",
-        *([f"It listens on {everywhere}: other machines reach it under this machine's own name."] if everywhere else []),
+        *([f"It listens on {everywhere[0]}: other machines reach it at {everywhere[1]}."] if everywhere else []),
         *(["Callers need an API key: `meshplan keys create NAME` prints one."] if keys_required else []),
         "Try:",
         f"  curl {url}/v1/studies{key} -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\",

@@ -92,6 +92,7 @@ def sweep(
     from app.sweeps.service import sweep_document
     from app.sweeps.tables import csv_text, print_sweep
     from app.text import terminal
+    from app.text.files import save_text
 
     document, folder = job_document(model, sections)
     source = Source(document, folder, labels)
@@ -105,7 +106,7 @@ def sweep(
             found = remote_sweep_document(source, server, on_progress)
     terminal.answer(found, as_json, lambda console: print_sweep(console, found))
     if output is not None:
-        output.write_text(csv_text(found), encoding="utf-8")
+        save_text(output, csv_text(found), "--output")
     if found.stopped_by:
         if as_json or not sys.stdout.isatty():
             cut = found.stopped_by.replace("_", " ")

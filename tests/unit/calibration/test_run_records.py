@@ -86,7 +86,9 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(refuse: Refuse, changes:
 
 def test_unknown_hardware_is_refused_with_the_nearest_name(refuse: Refuse) -> None:
     reason = refuse({"cluster.hardware": "atlas-900-a2-pod"})
-    assert reason.startswith("cluster.hardware: hardware 'atlas-900-a2-pod' is unknown (did you mean 'atlas-900-a2-podc'?)")
+    assert reason.startswith(
+        "cluster.hardware: hardware 'atlas-900-a2-pod' is unknown (did you mean 'atlas-900-a2-podc' (910B2)?)"
+    )
 
 
 def test_a_record_never_opens_a_file(refuse: Refuse, tmp_path: Path) -> None:
@@ -149,6 +151,15 @@ def test_a_file_is_read_in_order_and_broken_lines_are_refused_by_number(tmp_path
         "Line 7 is not JSON that can be read: too deep, or a number too long.",
     ]
     assert records[-1].id == "line-8"
+
+
+def test_a_record_may_go_on_in_indented_lines(tmp_path: Path, row: Row) -> None:
+    plain = json.dumps(row())
+    lines = [*json.dumps(row(), indent=1).splitlines(), plain, *plain.replace(", ", ",\n  ").splitlines(), " " + plain]
+    records = read_run_records(write(tmp_path / "runs.jsonl", *lines))
+    after = len(json.dumps(row(), indent=1).splitlines())
+    assert [type(record) for record in records] == [RunRecord] * 4
+    assert [record.line_number for record in records] == [1, after + 1, after + 2, len(lines)]
 
 
 def test_an_oversized_line_is_refused_and_the_rest_is_read(tmp_path: Path, row: Row) -> None:

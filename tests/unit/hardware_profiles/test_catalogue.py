@@ -216,10 +216,14 @@ def test_blackwell_rates_stand_to_the_h100_as_one_library_measured_them(
         ("910b", ["'atlas-800t-a2' (910B3)", "'atlas-800t-a2-910b4' (910B4)", "'atlas-900-a2-podc' (910B2)"]),
         ("910-B2", ["'atlas-900-a2-podc' (910B2)"]),
         ("h100", ["'h100-sxm-80gb' (H100)", "'h100-sxm-96gb-500w' (H100 500 W)"]),
-        ("atlas-800t", ["'atlas-800t-a2'"]),
+        ("atlas-800t", ["'atlas-800t-a2' (910B3)", "'atlas-800t-a2-910b4' (910B4)"]),
+        ("a3", ["'atlas-900-a3-superpod' (910C die)"]),
+        ("Ascend 910B3", ["'atlas-800t-a2' (910B3)"]),
+        ("910B3-64GB", ["'atlas-800t-a2' (910B3)"]),
+        ("atlas-800t-a3", ["'atlas-800t-a2'"]),
     ],
 )
 def test_the_name_of_a_device_suggests_its_profiles(name: str, meant: list[str]) -> None:
     assert catalogue.suggestion(name) == f" (did you mean {' or '.join(meant)}?)"
-    assert catalogue.suggestion("") == catalogue.suggestion("~~~~") == ""
+    assert catalogue.suggestion("") == catalogue.suggestion("~~~~") == catalogue.suggestion("x") == ""
     assert "no known hardware profile (did you mean" in str(catalogue.unknown("cluster.hardware", name))

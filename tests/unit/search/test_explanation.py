@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -155,6 +156,20 @@ def test_what_one_change_would_gain_is_priced_and_sorted() -> None:
     assert without["step_time_s"] == pytest.approx(expected.step_time_s[0], rel=1e-12)
     assert without["delta_fraction"] == pytest.approx(expected.step_time_s[0] / alone - 1.0)
     assert without["delta_fraction"] < 0
+
+
+def test_a_change_of_the_pipeline_names_the_layers_that_its_numbers_are_of() -> None:
+    job = workload(DENSE, num_devices=16)
+    constants = prior_constants("ascend")
+    entries = one_change(job, search_space(job), canonical(job, ParallelStrategy(dp=16)), constants, estimate)
+    moved = [entry for entry in entries if "layers of the virtual stages as usual -> " in entry["change"]]
+    assert moved
+    for entry in moved:
+        pp = int(re.search(r"\bpp 1 -> (\d+)", entry["change"])[1])  # type: ignore[index]
+        said = entry["change"].rpartition("-> ")[2].split()
+        counts = [int(part.rpartition("x")[2]) for part in said for _ in range(int(part.partition("x")[0]) if "x" in part else 1)]
+        assert sum(counts) == job.model.num_layers
+        assert len(counts) % pp == 0
 
 
 def test_the_fastest_change_is_told_with_what_forbids_it() -> None:

@@ -133,6 +133,8 @@ def test_a_long_report_is_cut_at_a_line(forge: Forge) -> None:
         (401, None, "the token is not known"),
         (403, None, "may not write comments"),
         (404, None, "sees no such merge request"),
+        (429, None, "too many requests"),
+        (403, b'{"message": "You have exceeded a secondary rate limit."}', "429: too many requests"),
         (302, None, "answers GET with 302"),
         (200, b"no json", "is not what it documents"),
         (200, b'{"id": 1}', "is not what it documents"),

@@ -34,7 +34,7 @@ def test_every_command_has_a_section_with_its_flags(command: str) -> None:
 
 
 def test_no_flag_is_documented_that_does_not_exist() -> None:
-    known = set().union(*commands().values(), {"--version", "--help"})
+    known = set().union(*commands().values(), {"--version", "--help", "--install-completion", "--show-completion"})
     assert set(re.findall(r"`(--[a-z-]+)`", PAGE)) <= known
 
 

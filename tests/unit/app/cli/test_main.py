@@ -2,6 +2,8 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import typer
@@ -22,6 +24,19 @@ def test_a_command_is_built_alone_as_it_is_among_all(name: str) -> None:
 @pytest.mark.parametrize("argv", [[], ["--help"], ["--version"], ["serach"]])
 def test_all_are_built_where_none_is_called(argv: list[str]) -> None:
     assert module._called(argv) is application
+
+
+def paths(command: Any, names: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """Every command and group below one, as it is called."""
+    for name, below in getattr(command, "commands", {}).items():
+        yield (*names, name)
+        yield from paths(below, (*names, name))
+
+
+@pytest.mark.parametrize("names", list(paths(_GROUP)), ids=" ".join)
+def test_every_command_tells_its_help_for_h(names: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*names, "-h"]) == 0
+    assert f"Usage: meshplan {' '.join(names)}" in capsys.readouterr().out
 
 
 def test_a_wrong_name_is_told_the_right_one(capsys: pytest.CaptureFixture[str]) -> None:

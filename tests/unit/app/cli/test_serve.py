@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.commands.serve import _greeting, _url
+from app.cli.commands.serve import _greeting, _own_address, _url
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE
 from app.storage.tables import VERSION_TABLE
@@ -116,8 +116,18 @@ def test_the_printed_address_can_be_called(host: str, url: str) -> None:
 
 
 def test_who_listens_everywhere_says_so() -> None:
-    assert "It listens on 0.0.0.0:80: other machines" in _greeting("http://127.0.0.1:80", "db", 1, True, "0.0.0.0:80")
+    assert "It listens on 0.0.0.0:80: other machines reach it at http://10.0.0.5:80." in _greeting(
+        "http://127.0.0.1:80", "db", 1, True, ("0.0.0.0:80", "http://10.0.0.5:80")
+    )
     assert "It listens" not in _greeting("http://h:1", "db", 1, True)
+
+
+def test_the_address_for_other_machines_is_none_of_loopback(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: (_ for _ in ()).throw(OSError("Network is unreachable")))
+    assert _own_address() == socket.gethostname()
+    monkeypatch.setattr(socket.socket, "connect", lambda *_: None)
+    monkeypatch.setattr(socket.socket, "getsockname", lambda _: ("10.0.0.5", 40_000))
+    assert _own_address() == "10.0.0.5"
 
 
 def test_the_first_request_carries_a_key_where_one_is_needed() -> None:

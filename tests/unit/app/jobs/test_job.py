@@ -232,7 +232,7 @@ def test_the_resolved_job_parses_to_the_same_job(job: dict[str, Any], strategy: 
         ({**DENSE, "cluster": "atlas-800t-a2"}, "cluster.num_devices: missing; give an integer from 1 to 1,000,000."),
         (
             with_part(DENSE, cluster={"hardware": "atlas-800t"}),
-            "hardware 'atlas-800t' is unknown (did you mean 'atlas-800t-a2'?)",
+            "hardware 'atlas-800t' is unknown (did you mean 'atlas-800t-a2' (910B3)",
         ),
         (with_part(DENSE, cluster={"hardware": "/etc/passwd"}), "hardware '/etc/passwd' is unknown"),
         (with_part(DENSE, cluster={"num_devices": 0}), "cluster.num_devices: 0 is not allowed"),

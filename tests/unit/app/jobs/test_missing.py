@@ -22,6 +22,19 @@ CLUSTER = {"hardware": "atlas-800t-a2", "num_devices": 8}
         ({"cluster": "atlas-800t-a2"}, f"{MODEL} Also missing: cluster.num_devices."),
         ({"model": "llama-2-7b", "cluster": {}}, f"{HARDWARE} Also missing: cluster.num_devices."),
         (
+            {"model": {"name": "ours", "num_layers": 2, "vocab_size": 32}, "cluster": {"hardware": "atlas-800t-a2"}},
+            "cluster.num_devices: missing; give an integer from 1 to 1,000,000. "
+            "Also missing: model.hidden_size, model.num_attention_heads.",
+        ),
+        (
+            {"model": {"hidden_size": 64, "num_layers": 2, "vocab_size": 32}, "cluster": {}},
+            f"{HARDWARE} Also missing: cluster.num_devices, model.num_attention_heads.",
+        ),
+        (
+            {"model": {"hidden_size": 64}, "cluster": {"hardware": "atlas-800t-a2", "num_devices": 0}},
+            "cluster.num_devices: 0 is not allowed; give an integer from 1 to 1,000,000.",
+        ),
+        (
             {"model": {"name": "ours", "num_layers": 2}, "cluster": CLUSTER},
             "model.hidden_size: missing; give an integer from 1 to 1,000,000. "
             "Also missing: model.num_attention_heads, model.vocab_size.",

@@ -51,6 +51,13 @@ def test_a_report_holds_the_figures_of_its_answer(answer: SearchDocument, form: 
     assert "{" not in text.split("<style>")[0]
 
 
+@pytest.mark.parametrize("form", ["html", "markdown"])
+def test_what_calls_the_figures_into_question_stands_before_the_plans(answer: SearchDocument, form: Form) -> None:
+    doubtful = answer.model_copy(update={"warnings": ["site-a is unvalidated: no measured training run backs its numbers."]})
+    text = report(doubtful, form, "en", ON)
+    assert text.index("In short") < text.index("site-a is unvalidated") < text.index("The best plans")
+
+
 def test_a_page_stands_alone(answer: SearchDocument) -> None:
     page = html.fromstring(report(answer, "html", "zh", ON))
     assert page.get("lang") == "zh-CN"

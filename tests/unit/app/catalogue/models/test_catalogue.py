@@ -122,7 +122,12 @@ def test_unpublished_training_is_marked() -> None:
 
 @pytest.mark.parametrize(
     ("given", "hint"),
-    [("deepseek_v3", "the nearest is deepseek-v3"), ("Qwen3-8B", "the nearest is qwen3-8b"), ("zz", "there are deepseek-v2")],
+    [
+        ("deepseek_v3", "the nearest is deepseek-v3"),
+        ("Qwen3-8B", "the nearest is qwen3-8b"),
+        ("pangu", "the nearest are pangu-pro-moe-72b, pangu-ultra-135b, pangu-ultra-moe-718b"),
+        ("zz", "there are deepseek-v2"),
+    ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest(given: str, hint: str) -> None:
     with pytest.raises(InputError, match="is not a preset") as caught:

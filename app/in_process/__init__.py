@@ -1,0 +1,1 @@
+"""What Python is answered in the same process."""
