@@ -1,9 +1,10 @@
-import { Button, Card, Group, Stack, Text, Title } from "@mantine/core";
+import { Button, Card, Group, Stack, Text } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
 import { useCallback, useId, useMemo, useRef, useState } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingRows } from "../../components/Loading";
 import { SaveMenu } from "../../components/SaveMenu";
@@ -50,24 +51,16 @@ export function Timelines({ items }: { items: readonly (Item & { plan: Plan })[]
   );
   return (
     <Card>
-      <Group justify="space-between" gap="xs" mb="xs">
-        <div>
-          <Title order={2}>{t("timelines.title")}</Title>
-          <Text size="sm" c="dimmed" id={helpId}>
-            {t("timelines.help")}
-          </Text>
-        </div>
-        <Group gap="xs">
-          {view && (
-            <Button variant="default" size="xs" onClick={() => setWindowText("")}>
-              {t("timelines.whole")}
-            </Button>
-          )}
-          <Button variant="default" size="xs" aria-expanded={isWanted === "on"} onClick={() => setWanted(isWanted === "on" ? "" : "on")}>
-            {t(isWanted === "on" ? "timelines.hide" : "timelines.show")}
+      <CardHead title={t("timelines.title")} help={<span id={helpId}>{t("timelines.help")}</span>}>
+        {view && (
+          <Button variant="default" size="xs" onClick={() => setWindowText("")}>
+            {t("timelines.whole")}
           </Button>
-        </Group>
-      </Group>
+        )}
+        <Button variant="default" size="xs" aria-expanded={isWanted === "on"} onClick={() => setWanted(isWanted === "on" ? "" : "on")}>
+          {t(isWanted === "on" ? "timelines.hide" : "timelines.show")}
+        </Button>
+      </CardHead>
       {isWanted === "on" && (
         <Stack gap="md">
           <Legend documents={answers.flatMap(({ data }) => data ?? [])} />

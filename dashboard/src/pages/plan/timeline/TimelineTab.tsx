@@ -1,10 +1,11 @@
-import { ActionIcon, Button, Card, Group, Kbd, MultiSelect, Popover, Stack, Switch, Text, Title, Tooltip, UnstyledButton } from "@mantine/core";
+import { ActionIcon, Button, Card, Group, Kbd, MultiSelect, Popover, Stack, Switch, Text, Tooltip, UnstyledButton } from "@mantine/core";
 import { IconFocusCentered, IconKeyboard, IconZoomIn, IconZoomOut, IconZoomReset } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useId, useMemo, useRef, useState } from "react";
 import { useTranslation } from "../../../i18n";
 
 import type { Plan } from "../../../api/queries";
+import { CardHead } from "../../../components/CardHead";
 import type { Picture } from "../../../components/chart/picture";
 import { ErrorState } from "../../../components/ErrorState";
 import { LoadingRows } from "../../../components/Loading";
@@ -111,8 +112,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
   return (
     <Stack gap="md">
       <Card>
-        <Group justify="space-between" gap="xs" mb="xs">
-          <Title order={2}>{t("timeline.title")}</Title>
+        <CardHead title={t("timeline.title")}>
           <Group gap={4}>
             <IconAction label={t("timeline.zoomIn")} icon={IconZoomIn} onClick={() => handle.current?.zoomBy(1 / 1.6)} />
             <IconAction label={t("timeline.zoomOut")} icon={IconZoomOut} onClick={() => handle.current?.zoomBy(1.6)} />
@@ -121,7 +121,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
             <SaveMenu title={t("timeline.title")} picture={picture} size={34} />
             <KeyHelp id={helpId} />
           </Group>
-        </Group>
+        </CardHead>
         <Group gap="sm" mb="xs" align="flex-end">
           <MultiSelect
             size="xs"
