@@ -48,7 +48,7 @@ def test_a_study_is_created_with_the_form_and_watched_to_its_end(view: OpenView,
 def test_the_forms_network_is_a_picture_to_save(view: OpenView, site: Site) -> None:
     page = view(site.url).open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=64&inter_node=12.5")
     menu = page.get_by_role("button", name="Network, one device in one direction: Save the chart")
-    for item, ending, part in [("drawing", "svg", "<rect"), ("data", "csv", "roce,,12500000000")]:
+    for item, ending, part in [("SVG", "svg", "<rect"), ("CSV", "csv", "roce,,12500000000")]:
         menu.click()
         with page.expect_download() as download:
             page.get_by_role("menuitem", name=re.compile(item)).click()
@@ -111,8 +111,8 @@ def test_a_study_is_named_where_it_begins_and_the_next_counts_on(view: OpenView,
     page = opened.open(form)
     section = page.get_by_role("region", name="Name, tags, note")
     section.get_by_label("Name", exact=True).fill("tender A")
-    section.get_by_label("Tags").fill("b, a,b")
-    section.get_by_label("Note").fill("Who asked: the board.\nBy Friday.")
+    section.get_by_label("Tags", exact=True).fill("b, a,b")
+    section.get_by_label("Note", exact=True).fill("Who asked: the board.\nBy Friday.")
     expect(page.get_by_role("region", name="The same search from a terminal")).to_contain_text("--name 'tender A'")
     expect(page).to_have_url(re.compile("name=tender"))
     assert opened.violations() == []
@@ -123,12 +123,12 @@ def test_a_study_is_named_where_it_begins_and_the_next_counts_on(view: OpenView,
     assert (study["name"], study["tags"], study["note"]) == ("tender A", ["a", "b"], "Who asked: the board.\nBy Friday.")
     page.get_by_role("link", name="New from this").click()
     expect(page.get_by_label("Name", exact=True)).to_have_value("tender A (2)")
-    expect(page.get_by_label("Tags")).to_have_value("a, b")
-    expect(page.get_by_label("Note")).to_have_value("")
-    page.get_by_label("Tags").fill("x" * 41)
+    expect(page.get_by_label("Tags", exact=True)).to_have_value("a, b")
+    expect(page.get_by_label("Note", exact=True)).to_have_value("")
+    page.get_by_label("Tags", exact=True).fill("x" * 41)
     page.get_by_role("button", name="Start the search").click()
-    expect(page.get_by_label("Tags")).to_have_attribute("aria-invalid", "true")
-    expect(page.get_by_label("Tags")).to_be_focused()
+    expect(page.get_by_label("Tags", exact=True)).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Tags", exact=True)).to_be_focused()
     assert all("422" in complaint for complaint in opened.complaints)
     opened.complaints.clear()
 
