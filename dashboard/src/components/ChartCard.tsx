@@ -5,6 +5,8 @@ import { useTranslation } from "../i18n";
 
 import { PictureOf, type Picture } from "./chart/picture";
 import { CardHead } from "./CardHead";
+import { useUrlList } from "../state/url";
+import { fileName } from "./saveFile";
 import { SaveMenu } from "./SaveMenu";
 import classes from "./ChartCard.module.css";
 
@@ -23,7 +25,10 @@ interface Props {
 /** A chart under its title, with a switch to its numbers, and itself as a file: picture, drawing, data. */
 export function ChartCard({ title, subtitle, actions, table, data, children }: Props) {
   const { t } = useTranslation();
-  const [isTable, setTable] = useState(false);
+  // In the address by its title, so that a link shows what the reader saw: in another language it shows the chart.
+  const [tables, setTables] = useUrlList("tables");
+  const name = fileName(title);
+  const isTable = tables.includes(name);
   const [picture, setPicture] = useState<Picture | null>(null);
   const switchTo = t(isTable ? "chart.asChart" : "chart.asTable");
   const Icon = isTable ? IconChartBar : IconTable;
@@ -33,7 +38,7 @@ export function ChartCard({ title, subtitle, actions, table, data, children }: P
         {actions}
         {table && (
           <Tooltip label={switchTo}>
-            <ActionIcon variant="default" size={30} aria-label={`${title}: ${switchTo}`} aria-pressed={isTable} onClick={() => setTable(!isTable)}>
+            <ActionIcon variant="default" size={30} aria-label={`${title}: ${switchTo}`} aria-pressed={isTable} onClick={() => setTables(isTable ? tables.filter((other) => other !== name) : [...tables, name])}>
               <Icon size={16} stroke={1.6} />
             </ActionIcon>
           </Tooltip>

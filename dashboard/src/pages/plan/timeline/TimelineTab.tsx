@@ -21,6 +21,7 @@ import { RankTable } from "./RankTable";
 import { arranged, fullestRank, kindTotals, taskAt, type Timeline } from "./tasks";
 import { TaskDetail } from "./TaskDetail";
 import { pictureOf, TimelineCanvas, type TimelineHandle } from "./TimelineCanvas";
+import { useTaskSentence } from "./useTaskSentence";
 import classes from "./Timeline.module.css";
 
 const DIMMED = 0.2;
@@ -53,6 +54,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
   const [kindName, setKindName] = useUrlText("kind");
   const [follow, setFollow] = useUrlText("follow", "on");
   const [said, setSaid] = useState("");
+  const sentence = useTaskSentence();
   const handle = useRef<TimelineHandle>(null);
   // Asked for when a file is wanted: the picture is that of this moment.
   const picture = useMemo<Picture>(() => pictureOf(handle), []);
@@ -94,18 +96,9 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
     (index: number | null, byKeyboard: boolean) => {
       setTaskText(index === null ? "" : String(index));
       const chosen = index === null || !byKeyboard ? null : taskAt(timeline, index);
-      if (chosen)
-        setSaid(
-          t("timeline.said", {
-            kind: t(`kind.${chosen.kind}`, { defaultValue: chosen.kind }),
-            rank: chosen.rank,
-            microBatch: chosen.microBatch ?? "–",
-            duration: seconds(chosen.endS - chosen.startS),
-            start: seconds(chosen.startS),
-          }),
-        );
+      if (chosen) setSaid(sentence(chosen));
     },
-    [setTaskText, timeline, t],
+    [setTaskText, timeline, sentence],
   );
 
   const label = t("timeline.label", { ranks: document.num_ranks, tasks: count(timeline.numTasks), step: seconds(timeline.stepS) });
