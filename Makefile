@@ -7,7 +7,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 IN_PARALLEL := -n auto --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
+.PHONY: help setup constraints format lint test slow coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -35,8 +35,11 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 
-test: setup ## run the tests; ARGS adds pytest options
-	$(BIN)/python -m pytest $(IN_PARALLEL) $(ARGS)
+test: setup ## run the tests but the slow ones; ARGS adds pytest options
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not slow' $(ARGS)
+
+slow: setup ## run the slow tests: killed servers and workers, planted faults, requests from the OpenAPI document, other Pythons
+	$(BIN)/python -m pytest $(IN_PARALLEL) -m slow $(ARGS)
 
 coverage: setup ## how much of the code the unit and API tests reach: watching them takes twice their time
 	$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report= tests/unit tests/api $(ARGS)
@@ -97,4 +100,4 @@ chromium: # what tests/browser drive; they are skipped where it cannot be had
 	@command -v chromium >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends chromium; } || \
 	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
 
-check: lint dashboard-check chromium test ## what CI runs: lint, the dashboard's build, then every test
+check: lint dashboard-check chromium test ## lint, the dashboard's build, then the tests; CI runs `make slow` after it

@@ -317,7 +317,7 @@ def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[_Var
 
 
 def _priced(prices: _Prices, batch: StrategyBatch, *, memory: bool = True) -> list[Price]:
-    return prices_of(estimate_priced(priced_by(prices.layers, batch, prices.pipelines), memory=memory, bound=False))
+    return prices_of(estimate_priced(priced_by(prices.layers, batch, prices.pipelines), memory=memory))
 
 
 def prices_of(found: Estimate) -> list[Price]:

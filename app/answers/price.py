@@ -10,6 +10,7 @@ import numpy as np
 
 from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured, Price, prices_of
 from app.answers.delivery import delivery_summary
+from app.answers.numbers import numbers_of
 from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
@@ -23,8 +24,6 @@ from calibration.mechanisms import plan_mechanisms, strategy_mechanisms
 from calibration.memory_intervals import MemoryEvidence
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Software, Workload
-from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate
 from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
@@ -104,25 +103,11 @@ def _exercised(workload: Workload, plan: dict[str, Any]) -> frozenset[str]:
 
 def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = (), *, simulated: bool = False) -> Estimate:
     """Legal strategies with their breakdown; ``InputError`` where a job is so extreme that a price is no finite number."""
-    found = _numbers(workload, batch, own, simulated=simulated)
+    with np.errstate(all="ignore"):
+        found = numbers_of(workload, batch, own, simulated=simulated)
     if not _is_finite(found).all():
         raise InputError(_NOT_FINITE)
     return found
-
-
-def _numbers(
-    workload: Workload,
-    batch: StrategyBatch,
-    own: Sequence[Calibration],
-    *,
-    simulated: bool = False,
-    known: KnownPipelines | None = None,
-) -> Estimate:
-    with np.errstate(all="ignore"):
-        constants = constants_for(workload, own)
-        if simulated:
-            return simulate(workload, batch, constants, breakdown=True)
-        return estimate(workload, batch, constants, breakdown=True, known=known)
 
 
 def _is_finite(found: Estimate) -> Mask:
@@ -157,7 +142,8 @@ class JobPrices:
         legal = [row for row in range(len(asked)) if row not in refused]
         found: dict[int, EstimateDocument | InputError] = {**refused}
         if legal:
-            numbers = _numbers(workload, whole.take(np.array(legal)), self._own, known=self._known[workload.software])
+            with np.errstate(all="ignore"):
+                numbers = numbers_of(workload, whole.take(np.array(legal)), self._own, known=self._known[workload.software])
             finite = np.flatnonzero(_is_finite(numbers)).tolist()
             rows = estimates_to_mappings(workload, numbers)
             told = [(legal[index], rows[index]) for index in finite]

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from app.answers.numbers import numbers_of
 from app.calibrations.constants import constants_for
 from calibration.files import Calibration
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.software_options import HOST, OPTION_NAMES, SOFTWARE_OPTIONS, SoftwareOption, has_option, options_for
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Software, Workload
-from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate
 from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from frameworks.legality import first_violation
@@ -132,11 +131,7 @@ def _moved(
     *,
     is_on: bool,
 ) -> list[dict[str, Any]]:
-    constants = constants_for(workload, own)
-    if numbers.fidelity == "simulated":
-        found = simulate(workload, batch, constants, breakdown=True)
-    else:
-        found = estimate(workload, batch, constants, breakdown=True, known=known[workload.software])
+    found = numbers_of(workload, batch, own, simulated=numbers.fidelity == "simulated", known=known[workload.software])
     columns = (numbers.step_time_s[places], found.step_time_s, _host_s(found), found.fits)
     moved = []
     for here_s, there_s, host_s, fits in zip(*(column.tolist() for column in columns), strict=True):

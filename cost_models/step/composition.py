@@ -165,9 +165,7 @@ def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> F
     return bound
 
 
-def _estimate_group(
-    workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool, bound: bool
-) -> Estimate:
+def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
     """The columns of a group whose step has been composed."""
     batch, sharded, times = group.batch, group.sharded, group.rank
     memory = group_memory(workload, group, constants, breakdown=breakdown)
@@ -180,7 +178,7 @@ def _estimate_group(
         detail = Breakdown(steady, masked, {name: at_kind(part, worst) for name, part in memory.parts.items()})
     return Estimate(
         step_time_s=time.step_s,
-        step_time_lower_bound_s=_bound_s(group, time, constants, bound=bound),
+        step_time_lower_bound_s=_bound_s(group, time, constants),
         peak_memory_bytes=memory.peak.max(axis=0),
         allocated_peak_bytes=memory.allocated.max(axis=0),
         allocated_first_iteration_bytes=memory.first_iteration.max(axis=0),
@@ -364,7 +362,7 @@ def fitting_rows(workload: Workload, batch: StrategyBatch, constants: Constants)
     return fits
 
 
-def estimate_priced(priced: PricedBatch, *, memory: bool = True, bound: bool = True) -> Estimate:
+def estimate_priced(priced: PricedBatch, *, memory: bool = True) -> Estimate:
     """As ``estimate``, for a batch whose layers have been priced, without a breakdown.
 
     Parameters
@@ -373,14 +371,12 @@ def estimate_priced(priced: PricedBatch, *, memory: bool = True, bound: bool = T
         Strategies with their layer costs.
     memory : bool
         Whether to count bytes.
-    bound : bool
-        Whether to work out lower bounds; without, they are unknown.
 
     Returns
     -------
     Estimate, ``[n]``
     """
-    return composed_of(priced, closed_forms, merge=True, breakdown=False, memory=memory, bound=bound)
+    return composed_of(priced, closed_forms, merge=True, breakdown=False, memory=memory)
 
 
 def composed_of(
@@ -390,7 +386,6 @@ def composed_of(
     merge: bool,
     breakdown: bool,
     memory: bool = True,
-    bound: bool = True,
 ) -> Estimate:
     """As ``estimate``, with the steps of groups composed by ``compose``, for a batch whose layers have been priced.
 
@@ -406,8 +401,6 @@ def composed_of(
         Whether to add parts and per-stage columns.
     memory : bool
         Whether to count bytes.
-    bound : bool
-        Whether to work out lower bounds; without, they are unknown.
 
     Returns
     -------
@@ -422,23 +415,23 @@ def composed_of(
             yield group
 
     parts = [
-        _estimate_group(workload, group, time, constants, breakdown=breakdown, bound=bound)
+        _estimate_group(workload, group, time, constants, breakdown=breakdown)
         if memory
-        else _without_memory(workload, group, time, constants, bound=bound)
+        else _without_memory(workload, group, time, constants)
         for group, time in compose(groups(), constants)
     ]
     return _scattered(rows, parts, len(priced.batch))
 
 
-def _bound_s(group: PricedGroup, time: StepTime, constants: Constants, *, bound: bool) -> Floats:
-    return np.minimum(lower_bound_s(group, time, constants), time.step_s) if bound else np.full_like(time.step_s, np.nan)
+def _bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> Floats:
+    return np.minimum(lower_bound_s(group, time, constants), time.step_s)
 
 
-def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, bound: bool) -> Estimate:
+def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants) -> Estimate:
     """Step times and their bounds alone; all else is not a number."""
     known: dict[str, Any] = {
         "step_time_s": time.step_s,
-        "step_time_lower_bound_s": _bound_s(group, time, constants, bound=bound),
+        "step_time_lower_bound_s": _bound_s(group, time, constants),
         "fit_rule": fit_rule(workload, constants),
         "fidelity": time.fidelity,
     }

@@ -240,6 +240,7 @@ def test_after_a_restart_everything_is_there(tmp_path: Path) -> None:
         assert [item["id"] for item in client.studies()] == [study.id]
 
 
+@pytest.mark.slow
 def test_a_study_survives_the_kill_of_its_server(tmp_path: Path) -> None:
     with running_server(tmp_path) as server, Client(server.url) as client:
         study = client.submit(LARGE)

@@ -109,6 +109,7 @@ def lease_holders(database: Database, ids: list[str]) -> list[int]:
     return [int(owner.rpartition(":")[2]) for owner in owners if owner]
 
 
+@pytest.mark.slow
 def test_two_workers_share_the_queue_and_no_study_is_run_twice(database: Database, database_url: str) -> None:
     ids = [create(database, sampler="random", max_trials=32, seed=seed) for seed in range(12)]
     with Workers(2, options(database_url, lease_s=10.0)):

@@ -83,6 +83,7 @@ def test_priorities_order_an_owners_own_studies_and_nobody_elses(database: Datab
 
 
 @given(waiting=st.lists(st.tuples(st.sampled_from("abc"), st.integers(-2, 2)), min_size=1, max_size=25), taken=st.integers(0, 25))
+@pytest.mark.slow
 def test_no_owner_gets_two_turns_while_another_who_waits_gets_none(
     tmp_path_factory: pytest.TempPathFactory, waiting: list[tuple[str, int]], taken: int
 ) -> None:

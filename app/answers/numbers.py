@@ -1,0 +1,29 @@
+"""What a batch of strategies is estimated at, with its breakdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from app.calibrations.constants import constants_for
+from calibration.files import Calibration
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.simulation.step_times import simulate
+from cost_models.step.composition import estimate
+from cost_models.step.priced_groups import KnownPipelines
+from cost_models.step.result import Estimate
+
+
+def numbers_of(
+    workload: Workload,
+    batch: StrategyBatch,
+    own: Sequence[Calibration],
+    *,
+    simulated: bool = False,
+    known: KnownPipelines | None = None,
+) -> Estimate:
+    """``known``: what earlier strategies of the workload shared, which a simulation does not look at."""
+    constants = constants_for(workload, own)
+    if simulated:
+        return simulate(workload, batch, constants, breakdown=True)
+    return estimate(workload, batch, constants, breakdown=True, known=known)
