@@ -14,12 +14,12 @@ import httpx
 
 from meshplan.answers import Calibration, Event, JsonObject, Kind, Plan, State, Visibility
 from meshplan.answers import Study as Study
+from meshplan.checks import CheckMethods
 from meshplan.errors import MeshplanError as MeshplanError
 from meshplan.flows import (
     DEFAULT_URL,
     FIRST_PAUSE_S,
     Answer,
-    Asking,
     EventLines,
     Flow,
     Pages,
@@ -45,7 +45,7 @@ SUBMITTED_TO: dict[Kind, str] = {"search": "/v1/studies", "sweep": "/v1/sweeps/s
 T = TypeVar("T")
 
 
-class _Methods(Asking):
+class _Methods(CheckMethods):
     """What both clients ask, each method once."""
 
     @call
@@ -213,19 +213,6 @@ class _Methods(Asking):
         document = {**{key: value for key, value in job.items() if key != "strategy"}, "strategies": list(strategies)}
         found = yield from self._json("POST", "/v1/estimates", document | ({"simulate": True} if simulate else {}))
         return list(found["estimates"])
-
-    @call
-    def check(
-        self,
-        job: Mapping[str, Any],
-        *,
-        budget: Mapping[str, Any] | None = None,
-        baseline: Mapping[str, Any] | None = None,
-        pin: bool = False,
-    ) -> Flow[JsonObject]:
-        """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``."""
-        held = present({"budget": budget, "baseline": baseline})
-        return self._json("POST", "/v1/checks", {**job, **held, "pin": pin})
 
     @call
     def goodput(self, job: Mapping[str, Any], *, delivery: Mapping[str, Any] | None = None) -> Flow[JsonObject]:

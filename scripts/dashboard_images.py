@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import shutil
 import sys
@@ -39,6 +40,15 @@ POST_TRAINING = (
     "model=qwen2.5-math-7b&hardware=h20-sxm-96gb&devices=16&prompts=16&samples=8&mean=800&cap=4096"
     "&max_staleness=2&rollout_tp=1&ask=estimate&placement=separate&staleness=1&partial=yes&algorithm=grpo"
 )
+CHECKED = _job(
+    "llama-2-13b", "atlas-900-a2-podc", 64, training={"seq_length": 4096, "global_batch_size": 512},
+    budget={"step_time_s": {"max": 24}, "tokens_per_s": {"min": 80_000}},
+)  # fmt: skip
+CHANGES: tuple[dict[str, Any], ...] = (
+    {"tp": 8}, {"tp": 8}, {"tp": 8, "micro_batch_size": 2}, {"tp": 4}, {"tp": 4}, {"tp": 8, "recompute": "full"}, {"tp": 3},
+    {"tp": 4, "micro_batch_size": 2}, {"tp": 4, "switches": {"mc2": True}},
+    {"tp": 4, "switches": {"mc2": True, "fused_rope": False}}, {"tp": 4, "switches": {"mc2": True}},
+)  # fmt: skip
 RUNNING = _job("pangu-ultra-moe-718b", "atlas-800t-a2", 4096)
 
 
@@ -49,6 +59,18 @@ def submit(client: httpx.Client, job: dict[str, Any]) -> str:
 def wait(client: httpx.Client, study: str) -> None:
     while client.get(f"/v1/studies/{study}").raise_for_status().json()["state"] in ("queued", "running"):
         time.sleep(1)
+
+
+def keep_checks(client: httpx.Client) -> None:
+    """A history: each check against the one before it that could run."""
+    before = None
+    for number, strategy in enumerate(CHANGES, start=1):
+        change = {"commit": hashlib.sha1(str(number).encode()).hexdigest(), "branch": "main"}
+        url = f"https://gitlab.example/training/jobs/-/merge_requests/{number + 40}"
+        body = {**CHECKED, "strategy": strategy, "history": {"name": "jobs/llama-2-13b.yaml", **change, "change_url": url}}
+        held = {} if before is None else {"baseline": before}
+        kept = client.post("/v1/checks:keep", json={**body, **held}).raise_for_status().json()
+        before = kept["check"] if kept["check"]["estimate"] else before
 
 
 def take(
@@ -116,6 +138,8 @@ def main() -> None:
             form = f"{url}/studies/new?model=pangu-ultra-moe-718b&hardware=atlas-900-a3-superpod&devices=6144"
             take(browser, form, "new", "light", 900)
             take(browser, f"{url}/accuracy", "accuracy", "light", 900)
+            keep_checks(client)
+            take(browser, f"{url}/checks", "checks", "light", 1160)
             running = submit(client, RUNNING)
             while not (client.get(f"/v1/studies/{running}").json()["progress"] or {}).get("best_step_time_s"):
                 time.sleep(0.5)

@@ -113,7 +113,9 @@ class PassSeconds:
 def chunk_seconds(workload: Workload, strategy: ParallelStrategy) -> PassSeconds:
     """Of the first chunk of the rank in the middle, which holds neither dense layers nor an end of the model."""
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants_for(workload), merge=False, tables=True)
-    chunk, rank = group.chunk(0), strategy.pp // 2
+    chunk, rank = group.chunks[0], strategy.pp // 2
+    if group.merged is not None:
+        chunk = chunk.saving(group.merged.of(0, 0))
     return PassSeconds(*(float(each[rank, 0]) for each in (chunk.forward, chunk.backward, chunk.weight_gradient, chunk.pair)))
 
 

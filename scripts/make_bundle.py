@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,15 +19,20 @@ from meshplan import __version__
 ARCHITECTURES = ("x86_64", "aarch64")
 # Of the C library, newest first: a wheel for an older one runs on a newer.
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
-EXTRA = "postgres"
+EXTRAS = "postgres,telemetry,dask"  # install.sh takes the first; the others are there for who wants them
+PIP = "pip==26.3"  # installs the rest, whatever pip a machine has, or if it has none
+INSTALLER = ROOT / "scripts" / "bundle_install.sh"
 INSTALL = """\
-meshplan {version}, for Linux on {architectures} and Python {pythons}. Without a network:
+meshplan {version}, for Linux (glibc 2.28 or newer) on {architectures} and Python {pythons}. Without a network:
 
-    sha256sum --check --quiet SHA256SUMS
-    python3 -m venv /opt/meshplan
-    /opt/meshplan/bin/pip install --no-index --find-links wheels 'meshplan[{extra}]'
+    sh install.sh /opt/meshplan
 
-pip takes the wheels of the machine that it runs on.
+makes /opt/meshplan, a virtual environment of its own, with PostgreSQL's driver; any other new folder will do. It checks the
+archive against SHA256SUMS first, and upgrades an earlier version. OpenTelemetry and Dask are in the archive, too:
+
+    /opt/meshplan/bin/pip install --no-index --find-links wheels 'meshplan[telemetry,dask]'
+
+无网络安装：运行 sh install.sh /opt/meshplan（或其他新目录）。脚本先按 SHA256SUMS 校验安装包；目录中已有旧版本时直接升级。
 """
 
 
@@ -45,14 +51,15 @@ def download_command(wheel: Path, folder: Path, architecture: str, python: str) 
         "--constraint", str(ROOT / "constraints.txt"), "--dest", str(folder),
         *(part for platform in PLATFORMS for part in ("--platform", f"{platform}_{architecture}")),
         "--implementation", "cp", "--python-version", python, "--abi", abi, "--abi", "abi3", "--abi", "none",
-        f"{wheel}[{EXTRA}]",
+        f"{wheel}[{EXTRAS}]", PIP,
     ]  # fmt: skip
 
 
-def write_texts(folder: Path, pythons: list[str]) -> None:
+def write_texts(folder: Path, pythons: Sequence[str]) -> None:
     """How it is installed, and the hashes of what is in it."""
-    text = INSTALL.format(version=__version__, architectures=" and ".join(ARCHITECTURES), pythons=", ".join(pythons), extra=EXTRA)
+    text = INSTALL.format(version=__version__, architectures=" and ".join(ARCHITECTURES), pythons=", ".join(pythons))
     (folder / "INSTALL.txt").write_text(text, encoding="utf-8")
+    shutil.copyfile(INSTALLER, folder / "install.sh")
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
     sums = (f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
     (folder / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
@@ -73,6 +80,14 @@ def write_archive(folder: Path, target: Path) -> None:
             archive.add(path, arcname=path.relative_to(folder.parent).as_posix(), recursive=False, filter=nobody)
 
 
+def fill(folder: Path, wheel: Path, architectures: Sequence[str], pythons: Sequence[str]) -> None:
+    """The wheels for every one of these machines and Pythons beside our own, and the texts."""
+    for architecture in architectures:
+        for python in pythons:
+            subprocess.run(download_command(wheel, folder / "wheels", architecture, python), check=True)
+    write_texts(folder, pythons)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--pythons", default="3.11", help="versions of Python, with commas")
@@ -81,14 +96,11 @@ def main() -> None:
     shutil.rmtree(folder, ignore_errors=True)
     wheels = folder / "wheels"
     wheels.mkdir(parents=True)
-    wheel = built_wheel(wheels)
-    for architecture in ARCHITECTURES:
-        for python in pythons:
-            subprocess.run(download_command(wheel, wheels, architecture, python), check=True)
-    write_texts(folder, pythons)
+    fill(folder, built_wheel(wheels), ARCHITECTURES, pythons)
     target = ROOT / "dist" / f"{folder.name}-offline.tar"
     write_archive(folder, target)
     print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e6:.0f} MB, {len(list(wheels.iterdir()))} wheels")
+    print(f"SHA-256 {hashlib.sha256(target.read_bytes()).hexdigest()}")
 
 
 if __name__ == "__main__":

@@ -9,14 +9,16 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 SOURCES = ("meshplan/local.py", "meshplan/errors.py", "meshplan/answers.py", "meshplan/client.py")
+PARTS = ("meshplan/checks.py",)  # bases of classes there, in files of their own
 BLOCK = re.compile(r"(<!-- reference: [^\n]*-->\n).*?(<!-- /reference -->)", re.DOTALL)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def reference(source: str) -> str:
+def reference(source: str, *parts: str) -> str:
     """Every public function of a module, then every public class with its fields, properties and methods, in order."""
     body = ast.parse(source).body
     bases = {node.name: node for node in body if isinstance(node, ast.ClassDef) and node.name.startswith("_")}
+    bases |= {node.name: node for part in parts for node in ast.parse(part).body if isinstance(node, ast.ClassDef)}
     public = [node for node in body if not getattr(node, "name", "_").startswith("_")]
     functions = [line for node in public if isinstance(node, Function) for line in _of_function(node)]
     return "\n".join(
@@ -29,9 +31,9 @@ def _of_function(node: Function) -> Iterator[str]:
 
 
 def _of_class(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[str]:
-    """The class; methods of a private base come with the first class that has them."""
+    """The class; methods of a base come with the first class that has them."""
     yield f"## {node.name}\n\n{_text(node)}\n"
-    inherited = [base for name in map(ast.unparse, node.bases) if (base := bases.pop(name, None))]
+    inherited = list(_bases(node, bases))
     for member in (*node.body, *(member for base in inherited for member in base.body)):
         if isinstance(member, ast.AnnAssign) and not ast.unparse(member.target).startswith("_"):
             yield f"- `{ast.unparse(member.target)}: {ast.unparse(member.annotation)}`"
@@ -41,6 +43,15 @@ def _of_class(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[st
             said = _text(member).replace("\n\n", "\n").replace("\n", "\n  ")
             yield f"- `{_signature(member.name, member)}`: {said}"
     yield ""
+
+
+def _bases(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[ast.ClassDef]:
+    """What it takes methods from, those of its bases too; each is taken once."""
+    for name in map(ast.unparse, node.bases):
+        base = bases.pop(name, None)
+        if base is not None:
+            yield base
+            yield from _bases(base, bases)
 
 
 def _signature(name: str, member: Function) -> str:
@@ -64,7 +75,8 @@ def _text(node: ast.ClassDef | Function) -> str:
 
 def page(current: str) -> str:
     """The page with its reference as the sources have it now."""
-    made = "\n".join(reference((ROOT / source).read_text(encoding="utf-8")) for source in SOURCES)
+    parts = [(ROOT / part).read_text(encoding="utf-8") for part in PARTS]
+    made = "\n".join(reference((ROOT / source).read_text(encoding="utf-8"), *parts) for source in SOURCES)
     return BLOCK.sub(lambda found: f"{found[1]}{made}{found[2]}", current)
 
 

@@ -1,4 +1,4 @@
-"""Writes what the README's first search prints into the README."""
+"""Writes what the README's first search prints into the README, in each of its languages."""
 
 from __future__ import annotations
 
@@ -15,21 +15,30 @@ RUNS_AS_IT_IS = "The framework runs this plan as it is."
 BLOCK = re.compile(r"(<!-- example: [^\n]*-->\n```text\n).*?(```\n<!-- /example -->)", re.DOTALL)
 
 
-def main() -> None:
+READMES = {"en": "README.md", "zh": "README.zh.md"}
+
+
+def printed(language: str) -> str:
+    """What the search prints in the language, without blanks at the ends of lines."""
     with TemporaryDirectory() as folder:
         run = subprocess.run(
             [sys.executable, "-m", "meshplan", *COMMAND],
             cwd=folder,
-            env={**os.environ, "COLUMNS": "110", "PYTHONPATH": str(ROOT)},
+            env={**os.environ, "COLUMNS": "110", "MESHPLAN_LANGUAGE": language, "PYTHONPATH": str(ROOT)},
             capture_output=True,
             text=True,
             check=True,
         )
         if RUNS_AS_IT_IS not in (Path(folder) / "plans" / "plan-1.mindspeed-llm.sh").read_text(encoding="utf-8"):
             raise SystemExit("the README's first command ends in a plan that does not start; choose another one")
-    text = "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
-    readme = ROOT / "README.md"
-    readme.write_text(BLOCK.sub(lambda found: found[1] + text + found[2], readme.read_text(encoding="utf-8")), encoding="utf-8")
+    return "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
+
+
+def main() -> None:
+    for language, name in READMES.items():
+        readme, text = ROOT / name, printed(language)
+        held = readme.read_text(encoding="utf-8")
+        readme.write_text(BLOCK.sub(lambda found, text=text: found[1] + text + found[2], held), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -22,12 +22,17 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 CATALOGUES = ROOT / "app" / "language" / "zh"
+# Data that readers see, and its fields that hold words; names and mere citations are no sentences.
+DATA = {"hardware_profiles": ("note", "notes", "title"), "app/catalogue/models/presets": ("source",)}
+FLAGS = ROOT / "calibration" / "known_flags.json"
+_IN_DATA = re.compile(r"[a-z]{2,} [a-z]{2,}|\b[a-z]{3,} [a-z\d]|\ba [a-z]{3}")
 # Rooms whose sentences are translated; `app` by its own rooms. Not: records of runs, the Python client.
 PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "calibration", "search", "app")
 # What libraries say, parts of sentences that are put together, and words of tables stand in catalogues that people keep.
 BY_HAND = ("foreign", "headers")
 PASSED_OVER = {
     "app/cli/commands/schema.py": "JSON schemas",
+    "app/cli/help.py": "what the library says, which is among the texts of --help",
     "app/http/metrics.py": "the help lines of Prometheus",
     "app/http/openapi.py": "the OpenAPI document",
     "app/http/envelope.py": "headers",
@@ -93,10 +98,40 @@ def help_texts() -> list[str]:
     """What ``--help`` shows of all commands."""
     from typer import main as typer_main
 
-    from app.cli.help import texts
+    from app.cli.help import of_library, texts
     from app.cli.main import application
 
-    return sorted({text for _, _, text in texts(typer_main.get_command(application))})
+    return sorted({*of_library(), *(text for _, _, text in texts(typer_main.get_command(application)))})
+
+
+def data_texts() -> list[str]:
+    """Remarks of the data that is shipped, each known whole."""
+    found = [
+        text
+        for folder, fields in DATA.items()
+        for path in (ROOT / folder).rglob("*.yaml")
+        for text in _texts(_yaml(path), fields)
+    ]
+    found += _texts(json.loads(FLAGS.read_text(encoding="utf-8")), None)
+    return sorted({template(" ".join(text.split())) for text in found if _IN_DATA.search(text)})
+
+
+def _yaml(path: Path) -> object:
+    import yaml
+
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
+
+
+def _texts(held: object, fields: tuple[str, ...] | None, name: str = "") -> Iterator[str]:
+    """The texts below ``held`` in fields of these names, without names in all of them."""
+    if isinstance(held, dict):
+        for key, value in held.items():
+            yield from _texts(value, fields, key)
+    elif isinstance(held, list):
+        for value in held:
+            yield from _texts(value, fields, name)
+    elif isinstance(held, str) and (fields is None or name in fields):
+        yield held
 
 
 @cache
@@ -197,6 +232,7 @@ def wanted() -> dict[str, dict[str, str]]:
     translated = {text: chinese for room in known.values() for text, chinese in room.items()}
     rooms = {room: dict(known.get(room, {})) for room in BY_HAND}
     rooms["help"] = {text: known.get("help", {}).get(text, "") for text in help_texts()}
+    rooms["data"] = {text: known.get("data", {}).get(text, "") for text in data_texts()}
     for each in sentences().values():
         if not any(each.text in rooms[room] for room in BY_HAND):
             rooms.setdefault(room_of(each), {})[each.text] = translated.get(each.text, "")

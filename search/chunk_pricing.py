@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
-from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, StrategyBatch, concatenate
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import peaks
@@ -126,15 +126,13 @@ class ChunkPricing:
 
     def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
         """Whether the leanest forms of rows need no more than that."""
-        found, features = np.zeros(len(batch), dtype=np.bool_), None
-        for switches in dict.fromkeys((self._space.leaner, self._space.leaner & ~Feature.SWAP_ATTENTION)):
-            if not switches:
-                continue
-            least = leanest(self.workload.model, batch, switches)
-            rows = np.flatnonzero(~found if features is None else ~found & (features != least.features))
-            features = least.features
-            if len(rows):
-                found[rows] = peaks(priced_by(self.prices, least.take(rows)), enough_bytes).peak_bytes <= enough_bytes
+        model, switches = self.workload.model, self._space.leaner
+        most, unswapped = (leanest(model, batch, chosen) for chosen in (switches, switches & ~Feature.SWAP_ATTENTION))
+        others = np.flatnonzero(unswapped.features != most.features)
+        both = concatenate([most, unswapped.take(others)])  # once for both: few rows cost little more than one
+        lean = peaks(priced_by(self.prices, both), enough_bytes).peak_bytes <= enough_bytes
+        found = lean[: len(batch)]
+        found[others] |= lean[len(batch) :]
         return found
 
 

@@ -159,7 +159,7 @@ class LatticeSearch:
             batch = self._pricing.placer.charge_unplaceable(batch, rejected)
             state.legality_s += now() - begun_s
             entered = Entered(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
-            if len(batch) and room:
+            if len(batch) and room and any(map(self._is_free, self._entered)):  # what this process begins with is its own
                 piece = self._piece(batch, entered.under)
                 piece.give(self._executor)
                 entered = entered._replace(piece=piece)

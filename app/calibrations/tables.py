@@ -10,6 +10,7 @@ from rich.console import Console
 
 from app.calibrations.outcome import errors_of, factor_sentence, free, learned_fraction, warnings
 from app.calibrations.schemas import NextRun
+from app.language.choice import said
 from app.text.quantities import percent, seconds
 from app.text.terminal import WIDE, plain_table
 from calibration.calibrate import SiteOutcome
@@ -146,7 +147,7 @@ def _print_refused(console: Console, report: ValidationReport) -> None:
     console.print(f"\n{len(refused)} of {len(report.rows)} runs are not predicted:")
     reasons = Counter(row.refused for row in refused)
     for reason, number in reasons.most_common(SHOWN_REASONS):
-        console.print(f"  {number} x {reason}", markup=False)
+        console.print(f"  {number} x {said(reason or '')}", markup=False)
     if len(reasons) > SHOWN_REASONS:
         console.print(f"  and {len(reasons) - SHOWN_REASONS} other reasons; --json lists them all")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePath
@@ -25,6 +26,7 @@ FILES = ("cluster.hardware", "software.calibration")  # fields that may name one
 MAX_DEPTH = 32
 LARGEST = 1e30
 MAX_CHANGES, MAX_PATH = 20, 100  # of the job, in a report; characters of a field's path
+NAME, MAX_NAMES = re.compile(r"[a-z][a-z0-9_]{0,59}"), 12  # of a list of them, such as features, and how many are told
 SOURCES = "`meshplan check --write-baseline`, `meshplan estimate --json` or `meshplan search --json`"
 
 
@@ -177,4 +179,13 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
         for name in dict.fromkeys((*before, *after)):
             yield from _differences(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))
     elif before != after and not (path in FILES and _same_file(before, after)):
-        yield f"{path[:MAX_PATH]}: {show(before)} -> {show(after)}"
+        yield f"{path[:MAX_PATH]}: {_names_moved(before, after) or f'{show(before)} -> {show(after)}'}"
+
+
+def _names_moved(before: Any, after: Any) -> str | None:
+    """Of two lists of names, such as features, what came and what went; None where that is not all that differs."""
+    lists = [names for names in (before, after) if isinstance(names, list) and len(set(map(str, names))) == len(names)]
+    if len(lists) < 2 or not all(isinstance(name, str) and NAME.fullmatch(name) for names in lists for name in names):
+        return None
+    moved = [f"+{name}" for name in after if name not in before] + [f"-{name}" for name in before if name not in after]
+    return ", ".join([*moved[:MAX_NAMES], *(["..."] if len(moved) > MAX_NAMES else [])]) or None

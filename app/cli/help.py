@@ -10,14 +10,8 @@ import typer
 
 from app.language.choice import helped
 
-_HELP = "显示此帮助并退出。"
-_TITLES = {
-    "ARGUMENTS_PANEL_TITLE": "参数",
-    "OPTIONS_PANEL_TITLE": "选项",
-    "COMMANDS_PANEL_TITLE": "命令",
-    "DEFAULT_STRING": "[默认：{}]",
-    "REQUIRED_LONG_STRING": "[必填]",
-}
+USAGE, SHOWS_HELP = "Usage: ", "Show this message and exit."  # what the library says of itself, beside these:
+TITLES = ("ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "DEFAULT_STRING", "REQUIRED_LONG_STRING")
 
 
 def texts(command: Any) -> Iterator[tuple[Any, str, str]]:
@@ -37,17 +31,25 @@ def _commands(command: Any) -> Iterator[Any]:
         yield from _commands(each)
 
 
-def _with_help_option(command: Any) -> None:
-    """The library makes the option ``--help`` of a command when it is asked for."""
-    made = command.get_help_option
+def of_library() -> list[str]:
+    """The texts around ours."""
+    from typer import rich_utils
+
+    return [USAGE, SHOWS_HELP, *(getattr(rich_utils, title) for title in TITLES)]
+
+
+def _with_own_words(command: Any) -> None:
+    """The library makes the option ``--help`` of a command, and its line of usage, when they are asked for."""
+    make_option, make_usage = command.get_help_option, command.get_usage
 
     def help_option(context: Any) -> Any:
-        option = made(context)
+        option = make_option(context)
         if option is not None:
-            option.help = _HELP
+            option.help = helped(SHOWS_HELP)
         return option
 
     command.get_help_option = help_option
+    command.get_usage = lambda context: make_usage(context).replace(USAGE, helped(USAGE), 1)
 
 
 @contextmanager
@@ -59,12 +61,12 @@ def translated(application: typer.Typer) -> Iterator[Any]:
     for owner, name, text in list(texts(command)):
         setattr(owner, name, helped(text))
     for each in _commands(command):
-        _with_help_option(each)
-    english = {title: getattr(rich_utils, title) for title in _TITLES}
+        _with_own_words(each)
+    english = {title: getattr(rich_utils, title) for title in TITLES}
     try:
-        for title, said in _TITLES.items():
-            setattr(rich_utils, title, said)
+        for title, text in english.items():
+            setattr(rich_utils, title, helped(text))
         yield command
     finally:
-        for title, said in english.items():
-            setattr(rich_utils, title, said)
+        for title, text in english.items():
+            setattr(rich_utils, title, text)

@@ -111,20 +111,20 @@ def _say(message: str) -> None:
 
 
 def _spoken(argv: Sequence[str]) -> list[str]:
-    """The command line without ``--language``, which holds for all commands; a report has its own, of the page as well."""
+    """The command line without ``--language``, which holds for all commands; given twice, the last one holds."""
     speak("en")  # until it is known
-    language, left = of_environment(os.environ), list(argv)
-    for place, word in enumerate(argv):
+    language, left, given = of_environment(os.environ), [], iter(argv)
+    for word in given:
         name, equals, value = word.partition("=")
         if word == "--":
+            left.append(word)
             break
-        if name == LANGUAGE and (equals or place + 1 < len(argv)):
-            language = checked(LANGUAGE, value if equals else argv[place + 1])
-            if "report" not in argv[:place]:
-                del left[place : place + (1 if equals else 2)]
-            break
+        if name == LANGUAGE:
+            language = checked(LANGUAGE, value if equals else next(given, ""))
+        else:
+            left.append(word)
     speak(language)
-    return left
+    return [*left, *given]
 
 
 def _called(argv: Sequence[str]) -> typer.Typer:

@@ -35,14 +35,7 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, la
 
     ``labels`` are what the study is to be called: ``name``, ``tags``, ``note``.
     """
-    hardware = job.document["cluster"]["hardware"]
-    if hardware not in catalogue.names():
-        raise InputError(f"cluster.hardware: {hardware!r} is a file of this machine; a server knows its own profiles by name.")
-    if job.calibration is not None and "/" in job.calibration:
-        raise InputError(
-            f"{FIELD}: {job.calibration!r} is a file of this machine; with --server, give the id of a "
-            "calibration that it stores (GET /v1/calibrations)."
-        )
+    check_known(job)
     with _connected(url) as client:
         study = _finished(client.submit(job.document, **labels), client, on_progress, Progress)
         rejections, plans = client.rejections(study.id), [plan.document for plan in client.plans(study.id)]
@@ -56,6 +49,18 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, la
         )
     except ValidationError:
         raise _unread(url, study) from None
+
+
+def check_known(job: Job) -> None:
+    """``InputError`` for a job whose numbers a server does not have."""
+    hardware = job.document["cluster"]["hardware"]
+    if hardware not in catalogue.names():
+        raise InputError(f"cluster.hardware: {hardware!r} is a file of this machine; a server knows its own profiles by name.")
+    if job.calibration is not None and "/" in job.calibration:
+        raise InputError(
+            f"{FIELD}: {job.calibration!r} is a file of this machine; with --server, give the id of a "
+            "calibration that it stores (GET /v1/calibrations)."
+        )
 
 
 def remote_sweep_document(

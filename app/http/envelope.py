@@ -23,6 +23,7 @@ MAX_BODY_BYTES_OF: Mapping[str, int] = {
     f"{API}/estimates": 16 * 1024 * 1024,  # 10,000 strategies with every field
     f"{API}/scripts": 8 * 1024 * 1024,  # a script and the files that it sources
     f"{API}/checks": 4 * 1024 * 1024,  # a baseline may be a search's answer with all its plans
+    f"{API}/checks:keep": 4 * 1024 * 1024,
     f"{API}/experts/plans": 8 * 1024 * 1024,  # counts of some dozen steps
     f"{API}/sequences/plans": 4 * 1024 * 1024,  # 500,000 lengths
     f"{API}/runs": 4 * 1024 * 1024,  # 500 records

@@ -38,7 +38,7 @@ KINDS: Mapping[str, tuple[int, str, str]] = {
     "headers-too-large": (431, "The headers are too large", "Send fewer and shorter headers."),
     "not-http": (400, "The request is not HTTP", "Send one request as RFC 9112 says, with one Host header."),
     "rate-limited": (429, "Too many requests", "Repeat the request after the seconds that Retry-After says."),
-    "quota-exceeded": (429, "Too many studies", "Wait until some have finished, or delete those that nobody needs."),
+    "quota-exceeded": (429, "Too many studies or checks", "Wait until studies have finished, or delete what nobody needs."),
     "stale": (412, "The resource has changed", "GET it again and send its new ETag."),
     "internal": (500, "The server failed", "Please report it with the instance; the server's log holds the cause."),
     "unavailable": (503, "The server cannot serve yet", "Repeat the request in a few seconds."),

@@ -73,6 +73,11 @@ def said(text: str, language: Language | None = None) -> str:
     return text if language == "en" else _translator(language)(text)
 
 
+def cited(text: str, language: Language) -> str:
+    """A source of data with what it remarks, in the language; names and citations stay."""
+    return text if language == "en" else _translator(language).remark(text)
+
+
 def headed(text: str) -> str:
     """The head or a cell of a table in the language of the process."""
     return text if _spoken == "en" else _translator(_spoken).cell(text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from app.language.choice import Language, said
+from app.language.choice import Language, cited, said
 
 # Fields that hold sentences, wherever they stand.
 SENTENCES = frozenset(
@@ -16,6 +16,7 @@ SENTENCES = frozenset(
     unmeasured violations warnings why why_none would_fit
     """.split()
 )
+CITED = frozenset({"basis", "source"})  # where a number comes from: a name, a citation, or some words
 # What users gave is below these, in words of their own, and data that is held against its hash.
 GIVEN = frozenset(
     {
@@ -25,7 +26,6 @@ GIVEN = frozenset(
         "hardware_profile",
         "job",
         "priced_with",
-        "provenance",
         "record",
         "script",
         "strategy",
@@ -46,6 +46,8 @@ def _mapping(mapping: Mapping[str, Any], language: Language) -> dict[str, Any]:
         is_owners = OF_A_STUDY in mapping and name in ("note", "notes")
         if name in GIVEN or is_owners:
             found[name] = value
+        elif name in CITED and isinstance(value, str):
+            found[name] = cited(value, language)
         elif name in SENTENCES:
             found[name] = _sentences(value, language)
         else:

@@ -24,10 +24,12 @@ HELPS = "help"  # texts of --help, each known whole
 MAX_LENGTH = 2000  # of a sentence; what is longer is none of ours
 MAX_DEPTH = 16  # a sentence has fewer parts inside each other
 KEPT = 20_000  # sentences whose translation is remembered
-MAX_TRIED = 2500  # parts of a line that are looked at: ours have below a thousand, what a user gave may have any number
+MAX_TRIED = 5500  # parts of a line that are looked at: our longest have 4,700, what a user gave may have any number (0.6 CPU s)
 _PLACE = re.compile(r"\{(\d+)\}")
 _WORD = re.compile(r"[a-z]{2,}")
 _END = re.compile(r"(?<=[.?!]) (?=[A-Z0-9`'\"{(])|(?<=;) |(?<=:) ")
+_VERBS = ("is ", "comes ", "does ")  # begin what is said of a field, behind its name and value
+_STOP = re.compile(r"(?<=[.?!]) (?=[A-Z])")
 _ROW, _PAIR = re.compile(r", and |, or |, "), re.compile(r" and | or ")
 _BETWEEN = {", and ": "、", " and ": "和", ", or ": "或", " or ": "或", ", ": "、"}
 _ENDS = {".": "。", "?": "？", ";": "；", ":": "："}
@@ -35,11 +37,15 @@ _MARKS = "，。；：、（）？！"
 _BREAKS = re.compile(r"[,;:.] ")
 _CUT = re.compile(r" |(?<=\S)(?=[,;:(])")  # where one of two values side by side may end
 _CUT_SHORT = re.compile(r"[,;:.] .*\d$")  # the number that follows a part of another sentence
+_VERB = "would|is|are|was|makes?|needs?|takes?|leaves?|has|have|does|can|cannot|could|may|must"
+# More of a sentence behind a number, or the name of a rule behind all of it.
+_TAIL = re.compile(rf"[\d.,%]+ (?:{_VERB}) .*|.+ \([a-z]+(?:_[a-z0-9]+)+\)[;:.]?", re.DOTALL)
 _QUOTE = re.compile(r"(?<!\w)['\"]|['\"](?!\w)")  # not an apostrophe
 _QUOTED = re.compile(r"'[^']*'")
 _MAX_CUTS = 40
 _MAX_PARTS = 16  # of a sentence; ours have some five
 _WEAK = 12  # characters of a template's own
+_LEAST_OF_REMARK = 12
 _LEAST_GAIN = 6  # of a sentence: less is some words of it
 _WEAKEST = 5
 _BREAK = 4  # what a value with several sentences weighs against its template
@@ -63,7 +69,7 @@ class Template:
     @property
     def continues(self) -> bool:
         """Whether it is a part that is added to sentences."""
-        return self.texts[0][:2] in (", ", "; ", ": ")
+        return self.texts[0].startswith((", ", "; ", ": ", *_VERBS))
 
     @property
     def is_weak(self) -> bool:
@@ -123,6 +129,11 @@ class Translator:
     def cell(self, text: str) -> str:
         """The head or a cell of a table, where single words are no names of fields."""
         return self.headers.get(text) or self(text)
+
+    def remark(self, text: str) -> str:
+        """A source or a remark of data: translated where all of it is understood, and a name or a citation otherwise."""
+        found = self._read(text.strip())
+        return found.said if " " in text and found.gain >= _LEAST_OF_REMARK and not found.left else text
 
     def left(self, text: str) -> int:
         """How many characters of sentences would stay as they are."""
@@ -197,11 +208,8 @@ class Translator:
             said = joined([filled[int(piece)].said if number % 2 else piece for number, piece in enumerate(pieces)])
             gain = max(2 * template.weight - 1, 1) + sum(each.gain for each in filled.values())
             behind = dict(zip(template.order, template.texts[1:], strict=True))
-            broken = sum(
-                any(_halves(value)) or (behind[number][:1] == " " and _CUT_SHORT.search(value) is not None)
-                for number, value in values.items()
-            )
-            yield Reading(said, gain - _BREAK * broken, sum(each.left for each in filled.values()))
+            broken = sum(_broken(value, behind[number]) for number, value in values.items())
+            yield Reading(said, gain - broken, sum(each.left for each in filled.values()))
 
     def _filled(self, template: Template, values: Mapping[int, str], depth: int) -> dict[int, Reading] | None:
         """The values in the language; None where half of another sentence seems to be one."""
@@ -243,9 +251,10 @@ class Translator:
 
     def _continued(self, template: Template, text: str, lowered: str, depth: int) -> Iterator[Reading]:
         """Sentences to which the template was added when they were made."""
-        at = lowered.find(template.texts[0], 1)
+        at, is_verb = lowered.find(template.texts[0], 1), template.texts[0].startswith(_VERBS)
         while at > 0:
-            if template.values(text[at:], lowered[at:]) is not None:
+            is_whole = not is_verb or lowered[at - 1] == " "
+            if is_whole and template.values(text[at:], lowered[at:]) is not None:
                 before, behind = self._best(text[:at].rstrip(), depth + 1), self._best(text[at:], depth + 1)
                 yield Reading(joined([before.said, behind.said]), before.gain + behind.gain, before.left + behind.left)
             at = lowered.find(template.texts[0], at + 1)
@@ -293,6 +302,15 @@ def _halves(text: str) -> Iterator[tuple[str, str]]:
     parts = _split(_END, text)
     for number in range(1, min(len(parts), _MAX_PARTS)):
         yield " ".join(parts[:number]), " ".join(parts[number:])
+
+
+def _broken(value: str, behind: str) -> int:
+    """What speaks against a value, before ``behind`` of its template: it looks like several, or like a part of another."""
+    is_cut = behind[:1] == " " and _CUT_SHORT.search(value) is not None
+    is_two = is_cut and len(_split(_STOP, value)) > 1
+    is_unbalanced = value.count("(") != value.count(")") or -1 < value.find(")") < value.find("(")
+    is_tail = not behind and _TAIL.fullmatch(value) is not None
+    return _BREAK * ((is_cut or any(_halves(value))) + is_two + 2 * is_unbalanced) + is_tail
 
 
 def _separator(part: str) -> str:

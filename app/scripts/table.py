@@ -65,5 +65,5 @@ def _numbers(estimate: EstimateNumbers | None) -> str:
     if estimate is None:
         return "it has no price"
     limit, sure = gibibytes(estimate.memory_limit_bytes), chance(estimate.fits_probability)
-    fit = "" if estimate.fits else f" of {limit}, which is {sure} sure to fit"
+    fit = "" if estimate.fits else f", {sure} sure to fit into {limit}"
     return f"{seconds(estimate.step_time_s)}, {gibibytes(estimate.peak_memory_bytes)}{fit}"

@@ -16,6 +16,7 @@ from app.calibrations.accuracy import endpoints as accuracy
 from app.calibrations.runs import endpoints as runs
 from app.catalogue import endpoints as catalogue
 from app.checks import endpoints as checks
+from app.checks.history import endpoints as histories
 from app.experts import endpoints as experts
 from app.goodput import endpoints as goodput
 from app.http.audit import Audit
@@ -86,7 +87,7 @@ def create_app(
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
     reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)
-    for part in (submission, studies, terms, plans, reports, *reading, runs, calibrations, accuracy, catalogue, audit):
+    for part in (submission, studies, terms, plans, reports, *reading, histories, runs, calibrations, accuracy, catalogue, audit):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Console
 
 from app.answers.tables.estimate import print_assumptions
+from app.language.choice import headed
 from app.serving.schemas import LayoutDocument, PoolDocument, ServiceNumbers, ServingDocument, ServingSearchDocument
 from app.text.quantities import column_seconds, count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
@@ -50,7 +51,7 @@ def _print_service(console: Console, document: ServingDocument) -> None:
         markup=False,
     )
     limits = "" if numbers.keeps_limits else " The limits are not kept."
-    console.print(f"Bound by {numbers.bound_by}, there by {numbers.bottleneck.replace('_', ' ')}.{limits}", markup=False)
+    console.print(f"Bound by {numbers.bound_by}, there by {headed(numbers.bottleneck.replace('_', ' '))}.{limits}", markup=False)
     if document.prefill is not None:
         _print_pool(console, document.prefill, "prefill", "pass", "input")
     _print_pool(console, document.decode, "decode", "step", "output")
@@ -58,14 +59,14 @@ def _print_service(console: Console, document: ServingDocument) -> None:
 
 def _print_pool(console: Console, pool: PoolDocument, name: str, unit: str, kind: str) -> None:
     capacity = "no bound" if pool.kv_capacity_tokens is None else f"{count(pool.kv_capacity_tokens)} tokens"
-    flying = "" if pool.in_flight is None else f"{pool.in_flight:,.0f} requests in flight each; "
-    passing = "" if pool.requests_per_pass is None else f"{pool.requests_per_pass:,.0f} prompts a pass; "
+    told = [f"{name.capitalize()}: {pool.instances:,} x {_text(pool.layout)}, {percent(pool.use_fraction)} used"]
+    if pool.in_flight is not None:
+        told.append(f"{pool.in_flight:,.0f} requests in flight each")
+    if pool.requests_per_pass is not None:
+        told.append(f"{pool.requests_per_pass:,.0f} prompts a pass")
+    told.append(f"{count(pool.tokens_per_s)} {kind} tokens/s, {pool.tokens_per_s_per_device:,.1f} a device")
     console.print()
-    console.print(
-        f"{name.capitalize()}: {pool.instances:,} x {_text(pool.layout)}, {percent(pool.use_fraction)} used; {flying}{passing}"
-        f"{count(pool.tokens_per_s)} {kind} tokens/s, {pool.tokens_per_s_per_device:,.1f} a device.",
-        markup=False,
-    )
+    console.print(f"{'; '.join(told)}.", markup=False)
     memory = pool.memory
     console.print(
         f"Memory of a device: weights {gibibytes(memory.weights_bytes)}, cache {gibibytes(memory.cache_bytes)} of "

@@ -25,6 +25,7 @@ VERSION_TABLE = f"{PREFIX}schema_version"
 STATES = ("queued", "running", "completed", "failed", "cancelled")
 VISIBILITIES = ("private", "link", "public")
 OUTCOMES = ("fits", "too_large", "illegal")
+CHECK_STATUSES = ("passed", "broken", "infeasible", "cut")
 
 # A growing key: SQLite numbers rows by themselves only where the type is INTEGER.
 Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -194,6 +195,47 @@ class Event(Table):
     at_s: Mapped[float]
 
 
+class KeptCheck(Table):
+    """A capacity check in a history: what was judged, and what its pipeline said of the change that it judged."""
+
+    __tablename__ = f"{PREFIX}checks"
+    __table_args__ = (
+        CheckConstraint(_is_one_of("status", CHECK_STATUSES), name="status"),
+        Index("ix_meshplan_checks_name_number", "name", "number"),
+        Index("ix_meshplan_checks_owner_number", "owner", "number"),
+        Index("ix_meshplan_checks_created_at_s", "created_at_s"),
+        {"sqlite_autoincrement": True},  # a cursor must never meet a number again
+    )
+
+    number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
+    id: Mapped[str] = mapped_column(String(32), unique=True)
+    row_version: Mapped[int] = mapped_column(default=1)
+    created_at_s: Mapped[float]
+    owner: Mapped[str | None]
+    visibility: Mapped[str] = mapped_column(String(16))
+    archived: Mapped[bool] = mapped_column(default=False)
+
+    # What the caller says: no look of ours stands behind it.
+    name: Mapped[str]
+    commit: Mapped[str | None] = mapped_column("commit_id", String(64))  # a word of SQL's own
+    branch: Mapped[str | None]
+    change_url: Mapped[str | None]
+    taken_from: Mapped[dict[str, Any]]
+
+    # What was judged, for lists and trends; ``document`` is the whole answer.
+    status: Mapped[str] = mapped_column(String(16))
+    version: Mapped[str]
+    job_sha256: Mapped[str | None] = mapped_column(String(64))
+    model_name: Mapped[str | None]
+    hardware: Mapped[str | None]
+    num_devices: Mapped[int | None]
+    priced_with: Mapped[dict[str, Any] | None]
+    metrics: Mapped[dict[str, Any]]
+    lines: Mapped[list[Any]]
+    moved: Mapped[dict[str, Any] | None]
+    document: Mapped[dict[str, Any]] = mapped_column(deferred=True)
+
+
 class MeasuredRun(Table):
     """A measured training run that a user gave; equal records are stored once."""
 
@@ -279,5 +321,5 @@ class IdempotencyRecord(Table):
     status_code: Mapped[int] = mapped_column(Integer)
     headers: Mapped[dict[str, Any]]
     body: Mapped[dict[str, Any]]
-    study_id: Mapped[str | None] = mapped_column(String(32))
+    study_id: Mapped[str | None] = mapped_column(String(32))  # or a kept check's id: it goes with what it made
     created_at_s: Mapped[float]

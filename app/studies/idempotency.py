@@ -69,16 +69,26 @@ def replayed(session: Session, owner: str, key: str, digest: str) -> Response | 
     return Response(to_json(record.body), record.status_code, headers, "application/json")
 
 
-def remember(session: Session, owner: str, key: str, digest: str, study_id: str, location: str, body: dict[str, Any]) -> None:
-    """Stores the answer in the transaction that creates the study."""
+def remember(
+    session: Session,
+    owner: str,
+    key: str,
+    digest: str,
+    made_id: str,
+    location: str,
+    body: dict[str, Any],
+    *,
+    status_code: int = 202,
+) -> None:
+    """Stores the answer in the transaction that creates what it tells of."""
     record = IdempotencyRecord(
         owner=owner,
         key=key,
         body_sha256=digest,
-        status_code=202,
+        status_code=status_code,
         headers={"Location": location},
         body=body,
-        study_id=study_id,
+        study_id=made_id,
         created_at_s=time.time(),
     )
     repository.add_idempotent(session, record)

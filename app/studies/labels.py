@@ -12,7 +12,7 @@ MAX_TEXT = 200  # characters of a search
 _LINES = "\t\r\n"
 
 
-def _line(text: str) -> str:
+def one_line(text: str) -> str:
     return _printable(text, "")
 
 
@@ -21,7 +21,7 @@ def _note(text: str) -> str:
 
 
 def _tag(text: str) -> str:
-    text = _line(text)
+    text = one_line(text)
     if not text or "," in text:
         raise ValueError("a tag is a few words without a comma.")
     return text
@@ -39,8 +39,8 @@ def _distinct(tags: list[str]) -> list[str]:
     return sorted(set(tags))
 
 
-NameText = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(_line)]
+NameText = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(one_line)]
 NoteText = Annotated[str, Field(max_length=MAX_NOTE), AfterValidator(_note)]
 Tag = Annotated[str, Field(max_length=MAX_TAG), AfterValidator(_tag)]
 Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(_distinct)]
-SearchText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(_line)]
+SearchText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(one_line)]

@@ -1,4 +1,4 @@
-"""What is deleted once it is old: finished studies, if asked for, the log of what keys did, and answers kept for repetitions."""
+"""What is deleted once it is old: finished studies and kept checks, if asked for, the log of what keys did, kept answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from app.http import audit
 from app.storage.clock import now_s
 from app.storage.session import Database
-from app.storage.tables import AuditRecord, IdempotencyRecord, Study
+from app.storage.tables import AuditRecord, IdempotencyRecord, KeptCheck, Study
 from app.studies import repository
 from app.studies.access import UNFINISHED
 
@@ -23,14 +23,15 @@ _MANY = 50  # studies a transaction deletes: nobody waits long for it
 
 @dataclass(frozen=True)
 class Retention:
-    """Days for which things are kept; ``studies_days`` of 0 is for ever, and counts from a study's end.
+    """Days for which things are kept; ``studies_days`` and ``checks_days`` of 0 are for ever, the former count from the end.
 
-    Archived studies are kept whatever their age, unless ``archived`` takes them, too.
+    What is archived is kept whatever its age, unless ``archived`` takes it, too.
     """
 
     studies_days: int = 0
     audit_days: int = 365
     archived: bool = False
+    checks_days: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Pruned:
     studies: int
     audit_records: int
     kept_answers: int
+    checks: int
 
 
 def count(database: Database, retention: Retention) -> Pruned:
@@ -50,6 +52,7 @@ def count(database: Database, retention: Retention) -> Pruned:
             (Study.number, _old_studies(now, retention)),
             (AuditRecord.number, [AuditRecord.at_s < _audit_before(now, retention)]),
             (IdempotencyRecord.key, [IdempotencyRecord.created_at_s < now - KEEP_ANSWERS_S]),
+            (KeptCheck.number, _old_checks(now, retention)),
         )
         return Pruned(*(session.scalar(select(func.count(column)).where(*filters)) or 0 for column, filters in old))
 
@@ -60,9 +63,10 @@ def prune(database: Database, retention: Retention) -> Pruned:
         now = now_s(session)
     studies = _all(database, lambda session: _prune_studies(session, now, retention)) if retention.studies_days else 0
     records = _all(database, lambda session: audit.forget(session, _audit_before(now, retention)))
+    checks = _all(database, lambda session: _prune_checks(session, now, retention)) if retention.checks_days else 0
     with database.write() as session:
         answers = repository.forget_idempotent(session, KEEP_ANSWERS_S)
-    return Pruned(studies, records, answers)
+    return Pruned(studies, records, answers, checks)
 
 
 def _old_studies(now: float, retention: Retention) -> list[ColumnElement[bool]]:
@@ -70,6 +74,13 @@ def _old_studies(now: float, retention: Retention) -> list[ColumnElement[bool]]:
         return [Study.number < 0]
     kept = [] if retention.archived else [Study.archived.is_(False)]
     return [Study.state.not_in(UNFINISHED), Study.finished_at_s < now - retention.studies_days * SECONDS_PER_DAY, *kept]
+
+
+def _old_checks(now: float, retention: Retention) -> list[ColumnElement[bool]]:
+    if not retention.checks_days:
+        return [KeptCheck.number < 0]
+    kept = [] if retention.archived else [KeptCheck.archived.is_(False)]
+    return [KeptCheck.created_at_s < now - retention.checks_days * SECONDS_PER_DAY, *kept]
 
 
 def _audit_before(now: float, retention: Retention) -> float:
@@ -82,6 +93,15 @@ def _prune_studies(session: Session, now: float, retention: Retention) -> int:
     if chosen:
         session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.study_id.in_(chosen)))
         session.execute(delete(Study).where(Study.id.in_(chosen)))  # the database deletes what belongs to them
+    return len(chosen)
+
+
+def _prune_checks(session: Session, now: float, retention: Retention) -> int:
+    query = select(KeptCheck.id).where(*_old_checks(now, retention)).order_by(KeptCheck.number).limit(_MANY)
+    chosen = session.scalars(query.with_for_update(skip_locked=True)).all()
+    if chosen:
+        session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.study_id.in_(chosen)))
+        session.execute(delete(KeptCheck).where(KeptCheck.id.in_(chosen)))
     return len(chosen)
 
 

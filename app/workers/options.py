@@ -13,3 +13,4 @@ class WorkerOptions:
     log_format: str
     keep_studies_days: int = 0  # for ever
     keep_audit_days: int = 365
+    keep_checks_days: int = 0  # for ever

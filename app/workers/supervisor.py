@@ -87,5 +87,5 @@ class Workers:
 def start_workers(count: int, url: str, settings: Settings | None = None) -> Workers:
     """``count`` workers on the database at ``url``, which must be upgraded."""
     settings = settings or load_settings()
-    kept = {"keep_studies_days": settings.keep_studies_days, "keep_audit_days": settings.keep_audit_days}
+    kept = {f"keep_{what}_days": getattr(settings, f"keep_{what}_days") for what in ("studies", "audit", "checks")}
     return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format, **kept))

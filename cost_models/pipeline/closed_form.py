@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -172,21 +174,60 @@ class Surroundings:
     most_savings_s: tuple[Floats, ...] = ()
 
 
-def pipeline_lower_bound_s(
+class LeastWork(NamedTuple):
+    """Seconds that ranks take at least, ``[kind, n]``.
+
+    ``busy_s`` is a rank's work of a step, ``forward_s`` and ``backward_s`` what a micro batch takes to pass its first chunk,
+    ``gather_s`` and ``reduce_s`` the exchange beyond what passes hide.
+    """
+
+    busy_s: Floats
+    forward_s: Floats
+    backward_s: Floats
+    gather_s: Floats
+    reduce_s: Floats
+
+    def spanned_s(self, schedule: Schedule, before: Callable[[Floats], Floats]) -> Floats:
+        """Earliest start + busy time + shortest tail of the rank that is last, ``[n]``.
+
+        Rank i cannot start before one forward of the first chunk has passed the ranks before it, works m micro batches, and,
+        where a backward is one task, after its last the first chunk's backward must still pass the ranks before it. Where weight
+        gradients run apart they may be the rank's last, and the tail is empty. Without a synchronised optimizer
+        (``Schedule.overlaps_steps``) steps follow each other at the pace of the busiest rank. The ranks of DualPipe begin at
+        once from both ends.
+
+        Parameters
+        ----------
+        schedule : Schedule
+            Order of the passes.
+        before : callable
+            What the ranks before each take together.
+
+        Returns
+        -------
+        Floats, ``[n]``, seconds
+        """
+        gather, busy, reduce = self.gather_s, self.busy_s, self.reduce_s
+        if schedule is Schedule.DUALPIPE or schedule.overlaps_steps:
+            result: Floats = (gather + busy + reduce).max(axis=0)
+            return result
+        start = np.maximum(gather, gather[:1] + before(self.forward_s))
+        tail = reduce if schedule.splits_backward else np.maximum(reduce, reduce[:1] + before(self.backward_s))
+        result = (start + busy + tail).max(axis=0)
+        return result
+
+
+def least_work(
     stages: Stages,
     rank: PassTimes,
     first_chunk: PassTimes,
     num_microbatches: Floats,
     around: Surroundings,
     group_size: NDArray[np.int64] | None = None,
-) -> Floats:
-    """What no order of the same tasks can beat: over the ranks, earliest start + busy time + shortest tail. ``[n]``
+) -> LeastWork:
+    """What every kind of rank takes at least, whatever the order of the tasks.
 
-    Rank i cannot start before one forward of the first chunk has passed the ranks before it, works m micro batches, and, where
-    a backward is one task, after its last the first chunk's backward must still pass the ranks before it. Where weight
-    gradients run apart they may be the rank's last, and the tail is empty. Without a synchronised optimizer
-    (``Schedule.overlaps_steps``) steps follow each other at the pace of the busiest rank. The ranks of DualPipe begin at
-    once from both ends. Every number is the least that the simulation gives the task: a merged pair counts with the most that
+    Every number is the least that the simulation gives the task: a merged pair counts with the most that
     its forward's chunk can save, forwards that run alone save nothing and are those that would save least, and sends that a rank
     at an end or a turn of the stream does not make are left out. The first pass of a rank is never a pair, whose backward needs
     a forward before, nor is its last.
@@ -208,8 +249,7 @@ def pipeline_lower_bound_s(
 
     Returns
     -------
-    Floats, ``[n]``, seconds
-        Without the optimizer and the step's fixed cost.
+    LeastWork, ``[kind, n]``, seconds
     """
     unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.is_vee else 0)
     sent = stages.passes_fraction * np.minimum(unsent, 2 * stages.num_chunks)[:, None] * around.send_s
@@ -218,15 +258,24 @@ def pipeline_lower_bound_s(
         passes = num_microbatches * stages.passes_fraction
         alone = unmerged_chunks(stages, num_microbatches, group_size) * np.min(around.most_savings_s, axis=0)
         busy = busy - passes * sum(around.most_savings_s[1:], around.most_savings_s[0]) + alone
-    if stages.schedule is Schedule.DUALPIPE or stages.schedule.overlaps_steps:
-        result: Floats = (around.gather_s + busy + around.reduce_s).max(axis=0)
-        return result
     forward = first_chunk.forward + (around.host_s / stages.vpp + around.send_s + around.hop_s)
     backward = first_chunk.backward + (around.hop_s + (1 - stages.has_embedding[:, :1]) * around.send_s)
-    before = stages.before_last
-    start = np.maximum(around.gather_s, around.gather_s[:1] + weighted(before, forward))
-    tail = around.reduce_s
-    if not stages.schedule.splits_backward:
-        tail = np.maximum(tail, around.reduce_s[:1] + weighted(before, backward))
-    result = (start + busy + tail).max(axis=0)
-    return result
+    return LeastWork(busy, forward, backward, around.gather_s, around.reduce_s)
+
+
+def pipeline_lower_bound_s(stages: Stages, work: LeastWork) -> Floats:
+    """What no order of the same tasks can beat, ``[n]``: over the ranks, what ``LeastWork.spanned_s`` adds up.
+
+    Parameters
+    ----------
+    stages : Stages
+        Kinds of ranks of the pipeline that the batch shares.
+    work : LeastWork, ``[kind, n]``, seconds
+        What each of them takes at least.
+
+    Returns
+    -------
+    Floats, ``[n]``, seconds
+        Without the optimizer and the step's fixed cost.
+    """
+    return work.spanned_s(stages.schedule, lambda seconds: weighted(stages.before_last, seconds))

@@ -110,6 +110,15 @@ class LayersMet:
         return self._steady[group_size]
 
 
+Pairs = tuple[tuple[int, int, int], ...]  # kind of the forward's layer, of the backward's, how many
+
+
+@lru_cache(maxsize=4096)
+def _pairs(first: tuple[int, ...], second: tuple[int, ...]) -> Pairs:
+    """Which layers of two chunks meet, from the kinds of their layers."""
+    return tuple((*pair, number) for pair, number in Counter(zip(first, reversed(second), strict=False)).items())
+
+
 @lru_cache(maxsize=64)  # about as many as one pipeline has placements; tables of many virtual stages are large
 def layers_met(stages: Stages) -> LayersMet:
     """Kept for as long as the stages come back.
@@ -168,12 +177,19 @@ class MergedPasses:
         Floats, ``[n]``, seconds
         """
         first, second = (self._met.sequences[kind][chunk] for kind, chunk in (forward, backward))
-        saving = np.zeros(1)
-        for (ahead, back), number in Counter(zip(first, reversed(second), strict=False)).items():
-            saved = self.savings.by_kinds[ahead][back]
-            if saved is not None:
-                saving = saving + number * saved
-        return saving
+        pairs = _pairs(first, second)
+        if pairs not in self._of_pairs:
+            saving = np.zeros(1)
+            for ahead, back, number in pairs:
+                saved = self.savings.by_kinds[ahead][back]
+                if saved is not None:
+                    saving = saving + number * saved
+            self._of_pairs[pairs] = saving
+        return self._of_pairs[pairs]
+
+    @cached_property
+    def _of_pairs(self) -> dict[Pairs, Floats]:
+        return {}  # many chunks hold equally many layers of each kind
 
     @cached_property
     def most_of_chunk_s(self) -> list[Floats]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -127,6 +127,22 @@ class PassTimes:
         edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
         again = self._sum("full_recompute_s", self.counts.again)
         return self._relayed(self._sum("backward_s", self._num_layers) + again + edge + self.extra_s, 1)
+
+    def saving(self, seconds: Floats) -> PassTimes:
+        """The same passes where merged pairs save that; the sums of forwards and backwards are made once.
+
+        Parameters
+        ----------
+        seconds : Floats, ``[kind, n]``
+            What they save.
+
+        Returns
+        -------
+        PassTimes
+        """
+        found = replace(self, pair_saving=seconds)
+        vars(found).update(forward=self.forward, backward=self.backward)
+        return found
 
     @property
     def pair(self) -> Floats:

@@ -56,7 +56,7 @@ class GroupTasks:
 
     def __init__(self, group: PricedGroup) -> None:
         stages = group.stages
-        self._chunks = [group.chunk(index) for index in range(stages.num_chunks)]
+        self._chunks = group.chunks
         self._merged, self._relays = group.merged, stages.relays
         self._savings: dict[tuple[int, int], Floats] = {}  # of the pairs of chunks met so far, ``[kind, n]``
         self.send_s = group.p2p_s / (2.0 * stages.num_chunks)
@@ -213,7 +213,7 @@ def exchange_left_s(group: PricedGroup, constants: Constants) -> tuple[Floats, F
     tuple of Floats, ``[rank, n]``, seconds
     """
     left = exchange_beyond_compute_s(
-        group.batch, group.sharded.exchange, group.rank.forward, group.rank.backward, constants.dp_exposed_fraction
+        group.batch, group.sharded.exchange, group.alone.forward, group.alone.backward, constants.dp_exposed_fraction
     )
     reduce_s, gather_s = (np.broadcast_to(column, (group.stages.pp, len(group.batch))) for column in left)
     return reduce_s, gather_s
@@ -412,7 +412,7 @@ def _with_closed_form(group: PricedGroup, time: StepTime, constants: Constants) 
     if not unknown.any():
         return time
     closed = closed_form(group, constants)
-    busy = group.num_microbatches * (group.rank.forward + group.rank.backward)
+    busy = group.num_microbatches * group.alone.whole
     pipeline = closed.step_s - group.sharded.optimizer_s - constants.step_overhead_s
     closed = replace(closed, stage_bubble_s=np.maximum(pipeline - busy - closed.reduce_left_s - closed.gather_left_s, 0.0))
     names = [each.name for each in fields(StepTime) if each.name != "fidelity"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
 from cost_models.memory.fit import fit_rule
-from cost_models.pipeline.closed_form import Surroundings, pipeline_lower_bound_s, pipeline_time
+from cost_models.pipeline.closed_form import pipeline_lower_bound_s, pipeline_time
 from cost_models.pipeline.sums import weighted
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
@@ -151,16 +151,7 @@ def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> F
     -------
     Floats, ``[n]``, seconds
     """
-    stages = group.stages
-    around = Surroundings(
-        send_s=group.p2p_s / (2.0 * stages.num_chunks),
-        hop_s=group.p2p_masked_s / (2.0 * stages.num_chunks),
-        host_s=group.host_micro_batch_s,
-        gather_s=time.gather_left_s,
-        reduce_s=time.reduce_left_s,
-        most_savings_s=() if group.merged is None else tuple(group.merged.most_of_chunk_s),
-    )
-    passes = pipeline_lower_bound_s(stages, group.rank, group.chunk(0), group.num_microbatches, around, group.batch.group_size)
+    passes = pipeline_lower_bound_s(group.stages, group.least_work(time.reduce_left_s, time.gather_left_s))
     bound: Floats = passes + group.sharded.optimizer_s + constants.step_overhead_s
     return bound
 

@@ -5,19 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, partial, reduce
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
+from cost_models.pipeline.closed_form import LeastWork
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
 from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, chunk_table, rank_table
 from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
+from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
 
@@ -139,8 +141,10 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
         return ((ahead, frozenset(of_rank)) for ahead in of_rank)
 
     def hidden_s(part: tuple[int, frozenset[int]]) -> Floats:
-        ahead, others = part
-        least: Floats = backward[ahead] + np.min([meeting_s(ahead, back) - backward[back] for back in others], axis=0)
+        (ahead, others), alone_s = part, forward[part[0]] + backward[part[0]]
+        assert merged is not None
+        savings = {id(saved): saved for saved in (merged.met((ahead, 0), (back, 0)) for back in others)}  # few differ
+        least: Floats = alone_s - reduce(np.maximum, savings.values())
         return least
 
     ranks = placements.sorts
@@ -174,6 +178,41 @@ def fitting(priced: PricedBatch, placements: Alternatives, chosen: IntColumn | N
     memory = group_memory(workload, priced.group(ranks), constants, breakdown=False)
     fits = memory.peak <= fit_rule(workload, constants).fit_limit_bytes
     return np.stack([fits[list(kinds)].all(axis=0) for kinds in of_placement])
+
+
+def lower_bounds_s(priced: PricedBatch, placements: Alternatives, chosen: IntColumn) -> Floats:
+    """What no order of tasks beats under some of the placements, ``[chosen, n]``, for strategies of one pipeline.
+
+    As ``cost_models.step.composition.lower_bound_s`` of each, but without the optimizer.
+
+    Parameters
+    ----------
+    priced : PricedBatch, ``[n]``
+        Strategies that share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
+    placements : Alternatives
+        Placements of their pipeline, with MTP modules where the strategies have them.
+    chosen : IntColumn
+        Which of them.
+
+    Returns
+    -------
+    Floats, ``[chosen, n]``, seconds
+    """
+    constants, (ranks, of_placement) = priced.constants, placements.ranks.under(chosen)
+    group = priced.group(ranks)
+    left_s = exchange_beyond_compute_s(
+        group.batch, group.sharded.exchange, group.alone.forward, group.alone.backward, constants.dp_exposed_fraction
+    )
+    each = group.least_work(*left_s)
+    kinds = []  # [chosen][rank]
+    for sorts, of_ranks in zip(placements.placed.sorts[chosen].tolist(), of_placement, strict=True):
+        alike = list(map(tuple, sorts))
+        kind = dict(zip(dict.fromkeys(alike), of_ranks, strict=True))
+        kinds.append([kind[of_rank] for of_rank in alike])
+    shape, of_rank = (ranks.num_kinds, len(group.batch)), np.array(kinds).T
+    work_of_ranks = LeastWork(*(np.broadcast_to(seconds, shape)[of_rank] for seconds in each))
+    least: Floats = work_of_ranks.spanned_s(ranks.schedule, lambda seconds: seconds.cumsum(axis=0) - seconds)
+    return least + constants.step_overhead_s
 
 
 class Least(NamedTuple):

@@ -14,6 +14,7 @@ from cost_models.layer.communication import network_of
 from cost_models.layer.compute import ELEMENT_BYTES, Device
 from cost_models.network.collectives import send_recv_s
 from cost_models.network.tiers import Network
+from cost_models.pipeline.closed_form import LeastWork, Surroundings, least_work
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import slot_table, slowest_slots_s, sorts_of_chunks
 from cost_models.pipeline.placements import PlacedChunks, placed_chunks
@@ -103,10 +104,14 @@ class PricedGroup:
         return self.sends_s()[1]
 
     @cached_property
+    def alone(self) -> PassTimes:
+        """Of whole ranks, with sends and gradient accumulation, which count with the backward, and nothing merged."""
+        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s)
+
+    @cached_property
     def rank(self) -> PassTimes:
-        """Of whole ranks, with sends and gradient accumulation, which count with the backward."""
-        saved_s = 0.0 if self.merged is None else self.merged.steady_s(self.batch.group_size)
-        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s, saved_s)
+        """Of whole ranks with what merged passes save."""
+        return self.alone if self.merged is None else self.alone.saving(self.merged.steady_s(self.batch.group_size))
 
     @cached_property
     def merged(self) -> MergedPasses | None:
@@ -121,7 +126,7 @@ class PricedGroup:
         if stages.schedule is not Schedule.INTERLEAVED:
             return None
         sorts, examples = sorts_of_chunks(stages)
-        chunks = [self.chunk(index) for index in range(stages.num_chunks)]
+        chunks = self.chunks
         beside_s = (self.p2p_s + self.sharded.accumulation_s.max(axis=0)) / stages.vpp
 
         @cache
@@ -133,6 +138,26 @@ class PricedGroup:
         slots = partial(slot_table, (sorts,), merged=stages.merge_pairs)
         slowest: Floats = slowest_slots_s(slots, self.batch.group_size, meeting_s)[0]
         return slowest
+
+    def least_work(self, reduce_left_s: Floats, gather_left_s: Floats) -> LeastWork:
+        """What the ranks take at least, of one pipeline or of several (``cost_models.pipeline.placements``).
+
+        Parameters
+        ----------
+        reduce_left_s : Floats, ``[kind, n]``, seconds
+            Of the reduction of gradients, what passes do not hide.
+        gather_left_s : Floats, ``[kind, n]``, seconds
+            Of the gathering of weights.
+
+        Returns
+        -------
+        LeastWork, ``[kind, n]``, seconds
+        """
+        hops = 2.0 * self.stages.num_chunks
+        most_saved_s = () if self.merged is None else tuple(self.merged.most_of_chunk_s)
+        sends_s = self.p2p_s / hops, self.p2p_masked_s / hops
+        around = Surroundings(*sends_s, self.host_micro_batch_s, gather_left_s, reduce_left_s, most_saved_s)
+        return least_work(self.stages, self.alone, self.chunks[0], self.num_microbatches, around, self.batch.group_size)
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedGroup:
         """The chosen rows, in that order, with what has been priced for all of them once.
@@ -156,24 +181,14 @@ class PricedGroup:
             self.host_micro_batch_s[rows],
         )
 
-    def chunk(self, index: int) -> PassTimes:
-        """Layers and edges of one chunk; where passes are merged, those of the chunk with each other.
+    @cached_property
+    def chunks(self) -> list[PassTimes]:
+        """Layers and edges of each chunk, without sends and gradient accumulation, and nothing merged."""
+        return [self._times(self.chunk_counts.chunk(index)) for index in range(self.stages.num_chunks)]
 
-        Parameters
-        ----------
-        index : int
-            Chunk of layers on the rank.
-
-        Returns
-        -------
-        PassTimes, ``[kind, n]``, seconds
-            Without sends and gradient accumulation.
-        """
-        return self._times(self.chunk_counts.chunk(index), 0.0, 0.0 if self.merged is None else self.merged.of(index, index))
-
-    def _times(self, counts: LayerCounts, extra_s: Floats | float, saving_s: Floats | float) -> PassTimes:
+    def _times(self, counts: LayerCounts, extra_s: Floats | float = 0.0) -> PassTimes:
         relay_s = self.p2p_s / (2.0 * self.stages.num_chunks)
-        return PassTimes(counts, self.stages, self.priced.layers, self.priced.edges, relay_s, extra_s, saving_s)
+        return PassTimes(counts, self.stages, self.priced.layers, self.priced.edges, relay_s, extra_s)
 
 
 def _stages(model: ModelShape, one: ParallelStrategy, shared: int, *, merge: bool) -> Stages:

@@ -28,6 +28,8 @@ export const router = createBrowserRouter([
       route("scripts", () => withRarerStrings(() => import("./pages/scripts"))),
       route("experts", () => withRarerStrings(() => import("./pages/experts"))),
       route("compare", () => import("./pages/compare")),
+      route("checks", () => withRarerStrings(() => import("./pages/checks"))),
+      route("checks/:checkId", () => withRarerStrings(() => import("./pages/checks/Check"))),
       route("accuracy", () => withRarerStrings(() => import("./pages/accuracy"))),
       route("hardware", () => import("./pages/hardware")),
       route("hardware/:name", () => import("./pages/hardware/Profile")),

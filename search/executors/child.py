@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
+from importlib import import_module
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -11,10 +13,16 @@ RESULT = "result"
 ERROR = "error"
 
 
-def main(handle: int) -> None:
-    """Answers calls that come over a socket, one after the other, until it is closed at the other end."""
+def main(handle: int, collect_every: int) -> None:
+    """Answers calls that come over a socket, one after the other, until it is closed at the other end.
+
+    It is ready once what a search calls is imported: until then the other process works by itself and does not wait. Garbage is
+    collected as often as there.
+    """
+    gc.set_threshold(collect_every)
     with Connection(handle) as connection:
         try:
+            import_module("search.chunk_pricing")
             connection.send(READY)
             while True:
                 function, arguments = connection.recv()

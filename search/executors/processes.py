@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import socket
 import subprocess
@@ -20,7 +21,7 @@ TRIES = 3  # of a call, each in a process that died of it
 AHEAD = 1  # calls that wait for each process, so that it need not
 
 # The process imports nothing of the caller's script, which need not expect to be imported twice.
-_BOOT = "import sys; sys.path[:] = {path!r}; from search.executors.child import main; main({handle})"
+_BOOT = "import sys; sys.path[:] = {path!r}; from search.executors.child import main; main({handle}, {collect_every})"
 _SHARED_CORES = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # processes share the cores by being several
 
 
@@ -165,7 +166,11 @@ class _Slot(threading.Thread):
             if self._pool.is_ending:
                 ours.close()
                 return False
-            command = [sys.executable, "-c", _BOOT.format(path=sys.path, handle=theirs.fileno())]
+            command = [
+                sys.executable,
+                "-c",
+                _BOOT.format(path=sys.path, handle=theirs.fileno(), collect_every=gc.get_threshold()[0]),
+            ]
             self.process = subprocess.Popen(  # noqa: S603  # this interpreter
                 command,
                 pass_fds=[theirs.fileno()],

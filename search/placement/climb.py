@@ -10,7 +10,7 @@ import numpy as np
 from cost_models.shapes.strategy import ParallelStrategy, Placement, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import peaks
-from cost_models.step.placing import Alternatives, fitting, least_step_times_s, paces, work
+from cost_models.step.placing import Alternatives, fitting, least_step_times_s, lower_bounds_s, paces, work
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.rule import layout_of
@@ -48,7 +48,7 @@ def climbed(prices: LayerPrices, placer: Placer, simulate: Estimator, plan: Rank
 def _promising(prices: LayerPrices, placer: Placer, strategy: ParallelStrategy, to_beat_s: float) -> StrategyBatch | None:
     """The strategy after each move that may be faster; ``None`` where none may be.
 
-    In closed form it is then hardly slower than before, and in no order of tasks does the busiest rank work too long.
+    In closed form it is then hardly slower than before, and some order of tasks might be fast enough.
     """
     workload, priced = prices.workload, priced_by(prices, StrategyBatch.of([strategy]))
     moved = placer.takes(strategy, tuple(_moves(workload, strategy)))
@@ -59,8 +59,12 @@ def _promising(prices: LayerPrices, placer: Placer, strategy: ParallelStrategy, 
     found = paces(priced, stages)
     step_s, closed_form_s = (each[:, 0] for each in least_step_times_s(priced, work(priced), found.steady_s, found.busiest_s))
     may_be = np.flatnonzero((step_s[1:] < to_beat_s) & (closed_form_s[1:] < (1.0 + NEAR) * closed_form_s[0])) + 1
-    chosen = may_be[fitting(priced, stages, may_be)[:, 0]] if len(may_be) else may_be
-    return StrategyBatch.of([replace(strategy, **moved[index - 1]._asdict()) for index in chosen]) if len(chosen) else None
+    if len(may_be):
+        alike = np.array([moved[index - 1].mtp_before_head == own.mtp_before_head for index in may_be])
+        may_be = may_be[~alike | (lower_bounds_s(priced, stages, may_be)[:, 0] < to_beat_s)]
+    if len(may_be):
+        may_be = may_be[fitting(priced, stages, may_be)[:, 0]]
+    return StrategyBatch.of([replace(strategy, **moved[index - 1]._asdict()) for index in may_be]) if len(may_be) else None
 
 
 def _moves(workload: Workload, strategy: ParallelStrategy) -> Iterator[Placement]:

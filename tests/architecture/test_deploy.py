@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from configparser import RawConfigParser
 from importlib import resources
@@ -25,6 +26,7 @@ from app.settings import PREFIX, Settings
 from app.storage.session import Database
 from app.studies import service
 from meshplan import __version__
+from scripts.make_bundle import EXTRAS
 from tests.databases import database, database_url, postgresql, sqlite_template
 
 __all__ = ["database", "database_url", "postgresql", "sqlite_template"]
@@ -89,6 +91,9 @@ def commands() -> Iterator[tuple[str, list[str]]]:
     for name, described in COMPOSE["services"].items():
         if "command" in described:
             yield name, described["command"]
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    for number, line in enumerate(re.findall(r"^docker run .* meshplan:\S+ (.*)$", page, re.MULTILINE), 1):
+        yield f"docker-run-{number}", shlex.split(line)
 
 
 @pytest.mark.parametrize(("where", "words"), list(commands()), ids=[where for where, _ in commands()])
@@ -232,3 +237,24 @@ def test_the_image_is_built_from_one_version() -> None:
     bases = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(encoding="utf-8"), re.MULTILINE)
     assert len(set(bases)) == 1
     assert re.fullmatch(r"python:3\.11\.\d+-slim-[a-z]+", bases[0])
+
+
+def test_the_page_names_the_image_of_this_version() -> None:
+    page = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"\bmeshplan[:-](\d+\.\d+\.\d+)", page)) == {__version__}
+
+
+def test_image_and_archive_hold_what_users_can_add() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"dev", "mutants"}
+    asked = re.findall(r"'\.\[([\w,]+)\]'", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    assert [set(each.split(",")) for each in [*asked, EXTRAS]] == [extras, extras]
+
+
+def test_the_image_keeps_its_database_where_the_volume_is() -> None:
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    (folder,) = re.findall(r"^VOLUME (\S+)$", text, re.MULTILINE)
+    variables = dict(word.split("=", 1) for line in re.findall(r"^ENV (.+)$", text, re.MULTILINE) for word in line.split())
+    assert variables[f"{PREFIX}DATA_DIR"] == variables["HOME"] == folder
+    assert f"--owner 10001 --group 0 --mode 0770 {folder} " in text
+    assert all("HEALTHCHECK" not in line for line in text.splitlines() if not line.startswith("#"))

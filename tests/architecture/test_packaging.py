@@ -1,5 +1,7 @@
 """The wheel: what is in it, and that its command runs from anywhere beside packages of the same names."""
 
+import platform
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -12,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import meshplan
-from scripts import build_site
+from scripts import build_site, make_bundle
 from scripts.wheel_site import IN_WHEEL
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -154,3 +156,28 @@ def test_a_spawned_process_finds_our_packages_and_not_the_decoys(environment: Pa
     )
     shown = run([environment / "bin" / "python", script], cwd="/", env={"PYTHONPATH": str(decoys)}).stdout
     assert f"{TREE}cost_models/__init__.py" in shown.splitlines()[-1]
+
+
+def answers(command: list[str | Path]) -> bool:
+    return subprocess.run(command, capture_output=True, timeout=120, check=False).returncode == 0
+
+
+@pytest.mark.slow
+def test_the_archive_installs_and_estimates_without_a_network(wheel: Path, tmp_path: Path) -> None:
+    if not answers([sys.executable, "-m", "pip", "download", "--no-deps", "--dest", tmp_path / "pip", make_bundle.PIP]):
+        pytest.skip("no index of packages answers, from which the archive's wheels would come")
+    apart = ["unshare", "--user", "--map-root-user", "--net"]
+    if not answers([*apart, "true"]):
+        pytest.skip("no namespace without a network can be made here")
+    folder = tmp_path / "archive"
+    (folder / "wheels").mkdir(parents=True)
+    shutil.copy(wheel, folder / "wheels")
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    make_bundle.fill(folder, folder / "wheels" / wheel.name, [platform.machine()], [version])
+    variables = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable}
+    said = run([*apart, "sh", folder / "install.sh", tmp_path / "made"], cwd="/", env=variables).stdout
+    assert f"meshplan: {meshplan.__version__} is in {tmp_path}/made: " in said
+    words = ["estimate", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", "64", "--tp", "8", "--json"]
+    answer = run([*apart, tmp_path / "made/bin/meshplan", *words], cwd="/", env=variables).stdout
+    assert answer == run([sys.executable, "-m", "meshplan", *words], cwd=ROOT).stdout
+    run([*apart, tmp_path / "made/bin/python", "-c", "import psycopg; assert psycopg.pq.__impl__ == 'binary'"], env=variables)

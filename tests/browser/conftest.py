@@ -73,7 +73,7 @@ def browser() -> Iterator[Browser]:
 
 @dataclass(frozen=True)
 class Site:
-    """A server with studies in every state; the fields are their ids."""
+    """A server with studies in every state, and a history of checks; the fields are their ids, the checks oldest first."""
 
     url: str
     completed: str
@@ -83,6 +83,37 @@ class Site:
     cancelled: str
     long_name: str
     best_plan: str
+    passed_check: str
+    broken_check: str
+    infeasible_check: str
+    last_check: str
+
+
+HISTORY = "jobs/llama-2-7b.yaml"
+BRANCH = "feature/" + "a-branch-with-a-very-long-name-" * 3
+CHECKED: dict[str, Any] = {
+    **{name: SMALL[name] for name in ("model", "cluster", "training")},
+    "budget": {"step_time_s": {"max": 14.0}, "tokens_per_s": {"min": 1000.0}},
+}
+
+
+def _kept(client: httpx.Client, number: int, strategy: dict[str, Any], **more: Any) -> str:
+    """A check of a pipeline, in a history of one job."""
+    change = {"commit": f"{number}" * 40, "branch": "main" if number % 2 else BRANCH}
+    url = f"https://gitlab.example/training/jobs/-/merge_requests/{number}"
+    taken = {"commit": "CI_COMMIT_SHA", "branch": "CI_COMMIT_REF_NAME", "change_url": "CI_MERGE_REQUEST_IID"}
+    history = {"name": HISTORY, **change, "change_url": url, "taken_from": taken}
+    answer = client.post("/v1/checks:keep", json={**CHECKED, "strategy": strategy, "history": history, **more})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def _history(client: httpx.Client) -> list[str]:
+    """Four checks: one that passes, one that is slower than its baseline, one that cannot run, and one that is fast again."""
+    passed = _kept(client, 1, {"tp": 8})
+    baseline = client.get(f"/v1/checks/{passed}").json()["check"]
+    broken = _kept(client, 2, {"tp": 8, "recompute": "full"}, baseline=baseline)
+    return [passed, broken, _kept(client, 3, {"tp": 3}), _kept(client, 4, {"tp": 4})]
 
 
 def _submitted(client: httpx.Client, job: dict[str, Any], wait_s: int = 60) -> str:
@@ -120,7 +151,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         client.post(f"/v1/studies/{cancelled}:cancel").raise_for_status()
         client.patch(f"/v1/studies/{sampled}", json=LABELS).raise_for_status()
         best = client.get(f"/v1/studies/{completed}/plans?limit=1").json()["items"][0]["plan_id"]
-        yield Site(server.url, completed, sampled, without_plan, failed, cancelled, long_name, best)
+        yield Site(server.url, completed, sampled, without_plan, failed, cancelled, long_name, best, *_history(client))
 
 
 @pytest.fixture(scope="package")

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from playwright.sync_api import Route
 
 from tests.browser.conftest import DESKTOP, PHONE, TABLET, WIDE, OpenView, Scheme, Site
+from tests.browser.words import english_words, note_drawn
 from tests.servers import Server
 
 PAGES = {
@@ -26,6 +25,9 @@ PAGES = {
     "experts": "/experts",
     "compare": "/compare?studies={completed},{long_name}",
     "compare nothing": "/compare",
+    "checks": "/checks",
+    "check": "/checks/{broken_check}",
+    "check that cannot run": "/checks/{infeasible_check}",
     "accuracy": "/accuracy",
     "own runs": "/accuracy?tab=own",
     "calibrations": "/accuracy?tab=calibrations",
@@ -59,17 +61,26 @@ def test_a_page_is_accessible_and_fits_in_both_themes(view: OpenView, site: Site
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_is_chinese_and_fits_every_width(view: OpenView, site: Site, page: str) -> None:
-    opened = view(site.url, language="zh-CN", width=PHONE)
+    opened = note_drawn(view(site.url, language="zh-CN", width=PHONE))
     shown = opened.open(_address(site, page))
     assert shown.locator("html").get_attribute("lang") == "zh-CN"
     for _, width in opened.looks(*CHINESE_LOOKS):
         assert shown.evaluate("document.documentElement.scrollWidth") <= width
-    assert [text for text in shown.locator("h1, h2, h3, th, button").all_inner_texts() if _is_english(text)] == []
+    assert english_words(shown) == []
 
 
-def _is_english(text: str) -> bool:
-    """Words in a row; names of models and abbreviations stay as they are in every language."""
-    return not re.search(r"[\u4e00-\u9fff]", text) and bool(re.search(r"\b[A-Z]?[a-z]{2,} [a-z]{3,}", text))
+@pytest.mark.parametrize("page", ["study", "plan", "hardware profile"])
+def test_every_tab_and_part_of_a_page_is_chinese(view: OpenView, site: Site, page: str) -> None:
+    opened = note_drawn(view(site.url, language="zh-CN"))
+    shown = opened.open(_address(site, page))
+    for tab in shown.get_by_role("tab").all():
+        tab.click()
+        opened.settle()
+        for part in shown.locator("summary:visible, [role=tabpanel] button[aria-expanded=false]:visible").all()[:6]:
+            part.click()
+            shown.keyboard.press("Escape")  # a menu that it opened lies over the next one
+        opened.settle()
+        assert english_words(shown) == [], tab.inner_text()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

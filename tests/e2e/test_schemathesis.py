@@ -46,8 +46,16 @@ def test_no_request_is_answered_with_a_fault_or_otherwise_than_documented(tmp_pa
         study = client.wait(client.submit(JOB).id, timeout_s=60)
         plan = client.plans(study.id)[0]
         # First with a study that exists, so that more than "no such study" is answered; then with any name at all.
-        known = f'[parameters]\nstudy_id = "{study.id}"\nplan_id = "{plan.plan_id}"\n'
-        real = ("--include-path-regex", "/studies/", "--exclude-method", "DELETE", "--phases", "fuzzing")  # the next run has all
+        kept = client.keep_check({**JOB, "strategy": {"tp": 8}}, "a", budget={"step_time_s": {"max": 60}})
+        known = f'[parameters]\nstudy_id = "{study.id}"\nplan_id = "{plan.plan_id}"\ncheck_id = "{kept["id"]}"\n'
+        real = (
+            "--include-path-regex",
+            "/studies/|/checks/",
+            "--exclude-method",
+            "DELETE",
+            "--phases",
+            "fuzzing",
+        )  # the next run has all
         cases = run(server, tmp_path, EXAMPLES, *real, settings=known)
         assert client.study(study.id).state == "completed"
         cases += run(server, tmp_path, EXAMPLES)

@@ -19,7 +19,7 @@ from app.http import audit, keys
 from app.server.application import create_app
 from app.storage import backup as backups
 from app.storage.session import Database, StorageError
-from app.storage.tables import PREFIX, VERSION_TABLE, Event, Study, Table
+from app.storage.tables import PREFIX, VERSION_TABLE, Event, KeptCheck, Study, Table
 from app.storage.upgrade import check_current, upgrade, upgrade_on
 from app.studies import queue, service
 from app.studies.runner import StudyRun
@@ -59,6 +59,22 @@ def fill(database: Database) -> None:
             queued(session, small_job(**search), owner="ada", visibility="link", priority=2)
         key, _ = keys.create_key(session, "ada", keys.USUAL_SCOPES, 3)
         audit.record(session, audit.of_key(key, "keys create ada"))
+        session.add(
+            KeptCheck(
+                id="kept",
+                created_at_s=1.0,
+                visibility="link",
+                archived=True,
+                name="a.yaml",
+                commit="0a1b",
+                status="broken",
+                taken_from={"commit": "--commit"},
+                version="0",
+                metrics={"step_time_s": 1.5},
+                lines=[{}],
+                document={"a": None},
+            )
+        )
     for _ in range(2):
         with database.write() as session:
             lease = queue.claim(session, "test", 10.0)
@@ -79,7 +95,7 @@ def test_a_restored_database_holds_what_was_backed_up(
     path = tmp_path / "backup.db"
     revision, counts = backups.backup(database_url, path)
     assert (counts["studies"], counts["trials"], counts["api_keys"], counts["audit"]) == (3, 32, 1, 1)
-    assert counts["plans"] > 3
+    assert (counts["plans"] > 3, counts["checks"]) == (True, 1)
     assert path.stat().st_mode & 0o077 == 0
     assert [name.name for name in tmp_path.glob("backup*")] == ["backup.db"]
     assert backups.restore(path, target_url) == (revision, counts)
@@ -195,7 +211,7 @@ def test_the_commands_say_what_they_did(
     path = str(tmp_path / "backup.db")
     monkeypatch.setenv("MESHPLAN_DATABASE_URL", database_url)
     assert main(["db", "backup", path]) == DONE
-    assert f"{path} has schema 0004: " in (told := capsys.readouterr().out)
+    assert f"{path} has schema 0005: " in (told := capsys.readouterr().out)
     assert "1 studies" in told
     assert main(["db", "restore", path]) == BAD_INPUT
     assert "holds studies already" in capsys.readouterr().err
@@ -227,12 +243,12 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
     before = rows(old_url)
     secret = "mp_of_the_old_version"
     with Database(old_url) as database:
-        with pytest.raises(StorageError, match="has schema 0001, this version needs 0004; run `meshplan db upgrade`"):
+        with pytest.raises(StorageError, match="has schema 0001, this version needs 0005; run `meshplan db upgrade`"):
             check_current(database)
         with database.write() as session:
             digest = hashlib.sha256(secret.encode()).hexdigest()
             session.execute(text(f"update {PREFIX}api_keys set secret_sha256 = '{digest}' where name = 'planner'"))
-    assert upgrade(old_url) == "0004"
+    assert upgrade(old_url) == "0005"
     after = rows(old_url)
     for table, was in before.items():
         if table not in (VERSION_TABLE, f"{PREFIX}api_keys"):
@@ -268,7 +284,7 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
 def test_a_backup_of_version_0_1_is_restored_and_upgraded(old_file: Path, target_url: str) -> None:
     before = old_file.read_bytes()
     revision, counts = backups.restore(old_file, target_url)
-    assert (revision, counts["studies"], counts["measured_runs"]) == ("0004", 7, 1)
+    assert (revision, counts["studies"], counts["measured_runs"]) == ("0005", 7, 1)
     assert old_file.read_bytes() == before
 
 

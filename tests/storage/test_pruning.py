@@ -11,8 +11,9 @@ from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE
 from app.http import audit
 from app.http.audit import Act
+from app.storage.clock import now_s
 from app.storage.session import Database
-from app.storage.tables import AuditRecord, Event, IdempotencyRecord, Study
+from app.storage.tables import AuditRecord, Event, IdempotencyRecord, KeptCheck, Study
 from app.studies import pruning, repository, service
 from app.studies.pruning import SECONDS_PER_DAY, Pruned, Retention
 from tests.study_jobs import queued, small_job
@@ -55,8 +56,8 @@ def left(database: Database) -> dict[str, int]:
 
 def test_finished_studies_are_kept_for_ever_unless_asked_otherwise(database: Database) -> None:
     fill(database)
-    assert pruning.count(database, Retention()) == Pruned(0, 0, 1)
-    assert pruning.prune(database, Retention()) == Pruned(0, 0, 1)
+    assert pruning.count(database, Retention()) == Pruned(0, 0, 1, 0)
+    assert pruning.prune(database, Retention()) == Pruned(0, 0, 1, 0)
     assert left(database) == {"Study": 3, "Event": 5, "AuditRecord": 2, "IdempotencyRecord": 1}
 
 
@@ -64,7 +65,7 @@ def test_finished_studies_are_kept_for_ever_unless_asked_otherwise(database: Dat
 def test_old_studies_go_with_what_belongs_to_them_and_unfinished_ones_stay(database: Database, days: int, number: int) -> None:
     ids = fill(database)
     retention = Retention(days, days)
-    assert pruning.count(database, retention) == Pruned(number, number, 1)
+    assert pruning.count(database, retention) == Pruned(number, number, 1, 0)
     assert left(database)["Study"] == 3
     assert pruning.prune(database, retention).studies == number
     assert left(database) == {
@@ -75,7 +76,7 @@ def test_old_studies_go_with_what_belongs_to_them_and_unfinished_ones_stay(datab
     }
     with database.read() as session:
         assert service.get_state(session, ids[2]) == "queued"
-    assert pruning.prune(database, retention) == Pruned(0, 0, 0)
+    assert pruning.prune(database, retention) == Pruned(0, 0, 0, 0)
 
 
 def test_what_is_archived_is_kept_until_it_is_asked_for(database: Database) -> None:
@@ -100,6 +101,32 @@ def test_more_than_a_transaction_deletes_are_deleted(database: Database, monkeyp
     assert pruning.prune(database, Retention(1)).studies == 5
 
 
+def kept_check(database: Database, id: str, age_days: float, *, archived: bool = False) -> None:
+    with database.write() as session:
+        row = KeptCheck(
+            id=id, created_at_s=now_s(session) - age_days * SECONDS_PER_DAY, visibility="public", archived=archived, name="a",
+            taken_from={}, status="passed", version="0", metrics={}, lines=[], document={},
+        )  # fmt: skip
+        session.add(row)
+        session.flush()
+        repository.add_idempotent(session, answer(id, id, now_s(session)))
+
+
+def test_old_checks_go_where_they_are_not_archived_and_are_kept_for_ever_unless_asked_otherwise(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pruning, "_MANY", 1)
+    for id, age_days, archived in (("old", 10, False), ("older", 20, False), ("put away", 30, True), ("new", 1, False)):
+        kept_check(database, id, age_days, archived=archived)
+    assert pruning.prune(database, Retention()) == Pruned(0, 0, 0, 0)
+    assert pruning.count(database, Retention(checks_days=15)) == Pruned(0, 0, 0, 1)
+    assert pruning.count(database, Retention(checks_days=5, archived=True)).checks == 3
+    assert pruning.prune(database, Retention(checks_days=5)).checks == 2
+    with database.read() as session:
+        assert set(session.scalars(select(KeptCheck.id))) == {"put away", "new"}
+        assert set(session.scalars(select(IdempotencyRecord.key))) == {"put away", "new"}
+
+
 def test_the_command_says_what_it_deletes(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,16 +134,22 @@ def test_the_command_says_what_it_deletes(
     monkeypatch.setenv("MESHPLAN_DATABASE_URL", database_url)
     monkeypatch.setenv("MESHPLAN_KEEP_STUDIES_DAYS", "9")
     assert main(["db", "prune", "--dry-run", "--audit-days", "9"]) == DONE
-    assert capsys.readouterr().out == "Would delete 1 studies, 1 audit records, 1 kept answers.\n"
+    assert capsys.readouterr().out == "Would delete 1 studies, 1 audit records, 1 kept answers, 0 checks.\n"
     assert main(["db", "prune", "--studies-days", "0", "--json"]) == DONE
     assert json.loads(capsys.readouterr().out) == {
-        "schema_version": 1, "dry_run": False, "studies": 0, "audit_records": 0, "kept_answers": 1
+        "schema_version": 1, "dry_run": False, "studies": 0, "audit_records": 0, "kept_answers": 1, "checks": 0,
     }  # fmt: skip
     with database.write() as session:
         session.execute(update(Study).values(archived=True))
     assert main(["db", "prune", "--dry-run"]) == DONE
-    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers.\n"
+    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks.\n"
     assert main(["db", "prune", "--archived"]) == DONE
-    assert capsys.readouterr().out == "Deleted 1 studies, 0 audit records, 0 kept answers.\n"
+    assert capsys.readouterr().out == "Deleted 1 studies, 0 audit records, 0 kept answers, 0 checks.\n"
+    kept_check(database, "old", 10)
+    monkeypatch.setenv("MESHPLAN_KEEP_CHECKS_DAYS", "9")
+    assert main(["db", "prune", "--dry-run", "--checks-days", "0"]) == DONE
+    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks.\n"
+    assert main(["db", "prune"]) == DONE
+    assert capsys.readouterr().out == "Deleted 0 studies, 0 audit records, 0 kept answers, 1 checks.\n"
     assert main(["db", "prune", "--studies-days", "-1"]) == BAD_INPUT
     assert "--studies-days: -1 is not allowed; give an integer from 0 to 3,650" in capsys.readouterr().err

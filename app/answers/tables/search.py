@@ -21,6 +21,7 @@ from app.answers.schemas import (
 )
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
 from app.answers.tables.memory import chance
+from app.language.choice import headed
 from app.text.quantities import GIB, column_seconds, count, days, percent, seconds
 from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
@@ -311,7 +312,7 @@ def _changes_table(infeasible: InfeasibleDocument) -> Table:
 def _bound(estimate: EstimateNumbers) -> str:
     name = estimate.bottleneck
     share = estimate.time_breakdown_s[name] / estimate.step_time_s
-    return f"{name.replace('_', ' ')} {share:.0%}"
+    return f"{headed(name.replace('_', ' '))} {share:.0%}"
 
 
 def _print_explanation(console: Console, best: Plan, baseline: Baseline | None) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.checks.formats.report import Report
+from app.language.choice import said
 
 LEVELS = {"failed": "error", "undetermined": "warning"}
 
@@ -18,7 +19,7 @@ def _lines(report: Report) -> list[str]:
     path, line = report.places.in_job(report.document)
     at = f"file={_property(path)},line={line}," if path else ""
     return [
-        f"::{LEVELS[check.status]} {at}title={_property(f'meshplan check: {check.id}')}::{_data(check.sentence)}"
+        f"::{LEVELS[check.status]} {at}title={_property(f'meshplan check: {check.id}')}::{_data(said(check.sentence))}"
         for check in report.document.checks
         if check.status in LEVELS
     ]

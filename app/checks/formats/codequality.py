@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from app.checks.formats.report import Report
+from app.language.choice import said
 
 SEVERITIES = {"failed": "major", "undetermined": "minor"}
 
@@ -20,7 +21,7 @@ def _entries(report: Report) -> list[dict[str, Any]]:
     path, line = report.places.in_job(report.document)
     return [
         {
-            "description": check.sentence,
+            "description": said(check.sentence),
             "check_name": check.id,
             "fingerprint": hashlib.sha256(f"{report.places.title} {check.id}".encode()).hexdigest()[:32],
             "severity": SEVERITIES[check.status],

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from app.checks.formats.report import Report
+from app.language.choice import said
 
 # Check status -> element of the test case, and the attribute of the suite that counts it.
 ELEMENTS = {"failed": "failure", "undetermined": "error", "not_evaluated": "skipped"}
@@ -29,12 +30,12 @@ def _add_suite(suites: ElementTree.Element, report: Report) -> None:
     suite = ElementTree.SubElement(suites, "testsuite", summary)
     for check in checks:
         case = ElementTree.SubElement(suite, "testcase", classname="meshplan.check", name=_clean(check.id))
-        element = ELEMENTS.get(check.status)
+        element, sentence = ELEMENTS.get(check.status), _clean(said(check.sentence))
         if element is not None:
-            outcome = ElementTree.SubElement(case, element, message=_clean(check.sentence), type=check.status)
-            outcome.text = _clean(check.sentence)
+            outcome = ElementTree.SubElement(case, element, message=sentence, type=check.status)
+            outcome.text = sentence
         else:
-            ElementTree.SubElement(case, "system-out").text = _clean(check.sentence)
+            ElementTree.SubElement(case, "system-out").text = sentence
 
 
 def _clean(text: str) -> str:

@@ -19,6 +19,7 @@ from app.checks.formats.rows import (
     subject,
 )
 from app.checks.schemas import CheckDocument
+from app.language.choice import headed, said
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
@@ -29,19 +30,19 @@ def markdown_text(reports: Sequence[Report]) -> str:
 
 def _run(reports: Sequence[Report]) -> Iterator[str]:
     """A line a job in one table, then each on its own, folded where it passed."""
-    yield from (f"### meshplan check: {run_headline(reports)}", "")
-    yield f"| {' | '.join(MATRIX)} |"
+    yield from (f"### meshplan check: {said(run_headline(reports))}", "")
+    yield _heads(*MATRIX)
     yield "|---|---|---:|---:|---:|---:|"
     for cells in matrix_rows(reports):
         yield f"| {' | '.join(map(_text, cells))} |"
     for report in reports:
-        summary = html.escape(f"{report.places.title}: {headline(report.document)}")
+        summary = html.escape(f"{report.places.title}: {said(headline(report.document))}")
         opened = "" if report.document.status == "passed" else " open"
         yield from ("", f"<details{opened}><summary>{summary}</summary>", "", *_lines(report.document), "", "</details>")
 
 
 def _titled(document: CheckDocument) -> Iterator[str]:
-    yield from (f"### meshplan check: {headline(document)}", "", *_lines(document))
+    yield from (f"### meshplan check: {said(headline(document))}", "", *_lines(document))
 
 
 def _lines(document: CheckDocument) -> Iterator[str]:
@@ -50,29 +51,33 @@ def _lines(document: CheckDocument) -> Iterator[str]:
         yield from (_text(about), "")
     rows = list(movement_rows(document))
     if rows:
-        yield "| against the baseline | before | now | moved by the job | moved by the tool |"
+        yield _heads("against the baseline", "before", "now", "moved by the job", "moved by the tool")
         yield "|---|---:|---:|---:|---:|"
         for metric, *numbers in rows:
             yield f"| `{metric}` | {' | '.join(map(_text, numbers))} |"
         yield ""
         parts = list(part_rows(document))
         if parts:
-            yield from ("| what moved | before | now | by |", "|---|---:|---:|---:|")
+            yield from (_heads("what moved", "before", "now", "by"), "|---|---:|---:|---:|")
             yield from (f"| {' | '.join(map(_text, row))} |" for row in parts)
             yield ""
         for sentence in sentences(document):
             yield f"- {_text(sentence)}"
         yield ""
-    yield "| check | result | |"
+    yield _heads("check", "result", "")
     yield "|---|---|---|"
     for check in document.checks:
-        result = WORDS[check.status]
+        result = headed(WORDS[check.status])
         yield f"| `{check.id}` | {f'**{result}**' if check.status == 'failed' else result} | {_text(check.sentence)} |"
-    for title, entries in (("Warnings", document.warnings), ("Assumed", document.assumptions)):
+    for title, entries in (("Warnings:", document.warnings), ("Assumed:", document.assumptions)):
         if entries:
-            yield from ("", f"{title}:", "", *(f"- {_text(entry)}" for entry in entries))
+            yield from ("", headed(title), "", *(f"- {_text(entry)}" for entry in entries))
+
+
+def _heads(*heads: str) -> str:
+    return f"| {' | '.join(map(headed, heads))} |"
 
 
 def _text(text: str) -> str:
-    """The text as it is: on one line, with nothing that Markdown would read as more."""
-    return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
+    """The text in the reader's language, on one line, with nothing that Markdown would read as more."""
+    return _SPECIAL.sub(r"\\\1", headed(" ".join(text.split())))

@@ -14,6 +14,7 @@ from app.checks.formats.places import Places
 from app.checks.formats.report import Report, worst
 from app.checks.outcome import EXIT_CODES
 from app.checks.schemas import CheckItem
+from app.language.choice import said
 from app.text.documents import json_text
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
@@ -28,13 +29,13 @@ RULES = {
 
 def sarif_text(reports: Sequence[Report]) -> str:
     documents, status = [report.document for report in reports], worst(reports)
-    notes = [{"level": "warning", "message": {"text": text}} for document in documents for text in document.warnings]
+    notes = [{"level": "warning", "message": {"text": said(text)}} for document in documents for text in document.warnings]
     checks = [check for document in documents for check in document.checks]
-    notes += [{"level": "error", "message": {"text": c.sentence}} for c in checks if c.status == "undetermined"]
+    notes += [{"level": "error", "message": {"text": said(c.sentence)}} for c in checks if c.status == "undetermined"]
     driver = {
         "name": "meshplan",
         "version": documents[0].version,
-        "rules": [{"id": name, "shortDescription": {"text": text}} for name, text in RULES.items()],
+        "rules": [{"id": name, "shortDescription": {"text": said(text)}} for name, text in RULES.items()],
     }
     invocation = {
         "executionSuccessful": status != "cut",
@@ -59,7 +60,7 @@ def _result(check: CheckItem, places: Places) -> dict[str, Any]:
         "ruleIndex": list(RULES).index(rule),
         "kind": "fail",
         "level": "error",
-        "message": {"text": check.sentence},
+        "message": {"text": said(check.sentence)},
         "partialFingerprints": {"check/v1": hashlib.sha256(f"{places.title} {check.id}".encode()).hexdigest()[:16]},
         "properties": check.model_dump(include={"id", "metric", "value", "limit"}, exclude_none=True),
     }

@@ -24,7 +24,7 @@ from app.checks.formats.rows import (
     subject,
 )
 from app.checks.schemas import CheckDocument
-from app.text.terminal import WIDTH_WITHOUT_TERMINAL, output, plain_table
+from app.text.terminal import WIDTH_WITHOUT_TERMINAL, output, plain_table, plain_text
 
 STYLES = {"passed": "green", "failed": "bold red", "undetermined": "yellow", "not_evaluated": "dim"}
 
@@ -32,7 +32,7 @@ STYLES = {"passed": "green", "failed": "bold red", "undetermined": "yellow", "no
 def table_text(reports: Sequence[Report]) -> str:
     """Without colour, for a file."""
     file = io.StringIO()
-    print_checks(Console(file=file, width=WIDTH_WITHOUT_TERMINAL, no_color=True, highlight=False), reports)
+    print_checks(plain_text(file, WIDTH_WITHOUT_TERMINAL), reports)
     return file.getvalue()
 
 

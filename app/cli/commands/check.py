@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,14 +12,17 @@ from app.cli.commands import options
 from documents.errors import InfeasibleStrategyError, InputError, show, unknown_name
 
 if TYPE_CHECKING:
-    from app.checks.baseline import Baseline
     from app.checks.check import Checked
     from app.checks.formats.report import Report
+    from app.cli.keeping import Keeper
+    from app.jobs.job import Job
 
+_KEPT = "History"
 NAMES = ("table", "json", "junit", "sarif", "markdown", "annotations", "codequality")
 MAX_JOBS = 64
 SUFFIXES = {".json": "json", ".xml": "junit", ".sarif": "sarif", ".md": "markdown", ".txt": "table"}
 STANDARD_OUTPUT = "-"
+Before = tuple[Mapping[str, Any], str]  # a baseline's document, and what to call it
 
 
 def check(
@@ -51,6 +54,25 @@ def check(
     ] = None,
     calibration: options.Calibration = None,
     executor: options.Executor = None,
+    server: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL", help="have the check kept in this server's history (key in MESHPLAN_API_KEY)", rich_help_panel=_KEPT
+        ),
+    ] = None,
+    history: Annotated[
+        str | None, typer.Option(metavar="NAME", help="of the history (default: MODEL as it is given)", rich_help_panel=_KEPT)
+    ] = None,
+    commit: Annotated[
+        str | None, typer.Option(help="that is checked (default: what a GitHub or GitLab job says)", rich_help_panel=_KEPT)
+    ] = None,
+    branch: Annotated[str | None, typer.Option(help="that it is on (default: the same)", rich_help_panel=_KEPT)] = None,
+    change_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="of the merge request (default: the same)", rich_help_panel=_KEPT)
+    ] = None,
+    visibility: Annotated[
+        str | None, typer.Option(help="private (default), link or public: what other keys see", rich_help_panel=_KEPT)
+    ] = None,
 ) -> int:
     """Holds jobs against a budget and a baseline: exits 0, 3 (broken), 4 (infeasible) or 5 (search cut)."""
     pairs = _pairs(formats or [], outputs or [])
@@ -69,19 +91,66 @@ def check(
 
     if comment is not None and comment not in SERVICES:
         raise unknown_name("--comment", comment, SERVICES, what="service")
-    reports = []
+    change = {"commit": commit, "branch": branch, "change_url": change_url}
+    keeper = _keeper(server, history, change, visibility, models)
+    reports, kept = [], []
     for model in models:
         before = _baseline(model, baseline, baseline_ref, calibration, executor)
         compares = before is not None or baseline_ref is not None
-        found = _checked(model, budget, before, pin, calibration, executor, compares=compares)
+        found, job = _checked(model, budget, before, pin, calibration, executor, compares=compares)
         if write_baseline is not None:
             _write_baseline(write_baseline, found)
+        kept.append((model, job, found.document.status, before))
         job_file = Path(model)
         reports.append(Report(found.document, Places(job_file if job_file.is_file() else None, budget, baseline, model)))
     _write(reports, pairs)
     if comment is not None:
         _comment(comment, reports)
+    if keeper is not None:
+        _keep(keeper, kept, budget, pin=pin)
     return EXIT_CODES[worst(reports)]
+
+
+def _keeper(
+    server: str | None, history: str | None, change: dict[str, str | None], visibility: str | None, models: list[str]
+) -> Keeper | None:
+    """What has the checks kept, if anything; ``InputError`` for options that cannot be used, before anything is priced."""
+    given = {"--history": history, **{f"--{name.replace('_', '-')}": value for name, value in change.items()}}
+    alone = [flag for flag, value in {**given, "--visibility": visibility}.items() if value is not None]
+    if server is None:
+        if alone:
+            raise InputError(f"{alone[0]}: given without --server, whose history it is for.")
+        return None
+    if history is not None and len(models) > 1:
+        raise InputError(f"--history: it names the history of one job, and {len(models)} are given; each has that of its file.")
+    from app.cli.keeping import Keeper
+
+    keeper = Keeper(server, history, change, visibility)
+    for model in models:
+        keeper.check_name(model)
+    return keeper
+
+
+def _keep(
+    keeper: Keeper,
+    found: Sequence[tuple[str, Job | None, str, Before | None]],
+    budget: Path | None,
+    *,
+    pin: bool,
+) -> None:
+    """A history that cannot be written is no fault of the job's: it is said, and the exit code stays."""
+    from app.cli.keeping import ToKeep
+    from app.jobs.job import job_document
+    from documents.reading import read_document
+
+    bounds = {} if budget is None else read_document(budget)
+    for sentence in keeper.change.passed_over:
+        _say(f"--server: {sentence}")
+    for model, job, status, before in found:
+        document = job_document(model, {})[0] if job is None else job.document
+        # A job that is new on its branch has no baseline to be worse than.
+        held = {name: bound for name, bound in bounds.items() if name != "regression" or before is not None}
+        _say(keeper.kept(ToKeep(model, document, job, status, before), held or None, pin=pin))
 
 
 def _check_several(models: list[str], baseline: Path | None, write_baseline: Path | None) -> None:
@@ -98,13 +167,12 @@ def _check_several(models: list[str], baseline: Path | None, write_baseline: Pat
 
 def _baseline(
     model: str, file: Path | None, reference: str | None, calibration: Path | None, executor: str | None
-) -> Baseline | None:
-    from app.checks.baseline import parse_baseline
+) -> Before | None:
     from documents.bounds import BASELINE_BYTES
     from documents.reading import Limits, read_document
 
     if file is not None:
-        return parse_baseline(read_document(file, Limits(BASELINE_BYTES), is_json=True), str(file))
+        return read_document(file, Limits(BASELINE_BYTES), is_json=True), str(file)
     if reference is None:
         return None
     from app.checks.target_branch import job_at
@@ -119,12 +187,12 @@ def _baseline(
         return _priced_at(earlier, f"{reference}:{model}", calibration, executor)
 
 
-def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | None) -> Baseline | None:
+def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | None) -> Before | None:
     """The job of another commit at today's prices; None where it could not run there either."""
     import json
 
     from app.calibrations.constants import own_calibrations
-    from app.checks.baseline import baseline_document, parse_baseline
+    from app.checks.baseline import baseline_document
     from app.checks.budget import Budget
     from app.checks.check import check_job
     from app.cli.searching import searching
@@ -143,7 +211,7 @@ def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | 
     if found.job is None or found.document.estimate is None:
         _say(f"--baseline-ref: {name} had no strategy that runs: the job is held against the budget alone")
         return None
-    return parse_baseline(json.loads(json_text(baseline_document(found.job, found.document, found.own))), name)
+    return json.loads(json_text(baseline_document(found.job, found.document, found.own))), name
 
 
 def _say(sentence: str) -> None:
@@ -155,28 +223,30 @@ def _say(sentence: str) -> None:
 def _checked(
     model: str,
     budget: Path | None,
-    before: Baseline | None,
+    before: Before | None,
     pin: bool,
     calibration: Path | None,
     executor: str | None,
     *,
     compares: bool,
-) -> Checked:
+) -> tuple[Checked, Job | None]:
     from app.calibrations.constants import own_calibrations
+    from app.checks.baseline import parse_baseline
     from app.checks.budget import Budget, parse_budget
     from app.checks.check import check_job, check_without_job
     from app.cli.searching import searching
     from app.jobs.job import load_job
     from documents.reading import read_document
 
+    baseline = None if before is None else parse_baseline(*before)
     limits = Budget() if budget is None else parse_budget(read_document(budget), has_baseline=compares)
     try:
         job = load_job(model, options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
     except InfeasibleStrategyError as error:
-        return check_without_job(str(error), limits, with_regression=before is not None)
+        return check_without_job(str(error), limits, with_regression=before is not None), None
     own = own_calibrations(job)
     with searching(executor) as (on_progress, workers):
-        return check_job(job, limits, baseline=before, pin=pin, own=own, on_progress=on_progress, executor=workers)
+        return check_job(job, limits, baseline=baseline, pin=pin, own=own, on_progress=on_progress, executor=workers), job
 
 
 def _comment(service: str, reports: Sequence[Report]) -> None:

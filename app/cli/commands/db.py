@@ -64,18 +64,24 @@ def prune(
     audit_days: Annotated[
         int | None, typer.Option(help="days for which what keys did is kept (default MESHPLAN_KEEP_AUDIT_DAYS)")
     ] = None,
-    archived: Annotated[bool, typer.Option("--archived", help="archived studies, too, which are kept otherwise")] = False,
+    checks_days: Annotated[
+        int | None, typer.Option(help="days for which checks are kept, 0 for ever (default MESHPLAN_KEEP_CHECKS_DAYS)")
+    ] = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="archived studies and checks, too, which are kept otherwise")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be deleted, and delete nothing")] = False,
     as_json: Json = False,
 ) -> int:
-    """Deletes what is old: finished studies, what keys did, answers kept for repetitions. Workers do so every hour."""
+    """Deletes what is old: finished studies, what keys did, answers kept for repetitions, checks. Workers do so every hour."""
     from app.settings import load_settings
     from app.storage.session import Database
     from app.storage.upgrade import check_current
     from app.studies import pruning
     from app.text import terminal
 
-    for flag, days, least in (("--studies-days", studies_days, 0), ("--audit-days", audit_days, 1)):
+    given = (("--studies-days", studies_days, 0), ("--audit-days", audit_days, 1), ("--checks-days", checks_days, 0))
+    for flag, days, least in given:
         if days is not None and not least <= days <= MAX_DAYS:
             raise InputError(f"{flag}: {days} is not allowed; give an integer from {least} to {MAX_DAYS:,}.")
     settings = load_settings()
@@ -83,6 +89,7 @@ def prune(
         settings.keep_studies_days if studies_days is None else studies_days,
         settings.keep_audit_days if audit_days is None else audit_days,
         archived,
+        settings.keep_checks_days if checks_days is None else checks_days,
     )
     with Database(settings.url, statement_s=pruning.STATEMENT_S) as database:
         check_current(database)

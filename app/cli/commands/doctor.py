@@ -11,6 +11,8 @@ from app.cli.commands.serve import DEFAULT_PORT, MAX_PORT
 from app.exit_codes import DONE, OUR_FAULT
 from documents.errors import InputError
 
+STATES = {"ok": "ok", "warning": "warning", "error": "broken"}  # as a reader is told of them
+
 
 def doctor(
     port: Annotated[int, typer.Option(help="where `meshplan serve` is to listen")] = DEFAULT_PORT, as_json: Json = False
@@ -30,6 +32,6 @@ def doctor(
         table = terminal.plain_table("", "checked", "found")
         for finding in findings:
             words = finding.detail if finding.hint is None else f"{finding.detail} {finding.hint}"
-            table.add_row(finding.state, finding.check, words)
+            table.add_row(STATES[finding.state], finding.check, words)
         terminal.output().print(table)
     return OUR_FAULT if any(finding.state == "error" for finding in findings) else DONE

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from app.exit_codes import DONE
-from app.language.choice import Language, checked, spoken
+from app.language.choice import Language, spoken
 from documents.errors import InputError, unknown_name
 
 if TYPE_CHECKING:
@@ -26,22 +26,21 @@ def report(
         str, typer.Argument(help="a study's id, or the file that `search --json` or --save-dir wrote", metavar="STUDY")
     ],
     form: Annotated[str, typer.Option("--format", help="html, markdown, or pdf-ready: HTML laid out for paper")] = "html",
-    language: Annotated[str | None, typer.Option(help="en or zh; else that of the command itself")] = None,
     output: Annotated[Path | None, typer.Option(help="file to write; else standard output")] = None,
     server: Annotated[str | None, typer.Option(help="URL of the server that has the study; else this machine's database")] = None,
 ) -> int:
     """Writes a search as one page for a meeting: what to run and why, the plans, where time and memory go, in pictures."""
     if form not in FORMS:
         raise unknown_name("--format", form, FORMS)
-    form, of_page = cast("Form", form), spoken() if language is None else checked("--language", language)
+    form, language = cast("Form", form), spoken()
     if server is not None:
         from app.cli.remote import remote_report
 
-        text = remote_report(server, study, form, of_page)
+        text = remote_report(server, study, form, language)
     elif _STUDY.fullmatch(study):
-        text = _of_study(study, form, of_page)
+        text = _of_study(study, form, language)
     else:
-        text = _of_file(Path(study), form, of_page)
+        text = _of_file(Path(study), form, language)
     if output is None:
         from app.text.terminal import write_text
 

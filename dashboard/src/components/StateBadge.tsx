@@ -1,5 +1,5 @@
 import { Badge } from "@mantine/core";
-import { IconBan, IconCheck, IconClock, IconLoader2, IconX } from "@tabler/icons-react";
+import { IconBan, IconCheck, IconClock, IconLoader2, IconScissors, IconX } from "@tabler/icons-react";
 import { useTranslation } from "../i18n";
 
 import type { Schemas } from "../api/client";
@@ -11,10 +11,14 @@ const LOOK = {
   completed: ["teal", IconCheck],
   failed: ["red", IconX],
   cancelled: ["orange", IconBan],
+  passed: ["teal", IconCheck],
+  broken: ["red", IconX],
+  infeasible: ["red", IconBan],
+  cut: ["orange", IconScissors],
 } as const;
 
-/** A study's state: colour, icon and word. */
-export function StateBadge({ state }: { state: Schemas["ListedStudy"]["state"] }) {
+/** A study's state, or what became of a check: colour, icon and word. */
+export function StateBadge({ state }: { state: Schemas["ListedStudy"]["state"] | Schemas["KeptCheckSummary"]["status"] }) {
   const { t } = useTranslation();
   const [color, Icon] = LOOK[state];
   return (

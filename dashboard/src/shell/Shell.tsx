@@ -7,6 +7,7 @@ import {
   IconBox,
   IconChartDots,
   IconCheck,
+  IconChecklist,
   IconCpu,
   IconDeviceDesktop,
   IconFileCode,
@@ -35,7 +36,7 @@ import classes from "./Shell.module.css";
 const ApiKeyDialog = lazy(async () => ({ default: (await import("./ApiKeyDialog")).ApiKeyDialog }));
 const KeyboardHelp = lazy(async () => ({ default: (await import("./KeyboardHelp")).KeyboardHelp }));
 
-const ICONS = { studies: IconStack2, sweep: IconChartDots, rl: IconRepeat, scripts: IconFileCode, experts: IconGridDots, compare: IconArrowsLeftRight, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
+const ICONS = { studies: IconStack2, sweep: IconChartDots, rl: IconRepeat, scripts: IconFileCode, experts: IconGridDots, compare: IconArrowsLeftRight, checks: IconChecklist, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
 
 export function Shell() {
   const { t } = useTranslation();

@@ -9,6 +9,7 @@ export const PAGES = [
   { page: "scripts", key: "t" },
   { page: "experts", key: "e" },
   { page: "compare", key: "c" },
+  { page: "checks", key: "k" },
   { page: "accuracy", key: "a" },
   { page: "hardware", key: "h" },
   { page: "models", key: "m" },

@@ -31,9 +31,23 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "plan_sequences": (JOB,), "sweep": (JOB,), "serving": (JOB,), "rl_estimate": (JOB,), "rl_search": (JOB,), "points": ("s1",),
     "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),
     "models": (), "hardware": (), "studies": (), "terms": (), "runs": (), "calibrations": (), "events": ("s1",),
+    "keep_check": (JOB, "a"), "kept_check": ("k1",), "change_check": ("k1",), "delete_check": ("k1",), "checks": (),
+    "histories": (),
 }  # fmt: skip
 OWN = {"close"}
-LISTS = {"plans", "points", "trials", "rejections", "models", "hardware", "studies", "runs", "calibrations"}
+LISTS = {
+    "plans",
+    "points",
+    "trials",
+    "rejections",
+    "models",
+    "hardware",
+    "studies",
+    "runs",
+    "calibrations",
+    "checks",
+    "histories",
+}
 
 
 @pytest.fixture(autouse=True)

@@ -245,6 +245,19 @@ def test_a_check_sends_what_it_was_given() -> None:
     assert json.loads(requests[0].content) == {"model": "x", "budget": {"fits": {"min": 1}}, "pin": False}
 
 
+def test_a_check_is_kept_with_its_change_and_listed_by_what_is_wanted() -> None:
+    client, requests = client_of(answering({"id": "k"}), answering({"items": [{"id": "k"}], "next_cursor": None}))
+    budget = {"step_time_s": {"max": 1}}
+    taken = {"commit": "CI_COMMIT_SHA"}
+    kept = client.keep_check({"model": "x"}, "a.yaml", budget=budget, commit="0a", taken_from=taken, idempotency_key="k1")
+    assert kept == {"id": "k"}
+    assert (requests[0].url.path, requests[0].headers["idempotency-key"]) == ("/v1/checks:keep", "k1")
+    history = {"name": "a.yaml", "visibility": "private", "taken_from": taken, "commit": "0a"}
+    assert json.loads(requests[0].content) == {"model": "x", "budget": budget, "pin": False, "history": history}
+    assert list(client.checks(name="a.yaml", status="broken", archived=None)) == [{"id": "k"}]
+    assert dict(requests[1].url.params) == {"name": "a.yaml", "status": "broken", "archived": "any", "limit": "200"}
+
+
 def test_the_client_loads_none_of_the_server_s_packages() -> None:
     code = (
         "import sys; from meshplan import Client; Client().close();"

@@ -6,11 +6,11 @@ import subprocess
 import sys
 import tarfile
 from pathlib import Path
-from zipfile import ZipFile
 
 import pytest
 
-from scripts.make_bundle import ARCHITECTURES, download_command, write_archive, write_texts
+from scripts.make_bundle import ARCHITECTURES, PIP, download_command, write_archive, write_texts
+from tests.made_wheels import made_wheel
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def folder(tmp_path: Path) -> Path:
 
 def test_what_is_in_it_is_checked_as_it_says(folder: Path) -> None:
     text = (folder / "INSTALL.txt").read_text()
-    assert "Linux on x86_64 and aarch64 and Python 3.11, 3.12" in text
-    check = next(line for line in text.splitlines() if "SHA256SUMS" in line).split()
+    assert "Linux (glibc 2.28 or newer) on x86_64 and aarch64 and Python 3.11, 3.12" in text
+    check = ["sha256sum", "--check", "--quiet", "SHA256SUMS"]
     assert subprocess.run(check, cwd=folder, check=False).returncode == 0
-    assert len((folder / "SHA256SUMS").read_text().splitlines()) == 3
+    assert len((folder / "SHA256SUMS").read_text().splitlines()) == 4
     (folder / "wheels" / "a-1.whl").write_text("changed")
     assert subprocess.run(check, cwd=folder, capture_output=True, check=False).returncode == 1
 
@@ -43,20 +43,8 @@ def test_the_same_wheels_are_the_same_archive_and_belong_to_nobody(folder: Path,
     with tarfile.open(first) as archive:
         names = archive.getnames()
         assert all((member.uid, member.mtime) == (0, 0) for member in archive)
-    head = ["meshplan-1", "meshplan-1/INSTALL.txt", "meshplan-1/SHA256SUMS", "meshplan-1/wheels"]
+    head = ["meshplan-1", "meshplan-1/INSTALL.txt", "meshplan-1/SHA256SUMS", "meshplan-1/install.sh", "meshplan-1/wheels"]
     assert names == [*head, "meshplan-1/wheels/a-1.whl", "meshplan-1/wheels/b-1.whl"]
-
-
-def made_wheel(folder: Path, name: str, tag: str, *requires: str) -> Path:
-    """A wheel that pip can resolve, and no more."""
-    folder.mkdir(exist_ok=True)
-    path, info = folder / f"{name}-1.0-{tag}.whl", f"{name}-1.0.dist-info"
-    with ZipFile(path, "w") as wheel:
-        lines = ["Metadata-Version: 2.1", f"Name: {name}", "Version: 1.0", "Provides-Extra: postgres"]
-        wheel.writestr(f"{info}/METADATA", "\n".join([*lines, *(f"Requires-Dist: {each}" for each in requires), ""]))
-        wheel.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nRoot-Is-Purelib: false\nTag: {tag}\n")
-        wheel.writestr(f"{info}/RECORD", "")
-    return path
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -67,6 +55,7 @@ def test_pip_takes_the_wheels_of_the_other_machine(architecture: str, tmp_path: 
         made_wheel(store, "madeup_compiled", f"cp311-cp311-manylinux_2_17_{each}")
         made_wheel(store, "madeup_driver", f"cp39-abi3-manylinux_2_28_{each}")
     made_wheel(store, "madeup_compiled", "cp312-cp312-manylinux_2_17_aarch64")
+    made_wheel(store, "pip", "py3-none-any", version=PIP.removeprefix("pip=="))
     command = download_command(own, tmp_path / "got", architecture, "3.11")
     assert command[0] == sys.executable
     done = subprocess.run([*command, "--no-index", "--find-links", store], capture_output=True, text=True, check=False)
@@ -75,4 +64,5 @@ def test_pip_takes_the_wheels_of_the_other_machine(architecture: str, tmp_path: 
         f"madeup_compiled-1.0-cp311-cp311-manylinux_2_17_{architecture}.whl",
         f"madeup_driver-1.0-cp39-abi3-manylinux_2_28_{architecture}.whl",
         "meshplan-1.0-py3-none-any.whl",
+        f"{PIP.replace('==', '-')}-py3-none-any.whl",
     ]

@@ -79,9 +79,9 @@ function featureRows(items: readonly Item[], switched: (on: boolean) => string):
   return names.map((name) => row(`feature.${name}`, name, items.map(({ plan }) => (plan ? switched(plan.strategy.features.includes(name)) : NOTHING))));
 }
 
-/** The jobs' fields that are not the same, by their names in a job file. */
+/** The jobs' fields that are not the same, by their names in a job file; why a default was taken is no field. */
 export function jobRows(items: readonly Item[]): Row[] {
-  const jobs = items.map(({ study }) => flatJob(study.job));
+  const jobs = items.map(({ study: { job: { assumed: _, ...stated } } }) => flatJob(stated));
   const names = [...new Set(jobs.flatMap((job) => Object.keys(job)))];
   return names.map((name) => row(name, name, jobs.map((job) => job[name] ?? NOTHING))).filter(({ differs }) => differs);
 }

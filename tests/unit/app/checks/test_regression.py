@@ -14,7 +14,7 @@ from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
 from app.answers.search import search_document
 from app.calibrations.constants import paired_error_of
-from app.checks.baseline import Baseline, baseline_document, parse_baseline
+from app.checks.baseline import Baseline, baseline_document, job_changes, parse_baseline
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.jobs.job import Job, parse_job
@@ -75,6 +75,23 @@ def test_a_change_of_the_job_is_the_job_s(job: Job) -> None:
     assert document["exit_code"] == 3
     assert document["baseline"]["tool_changes"] == []
     assert "strategy.recompute.granularity: 'none' -> 'full'" in document["baseline"]["job_changes"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "told"),
+    [
+        (["mc2", "coc"], ["coc", "fused_rope"], "+fused_rope, -mc2"),
+        ([], ["mc2"], "+mc2"),
+        ([f"f{n}" for n in range(20)], [], ", ".join(f"-f{n}" for n in range(12)) + ", ..."),
+        (["mc2", "coc"], ["coc", "mc2"], "['mc2', 'coc'] -> ['coc', 'mc2']"),  # their order is all that differs
+        (["mc2", "mc2"], ["mc2"], "['mc2', 'mc2'] -> ['mc2']"),
+        (["a b"], ["c"], "['a b'] -> ['c']"),  # of a file that anyone may have written
+        ([{"a": 1}], [{"a": 2}], "[{'a': 1}] -> [{'a': 2}]"),
+        ([1, 2], [1], "[1, 2] -> [1]"),
+    ],
+)
+def test_of_a_list_of_names_what_came_and_what_went_is_told(before: list[Any], after: list[Any], told: str) -> None:
+    assert job_changes({"strategy": {"features": before}}, {"strategy": {"features": after}}) == [f"strategy.features: {told}"]
 
 
 def test_a_field_that_the_baseline_s_version_did_not_know_is_no_change_of_the_job(job: Job) -> None:

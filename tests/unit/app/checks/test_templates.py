@@ -118,6 +118,18 @@ def test_the_action_says_what_it_could_not_use(project: Path) -> None:
     assert "absent.yaml" in message
 
 
+def test_a_history_that_nobody_keeps_fails_no_pipeline(project: Path) -> None:
+    away = "http://127.0.0.1:9"  # nobody listens there
+    code, outputs, summary = action(project, job="job.yaml", budget="budget.yaml", baseline="baseline.json", server=away)
+    assert (code, outputs) == (0, "status=passed\n"), summary
+    template, example = loaded("ci-templates/gitlab.yml")[".meshplan-check"], loaded("examples/ci/.gitlab-ci.yml")["capacity"]
+    variables = {**template["variables"], **example["variables"], "MESHPLAN_SERVER": away, "MESHPLAN_VISIBILITY": "link"}
+    path = f"{project.parent}/meshplan/bin:{os.environ['PATH']}"
+    done = run("sh", "-e", "-c", "\n".join(template["script"]), cwd=project, PATH=path, **variables)
+    assert done.returncode == 0, done.stderr
+    assert f"--server: job.yaml is not kept: no server answers at {away}" in done.stderr
+
+
 def test_the_gitlab_job_checks_the_example(project: Path) -> None:
     template, example = loaded("ci-templates/gitlab.yml")[".meshplan-check"], loaded("examples/ci/.gitlab-ci.yml")["capacity"]
     assert set(example["variables"]) <= set(template["variables"])

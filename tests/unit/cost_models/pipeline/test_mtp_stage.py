@@ -69,11 +69,11 @@ def test_the_head_runs_for_the_modules_where_it_is_and_they_run_where_they_are()
     module = 2 * float(layer.forward_s[0] + edges.mtp_projection_s[0])
     heads = 3 * float(edges.head_forward_s[0])
     send = float(before.p2p_s[0]) / 4  # two chunks send a forward and a backward each
-    one = [float(group.chunk(1).forward[rank, 0]) for group in (beside, before) for rank in (0, 1)]
+    one = [float(group.chunks[1].forward[rank, 0]) for group in (beside, before) for rank in (0, 1)]
     two = 2 * float(layer.forward_s[0])
     # Rank 0 has two layers in its second chunk; before the head, the two modules too, whose outputs it sends on.
     assert one == pytest.approx([two, module + heads, two + module + 2 * send, heads])
-    backward = [float(before.chunk(1).backward[rank, 0]) for rank in (0, 1)]
+    backward = [float(before.chunks[1].backward[rank, 0]) for rank in (0, 1)]
     again = 2 * float(layer.backward_s[0]) + 2 * float(layer.backward_s[0] + 2 * edges.mtp_projection_s[0])
     assert backward == pytest.approx([again, 3 * float(edges.head_backward_s[0]) + 2 * send])
 
@@ -91,7 +91,7 @@ def test_a_stage_of_nothing_passes_on_what_it_gets() -> None:
     job = workload(PREDICTING)
     row = ParallelStrategy(pp=4, schedule=Schedule.ONE_F_ONE_B, layer_layout=((4, 4, 0, 0),), mtp_before_head=2)
     group = group_of(job, row)
-    assert group.chunk(0).forward[2, 0] == pytest.approx(2 * group.p2p_s[0] / 2)
+    assert group.chunks[0].forward[2, 0] == pytest.approx(2 * group.p2p_s[0] / 2)
     held = stage_costs(job, row, constants())
     # Two micro batches of an input and of two outputs of modules wait there for their backward.
     assert held.memory_bytes["recompute_checkpoints"][2] == 2 * 3 * 2 * 2048 * 1024

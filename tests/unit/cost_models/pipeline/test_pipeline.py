@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.pipeline.closed_form import PipelineTime, Surroundings, pipeline_lower_bound_s, pipeline_time
+from cost_models.pipeline.closed_form import PipelineTime, Surroundings, least_work, pipeline_lower_bound_s, pipeline_time
 from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.layout import layer_layout
 from tests.oracle.event_loop import Durations, simulate
@@ -50,9 +50,8 @@ def alone(ranks: int) -> Surroundings:
 
 def bound_s(shape: Stages, forward: list[list[float]], backward: list[list[float]], m: float) -> float:
     first = [[[rank[0]] for rank in table] for table in (forward, backward)]
-    return float(
-        pipeline_lower_bound_s(shape, times(forward, backward), times(first[0], first[1]), np.array([m]), alone(len(forward)))[0]
-    )
+    work = least_work(shape, times(forward, backward), times(first[0], first[1]), np.array([m]), alone(len(forward)))
+    return float(pipeline_lower_bound_s(shape, work)[0])
 
 
 def play(forward: list[list[float]], backward: list[list[float]], num_microbatches: int) -> float:
@@ -168,6 +167,7 @@ def test_merged_ranks_have_the_same_bound() -> None:
     kinds: Any = Passes(*(getattr(whole, name)[[0, 1, 7]] for name in Passes.__dataclass_fields__))
     m = np.array([3.0, 16.0])
     np.testing.assert_allclose(
-        pipeline_lower_bound_s(merged, kinds, kinds, m, alone(3)), pipeline_lower_bound_s(single, whole, whole, m, alone(8))
+        pipeline_lower_bound_s(merged, least_work(merged, kinds, kinds, m, alone(3))),
+        pipeline_lower_bound_s(single, least_work(single, whole, whole, m, alone(8))),
     )
     np.testing.assert_allclose(pipeline_time(merged, kinds, m).bubble_s, pipeline_time(single, whole, m).bubble_s)

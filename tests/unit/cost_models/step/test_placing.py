@@ -17,8 +17,8 @@ from cost_models.shapes.strategy import ParallelStrategy, Placement, Recompute, 
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import estimate
-from cost_models.step.placing import Alternatives, fitting, least_step_times_s, paces, work
+from cost_models.step.composition import closed_form, estimate, lower_bound_s
+from cost_models.step.placing import Alternatives, fitting, least_step_times_s, lower_bounds_s, paces, work
 from cost_models.step.priced_groups import PricedBatch, priced_batch
 from tests.placements import placements
 from tests.search_workloads import DENSE, MOE, WINDOWED
@@ -146,3 +146,20 @@ def test_no_placement_beats_the_least_step_time(case: tuple[Workload, list[Paral
         played_s = simulate(made, batch.take(np.array(enough)), CONSTANTS).step_time_s * (1 + 1e-9)
         assert (whatever.step_s[enough] <= played_s).all()
         assert (placed.step_s[number][enough] <= played_s).all()
+
+
+@given(pipelines())
+@settings(max_examples=60)
+def test_the_bounds_of_many_placements_are_those_of_each_without_the_optimizer(
+    case: tuple[Workload, list[ParallelStrategy], list[Placement]],
+) -> None:
+    made, plans, several = case
+    several = [placement._replace(mtp_before_head=0) for placement in several]
+    priced = priced_batch(made, StrategyBatch.of(plans), CONSTANTS)
+    chosen = np.arange(len(several))[::-1]
+    found = lower_bounds_s(priced, Alternatives(priced.under(several)), chosen)
+    assert found.shape == (len(several), len(plans))
+    for bounds_s, number in zip(found, chosen.tolist(), strict=True):
+        for rows, group in priced.placed(under(plans, several[number])).groups(merge=True, tables=False):
+            own_s = lower_bound_s(group, closed_form(group, CONSTANTS), CONSTANTS) - group.sharded.optimizer_s
+            assert bounds_s[rows] == pytest.approx(own_s, rel=1e-9)

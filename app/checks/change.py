@@ -1,0 +1,110 @@
+"""The change that a check judges, as options say it, else as the variables of a GitHub or GitLab job do. Nothing is guessed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from documents.errors import InputError
+
+PARTS = ("commit", "branch", "change_url")
+MAX_EVENT_BYTES = 8 * 2**20
+_EVENT = "GITHUB_EVENT_PATH"
+
+Found = Mapping[str, tuple[str, str]]  # by part: the value, and what said it
+
+
+@dataclass(frozen=True)
+class Change:
+    """``values`` and ``taken_from`` by part; ``passed_over`` are sentences on variables that no history takes."""
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    taken_from: Mapping[str, str] = field(default_factory=dict)
+    passed_over: tuple[str, ...] = ()
+
+    @property
+    def sentence(self) -> str:
+        """What was taken, and from where."""
+        if not self.values:
+            return "no commit, branch or address of a change was given"
+        return ", ".join(f"{part} {value} ({self.taken_from[part]})" for part, value in self.values.items())
+
+
+def change_of(given: Mapping[str, str | None], environment: Mapping[str, str], accepted: Callable[[str, str], object]) -> Change:
+    """The change of options ``--commit``, ``--branch`` and ``--change-url``, and of what they leave open.
+
+    ``accepted`` raises ``InputError`` for a part's value that a history does not take: an option's is the user's to correct, a
+    variable's is passed over.
+    """
+    found = _of_environment(environment)
+    values, taken_from, passed_over = {}, {}, []
+    for part in PARTS:
+        option = given[part]
+        if option is not None:
+            accepted(part, option)
+            values[part], taken_from[part] = option, f"--{part.replace('_', '-')}"
+        elif part in found:
+            value, source = found[part]
+            try:
+                accepted(part, value)
+            except InputError as error:
+                passed_over.append(f"{source} is passed over: {error}".rstrip("."))
+            else:
+                values[part], taken_from[part] = value, source
+    return Change(values, taken_from, tuple(passed_over))
+
+
+def _of_environment(environment: Mapping[str, str]) -> Found:
+    if environment.get("GITHUB_ACTIONS") == "true":
+        return dict(_github(environment))
+    if environment.get("GITLAB_CI") == "true":
+        return dict(_gitlab(environment))
+    return {}
+
+
+def _github(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    kind, _, rest = environment.get("GITHUB_REF", "").removeprefix("refs/").partition("/")
+    number = rest.partition("/")[0] if kind == "pull" else ""
+    # A pull request's GITHUB_SHA is that of a merge that is made for the run and nobody finds again.
+    head = _head_of_event(environment) if number else None
+    commit = head or environment.get("GITHUB_SHA")
+    if commit:
+        yield "commit", (commit, _EVENT if head else "GITHUB_SHA")
+    branch = "GITHUB_HEAD_REF" if environment.get("GITHUB_HEAD_REF") else "GITHUB_REF_NAME"
+    if environment.get(branch):
+        yield "branch", (environment[branch], branch)
+    server, repository = environment.get("GITHUB_SERVER_URL"), environment.get("GITHUB_REPOSITORY")
+    if server and repository and number.isdigit():
+        yield "change_url", (f"{server}/{repository}/pull/{number}", "GITHUB_REF")
+    elif server and repository and commit:
+        yield "change_url", (f"{server}/{repository}/commit/{commit}", "GITHUB_SHA")
+
+
+def _head_of_event(environment: Mapping[str, str]) -> str | None:
+    """The commit at the head of the pull request, of the event that started the job; None where the file does not say it."""
+    path = Path(environment.get(_EVENT, ""))
+    with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
+        if path.is_file() and path.stat().st_size <= MAX_EVENT_BYTES:
+            event: Any = json.loads(path.read_bytes())
+            found = event["pull_request"]["head"]["sha"]
+            return found if isinstance(found, str) else None
+    return None
+
+
+def _gitlab(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
+    # The first is empty but in pipelines of merged results, whose own commit nobody finds again.
+    commit = next((n for n in ("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "CI_COMMIT_SHA") if environment.get(n)), None)
+    if commit:
+        yield "commit", (environment[commit], commit)
+    branch = next((n for n in ("CI_MERGE_REQUEST_SOURCE_BRANCH_NAME", "CI_COMMIT_REF_NAME") if environment.get(n)), None)
+    if branch:
+        yield "branch", (environment[branch], branch)
+    project, number = environment.get("CI_MERGE_REQUEST_PROJECT_URL"), environment.get("CI_MERGE_REQUEST_IID")
+    if project and number:
+        yield "change_url", (f"{project}/-/merge_requests/{number}", "CI_MERGE_REQUEST_IID")
+    elif environment.get("CI_PROJECT_URL") and commit:
+        yield "change_url", (f"{environment['CI_PROJECT_URL']}/-/commit/{environment[commit]}", commit)

@@ -1,0 +1,90 @@
+"""What both clients ask about capacity checks: of a job, and of those that the server keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from meshplan.answers import CheckStatus, JsonObject, Visibility
+from meshplan.flows import Asking, Flow, Pages, call, listing, present
+
+
+class CheckMethods(Asking):
+    """Checks that are only answered, checks that are kept, and their histories."""
+
+    @call
+    def check(
+        self,
+        job: Mapping[str, Any],
+        *,
+        budget: Mapping[str, Any] | None = None,
+        baseline: Mapping[str, Any] | None = None,
+        pin: bool = False,
+    ) -> Flow[JsonObject]:
+        """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``."""
+        held = present({"budget": budget, "baseline": baseline})
+        return self._json("POST", "/v1/checks", {**job, **held, "pin": pin})
+
+    @call
+    def keep_check(
+        self,
+        job: Mapping[str, Any],
+        name: str,
+        *,
+        budget: Mapping[str, Any] | None = None,
+        baseline: Mapping[str, Any] | None = None,
+        pin: bool = False,
+        commit: str | None = None,
+        branch: str | None = None,
+        change_url: str | None = None,
+        taken_from: Mapping[str, str] | None = None,
+        baseline_name: str | None = None,
+        visibility: Visibility = "private",
+        idempotency_key: str | None = None,
+    ) -> Flow[JsonObject]:
+        """The same, judged by the server and kept in its history ``name``: ``id``, ``status``, ``check``.
+
+        ``commit``, ``branch`` and ``change_url`` say which change it judged, ``taken_from`` where you have each from.
+        """
+        change = {"commit": commit, "branch": branch, "change_url": change_url, "baseline_name": baseline_name}
+        said = {"name": name, "visibility": visibility, "taken_from": {**(taken_from or {})}, **present(change)}
+        held = present({"budget": budget, "baseline": baseline})
+        headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
+        return self._json("POST", "/v1/checks:keep", {**job, **held, "pin": pin, "history": said}, headers)
+
+    @listing
+    def checks(
+        self,
+        *,
+        name: str | None = None,
+        branch: str | None = None,
+        status: CheckStatus | None = None,
+        owner: str | None = None,
+        archived: bool | None = False,
+    ) -> Pages[JsonObject]:
+        """Kept checks, newest first; ``archived`` True lists archived ones, None all."""
+        wanted = {"name": name, "branch": branch, "status": status, "owner": owner}
+        return self._items("/v1/checks", {**wanted, "archived": {None: "any", True: "true"}.get(archived)})
+
+    @listing
+    def histories(self) -> Pages[JsonObject]:
+        """Names under which checks are kept, each with its last check, that with the newest first."""
+        return self._items("/v1/histories")
+
+    @call
+    def kept_check(self, check_id: str) -> Flow[JsonObject]:
+        """One kept check with the whole answer."""
+        return self._json("GET", f"/v1/checks/{check_id}")
+
+    @call
+    def change_check(
+        self, check_id: str, *, archived: bool | None = None, visibility: Visibility | None = None
+    ) -> Flow[JsonObject]:
+        """Archives or shares a kept check; what is None stays."""
+        return self._json("PATCH", f"/v1/checks/{check_id}", present({"archived": archived, "visibility": visibility}))
+
+    @call
+    def delete_check(self, check_id: str) -> Flow[None]:
+        """Deletes a kept check."""
+        yield from self._request("DELETE", f"/v1/checks/{check_id}")
