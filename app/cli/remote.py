@@ -24,18 +24,20 @@ from app.sweeps.service import SweepProgress
 from documents.errors import InfeasibleError, InputError
 from hardware_profiles import catalogue
 from meshplan import __version__
-from meshplan.answers import Kind
 from meshplan.client import Client, MeshplanError, Study
 from search.post_training.search import PlacementProgress
 from search.result import Progress
 from search.stepwise import Far, ProgressCallback
 
 
-def remote_search_document(job: Job, url: str, on_progress: ProgressCallback) -> SearchDocument:
-    """The document that ``meshplan schema search`` describes, from the server at ``url``; an interrupt cancels the study."""
+def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, labels: Mapping[str, Any]) -> SearchDocument:
+    """The document that ``meshplan schema search`` describes, from the server at ``url``; an interrupt cancels the study.
+
+    ``labels`` are what the study is to be called: ``name``, ``tags``, ``note``.
+    """
     check_known(job)
     with _connected(url) as client:
-        study = _finished(client, "search", job.document, on_progress, Progress)
+        study = _finished(client.submit(job.document, **labels), client, on_progress, Progress)
         rejections, plans = client.rejections(study.id), [plan.document for plan in client.plans(study.id)]
     try:
         return search_document_of(
@@ -61,13 +63,15 @@ def check_known(job: Job) -> None:
         )
 
 
-def remote_sweep_document(source: Source, url: str, on_progress: Callable[[SweepProgress], bool | None]) -> SweepDocument:
+def remote_sweep_document(
+    source: Source, url: str, on_progress: Callable[[SweepProgress], bool | None], labels: Mapping[str, Any]
+) -> SweepDocument:
     """The document that ``meshplan schema sweep`` describes, from the server at ``url``; an interrupt cancels the study."""
     document = dict(source.document)
     if isinstance(document.get("model"), str) and document["model"] not in preset_names():
         document["model"] = first_jobs(source, lambda job: None)[0].document["model"]  # a file of this machine
     with _connected(url) as client:
-        study = _finished(client, "sweep", document, on_progress, SweepProgress)
+        study = _finished(client.submit(document, kind="sweep", **labels), client, on_progress, SweepProgress)
     try:
         return SweepDocument.model_validate(study.result)
     except ValidationError:
@@ -75,7 +79,11 @@ def remote_sweep_document(source: Source, url: str, on_progress: Callable[[Sweep
 
 
 def remote_rl_search_document(
-    given: Mapping[str, Any], job: RlJob, url: str, on_progress: Callable[[PlacementProgress], bool | None]
+    given: Mapping[str, Any],
+    job: RlJob,
+    url: str,
+    on_progress: Callable[[PlacementProgress], bool | None],
+    labels: Mapping[str, Any],
 ) -> RlSearchDocument:
     """The document that ``meshplan schema rl-search`` describes, from the server at ``url``; an interrupt cancels the study.
 
@@ -88,7 +96,7 @@ def remote_rl_search_document(
     if isinstance(lengths.get("histogram"), str):
         lengths["histogram"] = resolved["post_training"]["lengths"]["histogram"]
     with _connected(url) as client:
-        study = _finished(client, "rl", document, on_progress, PlacementProgress)
+        study = _finished(client.submit(document, kind="rl", **labels), client, on_progress, PlacementProgress)
     result = study.result or {}
     if result.get("why_none") is not None:
         raise InfeasibleError(result["why_none"])
@@ -113,11 +121,8 @@ def _connected(url: str) -> Iterator[Client]:
         _refuse(error, url)
 
 
-def _finished(
-    client: Client, kind: Kind, job: dict[str, Any], on_progress: Callable[[Far], bool | None], far: type[Far]
-) -> Study:
-    """The study of the job once it has an answer; an interrupt cancels it."""
-    study = client.submit(job, kind=kind)
+def _finished(study: Study, client: Client, on_progress: Callable[[Far], bool | None], far: type[Far]) -> Study:
+    """The submitted study once it has an answer; an interrupt cancels it."""
     try:
         for event in client.events(study.id):
             if event.kind == "progress":

@@ -6,11 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-# Apart for colour-blind readers; the dashboard's, in the same order.
-COLOURS = (
-    "#2456d6", "#e07a10", "#0f8a6c", "#c2337e", "#7a52d1", "#9a6b00", "#1490b8",
-    "#b3382c", "#5d6b1a", "#606a7b", "#1f5f7a", "#8a5638", "#a63fb3", "#3d8f2c",
-)  # fmt: skip
+from meshplan.drawings import COLOURS
+
 WIDTH = 760.0
 LEAST_SHARE = 0.005  # of the longest bar: what is smaller is put together
 TICKS = 5
@@ -46,6 +43,7 @@ class Point:
     x: float
     y: float
     is_first: bool
+    colour: str
 
 
 @dataclass(frozen=True)
@@ -97,7 +95,7 @@ def points(rows: Sequence[tuple[str, float, float]], width: float, height: float
         return round(height - (y - y_low) / (y_high - y_low) * height, 2)
 
     return Points(
-        [Point(label, across(x), down(y), index == 0) for index, (label, x, y) in enumerate(rows)],
+        [Point(label, across(x), down(y), index == 0, COLOURS[index == 0]) for index, (label, x, y) in enumerate(rows)],
         [(tick, across(tick)) for tick in x_ticks],
         [(tick, down(tick)) for tick in y_ticks],
         None if limit is None else across(limit),

@@ -46,13 +46,17 @@ def _environment() -> jinja2.Environment:
     )
 
 
-def report(document: SearchDocument, form: Form, language: Language, on: date) -> str:
-    """The page, in ``form``; ``pdf-ready`` is HTML laid out for paper, which every browser prints to PDF."""
+def report(document: SearchDocument, form: Form, language: Language, on: date, name: str = "") -> str:
+    """The page, in ``form``; ``pdf-ready`` is HTML laid out for paper, which every browser prints to PDF.
+
+    ``name`` is what people call the study: its title, where there is one.
+    """
     if language != "en":
         document = SearchDocument.model_validate(translated(plain(document), language))
     words = {key: texts[language] for key, texts in vocabulary()["words"].items()}
     parts = {key: texts[language] for key, texts in vocabulary()["parts"].items()}
     page = _environment().get_template(TEMPLATES[form])
+    job_line = words["title"].format(**_title(document))
     return page.render(
         {
             "language": {"en": "en", "zh": "zh-CN"}[language],
@@ -60,7 +64,8 @@ def report(document: SearchDocument, form: Form, language: Language, on: date) -
             "words": words,
             "say": lambda key, **values: words[key].format(**values),
             "part": lambda name: parts.get(name, name.replace("_", " ")),
-            "title": _title(document),
+            "title": name or job_line,
+            "job_line": job_line if name else "",
             "heading": _heading(document, on),
             "headline": list(_headline(document, words)),
             "plans": [_row(plan) for plan in document.plans[:SHOWN_PLANS]],

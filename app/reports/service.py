@@ -39,4 +39,4 @@ def study_report(database: Database, study_id: str, form: Form, language: Langua
         document = search_document_of(plain(study), rejections, plans)
     except ValidationError:
         raise StudyConflict(f"The study was stored by version {study.version}, which {__version__} does not read.") from None
-    return report(document, form, language, datetime.fromtimestamp(study.created_at_s, UTC).date())
+    return report(document, form, language, datetime.fromtimestamp(study.created_at_s, UTC).date(), study.name)

@@ -110,6 +110,11 @@ class RlBar(Document):
     pools: list[str]
     start_s: float
     end_s: float
+    made_s: float | None = Field(
+        default=None,
+        description="when what it makes is there: after `end_s` where its longest answers go on beside the next ones, or a queue "
+        "hands it over; null in studies of earlier versions",
+    )
     waits_for: str = Field(description="the task whose end let it start no earlier")
 
 

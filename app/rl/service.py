@@ -231,6 +231,7 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
                 pools=list(bar.pools),
                 start_s=bar.start_s - first,
                 end_s=bar.end_s - first,
+                made_s=bar.made_s - first,
                 waits_for=bar.waits_for,
             )
             for bar in bars

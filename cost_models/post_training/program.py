@@ -27,13 +27,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Bar:
-    """When a task of a step ran. [s]"""
+    """When a task of a step held its pools, and when what it makes was there (``made_s``, after its tail). [s]"""
 
     name: str
     step: int
     pools: tuple[str, ...]
     start_s: float
     end_s: float
+    made_s: float
     waits_for: str  # the task or pool that let it start no earlier; "" at the start
 
 
@@ -73,10 +74,11 @@ def steady(tasks: Sequence[Task], rounds: int = ROUNDS) -> Steady:
             waits += [(ready.get((name, step - back), 0.0), name) for name, back in task.after]
             start, cause = max(waits, default=(0.0, ""))
             end = start + task.seconds
-            ready[task.name, step] = end + task.tail_s
+            made = end + task.tail_s
+            ready[task.name, step] = made
             for pool in task.pools:
                 free[pool] = (end, task.name)
-            bars.append(Bar(task.name, step, task.pools, start, end, cause if start > 0.0 else ""))
+            bars.append(Bar(task.name, step, task.pools, start, end, made, cause if start > 0.0 else ""))
         ends.append(max((bar.end_s for bar in bars[-len(tasks) :]), default=0.0))
     half = rounds // 2
     period = (ends[-1] - ends[half - 1]) / (rounds - half)

@@ -22,7 +22,7 @@ export const router = createBrowserRouter([
     children: [
       { index: true, element: <Navigate to="/studies" replace /> },
       route("studies", () => import("./pages/studies")),
-      route("studies/new", () => import("./pages/newStudy")),
+      route("studies/new", () => withRarerStrings(() => import("./pages/newStudy"))),
       route("studies/:studyId", () => import("./pages/study")),
       route("studies/:studyId/plans/:planId", () => import("./pages/plan")),
       route("sweep", () => import("./pages/sweep")),

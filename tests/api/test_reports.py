@@ -23,6 +23,14 @@ def test_a_finished_study_is_a_page_to_save(api: TestClient, job: dict[str, Any]
     assert "结论" in chinese.text
 
 
+def test_the_page_is_titled_by_the_name_of_the_study(api: TestClient, job: dict[str, Any], finish: Finish) -> None:
+    study = str(api.post("/v1/studies", json=job, params={"name": "Tender A"}).json()["id"])
+    finish(study)
+    assert "<h1>Tender A</h1>" in api.get(f"/v1/studies/{study}/report").text
+    api.patch(f"/v1/studies/{study}", json={"name": ""}).raise_for_status()
+    assert "<h1>How to train " in api.get(f"/v1/studies/{study}/report").text
+
+
 def test_what_has_no_report_says_why(api: TestClient, job: dict[str, Any], refused: Refused) -> None:
     study = str(api.post("/v1/studies", json=job).json()["id"])
     assert "is queued" in refused(api.get(f"/v1/studies/{study}/report"), 409, "conflict")["detail"]

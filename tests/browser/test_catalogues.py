@@ -80,7 +80,7 @@ def test_a_config_shows_its_shape_and_becomes_a_study(view: OpenView, site: Site
     opened = view(site.url)
     page = opened.open("/models")
     page.get_by_role("button", name="Import a config.json").click()
-    page.get_by_label("Name", exact=True).fill("ours")
+    page.get_by_label("Name of the model").fill("ours")
     page.locator("input[type=file]").set_input_files(CONFIG)
     shape = page.get_by_role("region", name="Import a model")
     expect(shape).to_contain_text("8.191B")

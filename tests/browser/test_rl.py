@@ -60,6 +60,10 @@ def test_the_timeline_tells_every_task_as_a_table(view: OpenView, site: Site) ->
     shown = [bar for bar in step.timeline if bar.end_s > bar.start_s]
     rows = page.get_by_role("region", name="Tasks over devices").get_by_role("row")
     expect(rows).to_have_count(1 + sum(len(bar.pools) for bar in shown))
+    assert any(bar.task == "rollout" and bar.made_s is not None and bar.made_s > bar.end_s for bar in shown)
+    expect(rows.first.get_by_role("columnheader", name="Complete")).to_be_visible()
+    page.get_by_role("button", name="Tasks over devices: Show as a chart").click()
+    expect(page.get_by_role("img", name=re.compile("Timeline of tasks .*Answers that go on"))).to_be_visible()
     for variant in ("Synchronous", "Any staleness", "With a queue"):
         expect(page.get_by_role("region", name="With one thing otherwise").get_by_text(variant)).to_be_visible()
 

@@ -45,6 +45,17 @@ def test_a_study_is_created_with_the_form_and_watched_to_its_end(view: OpenView,
     assert (job["model"]["name"], job["cluster"]["num_devices"], job["training"]["global_batch_size"]) == ("llama-2-7b", 16, 128)
 
 
+def test_the_forms_network_is_a_picture_to_save(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=64&inter_node=12.5")
+    menu = page.get_by_role("button", name="Network, one device in one direction: Save the chart")
+    for item, ending, part in [("SVG", "svg", "<rect"), ("CSV", "csv", "roce,,12500000000")]:
+        menu.click()
+        with page.expect_download() as download:
+            page.get_by_role("menuitem", name=re.compile(item)).click()
+        assert download.value.suggested_filename == f"network-one-device-in-one-direction.{ending}"
+        assert part in download.value.path().read_text()
+
+
 def test_presets_and_profiles_are_found_by_their_ids(view: OpenView, site: Site) -> None:
     page = view(site.url).open("/studies/new")
     _choose(page, "Preset", "llama-2-7b", "Llama 2 7B")
@@ -73,7 +84,7 @@ def test_a_config_becomes_a_study_of_its_model(view: OpenView, site: Site) -> No
     page = view(site.url).open(
         "/studies/new?hardware=atlas-800t-a2&devices=8&global_batch_size=64&seq_length=4096&source=config&tp=4&pp=1"
     )
-    page.get_by_label("Name", exact=True).fill("ours")
+    page.get_by_label("Name of the model").fill("ours")
     page.locator("input[type=file]").set_input_files(CONFIG)
     expect(page.get_by_text("8.19B")).to_be_visible()
     page.get_by_role("tab", name="REST").click()
@@ -92,6 +103,34 @@ def test_a_study_fills_in_the_form_for_the_next(view: OpenView, site: Site) -> N
     expect(page.get_by_label("Tensor parallel (tp)")).to_have_value("1,2,4,8")
     long_name = view(site.url).open(f"/studies/new?from={site.long_name}")
     expect(long_name.get_by_text(LONG_NAME).first).to_be_visible()
+
+
+def test_a_study_is_named_where_it_begins_and_the_next_counts_on(view: OpenView, site: Site) -> None:
+    form = "/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=8&global_batch_size=64&tp=8&pp=1&cp=1"
+    opened = view(site.url)
+    page = opened.open(form)
+    section = page.get_by_role("region", name="Name, tags, note")
+    section.get_by_label("Name", exact=True).fill("tender A")
+    section.get_by_label("Tags", exact=True).fill("b, a,b")
+    section.get_by_label("Note", exact=True).fill("Who asked: the board.\nBy Friday.")
+    expect(page.get_by_role("region", name="The same search from a terminal")).to_contain_text("--name 'tender A'")
+    expect(page).to_have_url(re.compile("name=tender"))
+    assert opened.violations() == []
+    page.get_by_role("button", name="Start the search").click()
+    page.wait_for_url(re.compile(r"/studies/[0-9a-f]{16}$"))
+    expect(page.get_by_role("heading", name="tender A", level=1)).to_be_visible()
+    study = httpx.get(f"{site.url}/v1/studies/{page.url.rpartition('/')[2]}").json()
+    assert (study["name"], study["tags"], study["note"]) == ("tender A", ["a", "b"], "Who asked: the board.\nBy Friday.")
+    page.get_by_role("link", name="New from this").click()
+    expect(page.get_by_label("Name", exact=True)).to_have_value("tender A (2)")
+    expect(page.get_by_label("Tags", exact=True)).to_have_value("a, b")
+    expect(page.get_by_label("Note", exact=True)).to_have_value("")
+    page.get_by_label("Tags", exact=True).fill("x" * 41)
+    page.get_by_role("button", name="Start the search").click()
+    expect(page.get_by_label("Tags", exact=True)).to_have_attribute("aria-invalid", "true")
+    expect(page.get_by_label("Tags", exact=True)).to_be_focused()
+    assert all("422" in complaint for complaint in opened.complaints)
+    opened.complaints.clear()
 
 
 def test_every_state_shows_in_the_list(view: OpenView, site: Site) -> None:

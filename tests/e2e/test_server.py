@@ -181,13 +181,17 @@ def test_search_on_a_server_prints_what_a_local_search_prints(server: Server, tm
     command = [sys.executable, "-m", "meshplan", "search", str(path), "--json"]
     local, remote = (
         subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-        for more in ([], ["--server", server.url])
+        for more in ([], ["--server", server.url, "--name", "tender A", "--tag", "b, a", "--tag", "c", "--note", "who asked"])
     )
     assert remote.returncode == local.returncode == 0, remote.stderr
     here, there = json.loads(local.stdout), json.loads(remote.stdout)
     assert list(there) == list(here)
     for name in set(here) - {"timing"}:
         assert there[name] == here[name], name
+    with Client(server.url) as client:
+        [named] = client.studies(text="tender A")
+        study = client.study(named["id"])
+    assert [study.document[label] for label in ("name", "tags", "note")] == ["tender A", ["a", "b", "c"], "who asked"]
 
 
 def test_sweeps_and_placements_on_a_server_print_what_they_print_here(server: Server, tmp_path: Path) -> None:
@@ -201,13 +205,14 @@ def test_sweeps_and_placements_on_a_server_print_what_they_print_here(server: Se
         command = [sys.executable, "-m", "meshplan", *(["rl", "search"] if name == "rl" else ["sweep"]), str(path), "--json"]
         local, remote = (
             subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-            for more in ([], ["--server", server.url])
+            for more in ([], ["--server", server.url, "--name", f"my {name}"])
         )
         assert remote.returncode == local.returncode == 0, remote.stderr
         here, there = json.loads(local.stdout), json.loads(remote.stdout)
         assert {**there, "elapsed_s": 0} == {**here, "elapsed_s": 0}, name
     with Client(server.url) as client:
         assert {study["kind"] for study in client.studies()} >= {"sweep", "rl"}
+        assert {study["name"] for study in client.studies(text="my")} == {"my sweep", "my rl"}
         study = next(client.studies(kind="sweep"))
         assert [point["num_devices"] for point in client.points(study["id"])] == [8, 16]
         assert client.rl_estimate({**files["rl"], "post_training": {**post, "lengths": {"mean": 300, "cap": 600}}})["step_time_s"]

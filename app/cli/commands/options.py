@@ -40,6 +40,15 @@ Executor = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
+# Where a server keeps the answer as a study.
+Server = Annotated[
+    str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)", rich_help_panel="Server")
+]
+Name = Annotated[str | None, typer.Option(help="what the server calls the study", rich_help_panel="Server")]
+Tag = Annotated[
+    list[str] | None, typer.Option(metavar="WORDS", help="under which to find it; may be repeated", rich_help_panel="Server")
+]
+Note = Annotated[str | None, typer.Option(help="plain text to keep with the study", rich_help_panel="Server")]
 
 
 def _job_option(
@@ -151,6 +160,15 @@ def assignments(given: list[str], example: str) -> dict[str, str]:
             raise InputError(f"--switch: {show(text)} is not allowed; give a feature and {example}.")
         found[name.strip().replace("-", "_")] = values.strip()
     return found
+
+
+def study_labels(server: str | None, name: str | None, tag: list[str] | None, note: str | None) -> dict[str, Any]:
+    """What a server is told to call a study; nothing without one."""
+    given = {"name": name, "tag": tag, "note": note}
+    for parameter, value in given.items():
+        if value and server is None:
+            raise InputError(f"{flag(parameter)}: only a server keeps studies, which it labels; give --server, too.")
+    return {"name": name or "", "tags": [each for each in names(tag or ()) if each], "note": note or ""}
 
 
 def names(given: Iterable[str]) -> list[str]:

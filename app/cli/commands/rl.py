@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from app.cli.commands import options
 from app.cli.commands.options import Json
 from app.exit_codes import DONE, SEARCH_CUT
 from documents.errors import InputError
@@ -53,7 +54,10 @@ def search(
     job: _JOB,
     save_dir: _SAVE_DIR = None,
     overwrite: _OVERWRITE = False,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    server: options.Server = None,
+    name: options.Name = None,
+    tag: options.Tag = None,
+    note: options.Note = None,
     as_json: Json = False,
 ) -> int:
     """The fastest placement, split of devices, layouts and staleness, and what each step of staleness gains."""
@@ -64,6 +68,7 @@ def search(
     from app.rl.tables import print_rl_search
     from app.text import terminal
 
+    study_labels = options.study_labels(server, name, tag, note)
     folder = _folder(save_dir, overwrite=overwrite)
     read = load_rl_job(job)
     with placement_progress() as show:
@@ -75,7 +80,7 @@ def search(
             from app.jobs.job import job_document
 
             given, _ = job_document(job, {})
-            document = remote_rl_search_document(given, read, server, show)
+            document = remote_rl_search_document(given, read, server, show, study_labels)
     terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
     _save(folder, document)
     if document.stopped_by is None:

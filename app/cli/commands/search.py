@@ -88,7 +88,10 @@ def search(
     ] = None,
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the answer that --save-dir holds")] = False,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    server: options.Server = None,
+    name: options.Name = None,
+    tag: options.Tag = None,
+    note: options.Note = None,
     executor: options.Executor = None,
     as_json: options.Json = False,
 ) -> int:
@@ -97,6 +100,7 @@ def search(
         raise InputError("--overwrite: there is nothing to replace without --save-dir.")
     if executor is not None and server is not None:
         raise InputError("--executor: given beside --server, which works by itself; give one of the two.")
+    study_labels = options.study_labels(server, name, tag, note)
     given = _parsed(context.params)
     fields = {**JOB_FIELDS, **SEARCH_FIELDS, **PRICE}
     sections = options.sections(fields, given)
@@ -134,7 +138,7 @@ def search(
         from app.cli.remote import remote_search_document
 
         with search_progress() as on_progress:
-            document = remote_search_document(job, server, on_progress)
+            document = remote_search_document(job, server, on_progress, study_labels)
     terminal.answer(document, as_json, lambda console: print_search(console, document))
     if folder is not None:
         folder.write(report_files(document))

@@ -61,25 +61,27 @@ def sweep(
         float | None, typer.Option("--time-limit", help="seconds, of all points together; a sweep that is cut exits 5")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="CSV file, a line for each point")] = None,
-    server: Annotated[str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)")] = None,
+    server: options.Server = None,
+    name: options.Name = None,
+    tag: options.Tag = None,
+    note: options.Note = None,
     executor: options.Executor = None,
     as_json: options.Json = False,
 ) -> int:
     """The best plan at each of many sizes: how the job scales, when it is done, and what it costs."""
     if executor is not None and server is not None:
         raise InputError("--executor: given beside --server, which works by itself; give one of the two.")
-    given = {name: value for name, value in context.params.items() if value is not None}
-    for name in LIMITS:
-        if name in given:
-            given[name] = options.limit(given[name], name)
+    study_labels = options.study_labels(server, name, tag, note)
+    given = {parameter: value for parameter, value in context.params.items() if value is not None}
+    for limited in LIMITS:
+        if limited in given:
+            given[limited] = options.limit(given[limited], limited)
     sections = options.sections(_FIELDS, given)
     labels = options.labels(_FIELDS, given)
     labels |= {f"{_FIELDS[name][0]}.{_FIELDS[name][1]}": flag for name, flag in _FLAGS.items() if name in given}
-    tried = {name: _values(given[name], name) for name in AXES if name in given}
-    for name in ("scale_batch", "devices_at_most"):
-        if name in given:
-            tried[name] = given[name]
-    labels |= {f"sweep.{name}": options.flag(name) for name in tried}
+    tried = {axis: _values(given[axis], axis) for axis in AXES if axis in given}
+    tried |= {each: given[each] for each in ("scale_batch", "devices_at_most") if each in given}
+    labels |= {f"sweep.{each}": options.flag(each) for each in tried}
     if tried:
         sections["sweep"] = tried
 
@@ -103,7 +105,7 @@ def sweep(
         from app.cli.remote import remote_sweep_document
 
         with sweep_progress() as on_progress:
-            found = remote_sweep_document(source, server, on_progress)
+            found = remote_sweep_document(source, server, on_progress, study_labels)
     terminal.answer(found, as_json, lambda console: print_sweep(console, found))
     if output is not None:
         save_text(output, csv_text(found), "--output")

@@ -1,9 +1,12 @@
-import { ActionIcon, Card, Group, Table, Text, Title, Tooltip } from "@mantine/core";
+import { ActionIcon, Card, Table, Tooltip } from "@mantine/core";
 import { IconChartBar, IconTable } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
 import { useTranslation } from "../i18n";
 
 import { PictureOf, type Picture } from "./chart/picture";
+import { CardHead } from "./CardHead";
+import { useUrlList } from "../state/url";
+import { fileName } from "./saveFile";
 import { SaveMenu } from "./SaveMenu";
 import classes from "./ChartCard.module.css";
 
@@ -22,33 +25,26 @@ interface Props {
 /** A chart under its title, with a switch to its numbers, and itself as a file: picture, drawing, data. */
 export function ChartCard({ title, subtitle, actions, table, data, children }: Props) {
   const { t } = useTranslation();
-  const [isTable, setTable] = useState(false);
+  // In the address by its title, so that a link shows what the reader saw: in another language it shows the chart.
+  const [tables, setTables] = useUrlList("tables");
+  const name = fileName(title);
+  const isTable = tables.includes(name);
   const [picture, setPicture] = useState<Picture | null>(null);
   const switchTo = t(isTable ? "chart.asChart" : "chart.asTable");
   const Icon = isTable ? IconChartBar : IconTable;
   return (
     <Card className={classes.card}>
-      <Group justify="space-between" align="flex-start" gap="xs" mb="xs">
-        <div className={classes.heading}>
-          <Title order={2}>{title}</Title>
-          {subtitle && (
-            <Text size="sm" c="dimmed" component="div">
-              {subtitle}
-            </Text>
-          )}
-        </div>
-        <Group gap="xs">
-          {actions}
-          {table && (
-            <Tooltip label={switchTo}>
-              <ActionIcon variant="default" size={30} aria-label={`${title}: ${switchTo}`} aria-pressed={isTable} onClick={() => setTable(!isTable)}>
-                <Icon size={16} stroke={1.6} />
-              </ActionIcon>
-            </Tooltip>
-          )}
-          <SaveMenu title={title} picture={picture} data={data ?? (table && (() => [table.columns, ...table.rows]))} />
-        </Group>
-      </Group>
+      <CardHead title={title} help={subtitle}>
+        {actions}
+        {table && (
+          <Tooltip label={switchTo}>
+            <ActionIcon variant="default" size={30} aria-label={`${title}: ${switchTo}`} aria-pressed={isTable} onClick={() => setTables(isTable ? tables.filter((other) => other !== name) : [...tables, name])}>
+              <Icon size={16} stroke={1.6} />
+            </ActionIcon>
+          </Tooltip>
+        )}
+        <SaveMenu title={title} picture={picture} data={data ?? (table && (() => [table.columns, ...table.rows]))} />
+      </CardHead>
       {table && isTable ? (
         <Table.ScrollContainer minWidth={0} mah={420} type="native" tabIndex={0} role="region" aria-label={title} className={classes.numbers}>
           <Table stickyHeader verticalSpacing={4} horizontalSpacing="sm">

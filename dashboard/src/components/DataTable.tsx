@@ -10,6 +10,8 @@ import { saveFile } from "./saveFile";
 import { TablePager } from "./TablePager";
 import classes from "./DataTable.module.css";
 
+const MAX_ROWS = 200; // a page, whatever the address asks for: a thousand rows of a dozen cells cost a second at every change
+
 export interface Column<Row> {
   key: string;
   header: string;
@@ -73,7 +75,7 @@ export function DataTable<Row>(props: Props<Row>) {
   const sorted = useMemo(() => sortedRows(rows, columns, sort), [rows, columns, sort]);
   const pinned = sorted.filter((row) => props.pinned?.includes(rowKey(row)));
   const others = pinned.length ? sorted.filter((row) => !pinned.includes(row)) : sorted;
-  const size = props.pageSize ? Math.min(1000, Number.parseInt(sizeText, 10) || props.pageSize) : Math.max(1, others.length);
+  const size = props.pageSize ? Math.min(MAX_ROWS, Number.parseInt(sizeText, 10) || props.pageSize) : Math.max(1, others.length);
   const page = Math.max(1, Math.min(Number.parseInt(pageText, 10) || 1, Math.ceil(others.length / size)));
   const visible = [...pinned, ...others.slice((page - 1) * size, page * size)];
   const isAllChosen = rows.length > 0 && rows.every((row) => chosen?.includes(rowKey(row)));

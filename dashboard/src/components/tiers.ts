@@ -1,3 +1,5 @@
+import type { Cell } from "./csv";
+
 const NAMES: Record<string, string> = {
   hccs: "HCCS", "hccs-ring": "HCCS ring", roce: "RoCE", sio: "SIO", ub: "UB", "ub-rack": "UB rack", "ub-superpod": "UB SuperPoD", uboe: "UBoE",
   pcie: "PCIe", nvlink: "NVLink", infiniband: "InfiniBand", ethernet: "Ethernet", xgmi: "xGMI", rdma: "RDMA",
@@ -14,6 +16,12 @@ export interface Tier {
   bandwidth_bytes_per_s: number;
   latency_s: number;
 }
+
+/** The network as the data file of its drawing has it, in SI units. */
+export const tierLines = (tiers: readonly Tier[]): Cell[][] => [
+  ["tier", "domain_devices", "bandwidth_bytes_per_s", "latency_s"],
+  ...tiers.map((tier) => [tier.name, tier.domain_devices, tier.bandwidth_bytes_per_s, tier.latency_s]),
+];
 
 export interface Level<Of = Tier> {
   tier: Of;

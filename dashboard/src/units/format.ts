@@ -102,6 +102,16 @@ export function flopsPerSecond(value: Value, digits = 3): string {
   return value == null || !Number.isFinite(value) ? NOTHING : scaled(value, COMPUTE, digits);
 }
 
+const POWER = [
+  [1e6, "MW"],
+  [1e3, "kW"],
+  [1, "W"],
+] as const;
+
+export function watts(value: Value, digits = 3): string {
+  return value == null || !Number.isFinite(value) ? NOTHING : scaled(value, POWER, digits);
+}
+
 export function tokensPerSecond(value: Value): string {
   return value == null || !Number.isFinite(value) ? NOTHING : `${compact(value)} tokens/s`;
 }
@@ -129,12 +139,12 @@ export function percent(fraction: Value, decimals = 1): string {
   return `${text} %`;
 }
 
-/** With its sign: +3.2 %, −0.1 %. */
 /** How many times as fast. */
 export function factor(value: Value): string {
   return value == null ? NOTHING : `${number(value, 3)}×`;
 }
 
+/** With its sign: +3.2 %, −0.1 %. */
 export function signedPercent(fraction: Value, decimals = 1): string {
   if (fraction == null || !Number.isFinite(fraction)) return NOTHING;
   const text = percent(Math.abs(fraction), decimals);

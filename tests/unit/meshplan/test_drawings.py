@@ -113,3 +113,11 @@ def test_the_example_notebook_runs_and_shows_pictures() -> None:
             shown.append(value._repr_svg_() if isinstance(value, Drawing) else value._repr_html_())
     assert len(shown) == 5
     assert [parsed(svg).attrib["aria-label"].split(" ")[0] for svg in shown] == ["Step", "Where", "A", "Memory", "Where"]
+
+
+def test_the_dashboard_draws_in_the_same_colours() -> None:
+    palette = (ROOT / "dashboard" / "src" / "theme" / "palette.ts").read_text(encoding="utf-8")
+    light = palette.partition("const LIGHT")[2].partition("};")[0]
+    series = light.partition("series: [")[2].partition("]")[0]
+    assert tuple(re.findall("#[0-9a-f]{6}", series)) == drawings.COLOURS
+    assert (f'text: "{drawings.TEXT}"' in light, f'bad: "{drawings.LIMIT}"' in light) == (True, True)

@@ -1,4 +1,4 @@
-import { Button, Group, Stack, Textarea, TextInput } from "@mantine/core";
+import { Button, Group, Stack } from "@mantine/core";
 import { useEffect, useRef, useState, type SyntheticEvent } from "react";
 
 import { toApiError } from "../../api/problem";
@@ -6,9 +6,8 @@ import type { Study } from "../../api/queries";
 import { useTranslation } from "../../i18n";
 import { ErrorState } from "../ErrorState";
 import { useChange } from "./change";
-import { changesOf, tagsText } from "./labels";
-
-const [MAX_NAME, MAX_NOTE] = [120, 2000]; // app/studies/labels.py
+import { LabelFields } from "./LabelFields";
+import { changesOf, tagsText, type Label } from "./labels";
 
 /** Name, tags and note of a study to change. Escape gives up. */
 export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void }) {
@@ -17,13 +16,9 @@ export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void
   const [given, setGiven] = useState({ name: study.name, tags: tagsText(study.tags), note: study.note });
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => first.current?.focus({ preventScroll: true }), []);
-  const set = (name: keyof typeof given) => (event: { currentTarget: { value: string } }) => {
-    const { value } = event.currentTarget;
-    setGiven((before) => ({ ...before, [name]: value }));
-  };
+  const set = (label: Label, value: string) => setGiven((before) => ({ ...before, [label]: value }));
   const refused = error && toApiError(error);
   const wrong = refused?.problem.pointer?.split("/")[1];
-  const errorOf = (name: string) => wrong === name && refused?.problem.detail;
 
   function save(event: SyntheticEvent) {
     event.preventDefault();
@@ -35,29 +30,7 @@ export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void
     <form onSubmit={save} onKeyDown={({ key }) => key === "Escape" && onDone()}>
       <Stack gap="sm">
         {refused && !wrong && <ErrorState error={refused} />}
-        <Group align="flex-start" gap="sm">
-          <TextInput
-            label={t("form.name")}
-            placeholder={t("form.namePlaceholder")}
-            value={given.name}
-            onChange={set("name")}
-            maxLength={MAX_NAME}
-            error={errorOf("name")}
-            style={{ flex: "1 1 260px" }}
-            data-autofocus
-            ref={first}
-          />
-          <TextInput
-            label={t("form.tags")}
-            description={t("form.tagsHelp")}
-            inputWrapperOrder={["label", "input", "description", "error"]}
-            value={given.tags}
-            onChange={set("tags")}
-            error={errorOf("tags")}
-            style={{ flex: "1 1 260px" }}
-          />
-        </Group>
-        <Textarea label={t("form.note")} value={given.note} onChange={set("note")} maxLength={MAX_NOTE} error={errorOf("note")} autosize minRows={2} maxRows={12} />
+        <LabelFields given={given} set={set} errorOf={(label) => wrong === label && refused?.problem.detail} first={first} />
         <Group justify="flex-end" gap="xs">
           <Button variant="default" onClick={onDone} disabled={isPending}>
             {t("common:cancel")}

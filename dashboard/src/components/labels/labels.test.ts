@@ -1,6 +1,6 @@
 import { expect, it } from "vitest";
 
-import { changesOf, deletedAtS, mayChange, nameOf, tagsOfText } from "./labels";
+import { changesOf, deletedAtS, mayChange, nameOf, nextName, tagsOfText } from "./labels";
 
 const TERMS = { owner: "ada", scopes: ["read", "write"], keep_studies_days: 30 } as const;
 const terms = (changes: object) => ({ ...TERMS, scopes: [...TERMS.scopes], ...changes }) as Parameters<typeof mayChange>[1];
@@ -13,6 +13,11 @@ it("a study goes by its name, else by its model", () => {
 it("tags are what stands between commas, once each", () => {
   expect(tagsOfText(" b, a,，b、c c ,, ")).toEqual(["a", "b", "c c"]);
   expect(tagsOfText(" , ")).toEqual([]);
+});
+
+it("what begins from a study is counted on from its name, within the bound of names", () => {
+  expect(["", "tender", "tender (2)", "(9)", "a (99)"].map(nextName)).toEqual(["", "tender (2)", "tender (3)", "(9) (2)", "a (100)"]);
+  expect(nextName("x".repeat(120))).toBe(`${"x".repeat(116)} (2)`);
 });
 
 it("only what differs is sent", () => {

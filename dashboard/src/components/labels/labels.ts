@@ -3,12 +3,22 @@ import type { Schemas } from "../../api/client";
 import type { ListedStudy, Study } from "../../api/queries";
 
 const DAY_S = 86_400;
+export const [MAX_NAME, MAX_NOTE] = [120, 2000]; // app/studies/labels.py
 
+export const LABELS = ["name", "tags", "note"] as const;
+export type Label = (typeof LABELS)[number];
 export type Changes = Schemas["StudyChanges"];
 type Terms = Schemas["Terms"];
 
 /** A study goes by its name, else by its model. */
 export const nameOf = (study: Pick<ListedStudy, "name" | "model">): string => study.name || study.model;
+
+/** What a study that begins from this one is called: `tender`, `tender (2)`, `tender (3)`. */
+export function nextName(name: string): string {
+  const [, stem = name, number = "1"] = /^(.*) \((\d{1,4})\)$/s.exec(name) ?? [];
+  const ending = ` (${Number(number) + 1})`;
+  return name && [...stem].slice(0, MAX_NAME - ending.length).join("") + ending;
+}
 
 /** As the server decides: all with one's own and with nobody's, an admin with any. */
 export function mayChange(study: Pick<ListedStudy, "owner">, terms: Terms | undefined): boolean {

@@ -1,8 +1,9 @@
-import { Alert, Button, Card, Group, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Button, Card, SimpleGrid, Stack, Table, Text } from "@mantine/core";
 import { IconDownload } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
+import { CardHead } from "../../components/CardHead";
 import { CodeBlock } from "../../components/CodeBlock";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
@@ -17,13 +18,7 @@ export function CalibrationCard({ calibration }: { calibration: Schemas["Calibra
   return (
     <Card component="section" aria-label={t("calibration.title", { id })}>
       <Stack gap="sm">
-        <Group justify="space-between">
-          <div>
-            <Title order={2}>{t("calibration.title", { id })}</Title>
-            <Text size="sm" c="dimmed">
-              {t("calibration.of", { count: calibration.num_runs, stack, hardware })}
-            </Text>
-          </div>
+        <CardHead title={t("calibration.title", { id })} help={t("calibration.of", { count: calibration.num_runs, stack, hardware })} mb={0}>
           <Button
             variant="default"
             leftSection={<IconDownload size={15} />}
@@ -31,7 +26,7 @@ export function CalibrationCard({ calibration }: { calibration: Schemas["Calibra
           >
             {t("calibration.download")}
           </Button>
-        </Group>
+        </CardHead>
         {warnings.length > 0 && (
           <Alert color="yellow" variant="light" py={8}>
             {warnings.map((warning) => (

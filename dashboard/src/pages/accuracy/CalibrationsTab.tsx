@@ -5,6 +5,7 @@ import { useMemo } from "react";
 import { Trans, useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
+import { CardHead } from "../../components/CardHead";
 import { CopyButton } from "../../components/CopyButton";
 import { DataTable, type Column } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
@@ -98,12 +99,7 @@ function ShippedCard({ calibration }: { calibration: Shipped }) {
   return (
     <Card component="section" aria-label={t(`shipped.${family}`)}>
       <Stack gap="sm">
-        <div>
-          <Title order={2}>{t(`shipped.${family}`)}</Title>
-          <Text size="sm" c="dimmed">
-            {t("shipped.of", { id, constants: count(constants.length), count: runs, runs: count(runs) })}
-          </Text>
-        </div>
+        <CardHead title={t(`shipped.${family}`)} help={t("shipped.of", { id, constants: count(constants.length), count: runs, runs: count(runs) })} mb={0} />
         <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={`${id}, ${t("shipped.coverage")}`}>
           <Table verticalSpacing={4} fz="sm" highlightOnHover>
             <Table.Thead>

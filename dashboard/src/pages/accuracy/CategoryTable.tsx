@@ -1,7 +1,8 @@
-import { Card, Table, Text, Title } from "@mantine/core";
+import { Card, Table } from "@mantine/core";
 import { useTranslation } from "../../i18n";
 
 import { count, percent, signedPercent } from "../../units/format";
+import { CardHead } from "../../components/CardHead";
 import { CATEGORIES, errorsOf, summarised, type Run, type View } from "./errors";
 
 /** Errors of the chosen runs by category; memory beside time, because few runs publish it. */
@@ -14,10 +15,7 @@ export function CategoryTable({ runs, view }: { runs: readonly Run[]; view: View
   const columns = ["count", "median", "mean", "p90", "bias", "coverage", "memoryCount", "memoryMedian"];
   return (
     <Card component="section">
-      <Title order={2}>{t("byCategory.title")}</Title>
-      <Text size="sm" c="dimmed" mb="xs">
-        {t("byCategory.help")}
-      </Text>
+      <CardHead title={t("byCategory.title")} help={t("byCategory.help")} />
       <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("byCategory.title")}>
         <Table verticalSpacing={6} fz="sm" highlightOnHover>
           <Table.Thead>

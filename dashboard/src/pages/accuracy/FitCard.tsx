@@ -1,10 +1,11 @@
-import { Button, Card, Group, Select, Stack, Text, Title } from "@mantine/core";
+import { Button, Card, Group, Select, Stack } from "@mantine/core";
 import { IconAdjustments } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
 import { useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
+import { CardHead } from "../../components/CardHead";
 import { ErrorState } from "../../components/ErrorState";
 import { CalibrationCard } from "./CalibrationCard";
 import { factsOf, type OwnRun } from "./own";
@@ -50,12 +51,7 @@ export function FitCard({ runs, calibrations }: Props) {
     <>
       <Card component="section" aria-label={t("fit.title")}>
         <Stack gap="sm">
-          <div>
-            <Title order={2}>{t("fit.title")}</Title>
-            <Text size="sm" c="dimmed">
-              {t("fit.help")}
-            </Text>
-          </div>
+          <CardHead title={t("fit.title")} help={t("fit.help")} mb={0} />
           <Group gap="sm" align="flex-end">
             <Select label={t("column.hardware")} data={names} value={hardware} onChange={setHardware} allowDeselect={false} style={{ flex: "0 1 240px" }} />
             <Select label={t("column.stack")} data={known} value={stack} onChange={setPicked} allowDeselect={false} style={{ flex: "0 1 200px" }} />

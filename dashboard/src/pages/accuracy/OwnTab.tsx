@@ -1,4 +1,4 @@
-import { Alert, Card, Code, FileButton, Button, Group, Loader, Select, SimpleGrid, Stack, Text, Textarea, Title } from "@mantine/core";
+import { Alert, Card, Code, FileButton, Button, Group, Loader, Select, SimpleGrid, Stack, Text, Textarea } from "@mantine/core";
 import { IconDatabaseOff, IconSend, IconUpload } from "@tabler/icons-react";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
@@ -6,6 +6,7 @@ import { Trans, useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import { calibrationsQuery } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { ChartCard } from "../../components/ChartCard";
 import { DataTable, type Column } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
@@ -107,12 +108,7 @@ function SendCard() {
   return (
     <Card component="section" aria-label={t("own.send.title")}>
       <Stack gap="sm">
-        <div>
-          <Title order={2}>{t("own.send.title")}</Title>
-          <Text size="sm" c="dimmed">
-            <Trans text={t("own.send.help")} components={{ code: (words) => <Code>{words}</Code> }} />
-          </Text>
-        </div>
+        <CardHead title={t("own.send.title")} help={<Trans text={t("own.send.help")} components={{ code: (words) => <Code>{words}</Code> }} />} mb={0} />
         <Textarea
           label={t("own.send.label")}
           value={text}

@@ -1,9 +1,10 @@
-import { Button, Card, Group, Stack, Text, Title } from "@mantine/core";
+import { Button, Card, Group, Stack, Text } from "@mantine/core";
 import { useQueries } from "@tanstack/react-query";
-import { useCallback, useId, useMemo, useRef, useState } from "react";
+import { useCallback, useId, useMemo, useRef } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingRows } from "../../components/Loading";
 import { SaveMenu } from "../../components/SaveMenu";
@@ -13,8 +14,9 @@ import { seconds } from "../../units/format";
 import { timelineQuery } from "../plan/data";
 import { css } from "../../theme/color";
 import { kindColor } from "../plan/timeline/look";
-import { arranged, fullestRank, type Timeline } from "../plan/timeline/tasks";
+import { arranged, fullestRank, taskAt, type Timeline } from "../plan/timeline/tasks";
 import { pictureOf, TimelineCanvas, type TimelineHandle } from "../plan/timeline/TimelineCanvas";
+import { useTaskSentence } from "../plan/timeline/useTaskSentence";
 import classes from "./Compare.module.css";
 import type { Item } from "./data";
 
@@ -50,24 +52,16 @@ export function Timelines({ items }: { items: readonly (Item & { plan: Plan })[]
   );
   return (
     <Card>
-      <Group justify="space-between" gap="xs" mb="xs">
-        <div>
-          <Title order={2}>{t("timelines.title")}</Title>
-          <Text size="sm" c="dimmed" id={helpId}>
-            {t("timelines.help")}
-          </Text>
-        </div>
-        <Group gap="xs">
-          {view && (
-            <Button variant="default" size="xs" onClick={() => setWindowText("")}>
-              {t("timelines.whole")}
-            </Button>
-          )}
-          <Button variant="default" size="xs" aria-expanded={isWanted === "on"} onClick={() => setWanted(isWanted === "on" ? "" : "on")}>
-            {t(isWanted === "on" ? "timelines.hide" : "timelines.show")}
+      <CardHead title={t("timelines.title")} help={<span id={helpId}>{t("timelines.help")}</span>}>
+        {view && (
+          <Button variant="default" size="xs" onClick={() => setWindowText("")}>
+            {t("timelines.whole")}
           </Button>
-        </Group>
-      </Group>
+        )}
+        <Button variant="default" size="xs" aria-expanded={isWanted === "on"} onClick={() => setWanted(isWanted === "on" ? "" : "on")}>
+          {t(isWanted === "on" ? "timelines.hide" : "timelines.show")}
+        </Button>
+      </CardHead>
       {isWanted === "on" && (
         <Stack gap="md">
           <Legend documents={answers.flatMap(({ data }) => data ?? [])} />
@@ -124,7 +118,9 @@ interface OneProps {
 function One({ item: { letter, plan }, document, view, onWindow, longest, helpId }: OneProps) {
   const { t } = useTranslation("compare");
   const timeline = useMemo(() => arranged(document), [document]);
-  const [selected, setSelected] = useState<number | null>(null);
+  const [taskText, setTaskText] = useUrlText(`task-${letter}`);
+  const task = /^\d+$/.test(taskText) ? taskAt(timeline, Number(taskText)) : null;
+  const sentence = useTaskSentence();
   const handle = useRef<TimelineHandle>(null);
   const picture = useMemo(() => pictureOf(handle), []);
   const { memory, num_ranks: numRanks } = document;
@@ -147,8 +143,8 @@ function One({ item: { letter, plan }, document, view, onWindow, longest, helpId
           timeline={timeline}
           window={view}
           onWindow={onWindow}
-          selected={selected}
-          onSelect={setSelected}
+          selected={task?.index ?? null}
+          onSelect={(index) => setTaskText(index === null ? "" : String(index))}
           shown={ALL}
           weight={null}
           memoryRank={fullest}
@@ -157,6 +153,9 @@ function One({ item: { letter, plan }, document, view, onWindow, longest, helpId
           describedBy={helpId}
         />
       </div>
+      <Text size="sm" c="dimmed" role="status">
+        {task && sentence(task)}
+      </Text>
     </div>
   );
 }

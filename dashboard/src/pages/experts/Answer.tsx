@@ -1,8 +1,9 @@
-import { Button, Card, Group, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { Button, Card, SimpleGrid, Stack, Text } from "@mantine/core";
 import { IconDownload } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
+import { CardHead } from "../../components/CardHead";
 import { ChartCard } from "../../components/ChartCard";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
@@ -58,8 +59,7 @@ export function Answer({ answer }: { answer: Plan }) {
       <Warnings warnings={answer.warnings} />
       <Card component="section" aria-label={t("why")}>
         <Stack gap={6} style={{ overflowWrap: "anywhere" }}>
-          <Group justify="space-between" gap="xs">
-            <Title order={2}>{t("why")}</Title>
+          <CardHead title={t("why")} mb={0}>
             <Button
               variant="default"
               leftSection={<IconDownload size={15} />}
@@ -67,7 +67,7 @@ export function Answer({ answer }: { answer: Plan }) {
             >
               {t("save")}
             </Button>
-          </Group>
+          </CardHead>
           <Text size="sm">{answer.reason}</Text>
           <Text size="sm">
             {t("group", { strategy: strategyText(answer.strategy), experts: answer.num_experts, ranks: answer.num_ranks, nodes: answer.num_nodes })}

@@ -5,7 +5,7 @@ import { useTranslation } from "../../i18n";
 import type { Schemas } from "../../api/client";
 import { Drawn } from "../../components/chart/Drawn";
 import { ChartCard } from "../../components/ChartCard";
-import { levels, tierName } from "../../components/tiers";
+import { levels, tierLines, tierName } from "../../components/tiers";
 import { Topology } from "../../components/Topology";
 import { useUrlText } from "../../state/url";
 import { bytesPerSecond, count, seconds } from "../../units/format";
@@ -31,10 +31,6 @@ export function Network({ profile }: { profile: Schemas["HardwareDetails"] }) {
   const place = chosen >= 0 ? chosen : steps.indexOf(Number(usual));
   const devices = steps[place] ?? perNode;
   const used = levels(tiers, devices);
-  const lines = () => [
-    ["tier", "domain_devices", "bandwidth_bytes_per_s", "latency_s"],
-    ...tiers.map((tier) => [tier.name, tier.domain_devices, tier.bandwidth_bytes_per_s, tier.latency_s]),
-  ];
   return (
     <ChartCard
       title={t("network.title")}
@@ -58,7 +54,7 @@ export function Network({ profile }: { profile: Schemas["HardwareDetails"] }) {
         </div>
       }
     >
-      <Drawn numbers={lines}>
+      <Drawn numbers={() => tierLines(tiers)}>
         <Topology tiers={tiers} numDevices={devices} device={device} />
       </Drawn>
       <Table.ScrollContainer minWidth={0} type="native" mt="sm" tabIndex={0} role="region" aria-label={t("network.tiers")}>

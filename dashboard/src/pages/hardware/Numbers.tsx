@@ -1,10 +1,11 @@
-import { Anchor, Card, Group, Select, Stack, Text, Title, Tooltip } from "@mantine/core";
+import { Anchor, Card, Group, Select, Stack, Text, Tooltip } from "@mantine/core";
 import { IconSearch } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { BASES, BasisBadge } from "../../components/BasisBadge";
+import { CardHead } from "../../components/CardHead";
 import { DataTable, type Column } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { hasWords, SearchField } from "../../components/SearchField";
@@ -60,10 +61,7 @@ export function Numbers({ profile }: { profile: Schemas["HardwareDetails"] }) {
   );
   return (
     <Card component="section" aria-label={t("numbers.title")}>
-      <Title order={2}>{t("numbers.title")}</Title>
-      <Text size="sm" c="dimmed" mb="sm">
-        {t("numbers.help")}
-      </Text>
+      <CardHead title={t("numbers.title")} help={t("numbers.help")} mb="sm" />
       <DataTable
         label={`${profile.name}, ${t("numbers.title")}`}
         rows={shown}

@@ -1,4 +1,4 @@
-import { Card, Stack, Table, Text, Title } from "@mantine/core";
+import { Card, Stack, Table, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 import { useParams } from "react-router";
@@ -6,6 +6,7 @@ import { useParams } from "react-router";
 import type { Schemas } from "../../api/client";
 import { modelQuery } from "../../api/queries";
 import { BasisBadge } from "../../components/BasisBadge";
+import { CardHead } from "../../components/CardHead";
 import { CodeBlock } from "../../components/CodeBlock";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage } from "../../components/Loading";
@@ -56,10 +57,7 @@ function Sources({ preset }: { preset: Schemas["ModelDetails"] }) {
   ];
   return (
     <Card component="section">
-      <Title order={2}>{t("source.title")}</Title>
-      <Text size="sm" c="dimmed" mb="xs">
-        {t("source.help")}
-      </Text>
+      <CardHead title={t("source.title")} help={t("source.help")} />
       <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("source.title")}>
         <Table verticalSpacing={6} fz="sm">
           <Table.Thead>

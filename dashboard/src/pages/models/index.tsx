@@ -1,4 +1,4 @@
-import { Button, Card, Group, SegmentedControl, Stack, Text, Title } from "@mantine/core";
+import { Button, Card, Group, SegmentedControl, Stack, Title } from "@mantine/core";
 import { IconFileImport, IconSearch } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
@@ -6,6 +6,7 @@ import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { modelsQuery } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { ConfigImport } from "../../components/ConfigImport";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
@@ -87,12 +88,7 @@ function Import() {
   return (
     <Card component="section" aria-label={t("import.title")} mb="md">
       <Stack gap="sm">
-        <div>
-          <Title order={2}>{t("import.title")}</Title>
-          <Text size="sm" c="dimmed">
-            {t("import.help")}
-          </Text>
-        </div>
+        <CardHead title={t("import.title")} help={t("import.help")} mb={0} />
         <ConfigImport onModel={setImported} rows={imported ? 2 : 6} />
         {imported && (
           <Stack gap="sm" role="status">

@@ -1,11 +1,16 @@
 import { Badge, Group, Select, SimpleGrid, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import { useState, type ComponentProps } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { hardwareListQuery } from "../../api/queries";
 import { byNameOrId } from "../../components/byNameOrId";
+import { Drawn } from "../../components/chart/Drawn";
+import { PictureOf, type Picture } from "../../components/chart/picture";
 import { FactList } from "../../components/FactList";
+import { SaveMenu } from "../../components/SaveMenu";
+import { tierLines } from "../../components/tiers";
 import { Topology } from "../../components/Topology";
 import { bytes, bytesPerSecond, count, flopsPerSecond, number } from "../../units/format";
 import { WholeNumber } from "./Input";
@@ -61,12 +66,7 @@ export function ClusterSection(props: SectionProps) {
               [t("cluster.hbm"), bytesPerSecond(hardware.hbm_bytes_per_s)],
             ]}
           />
-          <div>
-            <Text size="sm" fw={500} mb={6}>
-              {t("cluster.network")}
-            </Text>
-            <Topology tiers={shown(hardware, form.inter_node)} numDevices={isCount ? devices : hardware.devices_per_node} device={hardware.device} />
-          </div>
+          <Network tiers={shown(hardware, form.inter_node)} numDevices={isCount ? devices : hardware.devices_per_node} device={hardware.device} />
           <WholeNumber
             {...props}
             field="inter_node"
@@ -79,6 +79,27 @@ export function ClusterSection(props: SectionProps) {
         </>
       )}
     </Section>
+  );
+}
+
+/** The cluster's drawing, to save as a file. */
+function Network(cluster: ComponentProps<typeof Topology>) {
+  const { t } = useTranslation("newStudy");
+  const [picture, setPicture] = useState<Picture | null>(null);
+  return (
+    <div>
+      <Group justify="space-between" mb={6}>
+        <Text size="sm" fw={500}>
+          {t("cluster.network")}
+        </Text>
+        <SaveMenu title={t("cluster.network")} picture={picture} />
+      </Group>
+      <PictureOf.Provider value={setPicture}>
+        <Drawn numbers={() => tierLines(cluster.tiers)}>
+          <Topology {...cluster} />
+        </Drawn>
+      </PictureOf.Provider>
+    </div>
   );
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { commandOf, DEFAULTS, fieldOfPointer, formOfJob, formOfParams, jobOf, limitOf, paramsOfForm, requestOf, type Form } from "./form";
+import { commandOf, DEFAULTS, fieldOfProblem, formOfJob, formOfLabels, formOfParams, jobOf, labelsOf, limitOf, paramsOfForm, requestOf, type Form } from "./form";
 
 const FORM: Form = { ...DEFAULTS, model: "llama-2-7b", hardware: "atlas-800t-a2", devices: "64" };
 const FULL: Form = { ...FORM, inter_node: "12.5", seq_length: "8192", stack: "mindspeed-llm", calibration: "0123456789ab", target: "mindspeed-llm", sampler: "tpe", max_trials: "50", seed: "3", tp: "1,2,4", pp: "..8", recompute: "full,none" };
@@ -71,7 +71,7 @@ it("writes the command as a shell takes it", () => {
 });
 
 it("writes the request with its key where one is needed", () => {
-  const request = requestOf({ model: "it's", cluster: {} } as never, "http://host:1", true);
+  const request = requestOf({ model: "it's", cluster: {} } as never, {}, "http://host:1", true);
   expect(request).toContain(`"model": "it'\\''s"`);
   expect(request).toContain("$MESHPLAN_API_KEY");
 });
@@ -89,4 +89,25 @@ it.each([
   ["#/strategy/tp", "tp"],
   ["#", null],
   [null, null],
-])("the problem at %s belongs to %s", (pointer, field) => expect(fieldOfPointer(pointer)).toBe(field));
+])("the problem at %s belongs to %s", (pointer, field) => expect(fieldOfProblem({ pointer })).toBe(field));
+
+describe("what the study is called", () => {
+  const named: Form = { ...FORM, name: " tender A ", tags: "b, a", note: "it's\nurgent" };
+
+  it("travels beside the job", () => {
+    expect(jobOf(named, null)).toEqual(jobOf(FORM, null));
+    expect(labelsOf(named)).toEqual({ name: "tender A", tag: ["a", "b"], note: "it's\nurgent" });
+    expect(labelsOf(FORM)).toEqual({});
+    expect(commandOf(named, "http://host:1")).toContain("--server http://host:1 \\\n  --name 'tender A' \\\n  --tag a,b \\\n  --note 'it'\\''s\nurgent'");
+    expect(requestOf(jobOf(FORM, null), labelsOf(named), "http://host:1", false)).toContain("curl 'http://host:1/v1/studies?name=tender%20A&note=it%27s%0Aurgent&tag=a&tag=b'");
+  });
+
+  it("is counted on by the next study, which has its tags", () => {
+    expect(formOfLabels({ name: "tender A", tags: ["a", "b"] })).toEqual({ name: "tender A (2)", tags: "a, b" });
+    expect(formOfLabels({ name: "", tags: [] })).toEqual({ name: "", tags: "" });
+  });
+
+  it("is refused beside its own field", () => {
+    expect(["name", "tag", "note", "priority"].map((parameter) => fieldOfProblem({ parameter, pointer: null }))).toEqual(["name", "tags", "note", null]);
+  });
+});

@@ -1,13 +1,14 @@
 /** The form as text, its place in the address, and what it stands for: a job, a request, a command. */
 import type { Schemas } from "../../api/client";
 import type { CustomModel } from "../../components/customModel";
+import { LABELS, nextName, tagsOfText, tagsText } from "../../components/labels/labels";
 
 type Job = Schemas["JobDocument"];
 
 export const LIMITS = ["tp", "pp", "vpp", "cp", "ep", "micro_batch_size", "recompute", "zero_stage"] as const;
 const FIELDS = [
   "source", "model", "hardware", "devices", "inter_node", "seq_length", "global_batch_size", "precision", "train_tokens",
-  "stack", "calibration", "target", "objective", "sampler", "max_trials", "seed", "refine", "refine_front", "top", "time_limit", ...LIMITS,
+  "stack", "calibration", "target", "objective", "sampler", "max_trials", "seed", "refine", "refine_front", "top", "time_limit", ...LIMITS, ...LABELS,
 ] as const;
 
 export type Field = (typeof FIELDS)[number];
@@ -106,6 +107,15 @@ export function jobOf(form: Form, custom: CustomModel | null): Job {
   } as Job;
 }
 
+/** What the form calls the study: beside the job, as the request's parameters. */
+export function labelsOf(form: Form): { name?: string; tag?: string[]; note?: string } {
+  const [name, note, tag] = [form.name.trim(), form.note.trim(), tagsOfText(form.tags)];
+  return { ...(name && { name }), ...(tag.length > 0 && { tag }), ...(note && { note }) };
+}
+
+/** The next study of a name, with its tags; what was noted is about the study that it was noted on. */
+export const formOfLabels = (study: { name: string; tags: readonly string[] }): Pick<Form, "name" | "tags"> => ({ name: nextName(study.name), tags: tagsText(study.tags) });
+
 /** The form that asks for a study's job once more. */
 export function formOfJob(job: Record<string, Record<string, unknown>>, presets: readonly string[]): { form: Form; model: unknown } {
   const { model = {}, cluster = {}, training = {}, software = {}, search = {} } = job;
@@ -146,6 +156,7 @@ function quoted(text: string): string {
 /** The same search from a terminal, stored on the same server. */
 export function commandOf(form: Form, server: string): string {
   const isSampled = form.sampler !== DEFAULTS.sampler;
+  const { name = "", tag = [], note = "" } = labelsOf(form);
   const flags: [string, string][] = [
     ["hardware", form.hardware],
     ["devices", form.devices],
@@ -166,6 +177,9 @@ export function commandOf(form: Form, server: string): string {
     ["time-limit", form.time_limit],
     ...LIMITS.map((name): [string, string] => [name.replaceAll("_", "-"), form[name]]),
     ["server", server],
+    ["name", name],
+    ["tag", tag.join(",")],
+    ["note", note],
   ];
   const model = form.source === "config" ? "config.json" : form.model || "MODEL";
   const lines = [
@@ -175,10 +189,13 @@ export function commandOf(form: Form, server: string): string {
   return [`meshplan search ${quoted(model)}`, ...lines].join(" \\\n  ");
 }
 
-export function requestOf(job: Job, server: string, hasKey: boolean): string {
+export function requestOf(job: Job, labels: ReturnType<typeof labelsOf>, server: string, hasKey: boolean): string {
+  const { tag: tags = [], ...others } = labels;
+  const query = [...Object.entries(others), ...tags.map((tag) => ["tag", tag] as const)].map(([name, text]) => `${name}=${encodeURIComponent(text).replaceAll("'", "%27")}`);
   const body = JSON.stringify(job, null, 2).replaceAll("'", `'\\''`);
   const key = hasKey ? ` -H "Authorization: Bearer $MESHPLAN_API_KEY"` : "";
-  return `curl ${server}/v1/studies${key} \\\n  -H 'Content-Type: application/json' -d '${body}'`;
+  const address = `${server}/v1/studies`;
+  return `curl ${query.length ? `'${address}?${query.join("&")}'` : address}${key} \\\n  -H 'Content-Type: application/json' -d '${body}'`;
 }
 
 const OF_POINTER: Record<string, Field> = {
@@ -189,8 +206,9 @@ const OF_POINTER: Record<string, Field> = {
   "/search/time_limit_s": "time_limit",
 };
 
-/** The field that a problem's JSON pointer means; null where the form has none. */
-export function fieldOfPointer(pointer: string | null): Field | null {
+/** The field that a problem is about, by its JSON pointer or the request's parameter; null where the form has none. */
+export function fieldOfProblem({ pointer, parameter }: { pointer?: string | null; parameter?: string | null }): Field | null {
+  if (parameter) return LABELS.find((label) => label.startsWith(parameter)) ?? null; // a tag is one of the tags
   const path = (pointer ?? "").replace(/^#/, "");
   const known = Object.keys(OF_POINTER).find((start) => path === start || path.startsWith(`${start}/`));
   if (known) return OF_POINTER[known] ?? null;

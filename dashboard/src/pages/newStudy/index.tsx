@@ -11,12 +11,14 @@ import { toApiError, type ApiError } from "../../api/problem";
 import { newRequestKey } from "../../api/requestKey";
 import { CodeBlock } from "../../components/CodeBlock";
 import { ErrorState } from "../../components/ErrorState";
+import { LabelFields } from "../../components/labels/LabelFields";
 import { LoadingPage } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { ClusterSection } from "./ClusterSection";
-import { commandOf, fieldOfPointer, jobOf, requestOf, type Field } from "./form";
+import { commandOf, fieldOfProblem, jobOf, labelsOf, requestOf, type Field } from "./form";
 import { SearchSection, SoftwareSection, TrainingSection } from "./JobSections";
 import { ModelSection } from "./ModelSection";
+import { Section } from "./Section";
 import classes from "./newStudy.module.css";
 import { useForm } from "./useForm";
 
@@ -29,8 +31,8 @@ export function Page() {
   const [refusal, setRefusal] = useState<ApiError | null>(null);
 
   const job = useMemo(() => jobOf(form, custom), [form, custom]);
-  const field = refusal ? fieldOfPointer(refusal.problem.pointer) : null;
-  const errors = field && refusal ? { [field]: refusal.message } : {};
+  const field = refusal ? fieldOfProblem(refusal.problem) : null;
+  const errors: Partial<Record<Field, string>> = field && refusal ? { [field]: refusal.message } : {};
 
   function set(name: Field, value: string) {
     setField(name, value);
@@ -43,13 +45,14 @@ export function Page() {
     setBusy(true);
     setRefusal(null);
     try {
-      const study = await answered(api.POST("/v1/studies", { body: job, params: { header: { "idempotency-key": newRequestKey() } } }));
+      const params = { header: { "idempotency-key": newRequestKey() }, query: labelsOf(form) };
+      const study = await answered(api.POST("/v1/studies", { body: job, params }));
       await queries.invalidateQueries({ queryKey: ["studies"] });
       void navigate(`/studies/${study.id}`);
     } catch (error) {
       const problem = toApiError(error);
       setRefusal(problem);
-      const wrong = fieldOfPointer(problem.problem.pointer);
+      const wrong = fieldOfProblem(problem.problem);
       if (wrong) requestAnimationFrame(() => document.getElementsByName(wrong)[0]?.focus());
     } finally {
       setBusy(false);
@@ -70,6 +73,9 @@ export function Page() {
           <TrainingSection {...section} />
           <SoftwareSection {...section} />
           <SearchSection {...section} />
+          <Section title={t("labels:edit")}>
+            <LabelFields given={form} set={set} errorOf={(label) => errors[label]} />
+          </Section>
         </Stack>
         <Stack className={classes.side}>
           {refusal && <ErrorState error={refusal} />}
@@ -85,7 +91,7 @@ export function Page() {
               <CodeBlock label={t("commandLabel")} text={commandOf(form, server)} />
             </Tabs.Panel>
             <Tabs.Panel value="request">
-              <CodeBlock label={t("requestLabel")} text={requestOf(job, server, apiKey() !== "")} />
+              <CodeBlock label={t("requestLabel")} text={requestOf(job, labelsOf(form), server, apiKey() !== "")} />
             </Tabs.Panel>
           </Tabs>
         </Stack>

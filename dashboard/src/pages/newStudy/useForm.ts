@@ -4,7 +4,7 @@ import { useSearchParams } from "react-router";
 
 import { modelsQuery, studyQuery } from "../../api/queries";
 import { storedModel, storeModel, type CustomModel } from "../../components/customModel";
-import { formOfJob, formOfParams, paramsOfForm, type Field, type Form } from "./form";
+import { formOfJob, formOfLabels, formOfParams, paramsOfForm, type Field, type Form } from "./form";
 
 const PAUSE_MS = 250;
 
@@ -35,9 +35,10 @@ export function useForm() {
   useEffect(() => {
     if (!study || !models) return;
     const filled = formOfJob(study.job as Record<string, Record<string, unknown>>, models.items.map(({ name }) => name));
-    setForm(filled.form);
-    if (filled.form.source === "config") setCustom({ model: filled.model as Record<string, unknown>, num_parameters: null });
-    setParams(paramsOfForm(filled.form), { replace: true });
+    const again = { ...filled.form, ...formOfLabels(study) };
+    setForm(again);
+    if (again.source === "config") setCustom({ model: filled.model as Record<string, unknown>, num_parameters: null });
+    setParams(paramsOfForm(again), { replace: true });
   }, [study, models, setCustom, setParams]);
 
   /** Write the address now. Whoever leaves the page does so first: a write that comes later would call the reader back. */

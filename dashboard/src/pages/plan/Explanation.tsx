@@ -1,10 +1,11 @@
-import { Alert, Badge, Button, Card, Group, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Badge, Button, Card, Group, Stack, Table, Text } from "@mantine/core";
 import { IconZoomQuestion } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import type { Plan, Study } from "../../api/queries";
 import { Asking } from "../../components/Asking";
+import { CardHead } from "../../components/CardHead";
 import { ErrorState } from "../../components/ErrorState";
 import { changeText, strategyText } from "../../components/strategy";
 import { useAsked } from "../../components/useAsked";
@@ -25,15 +26,7 @@ export function Explanation({ study, plan }: { study: Study; plan: Plan }) {
   const { answer, refusal, sinceMs, isBusy, ask, giveUp } = useAsked<Answer>();
   return (
     <Card component="section" aria-labelledby="beside-others">
-      <Group justify="space-between" align="flex-start" gap="xs" mb="xs">
-        <div style={{ flex: "1 1 260px" }}>
-          <Title order={2} id="beside-others">
-            {t("beside.title")}
-          </Title>
-          <Text size="sm" c="dimmed">
-            {t("beside.help")}
-          </Text>
-        </div>
+      <CardHead title={t("beside.title")} id="beside-others" help={t("beside.help")}>
         {!answer && (
           <Button
             variant="default"
@@ -44,7 +37,7 @@ export function Explanation({ study, plan }: { study: Study; plan: Plan }) {
             {t("beside.ask")}
           </Button>
         )}
-      </Group>
+      </CardHead>
       {sinceMs !== null && <Asking sinceMs={sinceMs} text={t("beside.asking")} onGiveUp={giveUp} />}
       {refusal && <ErrorState error={refusal} />}
       {answer && <Found answer={answer} plan={plan} />}

@@ -1,10 +1,11 @@
-import { Alert, Badge, Button, Card, Group, List, SegmentedControl, Stack, Text, Title } from "@mantine/core";
+import { Alert, Badge, Button, Card, Group, List, SegmentedControl, Stack, Text } from "@mantine/core";
 import { IconCheck, IconDownload, IconInfoCircle } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import type { Plan } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { CodeBlock } from "../../components/CodeBlock";
 import { CopyButton } from "../../components/CopyButton";
 import { ErrorState } from "../../components/ErrorState";
@@ -33,17 +34,16 @@ function Launch({ launch: { launch, files } }: { launch: Schemas["PlanLaunch"] }
   const file = files.find(({ framework }) => (framework ?? JOB) === chosen);
   return (
     <Card>
-      <Group justify="space-between" mb="sm" gap="xs">
-        <Title order={2}>{t("launch.title")}</Title>
+      <CardHead title={t("launch.title")} mb="sm">
         {file && (
-          <Group gap="xs">
+          <>
             <CopyButton text={file.text} label={t("launch.copy")} />
             <Button variant="default" leftSection={<IconDownload size={15} />} onClick={() => saveFile(file.name, "text/plain", file.text)}>
               {t("launch.download", { name: file.name })}
             </Button>
-          </Group>
+          </>
         )}
-      </Group>
+      </CardHead>
       <SegmentedControl
         mb="sm"
         size="sm"

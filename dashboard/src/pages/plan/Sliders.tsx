@@ -1,4 +1,4 @@
-import { Button, Card, Group, SimpleGrid, Slider, Text, Title } from "@mantine/core";
+import { Button, Card, Group, SimpleGrid, Slider, Text } from "@mantine/core";
 import { useDebouncedValue } from "@mantine/hooks";
 import { keepPreviousData, useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
@@ -6,6 +6,7 @@ import { useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import { hardwareQuery, type Plan, type Study } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { ErrorState } from "../../components/ErrorState";
 import { StatTile } from "../../components/StatTile";
 import { useUrlChange, useUrlText } from "../../state/url";
@@ -54,19 +55,11 @@ export function Sliders({ study, plan, analysis }: { study: Study; plan: Plan; a
   };
   return (
     <Card component="section" aria-labelledby="what-if-sliders">
-      <Group justify="space-between" align="flex-start" gap="xs" mb="xs">
-        <div style={{ flex: "1 1 260px" }}>
-          <Title order={2} id="what-if-sliders">
-            {t("slid.title")}
-          </Title>
-          <Text size="sm" c="dimmed">
-            {t("slid.help")}
-          </Text>
-        </div>
+      <CardHead title={t("slid.title")} id="what-if-sliders" help={t("slid.help")}>
         <Button variant="default" size="xs" disabled={!text} onClick={() => change({ slid: null })}>
           {t("slid.reset")}
         </Button>
-      </Group>
+      </CardHead>
       <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }} spacing="lg" mb="md">
         {names.map((name) => (
           <OneSlider key={name} name={name} value={slid[name]} onChange={(value) => set(name, value)} />

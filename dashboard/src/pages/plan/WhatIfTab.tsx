@@ -1,9 +1,10 @@
-import { Badge, Card, Stack, Table, Text, Title } from "@mantine/core";
+import { Badge, Card, Stack, Table } from "@mantine/core";
 import { IconCheck, IconX } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { Drawn } from "../../components/chart/Drawn";
 import { ChartCard } from "../../components/ChartCard";
 import { DataTable, type Column } from "../../components/DataTable";
@@ -74,16 +75,19 @@ function Changes({ analysis: { changes, fit_limit_bytes: limit, step_time_s: ste
   const best = changes.find(({ delta_fraction }) => delta_fraction < -5e-4);
   return (
     <Card>
-      <Title order={2}>{t("change.title")}</Title>
-      <Text size="sm" c="dimmed" mb="sm">
-        {best
-          ? t(best.fits ? "change.best" : "change.bestTooLarge", {
-              change: best.change,
-              gain: percent(-best.delta_fraction),
-              bytes: bytes(best.fits ? best.peak_memory_bytes : best.peak_memory_bytes - limit),
-            })
-          : t("change.none", { step: seconds(step) })}
-      </Text>
+      <CardHead
+        title={t("change.title")}
+        help={
+          best
+            ? t(best.fits ? "change.best" : "change.bestTooLarge", {
+                change: best.change,
+                gain: percent(-best.delta_fraction),
+                bytes: bytes(best.fits ? best.peak_memory_bytes : best.peak_memory_bytes - limit),
+              })
+            : t("change.none", { step: seconds(step) })
+        }
+        mb="sm"
+      />
       <DataTable
         label={t("change.title")}
         rows={changes}

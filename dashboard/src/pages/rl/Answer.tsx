@@ -2,6 +2,7 @@ import { Alert, Card, List, SimpleGrid, Stack, Table, Text, Title } from "@manti
 import { IconAlertTriangle, IconClockPause } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
+import { CardHead } from "../../components/CardHead";
 import { StatTile } from "../../components/StatTile";
 import { bytes, compact, count, number, seconds, secondsRange, signedPercent } from "../../units/format";
 import { Parts } from "./Parts";
@@ -119,10 +120,7 @@ function Variants({ step }: { step: Step }) {
   if (step.variants.length === 0) return null;
   return (
     <Card component="section" aria-label={t("variantsOf")}>
-      <Title order={2}>{t("variants")}</Title>
-      <Text size="sm" c="dimmed" mb="xs">
-        {t("variantsHelp")}
-      </Text>
+      <CardHead title={t("variants")} help={t("variantsHelp")} />
       <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("variants")}>
         <Table horizontalSpacing="sm" verticalSpacing={5}>
           <Table.Thead>

@@ -1,7 +1,8 @@
-import { Card, Progress, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { Card, Progress, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
+import { CardHead } from "../../components/CardHead";
 import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
@@ -76,12 +77,7 @@ function Busy({ step }: { step: Step }) {
   const pools = Object.entries(step.utilisation);
   return (
     <Card component="section" aria-labelledby="rl-busy">
-      <Title order={2} id="rl-busy">
-        {t("busy")}
-      </Title>
-      <Text size="sm" c="dimmed" mb="sm">
-        {t("busyHelp")}
-      </Text>
+      <CardHead title={t("busy")} id="rl-busy" help={t("busyHelp")} mb="sm" />
       <Stack gap="sm">
         {pools.map(([pool, share]) => {
           const devices = devicesOf(step, pool);

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { blocksOf, changeOf, devicesOf, instanceText, layoutText, poolsOf, taskOf, type Step } from "./steps";
+import { blocksOf, changeOf, devicesOf, instanceText, layoutText, poolsOf, tailsOf, taskOf, type Step } from "./steps";
 
 const bar = (task: string, step: number, pools: string[], start_s: number, end_s: number) => ({ task, step, pools, start_s, end_s, waits_for: "" });
 
@@ -9,6 +9,12 @@ describe("blocks", () => {
 
   it("stand on every pool that a task holds, without tasks that take no time, and count steps from 1", () => {
     expect(blocksOf(bars).map(({ task, step, pool }) => [task, step, pool])).toEqual([["sync", 1, "rollout"], ["sync", 1, "train"], ["rollout", 2, "rollout"]]);
+  });
+
+  it("have tails where what they make comes later, in rows of their own where those overlap", () => {
+    const made = (start_s: number, end_s: number, made_s: number | null) => ({ ...bar("rollout", 1, ["rollout"], start_s, end_s), made_s });
+    const tails = tailsOf(blocksOf([made(0, 10, 25), made(10, 20, 35), made(20, 30, 30.01), made(25, 35, 50), made(35, 40, null)]));
+    expect(tails.map(({ block, row }) => [block.endS, block.madeS, row])).toEqual([[10, 25, 0], [20, 35, 1], [35, 50, 0]]);
   });
 
   it("have pools in the order of a batch", () => {

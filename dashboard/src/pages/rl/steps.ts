@@ -27,7 +27,15 @@ export interface Block {
   step: number;
   startS: number;
   endS: number;
+  /** When what the task makes is there: after its end where the longest answers go on beside the next ones. */
+  madeS: number;
   waitsFor: string;
+}
+
+/** What a task still makes after it has left its pool. Those that overlap stand in rows of their own, as far as there are. */
+export interface Tail {
+  block: Block;
+  row: number;
 }
 
 const POOLS = ["rollout", "all", "train", "reference"];
@@ -42,7 +50,25 @@ export function blocksOf(bars: readonly Bar[]): Block[] {
   const first = Math.min(...bars.map(({ step }) => step));
   return bars
     .filter(({ start_s, end_s }) => end_s > start_s)
-    .flatMap((bar) => bar.pools.map((pool) => ({ pool, task: bar.task, step: bar.step - first + 1, startS: bar.start_s, endS: bar.end_s, waitsFor: bar.waits_for })));
+    .flatMap((bar) => bar.pools.map((pool) => ({ pool, task: bar.task, step: bar.step - first + 1, startS: bar.start_s, endS: bar.end_s, madeS: bar.made_s ?? bar.end_s, waitsFor: bar.waits_for })));
+}
+
+const TAIL_ROWS = 3;
+const LEAST_TAIL = 1e-3; // of the time shown: less is no line on a screen
+
+export function tailsOf(blocks: readonly Block[]): Tail[] {
+  const shownS = Math.max(0, ...blocks.map(({ endS }) => endS));
+  const ends = new Map<string, number[]>();
+  return blocks
+    .filter(({ endS, madeS }) => madeS - endS > LEAST_TAIL * shownS)
+    .sort((a, b) => a.endS - b.endS)
+    .map((block) => {
+      const taken = ends.get(block.pool) ?? Array<number>(TAIL_ROWS).fill(-Infinity);
+      const row = Math.max(0, taken.findIndex((end) => end <= block.endS));
+      taken[row] = block.madeS;
+      ends.set(block.pool, taken);
+      return { block, row };
+    });
 }
 
 /** Devices of a pool of the step. */

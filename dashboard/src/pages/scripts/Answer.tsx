@@ -1,8 +1,9 @@
-import { Alert, Button, Card, Group, List, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Button, Card, List, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { IconAlertTriangle, IconDownload } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
+import { CardHead } from "../../components/CardHead";
 import { CopyButton } from "../../components/CopyButton";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
@@ -81,17 +82,16 @@ function Change({ name, answer: { diff, script } }: { name: string; answer: Tune
   const { t } = useTranslation("scripts");
   return (
     <Card component="section" aria-label={t("change")}>
-      <Group justify="space-between" mb="sm" gap="xs">
-        <Title order={2}>{t("change")}</Title>
+      <CardHead title={t("change")} mb="sm">
         {diff && (
-          <Group gap="xs">
+          <>
             <CopyButton text={diff} label={t("copyDiff")} />
             <Button variant="default" leftSection={<IconDownload size={15} />} onClick={() => saveFile(name, "text/plain", script)}>
               {t("save")}
             </Button>
-          </Group>
+          </>
         )}
-      </Group>
+      </CardHead>
       {diff ? (
         <pre className={classes.diff} tabIndex={0} role="region" aria-label={t("diff")}>
           {diffLines(diff).map(({ text, kind }, index) => (
@@ -113,10 +113,7 @@ function NotUnderstood({ entries }: { entries: Tuned["not_understood"] }) {
   if (entries.length === 0) return null;
   return (
     <Card>
-      <Title order={2}>{t("notUnderstood.title")}</Title>
-      <Text size="sm" c="dimmed" mb="xs">
-        {t("notUnderstood.help")}
-      </Text>
+      <CardHead title={t("notUnderstood.title")} help={t("notUnderstood.help")} />
       <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("notUnderstood.title")}>
         <Table verticalSpacing={6}>
           <Table.Thead>

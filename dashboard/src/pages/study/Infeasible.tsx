@@ -5,6 +5,7 @@ import { Link } from "react-router";
 
 import type { Schemas } from "../../api/client";
 import { modelsQuery, type Study } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { storeModel } from "../../components/customModel";
 import { strategyText } from "../../components/strategy";
 import { bytes, percent, seconds } from "../../units/format";
@@ -48,10 +49,7 @@ export function Infeasible({ study, infeasible }: Props) {
         {!leanest && rules.length === 0 && <Text size="sm">{t("nearest.nothing")}</Text>}
       </Card>
       <Card>
-        <Title order={2}>{t("nearest.title")}</Title>
-        <Text size="sm" c="dimmed" mb="xs">
-          {t(changes.length ? "nearest.help" : "nearest.none")}
-        </Text>
+        <CardHead title={t("nearest.title")} help={t(changes.length ? "nearest.help" : "nearest.none")} />
         {changes.length > 0 && <Changes study={study} changes={changes} />}
       </Card>
     </Stack>

@@ -8,6 +8,7 @@ import { ChartCard } from "../../components/ChartCard";
 import { WhenVisible } from "../../components/WhenVisible";
 import { seriesColor, type Palette } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
+import { count } from "../../units/format";
 import type { RankedPlan } from "./data";
 import { filterOfIntervals, filterText, intervalsOfFilter, type Dimension, type Filter } from "./dimensions";
 import { measureText, useDimensionNames } from "./Filters";
@@ -17,6 +18,7 @@ const AXIS_WIDTH = 58; // at least
 const WIDTH = 900; // of a usual window, shared by few axes
 const HEIGHT_PX = 330;
 const BRUSH_OPACITY = 0.35;
+const MOST_LINES = 1500; // more are a carpet, and cost a second to draw
 
 interface Props {
   plans: readonly RankedPlan[];
@@ -66,7 +68,7 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
       series: [
         {
           type: "parallel",
-          data: [...plans].reverse().map((plan) => ({ value: line(plan), lineStyle: { color: tint(plan) } })), // the best on top
+          data: plans.slice(0, MOST_LINES).reverse().map((plan) => ({ value: line(plan), lineStyle: { color: tint(plan) } })), // the best on top
           smooth: 0.08,
           inactiveOpacity: 0.04,
           activeOpacity: 0.85,
@@ -134,7 +136,7 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
   );
 
   return (
-    <ChartCard title={t("parallel.title")} subtitle={t("parallel.subtitle")}>
+    <ChartCard title={t("parallel.title")} subtitle={[t("parallel.subtitle"), ...(plans.length > MOST_LINES ? [t("parallel.first", { drawn: count(MOST_LINES) })] : [])].join(" ")}>
       <div className={classes.wide} tabIndex={0} role="region" aria-label={t("parallel.title")}>
         <div style={{ minWidth: dimensions.length * AXIS_WIDTH }}>
           <WhenVisible height={HEIGHT_PX}>

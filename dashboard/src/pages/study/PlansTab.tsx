@@ -1,6 +1,6 @@
 import { Button, Skeleton, Stack } from "@mantine/core";
 import { IconFilterOff } from "@tabler/icons-react";
-import { lazy, Suspense, useCallback, useEffect, useMemo } from "react";
+import { lazy, Suspense, useCallback, useDeferredValue, useEffect, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
@@ -47,10 +47,9 @@ export function PlansTab({ study, plans, isComplete, baseline }: Props) {
   const dimensions = useMemo(() => dimensionsOf(plans), [plans]);
   const filters = useMemo(() => filterTexts.flatMap((text) => filterFromText(text) ?? []), [filterTexts]);
   const setFilters = useCallback((next: readonly Filter[]) => change({ filter: next.map(filterText), page: null }), [change]);
-  const kept = useMemo(
-    () => plans.filter((plan) => isKept(plan, filters) && hasWords(`${strategyText(plan.strategy)} ${plan.plan_id}`, query)),
-    [plans, filters, query],
-  );
+  const texts = useMemo(() => new Map(plans.map((plan) => [plan, `${strategyText(plan.strategy)} ${plan.plan_id}`])), [plans]);
+  const kept = useMemo(() => plans.filter((plan) => isKept(plan, filters) && hasWords(texts.get(plan) ?? "", query)), [plans, filters, query, texts]);
+  const drawn = useDeferredValue(kept); // the table answers a keystroke before thousands of points are drawn
   const keptIds = useMemo(() => new Set(kept.map(({ plan_id }) => plan_id)), [kept]);
 
   const onPin = useCallback((key: string) => setPins(toggled(pins, key)), [pins, setPins]);
@@ -92,7 +91,7 @@ export function PlansTab({ study, plans, isComplete, baseline }: Props) {
       {/* Drawn once, when all plans are here. */}
       {isComplete ? (
         <Suspense fallback={<Skeleton height={CHARTS_PX} radius="md" />}>
-          <PlanCharts plans={plans} kept={kept} pins={pins} baseline={baseline} dimensions={dimensions} filters={filters} onFilters={setFilters} />
+          <PlanCharts plans={plans} kept={drawn} pins={pins} baseline={baseline} dimensions={dimensions} filters={filters} onFilters={setFilters} />
         </Suspense>
       ) : (
         <Skeleton height={CHARTS_PX} radius="md" />

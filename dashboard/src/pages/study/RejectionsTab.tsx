@@ -1,8 +1,9 @@
-import { Alert, Button, Card, Group, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Button, Card, Group, Stack, Table, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { Explained } from "../../components/Explained";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingRows } from "../../components/Loading";
@@ -29,10 +30,7 @@ export function RejectionsTab({ study, counts }: { study: Study; counts: Counts 
   return (
     <Card>
       <Group justify="space-between" mb="xs" gap="xs">
-        <Title order={2}>{t("rejections.title")}</Title>
-        <Text size="sm" c="dimmed">
-          {t("rejections.subtitle", { enumerated: count(counts.enumerated) })}
-        </Text>
+        <CardHead title={t("rejections.title")} help={t("rejections.subtitle", { enumerated: count(counts.enumerated) })} mb={0} />
       </Group>
       <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("rejections.title")}>
         <Table className={classes.rules} verticalSpacing={7}>

@@ -1,4 +1,4 @@
-import { NativeSelect } from "@mantine/core";
+import { Checkbox, NativeSelect } from "@mantine/core";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 import { useNavigate } from "react-router";
@@ -7,6 +7,7 @@ import { roundUp } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
+import { whiskers } from "../../components/chart/whiskers";
 import { ChartCard } from "../../components/ChartCard";
 import { changeText, strategyText } from "../../components/strategy";
 import { useUrlText } from "../../state/url";
@@ -39,18 +40,20 @@ export function Scatter(props: Props) {
   const navigate = useNavigate();
   const choices = props.dimensions.filter(({ kind }) => kind === "choice");
   const [color, setColor] = useUrlText("color");
+  const [intervals, setIntervals] = useUrlText("intervals");
+  const hasIntervals = intervals === "on";
   const colored = choices.find(({ key }) => key === color);
   const { plans, pins, baseline } = props;
   const kept = useMemo(() => new Set(props.kept), [props.kept]);
 
   const option = useMemo<EChartsCoreOption>(() => {
     const texts: Texts = {
-      plans: t("scatter.plans"), variants: t("scatter.variants"), front: t("scatter.front"), limit: t("scatter.limit"),
+      plans: t("scatter.plans"), variants: t("scatter.variants"), front: t("scatter.front"), intervals: t("scatter.intervals"), limit: t("scatter.limit"),
       memory: t("tile.memory"), step: t("tile.step"), baseline: baseline ? t(`gain.name.${baseline.source}`) : "",
       titleOf: (plan) => t("planTitle", { rank: plan.rank, strategy: strategyText(plan.strategy) }),
     };
-    return scatterOption(plans, kept, pins, baseline, colored, palette, texts);
-  }, [plans, kept, pins, baseline, colored, palette, t]);
+    return scatterOption(plans, kept, pins, baseline, colored, hasIntervals ? intervalsOf(plans) : [], palette, texts);
+  }, [plans, kept, pins, baseline, colored, hasIntervals, palette, t]);
 
   const on = useMemo(
     () => ({
@@ -66,15 +69,18 @@ export function Scatter(props: Props) {
       title={t("scatter.title")}
       subtitle={t("scatter.subtitle")}
       actions={
-        choices.length > 0 && (
-          <NativeSelect
-            size="xs"
-            aria-label={t("scatter.color")}
-            value={colored?.key ?? ""}
-            onChange={(event) => setColor(event.currentTarget.value)}
-            data={[{ value: "", label: t("scatter.noColor") }, ...choices.map(({ key }) => ({ value: key, label: t("scatter.colorBy", { name: nameOf(key) }) }))]}
-          />
-        )
+        <>
+          <Checkbox size="xs" label={t("scatter.intervals")} checked={hasIntervals} onChange={(event) => setIntervals(event.currentTarget.checked ? "on" : "")} />
+          {choices.length > 0 && (
+            <NativeSelect
+              size="xs"
+              aria-label={t("scatter.color")}
+              value={colored?.key ?? ""}
+              onChange={(event) => setColor(event.currentTarget.value)}
+              data={[{ value: "", label: t("scatter.noColor") }, ...choices.map(({ key }) => ({ value: key, label: t("scatter.colorBy", { name: nameOf(key) }) }))]}
+            />
+          )}
+        </>
       }
     >
       <Chart option={option} height={378} label={t("scatter.label", { count: plans.length })} on={on} />
@@ -82,10 +88,17 @@ export function Scatter(props: Props) {
   );
 }
 
+/** Of plans that no other beats in both: from one end of the step's interval to the other. */
+function intervalsOf(plans: readonly RankedPlan[]): [number, number, number, number][] {
+  const found = plans.map(({ estimate }) => ({ memory: estimate.peak_memory_bytes / GIB, step: estimate.step_time_s, low: estimate.step_time_low_s, high: estimate.step_time_high_s }));
+  return paretoFront(found).flatMap(({ memory, low, high }) => (low == null || high == null ? [] : [[memory, low, memory, high]]));
+}
+
 interface Texts {
   plans: string;
   variants: string;
   front: string;
+  intervals: string;
   limit: string;
   memory: string;
   step: string;
@@ -99,6 +112,7 @@ function scatterOption(
   pins: readonly string[],
   baseline: Baseline | null,
   colored: Dimension | undefined,
+  ends: ReturnType<typeof intervalsOf>,
   palette: Palette,
   texts: Texts,
 ): EChartsCoreOption {
@@ -112,8 +126,9 @@ function scatterOption(
   const own = baseline && typeof baseline.estimate.step_time_s === "number" ? (baseline.estimate as { step_time_s: number; peak_memory_bytes: number }) : null;
   const most = [...points, ...variants].reduce((high, [memory]) => Math.max(high, memory), own ? own.peak_memory_bytes / GIB : 0);
   // A baseline far above would press all plans into a line: it stands at the edge, with its number.
-  const slowest = [...points, ...variants].reduce((high, [, step]) => Math.max(high, step), 0);
-  const fastest = [...points, ...variants].reduce((low, [, step]) => Math.min(low, step), Infinity);
+  const steps = [...points, ...variants].map(([, step]) => step);
+  const slowest = [...steps, ...ends.map(([, , , high]) => high)].reduce((high, step) => Math.max(high, step), 0);
+  const fastest = [...steps, ...ends.map(([, low]) => low)].reduce((low, step) => Math.min(low, step), Infinity);
   const edge = slowest + Math.max(slowest - fastest, 0.02 * slowest);
   const isBeyond = own !== null && own.step_time_s > edge;
   const tick = [2, 5, 10, 20, 50, 100].find((step) => (Math.max(most, limit / GIB) - least) / step <= 7) ?? 200;
@@ -192,6 +207,7 @@ function scatterOption(
         });
         return [series(true), series(false)]; // the legend shows the first
       }),
+      ...(ends.length ? [whiskers(texts.intervals, palette.muted, ends)] : []),
       ...(own
         ? [{ type: "scatter", name: texts.baseline, symbol: "diamond", symbolSize: 14, itemStyle: { color: palette.warn }, data: [{ value: [own.peak_memory_bytes / GIB, isBeyond ? edge : own.step_time_s, -1, -1], label: { show: isBeyond, formatter: `↑ ${seconds(own.step_time_s)}`, position: "bottom", color: palette.text } }] }]
         : []),

@@ -2,18 +2,26 @@
 import type { RankedPlan } from "./data";
 import type { Dimension } from "./dimensions";
 
+function squares(values: readonly number[]): number {
+  const mean = values.reduce((sum, value) => sum + value, 0) / values.length;
+  return values.reduce((sum, value) => sum + (value - mean) ** 2, 0);
+}
+
 /**
  * The share of the values' variance that goes with their groups, 0 to 1 (epsilon squared: chance alone gives 0 in the mean,
  * however many groups there are); 0 where each value has a group of its own.
  */
 export function sharedVariance(values: readonly number[], groups: readonly unknown[]): number {
-  const mean = (some: readonly number[]) => some.reduce((sum, value) => sum + value, 0) / some.length;
-  const squares = (some: readonly number[]) => some.reduce((sum, value) => sum + (value - mean(some)) ** 2, 0);
-  const names = [...new Set(groups)];
   const total = squares(values);
-  if (!(total > 0) || names.length >= values.length) return 0;
-  const within = names.reduce<number>((sum, name) => sum + squares(values.filter((_, place) => groups[place] === name)), 0);
-  return Math.max(0, 1 - (within / (values.length - names.length)) / (total / (values.length - 1)));
+  const inGroups = new Map<unknown, number[]>();
+  values.forEach((value, place) => {
+    const found = inGroups.get(groups[place]);
+    if (found) found.push(value);
+    else inGroups.set(groups[place], [value]);
+  });
+  if (!(total > 0) || inGroups.size >= values.length) return 0;
+  const within = [...inGroups.values()].reduce((sum, some) => sum + squares(some), 0);
+  return Math.max(0, 1 - (within / (values.length - inGroups.size)) / (total / (values.length - 1)));
 }
 
 export interface Importance {

@@ -2,6 +2,7 @@ import { Alert, Card, List, SimpleGrid, Stack, Text, Title } from "@mantine/core
 import { IconAlertTriangle, IconClockPause } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
+import { CardHead } from "../../components/CardHead";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { Warnings } from "../../components/Warnings";
@@ -33,10 +34,7 @@ export function Answer({ sweep }: { sweep: Sweep }) {
           <SimpleGrid cols={{ base: 1, lg: 2 }}>
             <Pareto sweep={sweep} />
             <Card>
-              <Title order={2}>{t("structures")}</Title>
-              <Text size="sm" c="dimmed" mb="xs">
-                {t("structuresHelp")}
-              </Text>
+              <CardHead title={t("structures")} help={t("structuresHelp")} />
               <Structures sweep={sweep} />
             </Card>
           </SimpleGrid>

@@ -1,9 +1,10 @@
-import { Autocomplete, Button, FileButton, MultiSelect, SegmentedControl, Select, SimpleGrid, Stack, Switch, Text, Textarea, Title } from "@mantine/core";
+import { Autocomplete, Button, FileButton, MultiSelect, SegmentedControl, Select, SimpleGrid, Stack, Switch, Textarea, Title } from "@mantine/core";
 import { IconUpload } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 
 import { modelsQuery } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { HardwaresField, NumberField, TextField } from "../../components/JobFields";
 import { STACKS, type Field, type Form } from "./request";
 
@@ -61,10 +62,7 @@ export function Fields({ form, set, errorOf, jobText, setJobText, isJob }: Props
       ) : (
         <Autocomplete {...usual("model")} data={models.map(({ name }) => name)} placeholder={t("modelPlaceholder")} required />
       )}
-      <Title order={2}>{t("sizes")}</Title>
-      <Text size="sm" c="dimmed">
-        {t("sizesHelp")}
-      </Text>
+      <CardHead title={t("sizes")} help={t("sizesHelp")} mb={0} />
       <SimpleGrid cols={{ base: 1, xs: 2, md: 3, xl: 6 }}>
         <TextField {...usual("devices")} placeholder="64..4096" description={t("devicesHelp")} />
         <HardwaresField {...usual("hardware")} description={t("listHelp")} placeholder={t("hardwarePlaceholder")} />

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.reports.pictures import COLOURS, bars, points, ticks
+from app.reports.pictures import bars, points, ticks
+from meshplan.drawings import COLOURS
 
 
 def test_bars_share_one_scale() -> None:

@@ -68,6 +68,19 @@ def test_a_page_stands_alone(answer: SearchDocument) -> None:
     assert "@page" in report(answer, "pdf-ready", "en", ON)
 
 
+@pytest.mark.parametrize(("language", "job_line"), [("en", "How to train llama-2-7b"), ("zh", "llama-2-7b 在 8")])
+def test_a_study_that_has_a_name_is_titled_by_it(answer: SearchDocument, language: Language, job_line: str) -> None:
+    page = html.fromstring(report(answer, "html", language, ON, "Tender A & B"))
+    assert [page.findtext(".//title"), page.findtext(".//h1")] == ["Tender A & B"] * 2
+    assert page.xpath("//h1/following-sibling::p")[0].text.startswith(job_line)
+    title, _, below, *_ = report(answer, "markdown", language, ON, "<b>Tender").splitlines()
+    assert title == "# &lt;b>Tender"
+    assert below.startswith(job_line)
+    unnamed = html.fromstring(report(answer, "html", language, ON))
+    assert unnamed.findtext(".//h1").startswith(job_line)
+    assert unnamed.xpath("//h1/following-sibling::p")[0].get("class") == "muted"
+
+
 def test_what_comes_from_outside_is_escaped(answer: SearchDocument) -> None:
     job = json.loads(json.dumps(answer.job))
     job["model"]["name"] = "<script>alert(1)</script>"

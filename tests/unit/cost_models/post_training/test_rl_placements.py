@@ -94,6 +94,16 @@ def test_a_program_says_what_a_task_waited_for() -> None:
     assert {bar.waits_for for bar in found.bars if bar.name == "make"} == {"use"}
 
 
+def test_what_a_task_makes_is_there_after_its_tail() -> None:
+    # The pool is free after 2 s and goes on; its user begins 7 s later, when the last of it is made.
+    found = steady([Task("make", ("a",), 2.0, tail_s=7.0), Task("use", ("b",), 1.0, (("make", 0),))])
+    made = {bar.step: bar for bar in found.bars if bar.name == "make"}
+    used = {bar.step: bar for bar in found.bars if bar.name == "use"}
+    assert all(bar.made_s - bar.end_s == pytest.approx(7.0) for bar in made.values())
+    assert all(used[step].start_s == pytest.approx(made[step].made_s) for step in used)
+    assert all(bar.made_s == bar.end_s for bar in used.values())
+
+
 def test_a_server_behind_a_queue_ends_soon_after_the_last_arrival() -> None:
     assert streamed_end_s([1.0, 2.0, 10.0], 3.0) == pytest.approx(13.0)
     assert streamed_end_s([1.0, 1.0, 1.0], 3.0) == pytest.approx(10.0)

@@ -12,7 +12,7 @@ import { LoadingPage } from "../../../components/Loading";
 import { StatTile } from "../../../components/StatTile";
 import { Warnings } from "../../../components/Warnings";
 import { useUrlChange } from "../../../state/url";
-import { compact, duration, percent, signedPercent } from "../../../units/format";
+import { compact, duration, percent, signedPercent, watts } from "../../../units/format";
 import { OnDevices, Waterfall } from "./Charts";
 import { Month } from "./Month";
 import { FIELDS, fieldOfProblem, RECOVERIES, requestOf, type Field, type SiteForm } from "./site";
@@ -120,7 +120,7 @@ function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
         <StatTile
           label={t("delivery.energy")}
           value={energy ? `${compact(energy.kwh_per_billion_tokens)} kWh` : "–"}
-          note={energy ? t("delivery.power", { power: compact(energy.site_power_w) }) : t("delivery.noPower")}
+          note={energy ? t("delivery.power", { power: watts(energy.site_power_w) }) : t("delivery.noPower")}
         />
       </SimpleGrid>
       <Warnings warnings={answer.warnings} />

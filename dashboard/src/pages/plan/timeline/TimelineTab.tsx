@@ -1,10 +1,11 @@
-import { ActionIcon, Button, Card, Group, Kbd, MultiSelect, Popover, Stack, Switch, Text, Title, Tooltip, UnstyledButton } from "@mantine/core";
+import { ActionIcon, Button, Card, Group, Kbd, MultiSelect, Popover, Stack, Switch, Text, Tooltip, UnstyledButton } from "@mantine/core";
 import { IconFocusCentered, IconKeyboard, IconZoomIn, IconZoomOut, IconZoomReset } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useId, useMemo, useRef, useState } from "react";
 import { useTranslation } from "../../../i18n";
 
 import type { Plan } from "../../../api/queries";
+import { CardHead } from "../../../components/CardHead";
 import type { Picture } from "../../../components/chart/picture";
 import { ErrorState } from "../../../components/ErrorState";
 import { LoadingRows } from "../../../components/Loading";
@@ -20,6 +21,7 @@ import { RankTable } from "./RankTable";
 import { arranged, fullestRank, kindTotals, taskAt, type Timeline } from "./tasks";
 import { TaskDetail } from "./TaskDetail";
 import { pictureOf, TimelineCanvas, type TimelineHandle } from "./TimelineCanvas";
+import { useTaskSentence } from "./useTaskSentence";
 import classes from "./Timeline.module.css";
 
 const DIMMED = 0.2;
@@ -52,6 +54,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
   const [kindName, setKindName] = useUrlText("kind");
   const [follow, setFollow] = useUrlText("follow", "on");
   const [said, setSaid] = useState("");
+  const sentence = useTaskSentence();
   const handle = useRef<TimelineHandle>(null);
   // Asked for when a file is wanted: the picture is that of this moment.
   const picture = useMemo<Picture>(() => pictureOf(handle), []);
@@ -93,26 +96,16 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
     (index: number | null, byKeyboard: boolean) => {
       setTaskText(index === null ? "" : String(index));
       const chosen = index === null || !byKeyboard ? null : taskAt(timeline, index);
-      if (chosen)
-        setSaid(
-          t("timeline.said", {
-            kind: t(`kind.${chosen.kind}`, { defaultValue: chosen.kind }),
-            rank: chosen.rank,
-            microBatch: chosen.microBatch ?? "–",
-            duration: seconds(chosen.endS - chosen.startS),
-            start: seconds(chosen.startS),
-          }),
-        );
+      if (chosen) setSaid(sentence(chosen));
     },
-    [setTaskText, timeline, t],
+    [setTaskText, timeline, sentence],
   );
 
   const label = t("timeline.label", { ranks: document.num_ranks, tasks: count(timeline.numTasks), step: seconds(timeline.stepS) });
   return (
     <Stack gap="md">
       <Card>
-        <Group justify="space-between" gap="xs" mb="xs">
-          <Title order={2}>{t("timeline.title")}</Title>
+        <CardHead title={t("timeline.title")}>
           <Group gap={4}>
             <IconAction label={t("timeline.zoomIn")} icon={IconZoomIn} onClick={() => handle.current?.zoomBy(1 / 1.6)} />
             <IconAction label={t("timeline.zoomOut")} icon={IconZoomOut} onClick={() => handle.current?.zoomBy(1.6)} />
@@ -121,7 +114,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
             <SaveMenu title={t("timeline.title")} picture={picture} size={34} />
             <KeyHelp id={helpId} />
           </Group>
-        </Group>
+        </CardHead>
         <Group gap="sm" mb="xs" align="flex-end">
           <MultiSelect
             size="xs"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -188,3 +189,10 @@ def test_any_mapping_gives_a_shape_that_reads_back_or_a_model_error(mapping: dic
 def test_anything_at_all_is_a_model_error(value: object) -> None:
     with pytest.raises(InputError):
         model_from_mapping(value)
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_dashboard_has_a_name_for_every_dimension_of_attention_and_experts(language: str) -> None:
+    locales = Path(__file__).parents[5] / "dashboard" / "src" / "locales"
+    names = json.loads((locales / language / "models.json").read_text(encoding="utf-8"))["dim"]
+    assert {*MLA_FIELDS, *MOE_FIELDS} <= set(names)
