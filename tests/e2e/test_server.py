@@ -117,8 +117,12 @@ def test_the_examples_of_the_python_page_work_one_after_the_other(server: Server
     assert re.fullmatch(r"<LocalPlan: [\d.]+ s a step, [\d.]+ GiB, fits> True", local[0])
     assert [line.split()[0] for line in local[1:4]] == ["1", "2", "3"]
     assert re.fullmatch(r"\d+ bars", local[5])
-    *events, best, named, archived, refusal, first, second, third, verdict, moved, recovered, bound_by, both = lines
+    *events, best, named, archived, refusal, first, second, third, verdict, kept, histories, moved, recovered, bound_by, both = (
+        lines
+    )
     assert (named, archived) == ("['Tender, variant B']", "True 0")
+    assert re.fullmatch(r"\[\('0a1b2c3', '(passed|broken)', [\d.]+\)\]", kept)
+    assert re.fullmatch(r"\[1\] [03]", histories)
     assert "layers change" in moved
     assert float(recovered) >= 0
     assert "of the step" in bound_by
