@@ -14,6 +14,9 @@ function route(path: string, load: Page): RouteObject {
   return { path, lazy, errorElement: <PageError /> };
 }
 
+/** A page with strings that the pages of studies do not show. */
+const rarer = (path: string, load: Page) => route(path, () => withRarerStrings(load));
+
 export const router = createBrowserRouter([
   {
     element: <Shell />,
@@ -22,21 +25,21 @@ export const router = createBrowserRouter([
     children: [
       { index: true, element: <Navigate to="/studies" replace /> },
       route("studies", () => import("./pages/studies")),
-      route("studies/new", () => withRarerStrings(() => import("./pages/newStudy"))),
+      rarer("studies/new", () => import("./pages/newStudy")),
       route("studies/:studyId", () => import("./pages/study")),
       route("studies/:studyId/plans/:planId", () => import("./pages/plan")),
-      route("sweep", () => import("./pages/sweep")),
-      route("rl", () => import("./pages/rl")),
-      route("scripts", () => withRarerStrings(() => import("./pages/scripts"))),
-      route("experts", () => withRarerStrings(() => import("./pages/experts"))),
-      route("compare", () => import("./pages/compare")),
-      route("checks", () => withRarerStrings(() => import("./pages/checks"))),
-      route("checks/:checkId", () => withRarerStrings(() => import("./pages/checks/Check"))),
-      route("accuracy", () => withRarerStrings(() => import("./pages/accuracy"))),
-      route("hardware", () => import("./pages/hardware")),
-      route("hardware/:name", () => import("./pages/hardware/Profile")),
-      route("models", () => import("./pages/models")),
-      route("models/:name", () => import("./pages/models/Preset")),
+      rarer("sweep", () => import("./pages/sweep")),
+      rarer("rl", () => import("./pages/rl")),
+      rarer("scripts", () => import("./pages/scripts")),
+      rarer("experts", () => import("./pages/experts")),
+      rarer("compare", () => import("./pages/compare")),
+      rarer("checks", () => import("./pages/checks")),
+      rarer("checks/:checkId", () => import("./pages/checks/Check")),
+      rarer("accuracy", () => import("./pages/accuracy")),
+      rarer("hardware", () => import("./pages/hardware")),
+      rarer("hardware/:name", () => import("./pages/hardware/Profile")),
+      rarer("models", () => import("./pages/models")),
+      rarer("models/:name", () => import("./pages/models/Preset")),
       { path: "*", element: <NoSuchPage /> },
     ],
   },

@@ -86,9 +86,17 @@ def _with_imports(names: list[str]) -> set[str]:
     return found
 
 
+RARER = "rarer.en.js"
+
+
 @pytest.mark.parametrize(
     "page",
-    [["studies.js"], ["study.js", "PlanCharts.js"], ["plan.js"], ["accuracy.js"], ["Profile.js"], ["sweep.js"], ["rl.js"]],
+    [
+        ["studies.js"],
+        ["study.js", "PlanCharts.js", "StudyLabels.js"],
+        ["plan.js"],
+        *([page, RARER] for page in ("accuracy.js", "Profile.js", "sweep.js", "rl.js", "checks.js", "compare.js", "experts.js")),
+    ],
 )
 def test_the_scripts_of_a_page_are_below_500_kb_compressed(page: list[str]) -> None:
     scripts = _with_imports(["index.js", "en.js", *page])

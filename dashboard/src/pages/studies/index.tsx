@@ -2,7 +2,7 @@ import { Button, Checkbox, Group, Select, Space, TextInput } from "@mantine/core
 import { IconArchive, IconFilterOff, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useCallback, useMemo, useState } from "react";
-import { useTranslation, withRarerStrings } from "../../i18n";
+import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import { foundStudiesQuery, studiesQuery, type ListedStudy } from "../../api/queries";
@@ -20,7 +20,7 @@ import { DeleteDialog } from "./DeleteDialog";
 import { StateFilter, type State } from "./StateFilter";
 
 const FILTERS = { q: null, state: null, model: null, hardware: null, proved: null, tag: null };
-const EditDialog = lazy(async () => ({ default: (await withRarerStrings(() => import("./EditDialog"))).EditDialog }));
+const EditDialog = lazy(async () => ({ default: (await import("./EditDialog")).EditDialog }));
 
 export function Page() {
   const { t } = useTranslation("studies");

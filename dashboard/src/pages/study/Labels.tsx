@@ -2,11 +2,10 @@ import { Space } from "@mantine/core";
 import { lazy, Suspense } from "react";
 
 import type { Study } from "../../api/queries";
-import { withRarerStrings } from "../../i18n";
 
 const LINE_PX = 42;
 
-const StudyLabels = lazy(async () => ({ default: (await withRarerStrings(() => import("../../components/labels/StudyLabels"))).StudyLabels }));
+const StudyLabels = lazy(async () => ({ default: (await import("../../components/labels/StudyLabels")).StudyLabels }));
 
 /** What the study is called and who sees it; what is below does not move when that comes. */
 export function Labels({ study }: { study: Study }) {

@@ -5,7 +5,6 @@ import "../../components/chart/parallel";
 import { Chart } from "../../components/chart/Chart";
 import type { ECharts, EChartsCoreOption } from "../../components/chart/echarts";
 import { ChartCard } from "../../components/ChartCard";
-import { WhenVisible } from "../../components/WhenVisible";
 import { seriesColor, type Palette } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { count } from "../../units/format";
@@ -139,9 +138,7 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
     <ChartCard title={t("parallel.title")} subtitle={[t("parallel.subtitle"), ...(plans.length > MOST_LINES ? [t("parallel.first", { drawn: count(MOST_LINES) })] : [])].join(" ")}>
       <div className={classes.wide} tabIndex={0} role="region" aria-label={t("parallel.title")}>
         <div style={{ minWidth: dimensions.length * AXIS_WIDTH }}>
-          <WhenVisible height={HEIGHT_PX}>
-            <Chart option={option} height={HEIGHT_PX} label={t("parallel.label", { count: plans.length })} on={on} onReady={setChart} />
-          </WhenVisible>
+          <Chart option={option} height={HEIGHT_PX} label={t("parallel.label", { count: plans.length })} on={on} onReady={setChart} />
         </div>
       </div>
     </ChartCard>

@@ -1,11 +1,14 @@
 import { lazy, Suspense } from "react";
 
 import { LoadingRows } from "../../components/Loading";
+import { WhenVisible } from "../../components/WhenVisible";
 import type { Baseline, RankedPlan } from "./data";
 import type { Dimension, Filter } from "./dimensions";
 import { Scatter } from "./Scatter";
 import { Shares } from "./Shares";
 import classes from "./Study.module.css";
+
+const BELOW_PX = 700; // about what these two take
 
 const Parallel = lazy(async () => ({ default: (await import("./Parallel")).Parallel }));
 const Importance = lazy(async () => ({ default: (await import("./Importance")).Importance }));
@@ -29,10 +32,12 @@ export function PlanCharts({ plans, kept, pins, baseline, dimensions, filters, o
         <Shares plans={kept} baseline={baseline} />
       </div>
       {plans.length > 1 && dimensions.length > 1 && (
-        <Suspense fallback={<LoadingRows />}>
-          <Parallel plans={plans} pins={pins} dimensions={dimensions} filters={filters} onFilters={onFilters} />
-          <Importance plans={plans} dimensions={dimensions} />
-        </Suspense>
+        <WhenVisible height={BELOW_PX}>
+          <Suspense fallback={<LoadingRows />}>
+            <Parallel plans={plans} pins={pins} dimensions={dimensions} filters={filters} onFilters={onFilters} />
+            <Importance plans={plans} dimensions={dimensions} />
+          </Suspense>
+        </WhenVisible>
       )}
     </>
   );

@@ -1,1 +1,0 @@
-import{Vn as e,_ as t,dn as n}from"./vendor.js";var r=e();function i({warnings:e,mb:i=0}){return e.length===0?null:(0,r.jsx)(n,{color:`orange`,variant:`light`,icon:(0,r.jsx)(t,{size:18}),mb:i,c:`inherit`,children:e.join(` `)})}export{i as t};

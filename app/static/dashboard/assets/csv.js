@@ -1,1 +1,0 @@
-var e=e=>{let t=String(e??``);return/[",\r\n]/.test(t)?`"${t.replaceAll(`"`,`""`)}"`:t};function t(t){return t.map(t=>`${t.map(e).join(`,`)}\n`).join(``)}export{t};

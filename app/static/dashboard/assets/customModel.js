@@ -1,1 +1,0 @@
-var e=`meshplan-custom-model`;function t(){try{return JSON.parse(sessionStorage.getItem(e)??`null`)}catch{return null}}function n(t){sessionStorage.setItem(e,JSON.stringify(t))}export{t as n,n as t};

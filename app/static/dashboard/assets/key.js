@@ -1,1 +1,0 @@
-var e=`meshplan-api-key`,t=new Set,n=!1;function r(){return sessionStorage.getItem(e)??``}function i(r){sessionStorage.setItem(e,r),n=!1,t.forEach(e=>e())}function a(){n=!0,t.forEach(e=>e())}function o(){return n}function s(e){return t.add(e),()=>t.delete(e)}export{a,i,o as n,s as r,r as t};
