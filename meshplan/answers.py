@@ -8,6 +8,7 @@ from typing import Any, Literal
 State = Literal["queued", "running", "completed", "failed", "cancelled"]
 Kind = Literal["search", "sweep", "rl"]
 Visibility = Literal["private", "link", "public"]
+Language = Literal["en", "zh"]
 CheckStatus = Literal["passed", "broken", "infeasible", "cut"]
 JsonObject = dict[str, Any]
 FINISHED = ("completed", "failed", "cancelled")

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import httpx
 
-from meshplan.answers import Calibration, Event, JsonObject, Kind, Plan, State, Visibility
+from meshplan.answers import Calibration, Event, JsonObject, Kind, Language, Plan, State, Visibility
 from meshplan.answers import Study as Study
 from meshplan.checks import CheckMethods
 from meshplan.errors import MeshplanError as MeshplanError
@@ -332,7 +332,7 @@ class Client(_Methods):
     """A connection to one server; use it in a ``with`` statement or close it. Safe to share between threads.
 
     A request that finds no server is repeated a few times; submitting is safe to repeat, because every submission
-    carries an idempotency key. Every method raises ``MeshplanError``.
+    carries an idempotency key. Every method raises ``MeshplanError``. With ``language="zh"`` the server's sentences are Chinese.
     """
 
     def __init__(
@@ -340,11 +340,12 @@ class Client(_Methods):
         url: str = DEFAULT_URL,
         *,
         api_key: str | None = None,
+        language: Language = "en",
         timeout_s: float = 60.0,
         transport: httpx.BaseTransport | None = None,
     ) -> None:
         self._timeout_s = timeout_s
-        self._http = connected(httpx.Client, url, api_key, timeout_s, transport)
+        self._http = connected(httpx.Client, url, api_key, language, timeout_s, transport)
         self._url = str(self._http.base_url)
 
     def __enter__(self) -> Client:
@@ -415,11 +416,12 @@ class AsyncClient(_Methods):
         url: str = DEFAULT_URL,
         *,
         api_key: str | None = None,
+        language: Language = "en",
         timeout_s: float = 60.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._timeout_s = timeout_s
-        self._http = connected(httpx.AsyncClient, url, api_key, timeout_s, transport)
+        self._http = connected(httpx.AsyncClient, url, api_key, language, timeout_s, transport)
         self._url = str(self._http.base_url)
 
     async def __aenter__(self) -> AsyncClient:

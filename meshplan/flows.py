@@ -10,11 +10,11 @@ import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, overload
 
 import httpx
 
-from meshplan.answers import Calibration, Event, JsonObject, Plan, Study
+from meshplan.answers import Calibration, Event, JsonObject, Language, Plan, Study
 from meshplan.errors import MeshplanError
 
 if TYPE_CHECKING:
@@ -179,9 +179,13 @@ class EventLines:
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 
-def connected(kind: type[H], url: str, api_key: str | None, timeout_s: float, transport: Any) -> H:
+def connected(kind: type[H], url: str, api_key: str | None, language: Language, timeout_s: float, transport: Any) -> H:
     """A connection of either kind; nothing is sent yet."""
+    if language not in get_args(Language):
+        raise MeshplanError(0, f"{language!r} is no language of answers.", hint="Give en or zh.")
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    if language != "en":
+        headers["Accept-Language"] = language
     try:
         http = kind(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
     except (httpx.InvalidURL, UnicodeError) as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from meshplan import drawings
+from meshplan.answers import Language
 from meshplan.errors import MeshplanError
 from meshplan.tree import TakenError, ours
 
@@ -19,7 +20,6 @@ Job = Mapping[str, Any] | str | PathLike[str]
 Library = Literal["pandas", "polars"]
 LIBRARIES: tuple[Library, ...] = ("pandas", "polars")
 Form = Literal["html", "pdf-ready", "markdown"]
-Language = Literal["en", "zh"]
 REFUSED = 422
 
 

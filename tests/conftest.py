@@ -39,7 +39,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """A group is a file, or a folder of ``TOGETHER`` or a half of it. (The marks of ``--dist loadgroup`` do nothing under pytest 9.2.)"""
+    """A group is a file, or a folder of ``TOGETHER`` or a half of it.
+
+    (The marks of ``--dist loadgroup`` do nothing under pytest 9.2.)
+    """
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0].removeprefix("tests/")

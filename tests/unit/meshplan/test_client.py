@@ -117,6 +117,20 @@ def test_filters_and_keys_are_sent() -> None:
     assert requests[0].headers["authorization"] == "Bearer mp_secret"
 
 
+def test_answers_are_asked_for_in_the_language_that_is_wanted() -> None:
+    sent: list[str | None] = []
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        sent.append(request.headers.get("accept-language"))
+        return httpx.Response(200, json={"items": [], "next_cursor": None})
+
+    for language in ("en", "zh"):
+        list(Client("http://planner", language=language, transport=httpx.MockTransport(answer)).studies())
+    assert sent == [None, "zh"]
+    with pytest.raises(MeshplanError, match="'fr' is no language of answers"):
+        Client("http://planner", language="fr")  # type: ignore[arg-type]
+
+
 LABELLED = {
     "id": "s1", "state": "queued", "progress": None, "result": None, "error": None,
     "name": "Tender", "tags": ["a", "b"], "note": "why", "archived": True,
