@@ -3,10 +3,8 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 PIP := -m pip install --quiet --disable-pip-version-check
 
-# Groups of tests that belong together, in the order that tests/conftest.py gives them. Many wait for a server, a browser or a
-# database: one worker more than there are cores uses what they leave.
-WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
-IN_PARALLEL = -n $(WORKERS) --dist loadscope --no-loadscope-reorder
+# Groups of tests that belong together, in the order that tests/conftest.py gives them.
+IN_PARALLEL := -n auto --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help setup constraints format lint test slow coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check

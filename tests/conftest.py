@@ -24,9 +24,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 os.environ["PYTHONPYCACHEPREFIX"] = str(HERE.parent / "build" / "bytecode")
 GOLDEN = HERE / "golden"
 TOGETHER = ("browser", "validation")  # one server and browser, one validation of every run: their files share a worker
-HALF = {"browser": "test_plan.py"}  # but too long for one: the files from this one on are another's
 # Folders with tests of minutes start first, so that all workers end together; what is not named here is many small files.
-LONGEST_FIRST = ("browser", "e2e", "validation", "mutation", "architecture", "workers", "storage", "property", "oracle", "api")
+LONGEST_FIRST = ("e2e", "browser", "validation", "mutation", "architecture", "workers", "storage", "property", "oracle", "api")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,15 +38,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
-    """A group is a file, or a folder of ``TOGETHER`` or a half of it.
-
-    (The marks of ``--dist loadgroup`` do nothing under pytest 9.2.)
-    """
+    """A group is a file, or a whole folder of ``TOGETHER``. (The marks of ``--dist loadgroup`` do nothing under pytest 9.2.)"""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0].removeprefix("tests/")
-        folder, _, file = path.partition("/")
-        return f"{folder} {file >= HALF.get(folder, '')}" if folder in TOGETHER else path
+        folder = path.partition("/")[0]
+        return folder if folder in TOGETHER else path
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -163,6 +163,8 @@ def test_filters_hold_for_table_and_charts(view: OpenView, site: Site, varied: s
 def test_brushing_an_axis_filters_the_page(view: OpenView, site: Site, varied: str) -> None:
     page = view(site.url).open(f"/studies/{varied}?rows=100")
     everything = _ranks(page)
+    page.get_by_role("heading", name="Where the time goes").hover()
+    page.mouse.wheel(0, 600)  # what is below comes when the reader is near
     page.get_by_role("heading", name="What plans differ in").scroll_into_view_if_needed()
     picture = page.get_by_role("img", name="One line a plan")
     picture.scroll_into_view_if_needed()
