@@ -167,8 +167,10 @@ def main(argv: list[str] | None = None) -> int:
         if error.format_message():  # none where help was printed in place of a missing command
             _say(error.format_message())
         return BAD_INPUT
-    except BrokenPipeError:  # the reader of a pipe has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:
+        from app.text.terminal import nobody_reads
+
+        nobody_reads(sys.stdout)
         return DONE
     except OSError as error:
         _say(f"{error.filename or 'standard output'}: {error.strerror}")

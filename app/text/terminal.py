@@ -41,7 +41,7 @@ class _Speaking(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        _nobody_reads(self.file)
+        nobody_reads(self.file)
 
 
 def _said(shown: Any) -> Any:
@@ -100,10 +100,10 @@ def write_text(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        _nobody_reads(sys.stdout)
+        nobody_reads(sys.stdout)
 
 
-def _nobody_reads(file: IO[str]) -> None:
+def nobody_reads(file: IO[str]) -> None:
     """The reader of a pipe has seen enough: the command goes on to its files and its exit code, unheard."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
 
