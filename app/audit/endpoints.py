@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Request
 
 from app.audit.schemas import AuditEntry
 from app.http import audit
 from app.http.bodies import StrictRoute
-from app.http.paging import Limit, Listing, Position, listing
+from app.http.paging import Limit, Listing, Position, Wanted, listing
 from app.http.problems import described
 from app.http.security import Admin
 from app.http.state import state_of
@@ -28,7 +26,7 @@ def list_audit(
     admin: Admin,
     after: Position,
     limit: Limit = 50,
-    owner: Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")] = None,
+    owner: Wanted = None,
 ) -> Listing[AuditEntry]:
     """What keys changed, and what they were refused, newest first; for keys with the scope `admin`."""
     with state_of(request).database.read() as session:

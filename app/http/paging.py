@@ -19,6 +19,7 @@ MAX_LIMIT = 200
 MAX_POSITION = 2**53
 _CURSOR = "^[A-Za-z0-9_-]{10,32}$"
 
+Wanted = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]  # a value that a list is filtered by
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="items a page")]
 
 

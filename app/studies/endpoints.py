@@ -13,7 +13,7 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.http import etag
 from app.http.bodies import StrictRoute
-from app.http.paging import MAX_POSITION, Limit, Listing, Position, encoded
+from app.http.paging import MAX_POSITION, Limit, Listing, Position, Wanted, encoded
 from app.http.problems import ServiceError, described
 from app.http.security import Caller, is_reading
 from app.http.state import ServerState, state_of
@@ -43,7 +43,6 @@ from search.result import Rejection
 AGAIN_S = 1.0  # before a database that is away is asked again
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
-Name = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]
 Found = described("not-found")
 Changed = described("not-found", "conflict")
 
@@ -83,9 +82,9 @@ def list_studies(
     limit: Limit = 50,
     state: State | None = None,
     kind: KindName | None = None,
-    model: Name = None,
-    hardware: Name = None,
-    owner: Name = None,
+    model: Wanted = None,
+    hardware: Wanted = None,
+    owner: Wanted = None,
     tag: Annotated[Tags | None, Query(description="of several, the study has each")] = None,
     archived: Annotated[service.Archived, Query(description="`any`: archived studies and the others")] = "false",
     text: Annotated[SearchText, Query(description="words in name, tags, note, id, model, hardware or error")] = "",

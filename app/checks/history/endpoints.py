@@ -11,7 +11,6 @@ from sqlalchemy.exc import IntegrityError
 
 from app.checks.history import service
 from app.checks.history.schemas import (
-    MAX_LINE,
     HistoryEntry,
     HistorySummary,
     KeepRequest,
@@ -23,7 +22,7 @@ from app.checks.schemas import Status
 from app.checks.service import check_request
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
-from app.http.paging import Limit, Listing, Position
+from app.http.paging import Limit, Listing, Position, Wanted
 from app.http.problems import described
 from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
@@ -32,7 +31,6 @@ from app.studies.service import Archived
 from app.text.documents import DescribedBy, json_bytes, plain
 from documents.checking import check
 
-Named = Annotated[str | None, Query(max_length=MAX_LINE, pattern=r"^[^\x00-\x1f]*$")]
 CheckId = Annotated[str, Path(max_length=64, description="a kept check's id")]
 
 router = APIRouter(tags=["checks"], route_class=StrictRoute)
@@ -101,10 +99,10 @@ def list_checks(
     caller: Caller,
     after: Position,
     limit: Limit = 50,
-    name: Named = None,
-    branch: Named = None,
+    name: Wanted = None,
+    branch: Wanted = None,
     status: Status | None = None,
-    owner: Named = None,
+    owner: Wanted = None,
     archived: Annotated[Archived, Query(description="`any`: archived checks and the others")] = "false",
 ) -> Listing[KeptCheckSummary]:
     """Kept checks that the caller may know of, newest first."""
