@@ -105,6 +105,26 @@ def test_a_study_fills_in_the_form_for_the_next(view: OpenView, site: Site) -> N
     expect(long_name.get_by_text(LONG_NAME).first).to_be_visible()
 
 
+TYPE_AS_SOON_AS_FILLED = """
+new MutationObserver((_, observer) => {
+  const size = document.querySelector("[name=global_batch_size]");
+  if (size?.value !== "64") return;
+  observer.disconnect();
+  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(size, "128");
+  size.dispatchEvent(new Event("input", { bubbles: true }));
+}).observe(document, { subtree: true, childList: true, attributes: true })
+"""
+
+
+def test_what_is_typed_while_the_form_is_being_filled_in_stays(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    opened.page.add_init_script(TYPE_AS_SOON_AS_FILLED)
+    page = opened.open(f"/studies/new?from={site.completed}")
+    expect(page).to_have_url(re.compile("global_batch_size=128"))
+    expect(page.get_by_label("Global batch size")).to_have_value("128")
+    expect(page.get_by_label("Tensor parallel (tp)")).to_have_value("1,2,4,8")
+
+
 def test_a_study_is_named_where_it_begins_and_the_next_counts_on(view: OpenView, site: Site) -> None:
     form = "/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=8&global_batch_size=64&tp=8&pp=1&cp=1"
     opened = view(site.url)

@@ -18,6 +18,8 @@ from tests.made_wheels import made_wheel, wheel_of_pip
 
 TAG = f"cp3{sys.version_info.minor}"
 MACHINE = platform.machine()
+# Nothing of what these tests' own environment says to pip, and none of their bytecode: two versions made in one second are alike to it.
+PLAIN = {"PATH": "/usr/bin:/bin"}
 # Says its version; `hardware list` waits for whoever sets MADE_UP_WAIT, and fails in a version that is broken.
 PROGRAM = """
 import os, sys, time
@@ -56,8 +58,8 @@ def second(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(unpacked: Path, *words: str | Path, **variables: str) -> subprocess.Popen[str]:
-    """The script in a process group of its own, without what these tests' own environment says to pip."""
-    environment = {"PATH": "/usr/bin:/bin", "PYTHON": sys.executable, **variables}
+    """The script in a process group of its own."""
+    environment = {**PLAIN, "PYTHON": sys.executable, **variables}
     command = ["/bin/sh", unpacked / "install.sh", *words]
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, cwd="/"
@@ -80,7 +82,8 @@ def refusal(unpacked: Path, *words: str | Path, **variables: str) -> str:
 
 
 def version_in(folder: Path) -> str:
-    return subprocess.run([folder / "bin/meshplan", "--version"], capture_output=True, text=True, check=True).stdout.strip()
+    command = [folder / "bin/meshplan", "--version"]
+    return subprocess.run(command, env=PLAIN, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_it_makes_an_environment_and_upgrades_it(first: Path, second: Path, tmp_path: Path) -> None:

@@ -38,7 +38,9 @@ export function useForm() {
     const again = { ...filled.form, ...formOfLabels(study) };
     setForm(again);
     if (again.source === "config") setCustom({ model: filled.model as Record<string, unknown>, num_parameters: null });
-    setParams(paramsOfForm(again), { replace: true });
+    const filledIn = paramsOfForm(again);
+    written.current = filledIn.toString(); // what is typed before the address has it stays
+    setParams(filledIn, { replace: true });
   }, [study, models, setCustom, setParams]);
 
   /** Write the address now. Whoever leaves the page does so first: a write that comes later would call the reader back. */
