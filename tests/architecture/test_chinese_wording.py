@@ -38,6 +38,7 @@ BREAKS = {
     "a half-width mark beside Chinese": re.compile(rf"{HAN} ?[,;:?!()](?![\w/])|(?<![\w/])[,;:?()] ?{HAN}|{HAN}[()]|[()]{HAN}"),
     "no blank between Chinese and letters or digits": re.compile(rf"{HAN}[A-Za-z0-9`]|[A-Za-z0-9%`]{HAN}"),
     "a blank before the per cent sign": re.compile(r"[\d}] %"),
+    "a blank inside Chinese": re.compile(rf"{HAN} {HAN}"),
     "a blank beside a full-width mark": re.compile(r" [，。；：、（）？！]|[，。；：、（）？！] "),
 }
 
