@@ -54,7 +54,7 @@ def report(document: SearchDocument, form: Form, language: Language, on: date, n
     if language != "en":
         document = SearchDocument.model_validate(translated(plain(document), language))
     words = {key: texts[language] for key, texts in vocabulary()["words"].items()}
-    parts = {key: texts[language] for key, texts in vocabulary()["parts"].items()}
+    parts = {key: texts[language] for key, texts in vocabulary()["parts"].items()} | {"other": words["other"]}
     page = _environment().get_template(TEMPLATES[form])
     job_line = words["title"].format(**_title(document))
     return page.render(
@@ -128,7 +128,7 @@ def _headline(document: SearchDocument, words: Mapping[str, str]) -> Iterator[st
     )
     duration = train_days(estimate, document.job)
     if duration is not None:
-        yield words["days"].format(tokens=count(document.job["training"]["train_tokens"]), days=days(duration))
+        yield words["days"].format(tokens=count(document.job["training"]["train_tokens"]), days=days(duration).removesuffix(" d"))
     if plan.delivery is not None:
         fraction = percent(plan.delivery.effective_time_fraction)
         yield words["delivered"].format(fraction=fraction, tokens=count(plan.delivery.delivered_tokens_per_day))

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import SMALL, OpenView, Site
+from tests.browser.conftest import PHONE, SMALL, OpenView, Site
 
 UNVALIDATED: dict[str, Any] = {**SMALL, "cluster": {"hardware": "atlas-950-superpod", "num_devices": 8}}
 
@@ -52,3 +52,45 @@ def test_a_refused_form_says_why_in_chinese(view: OpenView, site: Site) -> None:
     expect(page.get_by_text("training.global_batch_size：不允许 0；请给出 1 至").first).to_be_visible()
     assert all("422" in complaint for complaint in opened.complaints)
     opened.complaints.clear()
+
+
+# Chinese may be broken behind every character: what stands in a column must not be one or two characters wide.
+SQUEEZED = """() => [...document.querySelectorAll("th, td")].filter((cell) => cell.checkVisibility()).flatMap((cell) => {
+  const text = document.createRange(), found = [];
+  for (const node of cell.querySelectorAll("*:not(code)").length ? [cell, ...cell.querySelectorAll("*:not(code)")] : [cell])
+    for (const child of node.childNodes) {
+      if (child.nodeType !== Node.TEXT_NODE || !/^[\u4e00-\u9fff]{2,8}$/.test(child.data.trim())) continue;
+      text.selectNodeContents(child);
+      if (new Set([...text.getClientRects()].map(({top}) => Math.round(top))).size > 1) found.push(child.data);
+    }
+  return found;
+})"""
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/studies/{completed}/plans/{best_plan}", "/studies/{completed}/plans/{best_plan}?tab=network", "/checks/{broken_check}"],
+)
+def test_no_word_of_a_table_is_broken_on_a_phone(view: OpenView, site: Site, path: str) -> None:
+    page = view(site.url, language="zh-CN", width=PHONE).open(path.format(**vars(site)))
+    page.locator("td").first.wait_for()
+    assert page.evaluate(SQUEEZED) == []
+
+
+def test_quotes_of_chinese_are_as_wide_as_its_characters(view: OpenView, site: Site) -> None:
+    widths = """() => {
+      const brush = document.createElement("canvas").getContext("2d");
+      brush.font = `100px ${getComputedStyle(document.body).fontFamily}`;
+      return [..."“”…—"].map((mark) => Math.round(brush.measureText(mark).width));
+    }"""
+    page = view(site.url, language="zh-CN").open("/studies")
+    page.evaluate("() => document.fonts.load(`100px ${getComputedStyle(document.body).fontFamily}`)")
+    assert page.evaluate(widths) == [100, 100, 100, 100]
+    english = view(site.url).open("/studies")
+    assert all(width < 50 for width in english.evaluate(widths)[:2])
+
+
+def test_a_number_stays_on_the_line_of_its_unit(view: OpenView, site: Site) -> None:
+    page = view(site.url, language="zh-CN", width=PHONE).open(f"/studies/{site.completed}")
+    said = page.get_by_text(re.compile("枚举 .*个策略，")).first.evaluate("(element) => element.textContent")
+    assert re.search(r"耗时 [\d.]+\u00a0(s|min)。", said), said

@@ -87,6 +87,7 @@ def test_sentences_are_read_as_they_were_made(chinese: Translator, english: str,
             "tp 8 上的 mc2 与专家（256 个）互斥（mindspeed_mc2）；ep 64 上的 moe_comm_overlap 需要 moe_dispatcher alltoall"
             "（其值为 two_level），且与 overlap_grad_reduce 互斥（mindspeed_fb_overlap）。",
         ),
+        ("5,890 d for 36.00 T tokens.", "36.00 T token 需要 5,890 天。"),
         ("model.ffn_hidden_size: None is not stated, read as 57344.", "model.ffn_hidden_size: None 没有给出，读作 57344。"),
     ],
 )

@@ -125,3 +125,12 @@ def test_the_command_writes_a_file_from_a_saved_answer(
         captured = capsys.readouterr()
         assert captured.err.count("\n") == 1
         assert captured.out == ""
+
+
+def test_a_chinese_report_leaves_no_word_of_ours_in_english(answer: SearchDocument) -> None:
+    """Names of parts, units of days, and what pictures say; names of fields, switches, rules and launch arguments stay."""
+    page = html.fromstring(report(answer, "html", "zh", ON))
+    drawn = " ".join(page.xpath("//svg//text()"))
+    assert re.findall(r"(?i)other|step|memory", drawn) == []
+    assert "其他" in drawn
+    assert re.search(r"训练 100\.00 B token 需要 [\d,.]+ 天。", page.text_content())
