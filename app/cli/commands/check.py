@@ -184,7 +184,9 @@ def _baseline(
         if earlier is None:
             _say(f"--baseline-ref: {reference} has no {model}: it is held against the budget alone")
             return None
-        return _priced_at(earlier, f"{reference}:{model}", calibration, executor)
+        if earlier.former_name is not None:
+            _say(f"--baseline-ref: {model} is {earlier.former_name} in {reference}, renamed since")
+        return _priced_at(earlier.path, f"{reference}:{earlier.former_name or model}", calibration, executor)
 
 
 def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | None) -> Before | None:
