@@ -75,8 +75,10 @@ function found(strings: Strings | undefined, key: string): string | undefined {
 const HAN = "\\u4e00-\\u9fff";
 const MEETING = new RegExp(`([${HAN}])(?=[A-Za-z0-9])|([A-Za-z0-9%])(?=[${HAN}])`, "g");
 
-/** With a blank where Chinese meets letters or digits. */
-export const spaced = (text: string): string => text.replace(MEETING, "$& ");
+const OF_NUMBER = new RegExp(`(?<=(?<![\\w.-])[\\d.,]+) (?=[${HAN}]|[A-Za-zµ]{1,4}(?![A-Za-z]))`, "g");
+
+/** With a blank where Chinese meets letters or digits; one that stays on its line between a number and its unit. */
+export const spaced = (text: string): string => text.replace(MEETING, "$& ").replace(OF_NUMBER, "\u00a0");
 
 /** `{{name}}` is the value as it is, `{{name, number}}` grouped as the language groups digits. */
 function filled(text: string, values: Values, language: Language): string {

@@ -47,6 +47,6 @@ describe("Chinese", () => {
   it("sets a percentage without a blank, and days and moments in words", () => {
     expect([percent(0.569066), signedPercent(0.0321)]).toEqual(["56.9%", "+3.2%"]);
     expect([duration(190), duration(1_036_800)]).toEqual(["3.2 min", "12 天"]);
-    expect(ago(1000, 1180)).toBe("3 分钟前");
+    expect(ago(1000, 1180)).toBe("3\u00a0分钟前");
   });
 });

@@ -161,14 +161,19 @@ export function moment(atS: Value): string {
   return new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "medium" }).format(atS * 1000);
 }
 
+const AGES = [
+  [1, "second", 60],
+  [60, "minute", 3600],
+  [3600, "hour", 86_400],
+  [86_400, "day", Infinity],
+] as const;
+
 /** How long ago: "3 min. ago", "3 分钟前". */
 export function ago(atS: Value, nowS = Date.now() / 1000): string {
   if (atS == null) return NOTHING;
   const text = new Intl.RelativeTimeFormat(locale(), { numeric: "auto", style: "short" });
   const passed = Math.max(0, nowS - atS);
-  const told = (length: number, unit: "second" | "minute" | "hour" | "day") => spaced(text.format(-Math.round(passed / length), unit));
-  if (passed < 60) return told(1, "second");
-  if (passed < 3600) return told(60, "minute");
-  if (passed < 86_400) return told(3600, "hour");
-  return told(86_400, "day");
+  const [length, unit] = AGES.find(([, , below]) => passed < below) ?? AGES[3];
+  const told = text.format(-Math.round(passed / length), unit);
+  return isChinese() ? spaced(told) : told;
 }

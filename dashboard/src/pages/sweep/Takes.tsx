@@ -50,7 +50,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
     return {
       grid: { left: 12, right: 16, top: 24, bottom: groups.length > 1 ? 36 : 26 },
       ...(groups.length > 1 && { legend: { bottom: 0, left: 0, right: 0 } }),
-      xAxis: { type: "category", data: counts.map((devices) => count(devices)), name: t("devices"), nameLocation: "middle", nameGap: 26, axisLabel: { hideOverlap: true } },
+      xAxis: { type: "category", data: counts.map((devices) => count(devices)), name: t("devices"), nameLocation: "middle", nameGap: 26 },
       yAxis: {
         type: groups.length > 1 && Math.max(...all) > WIDE * Math.min(...all) ? "log" : "value",
         axisLabel: { formatter: (value: number) => compact(value) },
