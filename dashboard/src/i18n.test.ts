@@ -26,3 +26,9 @@ it("what is missing is told, unless something stands in", () => {
   expect(t("inner.none")).toBe("inner.none");
   expect(told).toHaveBeenCalledWith("no string page:inner.none in en");
 });
+
+it("Chinese has a blank beside letters and digits, wherever a value brings them together", () => {
+  const zh = translator("zh", { page: { by: "按{{by}}通信域", of: "{{plan}}柱状图", share: "{{share}}的把握", plain: "在{{scope}}中" } }, "page");
+  expect([zh("by", { by: "TP" }), zh("of", { plan: "PP2" }), zh("share", { share: "97.0%" })]).toEqual(["按 TP 通信域", "PP2 柱状图", "97.0% 的把握"]);
+  expect(zh("plain", { scope: "全部策略" })).toBe("在全部策略中");
+});

@@ -76,7 +76,8 @@ ZERO_SHARD = Rule(
 )
 
 TP_COMM_OVERLAP = FACTS(
-    "megatron_tp_comm_overlap", "tp_comm_overlap needs sequence parallelism; core 0.12 has none in latent attention"
+    "megatron_tp_comm_overlap",
+    "tp_comm_overlap needs sequence parallelism; core 0.12 has none in latent attention and beside multi-token prediction",
 )
 
 CUDA_GRAPH = FACTS("megatron_cuda_graph", "cuda_graph excludes recompute")

@@ -232,6 +232,8 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(with_features(FLAT, Feature.TP_COMM_OVERLAP), sequence_parallel=False), ("tp 4",)),
     ("megatron_tp_comm_overlap", "megatron-lm@0.12", job(LATENT), FLAT, with_features(FLAT, Feature.TP_COMM_OVERLAP),
      ("latent attention",)),
+    ("megatron_tp_comm_overlap", "megatron-lm@0.12", job(replace(DENSE, mtp_num_layers=1)), FLAT,
+     with_features(FLAT, Feature.TP_COMM_OVERLAP), ("1 multi-token-prediction layers",)),
     ("megatron_cuda_graph", "megatron-lm", DENSE_JOB, with_features(FLAT, Feature.CUDA_GRAPH),
      changed(with_features(FLAT, Feature.CUDA_GRAPH), recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.CORE_ATTN),
      ("selective",)),

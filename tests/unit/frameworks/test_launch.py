@@ -247,6 +247,12 @@ def test_precision_and_kernels() -> None:
     fp8 = flags(megatron(job(precision="fp8", family="nvidia"), FLAT))
     assert "--bf16" in fp8
     assert fp8["--fp8-format"] == ["hybrid"]
+    assert "--fp8-param-gather" in fp8  # weights in BF16 beside their FP8 copies would take twice the bytes that are priced
+    whole = replace(FLAT, zero_stage=0, features=FLAT.features & ~Feature.OVERLAP_PARAM_GATHER)
+    assert "--fp8-param-gather" not in flags(
+        megatron(job(precision="fp8", family="nvidia"), whole)
+    )  # only sharded states allow it
+    assert "--fp8-param-gather" not in flags(megatron(job(family="nvidia"), FLAT))
     plain = flags(megatron(job(), replace(FLAT, features=Feature(0))))
     assert plain["--attention-backend"] == ["unfused"]
     assert {"--no-bias-swiglu-fusion", "--no-rope-fusion"} <= set(plain)

@@ -1,6 +1,6 @@
 import { SimpleGrid } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { roundUp } from "../../components/chart/axis";
@@ -106,7 +106,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
       <Chart
         option={option}
         height={HEIGHT_PX}
-        label={t("barsLabel", { measure: t(`measure.${measure}`), values: points.map((point, place) => `${names[place]}: ${measured[measure](point[measure])}`).join("; ") })}
+        label={t("barsLabel", { measure: t(`measure.${measure}`), values: points.map((point, place) => `${names[place]}${marks().colon}${measured[measure](point[measure])}`).join(marks().semicolon) })}
       />
     </ChartCard>
   );
