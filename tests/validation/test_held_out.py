@@ -13,10 +13,10 @@ from calibration.validation import ValidationReport, validate
 from tests.validation.conftest import RUNS
 
 PATH = RUNS / "held_out.jsonl"
-# Median and mean absolute error, and the share that may lie outside its interval: as found with a little room. They were
-# predicted blind at 11.6 and 14.3 % with 28 % outside; a change that is fitted to other runs and makes these worse deserves
-# a look.
-LIMITS = (0.125, 0.155, 0.32)
+# Median and mean absolute error, and the share that may lie outside its interval: as found, 10.3 and 13.6 % with 26 % outside,
+# with a little room. Predicted blind they were 11.6 and 14.3 % with 28 %; a change that is fitted to other runs and makes these
+# worse deserves a look.
+LIMITS = (0.112, 0.146, 0.3)
 
 
 @pytest.fixture(scope="module")
