@@ -17,7 +17,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import MoeShape, Workload
+from cost_models.shapes.workload import ModelShape, MoeShape, Workload
 
 # Of a score without fused attention: the softmax' output; with dropout its mask and what is left too. Models with a gated MLP,
 # from LLaMA on, are trained without dropout, those before with it [korthikanti2022, section 4.1; megatron-main].
@@ -66,6 +66,28 @@ class LayerActivations:
         return {f.name: value for f in fields(self) if not isinstance(value := getattr(self, f.name), dict)}
 
 
+def key_value_heads(model: ModelShape, keys: LayerKeys) -> Floats:
+    """Heads of keys and values that the ranks of a tensor-parallel group have together, outside latent attention. ``[k]``
+
+    Where there are fewer than ranks, tensor parallelism gives each rank one. Ulysses repeats them for every head of the
+    queries before it exchanges them [mindspeed, ulysses_context_parallel.py].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``
+    """
+    ranks, groups = keys.tp * keys.ulysses_degree, model.num_query_groups
+    repeated = np.where(keys.ulysses_degree > 1, model.num_attention_heads, keys.tp)
+    return np.where(ranks > groups, repeated, groups).astype(np.float64)
+
+
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
     """Attention tensors a token of the context shard, as kept and as left by recomputing the MLA up-projections. [B]
 
@@ -105,7 +127,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     if model.mla is None:
         gated = 2.0 if model.attention_output_gate else 0.0
         repeats = workload.software.legacy_layers
-        groups = np.maximum(heads if repeats else model.num_query_groups, t * keys.ulysses_degree)
+        groups = np.maximum(heads, t) if repeats else key_value_heads(model, keys)
         # Other rotary kernels work on what is kept anyway.
         keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
         # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
