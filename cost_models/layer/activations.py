@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.layer.compute import ELEMENT_BYTES
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
 from cost_models.layer.linear_attention import linear_attention_kept_bytes, linear_attention_states_bytes
@@ -270,15 +270,32 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
     gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
     gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * h * n, 0.0)
+    wide = element_factor(workload)
     return LayerActivations(
-        saved=saved,
-        saved_bytes=sum(saved.values(), none),
-        waiting=waiting,
-        waiting_bytes=sum(waiting.values(), none),
-        input_bytes=ELEMENT_BYTES * h * between_blocks_tokens(workload, keys),
-        unreduced_bytes=sum(whole.values(), none),
-        transient_bytes=gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),
+        saved={name: wide * kept for name, kept in saved.items()},
+        saved_bytes=wide * sum(saved.values(), none),
+        waiting={name: wide * kept for name, kept in waiting.items()},
+        waiting_bytes=wide * sum(waiting.values(), none),
+        input_bytes=wide * ELEMENT_BYTES * h * between_blocks_tokens(workload, keys),
+        unreduced_bytes=wide * sum(whole.values(), none),
+        transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0)),
     )
+
+
+def element_factor(workload: Workload) -> float:
+    """Bytes of an activation over those of 16 bits, which all counts here are of.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    float
+        2 in FP32, where also what 16-bit training keeps in FP32 counts twice; else 1.
+    """
+    return FP32_BYTES / ELEMENT_BYTES if workload.training.precision == "fp32" else 1.0
 
 
 def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:

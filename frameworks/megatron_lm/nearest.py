@@ -46,6 +46,8 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
 
 def _context_parallel(dialect: Dialect, draft: Draft) -> None:
     planned = draft.strategy.cp_algo.label
+    if dialect.broken(draft, "megatron_cp_attention"):
+        draft.add(Feature.FLASH_ATTENTION, "Transformer Engine has no other attention over several ranks")
     for rule, why in (
         ("megatron_ulysses_query_groups", "Transformer Engine repeats no query groups"),
         ("megatron_ulysses_latent", "Transformer Engine before 2.15 takes no latent attention there"),

@@ -6,6 +6,7 @@ from functools import partial
 
 from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Cluster
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
@@ -51,6 +52,14 @@ CP_SEQUENCE = Rule(
     "cp above 1 needs a sequence that 2 cp divides, whatever the algorithm",
     lambda w, b: (b.cp > 1) & (w.training.seq_length % (2 * b.cp) != 0),
     lambda w, s: f"seq_length {w.training.seq_length} is not a multiple of 2 x cp = {2 * s.cp}",
+)
+
+CP_ATTENTION = Rule(
+    "megatron_cp_attention",
+    "[transformer-engine, utils.py]",
+    "cp above 1 needs flash_attention: Transformer Engine has no other attention over several ranks",
+    lambda w, b: (b.cp > 1) & ~b.has(Feature.FLASH_ATTENTION),
+    lambda w, s: f"cp {s.cp} without flash_attention, and Transformer Engine has no other attention over several ranks",
 )
 
 ULYSSES_QUERY_GROUPS = Rule(

@@ -12,6 +12,7 @@ from frameworks.megatron_lm import rules
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_19
 from frameworks.megatron_lm.rules import (
+    CP_ATTENTION,
     CP_SEQUENCE,
     DEEPEP_DEVICES,
     RECOMPUTE_MIX,
@@ -117,6 +118,7 @@ FP8_RECOMPUTE = Rule(
 )
 SHARED = (
     CP_SEQUENCE,
+    CP_ATTENTION,
     ULYSSES_QUERY_GROUPS,
     DEEPEP_DEVICES,
     ZERO_SHARD,
