@@ -213,7 +213,8 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
     replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12,
     dist_optimizer.md].
-    FP32 parameters need no master copy: MindFormers', whose parallel optimizer shards the weights as well [mindformers-1.8],
+    FP32 parameters need no master copy: those of a job in FP32, MindFormers', whose parallel optimizer shards the weights as
+    well [mindformers-1.8],
     and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
     Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
@@ -237,7 +238,8 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
-    fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
+    software = workload.software
+    fp32 = software.fp32_parameters or workload.software_traits.fp32_shards or workload.training.precision == "fp32"
     casts = workload.training.precision == "fp8" and workload.software_traits.uses_transformer_engine
     weight_bytes = np.where(casts & (batch.zero_stage == 0), CAST_WEIGHT_BYTES, 0.0) + (
         2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
@@ -254,7 +256,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     scattered = scatters_each_micro_batch(workload, batch)
     master, moments = shared(master_bytes, 1), shared(moment_bytes(batch), 1)
     return ModelStates(
-        weights=shared(weight_bytes, 1 if workload.software.fp32_parameters else 3),
+        weights=shared(weight_bytes, 1 if software.fp32_parameters else 3),
         gradients=np.where(scattered, shared(g, 2), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,
