@@ -15,7 +15,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
-from frameworks.legality import launchable_on, violations
+from frameworks.legality import launchable_each, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
 from search.account import SpaceAccount, account
@@ -74,7 +74,7 @@ class Answers:
             best_first, found, values = self._judged(self.judgement, best_first, found)
         if not best_first:
             return ()
-        launchable = [launchable_on(self.workload, entry.strategy) for entry in best_first]
+        launchable = launchable_each(self.workload, StrategyBatch.of([entry.strategy for entry in best_first]))
         order, groups = self._order(best_first, found, launchable)
         ranked, estimates = [best_first[row] for row in order], [found[row] for row in order]
         times_s = [entry.step_time_s for entry in ranked]
@@ -111,7 +111,7 @@ class Answers:
                     estimate=priced,
                     explanation=explanation,
                     launchable_on=launchable[order[place]],
-                    launch=launch_block(self.workload, entry.strategy),
+                    launch=launch_block(self.workload, entry.strategy, launchable[order[place]]),
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
                     values={name: each.shown for name, each in valued.items()},
                     ordered_by={name: each.value for name, each in valued.items()},
