@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from search.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.judgement import Judgement, Value
 from search.limits import SearchLimits
 from search.placement.placer import Placer
-from search.plan import DeploymentPlan, estimates_to_mappings, plan_id, strategy_to_mapping
+from search.plan import DeploymentPlan, PlanIds, estimates_to_mappings, strategy_to_mapping
 from search.ranking import RankedStrategy
 from search.result import BaselineComparison, BrokenRule, NearestLaunchable
 from search.space import SearchSpace
@@ -54,6 +55,10 @@ class Answers:
     paired_error: PairedError = field(default_factory=PairedError)
     judgement: Judgement | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
+
+    @cached_property
+    def _plan_ids(self) -> PlanIds:
+        return PlanIds(self.workload)
 
     @property
     def _time_ranks(self) -> bool:
@@ -105,7 +110,7 @@ class Answers:
                     rank=place + 1,
                     rank_group=groups[place],
                     fastest=place == times_s.index(min(times_s)),
-                    plan_id=plan_id(self.workload, entry.strategy),
+                    plan_id=self._plan_ids.of(entry.strategy),
                     parallel=entry.strategy,
                     strategy=strategy_to_mapping(self.workload, entry.strategy),
                     estimate=priced,
@@ -274,7 +279,7 @@ class Answers:
 
     def _variant(self, best: ParallelStrategy, variant: RankedStrategy) -> Mapping[str, Any]:
         return {
-            "plan_id": plan_id(self.workload, variant.strategy),
+            "plan_id": self._plan_ids.of(variant.strategy),
             "change": changes(best, variant.strategy),
             "strategy": strategy_to_mapping(self.workload, variant.strategy),
             "step_time_s": variant.step_time_s,
