@@ -81,10 +81,9 @@ def _before(chosen: Feature) -> tuple[int, int]:
 def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDArray[np.bool_]:
     """Rows that each of the switches changes when it is turned to its leaner side."""
     bits, (read, standing) = int(chosen), _before(chosen)
-    changes = (batch.features & read) == standing
-    if Feature.SWAP_ATTENTION in chosen:
-        changes &= swappable(batch)
-    if changes.any():
+    changes: NDArray[np.bool_] = (batch.features & read) == standing
+    if changes.any():  # as a rule none does
         changes &= acting.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
-    found: NDArray[np.bool_] = changes
-    return found
+        if Feature.SWAP_ATTENTION in chosen:
+            changes &= swappable(batch)
+    return changes
