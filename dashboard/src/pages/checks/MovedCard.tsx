@@ -180,7 +180,7 @@ function PartsChart({ title, unit, metric, parts, name }: PartsProps) {
   const option = useMemo<EChartsCoreOption>(
     () => ({
       grid: { left: 12, right: 24, top: 8, bottom: 8 },
-      xAxis: { type: "value", splitNumber: 3, axisLabel: { formatter: (value: number) => (value ? signed(value) : "0"), hideOverlap: true } },
+      xAxis: { type: "value", splitNumber: 3, axisLabel: { formatter: (value: number) => (value ? signed(value) : "0") } },
       yAxis: { type: "category", inverse: true, data: moved.map(({ part }) => words.part(part)), axisLabel: { width: 150, overflow: "break" } },
       tooltip: {
         trigger: "item",

@@ -96,7 +96,7 @@ function optionOf({ points, metric, axis, withBounds, palette, words, t }: Drawn
     legend: { bottom: 0, left: 0, right: 0 },
     xAxis:
       axis === "time"
-        ? { type: "time", axisLabel: { hideOverlap: true } }
+        ? { type: "time" }
         : {
             type: "category",
             data: points.map((_, place) => place),

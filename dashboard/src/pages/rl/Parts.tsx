@@ -36,7 +36,7 @@ function Tasks({ step }: { step: Step }) {
   const option = useMemo<EChartsCoreOption>(
     () => ({
       grid: { left: 8, right: 72, top: 4, bottom: 26 },
-      xAxis: { type: "value", name: t("time"), nameLocation: "middle", nameGap: 24, axisLabel: { hideOverlap: true } },
+      xAxis: { type: "value", name: t("time"), nameLocation: "middle", nameGap: 24 },
       yAxis: { type: "category", inverse: true, data: parts.map(([task]) => nameOf(task)) },
       tooltip: {
         trigger: "item",

@@ -60,7 +60,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         name: t(`axis.${across}`),
         nameLocation: "middle",
         nameGap: 26,
-        axisLabel: { formatter: (value: number) => compact(value), hideOverlap: true },
+        axisLabel: { formatter: (value: number) => compact(value) },
       },
       yAxis: { type: isWide ? "log" : "value", scale: true, name: t("axis.days"), nameTextStyle: { align: "left" }, axisLabel: { formatter: (value: number) => compact(value) } },
       tooltip: {

@@ -33,7 +33,7 @@ const devicesAxis = (name: string) => ({
   max: "dataMax",
   minorTick: { show: false },
   minorSplitLine: { show: false },
-  axisLabel: { formatter: (value: number) => count(Math.round(value)), hideOverlap: true },
+  axisLabel: { formatter: (value: number) => count(Math.round(value)) },
 });
 
 /** Throughput over devices beside the ideal, and what is lost on the way. */
