@@ -132,7 +132,7 @@ def parse_job(
     unknown = {key: value for key, value in document.items() if key not in JobDocument.model_fields}
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         check(JobDocument, document, labels=labels, parts=PARTS)
-    if document.get("model") is None:
+    if document.get("model") in (None, ""):  # as an unset variable of a shell leaves it
         others = _lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
         also = f" Also missing: {', '.join(others)}." if others else ""
         raise InputError(f"model: missing; give a preset's name, the path of a config.json, or a mapping.{also}")

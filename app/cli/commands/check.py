@@ -92,6 +92,12 @@ def check(
     if comment is not None and comment not in SERVICES:
         raise unknown_name("--comment", comment, SERVICES, what="service")
     change = {"commit": commit, "branch": branch, "change_url": change_url}
+    from app.text.files import check_output
+
+    read = [Path(name) for name in (*models, budget, baseline) if name is not None]
+    written = [("--output", Path(file)) for _, file in pairs if file != STANDARD_OUTPUT]
+    for flag, path in (*written, *([("--write-baseline", write_baseline)] if write_baseline is not None else [])):
+        check_output(path, flag, read)
     keeper = _keeper(server, history, change, visibility, models)
     reports, kept = [], []
     for model in models:
