@@ -20,7 +20,7 @@ export function Collectives({ collectives }: { collectives: readonly Collective[
       tooltip: { trigger: "item" },
       legend: { top: 0 },
       grid: { top: 44, bottom: 4, left: 12, right: 20 },
-      xAxis: { type: "log", logBase: 16, name: t("collectives.size"), nameLocation: "middle", axisLabel: { formatter: sizeOf, hideOverlap: true } },
+      xAxis: { type: "log", logBase: 16, name: t("collectives.size"), nameLocation: "middle", axisLabel: { formatter: sizeOf } },
       yAxis: { type: "log", name: t("collectives.rate"), axisLabel: { formatter: (value: number) => bytesPerSecond(value, 1) } },
       series: collectives.map((collective, index) => ({
         type: "line",
