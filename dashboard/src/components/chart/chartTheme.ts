@@ -5,13 +5,13 @@ export function chartTheme(palette: Palette) {
   const axis = {
     axisLine: { lineStyle: { color: palette.grid } },
     axisTick: { show: false },
+    // Numbers of many digits, as those of a very short step in seconds, would run into each other on a phone.
     axisLabel: { color: palette.muted, fontSize: 12, hideOverlap: true },
     nameTextStyle: { color: palette.muted, fontSize: 12 },
     splitLine: { lineStyle: { color: palette.grid } },
     splitArea: { show: false },
   };
-  // Numbers of many digits, as those of a very short step in seconds, would run into each other on a phone.
-  const numbers = { ...axis, axisLine: { show: false }, axisLabel: { ...axis.axisLabel, hideOverlap: true } };
+  const numbers = { ...axis, axisLine: { show: false } };
   return {
     color: [...palette.series],
     backgroundColor: "transparent",

@@ -15,8 +15,8 @@ from app.text.terminal import plain_table, plain_text
 from app.text.wrapping import line_ends
 
 PIECES = st.sampled_from(
-    ["单步", "流水线空泡", "，", "；", "。", "、", "（", "）", "：", " ", "14.5 s", " 139 个", "7.7%", "5.6 GiB", "ring", "第 3 个",
-     "tp 8 x cp 1", "reuse_fp32_param", "layernorm+mlp_act+mla_up_proj", "->", "=", "/"]
+    ["单步", "流水线空泡", "，", "；", "。", "、", "（", "）", "：", " ", "14.5 s", " 139 个", "7.7%", "5.6 GiB", "ring",
+     "第 3 个", "tp 8 x cp 1", "reuse_fp32_param", "layernorm+mlp_act+mla_up_proj", "->", "=", "/"]
 )  # fmt: skip
 
 
