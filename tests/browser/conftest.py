@@ -13,7 +13,7 @@ from typing import Any, Literal
 import httpx
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 from playwright.sync_api import Error as PlaywrightError
 
 from app.storage.session import Database
@@ -25,10 +25,12 @@ Scheme = Literal["light", "dark"]
 Look = tuple[Scheme, int]
 PHONE, TABLET, DESKTOP, WIDE = 390, 820, 1280, 2560
 HEIGHT = 900
-TIMEOUT_MS = 20_000
+TIMEOUT_MS = 60_000  # what comes in a second, on a machine that does much else
 ENDS_S = 300.0  # a search of a second
 FAILURE = "Internal error: MemoryError: the worker had no memory left for a chunk of strategies"
 LONG_NAME = "our-internal-experiment-with-a-very-long-name-that-a-sweep-generated-2026-11-21T18-50-00Z-revision-17"
+
+expect.set_options(timeout=TIMEOUT_MS)
 
 LABELS = {
     "name": "附录 A: random against exhaustive, " + "a-name-as-long-as-they-may-be-" * 2,
