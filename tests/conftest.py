@@ -30,7 +30,7 @@ os.environ["MESHPLAN_EXECUTOR"] = "serial"
 GOLDEN = HERE / "golden"
 TOGETHER = ("browser", "validation")  # one server and browser, one validation of every run: their files share a worker
 # Folders with tests of minutes start first, so that all workers end together; what is not named here is many small files.
-LONGEST_FIRST = ("e2e", "browser", "validation", "mutation", "architecture", "workers", "storage", "property", "oracle", "api")
+LONGEST_FIRST = ("browser", "e2e", "validation", "mutation", "architecture", "workers", "storage", "property", "oracle", "api")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

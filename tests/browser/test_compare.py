@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import DESKTOP, LONG_NAME, PHONE, SMALL, OpenView, Scheme, Site, until
+from tests.browser.conftest import DESKTOP, LONG_NAME, PHONE, SMALL, OpenView, Scheme, Site, searched, until
 
 PIPELINES = {
     **SMALL,
@@ -21,8 +21,8 @@ PIPELINES = {
 @pytest.fixture(scope="module")
 def plans(site: Site) -> list[str]:
     """Plans with pipelines, best first, as the address names them."""
-    answer = httpx.post(f"{site.url}/v1/studies", json=PIPELINES, headers={"Prefer": "wait=60"}, timeout=90).json()
-    return [f"{answer['id']}:{plan['plan_id']}" for plan in answer["plans"]]
+    study = searched(site.url, PIPELINES)
+    return [f"{study}:{plan['plan_id']}" for plan in httpx.get(f"{site.url}/v1/studies/{study}/plans").json()["items"]]
 
 
 def _columns(page: Page) -> list[str]:

@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.conftest import PHONE, SMALL, OpenView, Site
+from tests.browser.conftest import PHONE, SMALL, OpenView, Site, searched
 
 UNVALIDATED: dict[str, Any] = {**SMALL, "cluster": {"hardware": "atlas-950-superpod", "num_devices": 8}}
 
@@ -18,7 +18,7 @@ UNVALIDATED: dict[str, Any] = {**SMALL, "cluster": {"hardware": "atlas-950-super
 def warned(site: Site) -> tuple[str, list[str]]:
     """A plan of a profile that nobody has measured, and what is warned of."""
     with httpx.Client(base_url=site.url, timeout=90) as client:
-        study = client.post("/v1/studies", json=UNVALIDATED, headers={"Prefer": "wait=60"}).json()["id"]
+        study = searched(site.url, UNVALIDATED)
         plan = client.get(f"/v1/studies/{study}/plans?limit=1").json()["items"][0]["plan_id"]
         english = client.get(f"/v1/studies/{study}").json()["warnings"]
         assert english

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import DESKTOP, PHONE, SMALL, OpenView, Site, until
+from tests.browser.conftest import DESKTOP, PHONE, SMALL, OpenView, Site, searched, until
 
 TABS = ("overview", "timeline", "memory", "network", "changes", "delivery", "launch")
 PIPELINE = {
@@ -37,7 +37,7 @@ class StoredPlan:
 @pytest.fixture(scope="module")
 def stored(site: Site) -> StoredPlan:
     with httpx.Client(base_url=site.url, timeout=90) as client:
-        study = client.post("/v1/studies", json=PIPELINE, headers={"Prefer": "wait=60"}).json()["id"]
+        study = searched(site.url, PIPELINE)
         plan = client.get(f"/v1/studies/{study}/plans?limit=1").json()["items"][0]
         path = f"/studies/{study}/plans/{plan['plan_id']}"
         timeline, launch = (client.get(f"/v1{path}/{part}").json() for part in ("timeline", "launch"))
@@ -343,7 +343,7 @@ def test_the_placement_map_frames_the_groups_of_a_device(view: OpenView, site: S
     # 16 devices in two nodes of 8: tp 2, pp 2, so dp 4; Megatron's order gives rank 3 the groups 2-3, 1 3 5 7 and 3 11.
     job = {**PIPELINE, "search": {"tp": 2, "cp": 1, "pp": 2, "vpp": 1, "micro_batch_size": 1, "zero_stage": 1}}
     with httpx.Client(base_url=site.url, timeout=90) as client:
-        study = client.post("/v1/studies", json=job, headers={"Prefer": "wait=60"}).json()["id"]
+        study = searched(site.url, job)
         plan = client.get(f"/v1/studies/{study}/plans?limit=1").json()["items"][0]["plan_id"]
     opened = view(site.url)
     page = opened.open(f"/studies/{study}/plans/{plan}?tab=network&device=3")

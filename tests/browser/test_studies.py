@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx
 from playwright.sync_api import Page, expect
 
-from tests.browser.conftest import FAILURE, LONG_NAME, SMALL, OpenView, Site
+from tests.browser.conftest import FAILURE, LONG_NAME, SMALL, OpenView, Site, searched
 
 CONFIG = Path(__file__).parents[1] / "fixtures/huggingface/qwen3-8b.json"
 
@@ -209,7 +209,7 @@ def test_selected_studies_are_compared(view: OpenView, site: Site) -> None:
 
 
 def test_a_study_is_deleted_after_a_question(view: OpenView, site: Site) -> None:
-    doomed = httpx.post(f"{site.url}/v1/studies", json=SMALL, headers={"Prefer": "wait=60"}, timeout=90).json()["id"]
+    doomed = searched(site.url, SMALL)
     opened = view(site.url)
     page = opened.open("/studies")
     page.get_by_role("button", name=f"Actions for llama-2-7b, {doomed}").click()

@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from app.storage.session import Database
 from app.storage.tables import Plan, Study
-from tests.browser.conftest import DESKTOP, FAILURE, PHONE, SMALL, OpenView, Site
+from tests.browser.conftest import DESKTOP, FAILURE, PHONE, SMALL, OpenView, Site, searched
 
 ZH_RULES = json.loads((Path(__file__).parents[2] / "dashboard/src/locales/zh/rules.json").read_text(encoding="utf-8"))
 LARGE = {
@@ -31,8 +31,7 @@ MANY = 1000
 @pytest.fixture(scope="module")
 def varied(site: Site) -> str:
     """A study with plans of many structures."""
-    answer = httpx.post(f"{site.url}/v1/studies", json=VARIED, headers={"Prefer": "wait=60"}, timeout=90)
-    return str(answer.json()["id"])
+    return searched(site.url, VARIED)
 
 
 def _plans(site: Site, study: str) -> list[dict[str, Any]]:
@@ -354,7 +353,7 @@ def test_launchable_plans_and_physics_alone_stand_side_by_side(
     view: OpenView, site: Site, target: str | None, heading: str
 ) -> None:
     job = {**MIXTURE, **({} if target is None else {"software": {"target": target}})}
-    study = httpx.post(f"{site.url}/v1/studies", json=job, headers={"Prefer": "wait=60"}, timeout=90).json()
+    study = httpx.get(f"{site.url}/v1/studies/{searched(site.url, job)}").json()
     opened = view(site.url)
     page = opened.open(f"/studies/{study['id']}")
     card = page.get_by_role("region", name=heading).first

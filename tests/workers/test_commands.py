@@ -13,21 +13,13 @@ from sqlalchemy import text
 from app.storage.session import Database
 from app.storage.tables import VERSION_TABLE
 from app.studies import service
+from tests.commands import ROOT, command
 from tests.study_jobs import queued, small_job
 from tests.workers.test_kill import waiting
 
-ROOT = Path(__file__).resolve().parents[2]
-COMMAND = [sys.executable, "-m", "meshplan"]
-
-
-def environment(url: str) -> dict[str, str]:
-    return {**os.environ, "MESHPLAN_DATABASE_URL": url, "MESHPLAN_LOG_FORMAT": "json"}
-
 
 def run(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=ROOT, env=environment(url), capture_output=True, text=True, timeout=120, check=False
-    )
+    return command(*arguments, MESHPLAN_DATABASE_URL=url, MESHPLAN_LOG_FORMAT="json")
 
 
 def test_upgrade_then_work_then_stop(empty_url: str) -> None:
@@ -41,7 +33,9 @@ def test_upgrade_then_work_then_stop(empty_url: str) -> None:
     with Database(empty_url) as database:
         with database.write() as session:
             study_id = queued(session, small_job()).id
-        worker = subprocess.Popen([*COMMAND, "worker"], cwd=ROOT, env=environment(empty_url), stderr=subprocess.PIPE, text=True)
+        environment = {**os.environ, "MESHPLAN_DATABASE_URL": empty_url, "MESHPLAN_LOG_FORMAT": "json"}
+        started = [sys.executable, "-m", "meshplan", "worker"]
+        worker = subprocess.Popen(started, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
         with worker, waiting("the study") as looks:
             for _ in looks:
                 with database.read() as session:
