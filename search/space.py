@@ -24,7 +24,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from cost_models.shapes.acting import possible
+from cost_models.shapes.acting import fuses_attention, possible, usual_features
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
@@ -118,8 +118,8 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
     """
     limits = with_names(workload, limits or SearchLimits())
     options = tried_options(workload, limits)
-    features = _feature_combinations(limits, {})
-    merged = _feature_combinations(limits, _with_dualpipev(workload))
+    features = _feature_combinations(workload, limits, {})
+    merged = _feature_combinations(workload, limits, _with_dualpipev(workload))
     degrees = {name: _selected(name, getattr(limits, name), grid) for name, grid in _default_degrees(workload).items()}
     return SearchSpace(
         **degrees,
@@ -157,7 +157,7 @@ def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[A
     schedules = limits.schedule or _default_schedules(workload, ep)
     dispatchers = limits.dispatcher or _default_dispatchers(model)
     cp_algos = limits.cp_algo or (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID)
-    modes = limits.recompute or _default_recompute(model)
+    modes = limits.recompute or _default_recompute(workload)
     modes = tuple(mode for mode in modes if not mode.modules & modules_among(forbid))
     allowed = {name: recompute_mode(name) for name in MODULE_NAMES if name in allow}
     return {
@@ -250,8 +250,10 @@ def _default_dispatchers(model: ModelShape) -> tuple[Dispatcher, ...]:
     return (Dispatcher.ALLTOALL, Dispatcher.ALLGATHER, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL)
 
 
-def _default_recompute(model: ModelShape) -> tuple[RecomputeMode, ...]:
-    names = ["none", "layernorm+mlp_act"]
+def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
+    model = workload.model
+    # Fused attention keeps no scores that computing them again would free.
+    names = ["none", *([] if fuses_attention(workload) else ["core_attn"]), "layernorm+mlp_act"]
     attention = "+mla_up_proj" if model.mla else ""
     if attention:
         names.append("layernorm+mlp_act+mla_up_proj")
@@ -262,9 +264,11 @@ def _default_recompute(model: ModelShape) -> tuple[RecomputeMode, ...]:
     return tuple(recompute_mode(name) for name in names)
 
 
-def _feature_combinations(limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]) -> tuple[Feature, ...]:
+def _feature_combinations(
+    workload: Workload, limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]
+) -> tuple[Feature, ...]:
     switches: dict[Feature, tuple[bool, ...]] = {**defaults, **limits.switches}
-    fixed = DEFAULT_FEATURES
+    fixed = usual_features(workload)
     for feature in switches:
         fixed &= ~feature
     combinations = []

@@ -171,6 +171,8 @@ def parse_job(
     assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
     _warn(cluster_section, settings, profile, warnings)
     _warn_of_two_frameworks(workload.software, warnings)
+    if workload.training.precision == "fp32":
+        warnings.append("training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long.")
     resolved = _resolved(
         workload,
         hardware_reference,

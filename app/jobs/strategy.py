@@ -16,12 +16,12 @@ from app.jobs.fields import (
     StrategySection,
     TensorSection,
 )
-from cost_models.shapes.acting import scope_of, why_idle
+from cost_models.shapes.acting import scope_of, usual_features, why_idle
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.layout import default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
-from cost_models.shapes.switches import DEFAULT_FEATURES, UNPRICED_FEATURES, Feature, acting_in
+from cost_models.shapes.switches import UNPRICED_FEATURES, Feature, acting_in
 from cost_models.shapes.tensors import TENSOR_NAMES, Tensor, TensorChoice, TensorPlan, drops_nothing
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
@@ -62,14 +62,14 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         recompute_method=_recompute_method(recompute),
         recompute_num_layers=_recompute_num_layers(recompute),
         recompute_modules=_recompute_modules(recompute),
-        features=DEFAULT_FEATURES if section.features is None else _features(tuple(section.features)),
+        features=usual_features(workload) if section.features is None else _features(tuple(section.features)),
         recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
         layer_layout=_layout(section, workload.model, schedule),
         tensor_plan=None if section.tensor_plan is None else _tensor_plan(section.tensor_plan, section, workload.model),
     )
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
-        strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, DEFAULT_FEATURES)})
+        strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, strategy.features)})
     if section.switches.model_fields_set:
         strategy = replace(strategy, features=_switched(strategy.features, dict(section.switches)))
     if strategy.layer_layout is not None:

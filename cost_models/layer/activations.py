@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.layer.compute import ELEMENT_BYTES
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
 from cost_models.layer.linear_attention import linear_attention_kept_bytes, linear_attention_states_bytes
@@ -17,7 +17,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import MoeShape, Workload
+from cost_models.shapes.workload import ModelShape, MoeShape, Workload
 
 # Of a score without fused attention: the softmax' output; with dropout its mask and what is left too. Models with a gated MLP,
 # from LLaMA on, are trained without dropout, those before with it [korthikanti2022, section 4.1; megatron-main].
@@ -66,6 +66,28 @@ class LayerActivations:
         return {f.name: value for f in fields(self) if not isinstance(value := getattr(self, f.name), dict)}
 
 
+def key_value_heads(model: ModelShape, keys: LayerKeys) -> Floats:
+    """Heads of keys and values that the ranks of a tensor-parallel group have together, outside latent attention. ``[k]``
+
+    Where there are fewer than ranks, tensor parallelism gives each rank one. Ulysses repeats them for every head of the
+    queries before it exchanges them [mindspeed, ulysses_context_parallel.py].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``
+    """
+    ranks, groups = keys.tp * keys.ulysses_degree, model.num_query_groups
+    repeated = np.where(keys.ulysses_degree > 1, model.num_attention_heads, keys.tp)
+    return np.where(ranks > groups, repeated, groups).astype(np.float64)
+
+
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
     """Attention tensors a token of the context shard, as kept and as left by recomputing the MLA up-projections. [B]
 
@@ -105,7 +127,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     if model.mla is None:
         gated = 2.0 if model.attention_output_gate else 0.0
         repeats = workload.software.legacy_layers
-        groups = np.maximum(heads if repeats else model.num_query_groups, t * keys.ulysses_degree)
+        groups = np.maximum(heads, t) if repeats else key_value_heads(model, keys)
         # Other rotary kernels work on what is kept anyway.
         keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
         # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
@@ -248,15 +270,32 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
     gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
     gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * h * n, 0.0)
+    wide = element_factor(workload)
     return LayerActivations(
-        saved=saved,
-        saved_bytes=sum(saved.values(), none),
-        waiting=waiting,
-        waiting_bytes=sum(waiting.values(), none),
-        input_bytes=ELEMENT_BYTES * h * between_blocks_tokens(workload, keys),
-        unreduced_bytes=sum(whole.values(), none),
-        transient_bytes=gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0),
+        saved={name: wide * kept for name, kept in saved.items()},
+        saved_bytes=wide * sum(saved.values(), none),
+        waiting={name: wide * kept for name, kept in waiting.items()},
+        waiting_bytes=wide * sum(waiting.values(), none),
+        input_bytes=wide * ELEMENT_BYTES * h * between_blocks_tokens(workload, keys),
+        unreduced_bytes=wide * sum(whole.values(), none),
+        transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0)),
     )
+
+
+def element_factor(workload: Workload) -> float:
+    """Bytes of an activation over those of 16 bits, which all counts here are of.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    float
+        2 in FP32, where also what 16-bit training keeps in FP32 counts twice; else 1.
+    """
+    return FP32_BYTES / ELEMENT_BYTES if workload.training.precision == "fp32" else 1.0
 
 
 def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:

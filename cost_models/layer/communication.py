@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.layer.activations import key_value_heads
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import load_factor, token_holders, uneven_experts
@@ -193,7 +194,7 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
         return ContextParallelComm(all_to_all_s(exchanged, inner, keys.tp, network), none, none)
     kv: Floats
     if model.mla is None:
-        kv = 2.0 * model.kv_channels * np.maximum(model.num_query_groups, keys.tp * inner)
+        kv = 2.0 * model.kv_channels * key_value_heads(model, keys)
         out = model.kv_channels * heads
         query = out * (2 if model.attention_output_gate else 1)
     else:

@@ -12,6 +12,7 @@ from cost_models.layer.activations import (
     attention_bytes_per_token,
     channel_bytes,
     keeps_expert_outputs,
+    key_value_heads,
     layer_activations,
     linear_input_bytes,
 )
@@ -203,7 +204,7 @@ def _attention_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats
         }
     else:
         wide = model.kv_channels * ELEMENT_BYTES / t
-        groups = np.maximum(heads if workload.software.legacy_layers else model.num_query_groups, t * keys.ulysses_degree)
+        groups = np.maximum(heads, t) if workload.software.legacy_layers else key_value_heads(model, keys)
         gates = np.where(keys.ulysses_degree > 1, 1.0, 0.0) + (2.0 if model.attention_output_gate else 0.0)
         projected, output = wide * (heads + 2.0 * groups), wide * heads + statistics / t
         rotary = np.maximum(kept["attention"] / n - projected - output - wide * heads * gates, 0.0)

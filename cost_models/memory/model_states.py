@@ -16,6 +16,8 @@ from cost_models.shapes.workload import Workload
 
 # A parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
+# FP8 copies of a weight that stays in 16 bits, as its matmuls want them [transformer-engine, base.py; float8_tensor.py].
+CAST_WEIGHT_BYTES = 2
 GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # in the accumulation buffer: FP32, or the 16 bits that the backward writes
 ENDS_MEET = [schedule for schedule in Schedule if schedule.is_vee or schedule is Schedule.DUALPIPE]  # on the first rank
 SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
@@ -211,10 +213,13 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
     replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12,
     dist_optimizer.md].
-    FP32 parameters need no master copy: MindFormers', whose parallel optimizer shards the weights as well [mindformers-1.8],
+    FP32 parameters need no master copy: those of a job in FP32, MindFormers', whose parallel optimizer shards the weights as
+    well [mindformers-1.8],
     and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
     DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
     Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
+    In FP8 without the distributed optimizer weights are kept in 16 bits too; tables and norms count as if they were
+    cast. With it the layers' weights are twice 8 bits [megatron-0.12, distrib_optimizer.py].
     reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host; moments in
     BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3, section 3.3.3].
 
@@ -233,8 +238,12 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
-    fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
-    weight_bytes = 2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
+    software = workload.software
+    fp32 = software.fp32_parameters or workload.software_traits.fp32_shards or workload.training.precision == "fp32"
+    casts = workload.training.precision == "fp8" and workload.software_traits.uses_transformer_engine
+    weight_bytes = np.where(casts & (batch.zero_stage == 0), CAST_WEIGHT_BYTES, 0.0) + (
+        2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
+    )
     master_bytes = np.where(batch.has(Feature.REUSE_FP32_PARAM), MASTER_BYTES / 2, MASTER_BYTES) * (0.0 if fp32 else 1.0)
     on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
     stage = batch.zero_stage
@@ -247,7 +256,7 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     scattered = scatters_each_micro_batch(workload, batch)
     master, moments = shared(master_bytes, 1), shared(moment_bytes(batch), 1)
     return ModelStates(
-        weights=shared(weight_bytes, 1 if workload.software.fp32_parameters else 3),
+        weights=shared(weight_bytes, 1 if software.fp32_parameters else 3),
         gradients=np.where(scattered, shared(g, 2), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,

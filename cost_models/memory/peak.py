@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
+from cost_models.layer.activations import ALIBI_BYTES, LayerActivations, element_factor
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
 from cost_models.memory.model_states import (
@@ -135,6 +135,7 @@ def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> 
     rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
     head_input = ELEMENT_BYTES * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
     loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
+    tokens = tokens * element_factor(workload)
     held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
     return held
 
@@ -272,7 +273,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
     rows = model.vocab_size / batch.tp
     waiting = model.mtp_num_layers * WAITING_LOSS_LOGIT_BYTES
     inputs = (1 + model.mtp_num_layers) * 2.0 * ELEMENT_BYTES * model.hidden_size
-    held: Floats = tokens * ((logit_bytes + waiting) * rows + inputs)
+    held: Floats = element_factor(workload) * tokens * ((logit_bytes + waiting) * rows + inputs)
     return held + weight_gradient_bytes(workload) * rows * model.hidden_size
 
 
@@ -288,7 +289,7 @@ def weight_gradient_bytes(workload: Workload) -> float:
     -------
     float, bytes a parameter
     """
-    return WEIGHT_BYTES if workload.software_traits.eager else 0.0
+    return element_factor(workload) * WEIGHT_BYTES if workload.software_traits.eager else 0.0
 
 
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
@@ -311,7 +312,7 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     Floats, ``[stage, n]``, bytes
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
-    gathered = np.where(batch.zero_stage == 3, 2.0 * WEIGHT_BYTES, 0.0)
+    gathered = np.where(batch.zero_stage == 3, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
     return (scattered + gathered) * parameters.largest_layer + weight_gradient_bytes(workload) * parameters.largest_tensor
 
 

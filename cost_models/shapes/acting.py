@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.switches import SWITCHES, Feature, Scope
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Scope
+from cost_models.shapes.workload import ModelShape, Workload
 
 NOTHING = Scope(0)
 Rows = Any  # a strategy, or columns of the same names: what holds is a truth value, or one a row
@@ -74,6 +74,20 @@ def possible(model: ModelShape) -> Feature:
     """The switches that act in some strategy of the model."""
     there = model_scope(model)
     return Feature(sum(f for f, switch in SWITCHES.items() if not switch.acts_on & ~there & OF_MODEL))
+
+
+def fuses_attention(workload: Workload) -> bool:
+    """Whether the devices have a fused kernel of attention for the job's precision.
+
+    A GPU's are for 16 bits or fewer and from Ampere on, which brought BF16 [transformer-engine, utils.py; flash-attention-2].
+    """
+    profile = workload.cluster.profile
+    return profile.family == "ascend" or ("bf16" in profile.matmul_flops_per_s and workload.training.precision != "fp32")
+
+
+def usual_features(workload: Workload) -> Feature:
+    """The switches that are on where nothing is asked."""
+    return DEFAULT_FEATURES if fuses_attention(workload) else DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION
 
 
 def why_idle(feature: Feature, there: Scope) -> str:

@@ -29,6 +29,11 @@ def rotary(flat: Flat) -> bool:
     return flat.get("position") in ("rope", "yarn")
 
 
+def heads_divide(flat: Flat) -> bool:
+    """Whether heads have a width without being told one: a rest is refused, also where latent attention has its own."""
+    return (flat.get("hidden_size") or 0) % (flat.get("num_attention_heads") or 1) == 0
+
+
 def scaled(kind: str, *, mla: bool) -> Any:
     """Whether rotary positions are stretched in one way, in latent attention or outside it."""
     return lambda flat: latent(flat) is mla and flat.get(f"{SCALING}.kind") == kind
@@ -48,7 +53,7 @@ WIDTHS = (
     switch("mla", "multi-latent-attention"),
     switch("grouped", "group-query-attention", unsaid=(None, False)),
     Fact("num_query_groups", "num-query-groups", only=lambda flat: bool(flat.get("grouped"))),
-    Fact("kv_channels", "kv-channels", only=lambda flat: not latent(flat)),
+    Fact("kv_channels", "kv-channels", only=lambda flat: not latent(flat) or not heads_divide(flat)),
     Fact(
         "position",
         says={"learned": {"position-embedding-type": "learned_absolute"}, "rope": {"position-embedding-type": "rope"}},

@@ -11,7 +11,7 @@ from dataclasses import replace
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_schedule
 from cost_models.shapes.layout import layer_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
@@ -34,6 +34,7 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     if dialect.broken(draft, "megatron_deepep_capacity"):
         draft.drop(Feature.MOE_PAD_TO_CAPACITY, "DeepEP takes no padding to capacity")
     dialect.drop_broken(draft, "megatron_shared_expert_overlap", "megatron_grouped_gemm_precision", "megatron_tp_comm_overlap")
+    _context_parallel(dialect, draft)
     _optimizer(dialect, draft)
     _recompute(dialect, draft)
     _layout(dialect, draft)
@@ -41,6 +42,18 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
         draft.add(Feature.OVERLAP_P2P, "virtual stages over pp 2 need it")
     dialect.drop_broken(draft, "megatron_cuda_graph")
     return draft.finish()
+
+
+def _context_parallel(dialect: Dialect, draft: Draft) -> None:
+    planned = draft.strategy.cp_algo.label
+    if dialect.broken(draft, "megatron_cp_attention"):
+        draft.add(Feature.FLASH_ATTENTION, "Transformer Engine has no other attention over several ranks")
+    for rule, why in (
+        ("megatron_ulysses_query_groups", "Transformer Engine repeats no query groups"),
+        ("megatron_ulysses_latent", "Transformer Engine before 2.15 takes no latent attention there"),
+    ):
+        if dialect.broken(draft, rule):
+            draft.set("cp_algo", planned, CpAlgo.RING.label, why, cp_algo=CpAlgo.RING, ulysses_degree=1)
 
 
 def _optimizer(dialect: Dialect, draft: Draft) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.canonical import expert_domain_devices
-from cost_models.shapes.strategy import Dispatcher, Recompute
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Cluster
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
@@ -53,6 +54,35 @@ CP_SEQUENCE = Rule(
     lambda w, s: f"seq_length {w.training.seq_length} is not a multiple of 2 x cp = {2 * s.cp}",
 )
 
+CP_ATTENTION = Rule(
+    "megatron_cp_attention",
+    "[transformer-engine, utils.py]",
+    "cp above 1 needs flash_attention: Transformer Engine has no other attention over several ranks",
+    lambda w, b: (b.cp > 1) & ~b.has(Feature.FLASH_ATTENTION),
+    lambda w, s: f"cp {s.cp} without flash_attention, and Transformer Engine has no other attention over several ranks",
+)
+
+ULYSSES_QUERY_GROUPS = Rule(
+    "megatron_ulysses_query_groups",
+    "[transformer-engine, context_parallel.py]",
+    "tp x ulysses_degree divides the query groups: Transformer Engine repeats none",
+    lambda w, b: (
+        none_of(b) if w.model.mla else (b.ulysses_degree > 1) & (w.model.num_query_groups % (b.tp * b.ulysses_degree) != 0)
+    ),
+    lambda w, s: (
+        f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {s.tp * s.ulysses_degree} does not divide num_query_groups "
+        f"{w.model.num_query_groups}, which Transformer Engine does not repeat"
+    ),
+)
+
+ULYSSES_LATENT = Rule(
+    "megatron_ulysses_latent",
+    "[transformer-engine, context_parallel.py]",
+    "ulysses excludes latent attention: no Transformer Engine of core 0.12's time exchanges values of another width than keys",
+    lambda w, b: (b.cp_algo == CpAlgo.ULYSSES) & (b.cp > 1) if w.model.mla else none_of(b),
+    lambda w, s: f"cp {s.cp} with cp_algo ulysses in latent attention, which Transformer Engine before 2.15 refuses",
+)
+
 CP_MTP = FACTS("megatron_cp_mtp", "multi-token prediction excludes context parallelism")
 
 
@@ -76,7 +106,8 @@ ZERO_SHARD = Rule(
 )
 
 TP_COMM_OVERLAP = FACTS(
-    "megatron_tp_comm_overlap", "tp_comm_overlap needs sequence parallelism; core 0.12 has none in latent attention"
+    "megatron_tp_comm_overlap",
+    "tp_comm_overlap needs sequence parallelism; core 0.12 has none in latent attention and beside multi-token prediction",
 )
 
 CUDA_GRAPH = FACTS("megatron_cuda_graph", "cuda_graph excludes recompute")

@@ -12,11 +12,13 @@ from frameworks.megatron_lm import rules
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_19
 from frameworks.megatron_lm.rules import (
+    CP_ATTENTION,
     CP_SEQUENCE,
     DEEPEP_DEVICES,
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
     TENSOR_PLAN,
+    ULYSSES_QUERY_GROUPS,
     ZERO_SHARD,
 )
 from frameworks.megatron_lm.table import RELEASE_0_19, TABLE_0_19, TERMS_0_19
@@ -114,5 +116,14 @@ FP8_RECOMPUTE = Rule(
     lambda w, b: ((b.recompute_modules & int(DELAYED)) != 0) & (w.training.precision == "fp8"),
     lambda w, s: f"recompute of {module_names(s.recompute_modules & DELAYED)} in fp8, whose scaling is delayed",
 )
-SHARED = (CP_SEQUENCE, DEEPEP_DEVICES, ZERO_SHARD, RECOMPUTE_MIX, RECOMPUTE_PLAN, TENSOR_PLAN)  # as imported
+SHARED = (
+    CP_SEQUENCE,
+    CP_ATTENTION,
+    ULYSSES_QUERY_GROUPS,
+    DEEPEP_DEVICES,
+    ZERO_SHARD,
+    RECOMPUTE_MIX,
+    RECOMPUTE_PLAN,
+    TENSOR_PLAN,
+)  # as imported
 RULES = (*(rule for rule in rules_in(globals()) if rule not in SHARED), *SHARED)

@@ -43,7 +43,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **model_arguments(dialect.release, dialect.models, workload),
         **embedding_rows(workload, s),
         **batch_arguments(workload, s),
-        **_precision(workload),
+        **_precision(workload, s),
         **degree_arguments(table, s),
         **_pipeline(dialect, workload, s),
         **_context_parallel(table, s),
@@ -66,13 +66,11 @@ def _environment(s: ParallelStrategy) -> dict[str, str]:
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if s.tp * s.cp > 1 else {}
 
 
-def _precision(workload: Workload) -> Arguments:
+def _precision(workload: Workload, s: ParallelStrategy) -> Arguments:
     precision = workload.training.precision
-    return (
-        where(precision in ("bf16", "fp8"), "bf16")
-        | where(precision == "fp16", "fp16")
-        | ({"fp8-format": "hybrid"} if precision == "fp8" else {})
-    )
+    # The distributed optimizer has the weights in FP32, so that the layers' can be in 8 bits alone: else they are in both.
+    fp8 = {"fp8-format": "hybrid", **where(s.zero_stage, "fp8-param-gather")} if precision == "fp8" else {}
+    return where(precision in ("bf16", "fp8"), "bf16") | where(precision == "fp16", "fp16") | fp8
 
 
 def _pipeline(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from cost_models.shapes.acting import fuses_attention
 from cost_models.shapes.switches import FUSIONS, Exclusive, Feature, alternatives
-from frameworks.rule import Rule, all_of, has_effect, one_of
+from frameworks.rule import Rule, all_of, has_effect, none_of, one_of
 
 ONE_MATMUL_FUSION = one_of(
     Exclusive.TENSOR_PARALLEL_MATMULS,
@@ -36,4 +37,15 @@ FINE_GRAIN_INTERLEAVE = Rule(
     ),
 )
 
-RULES = (ONE_MATMUL_FUSION, ONE_HIDDEN_EXCHANGE, FINE_GRAIN_INTERLEAVE)
+FUSED_ATTENTION = Rule(
+    "fused_attention",
+    "[transformer-engine, utils.py; flash-attention-2]",
+    "flash_attention of a GPU runs in 16 bits or fewer, on devices with BF16 (from Ampere on)",
+    lambda w, b: none_of(b) if fuses_attention(w) else b.has(Feature.FLASH_ATTENTION),
+    lambda w, s: (
+        f"flash_attention runs in 16 bits or fewer on GPUs with BF16; the job is {w.training.precision} on "
+        f"{w.cluster.profile.name}: switch it off"
+    ),
+)
+
+RULES = (FUSED_ATTENTION, ONE_MATMUL_FUSION, ONE_HIDDEN_EXCHANGE, FINE_GRAIN_INTERLEAVE)

@@ -48,6 +48,18 @@ _ANIMATIONS_DONE = """() => Promise.all(document.getAnimations()
     .filter(({effect}) => effect?.getComputedTiming().iterations !== Infinity)
     .map((animation) => animation.finished.catch(() => null)))"""
 
+# Without a font for them all characters are the same box, of another width than theirs.
+_DRAWS_CHINESE = """() => {
+  const brush = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
+  const [one, other] = ["中", "国"].map((character) => {
+    brush.clearRect(0, 0, 40, 40);
+    brush.font = "30px sans-serif";
+    brush.fillText(character, 2, 32);
+    return brush.getImageData(0, 0, 40, 40).data.join();
+  });
+  return one !== other;
+}"""
+
 _NEXT_FRAME = "() => new Promise((done) => requestAnimationFrame(() => setTimeout(done)))"
 _QUIET_FRAMES = 3
 
@@ -69,6 +81,12 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu"])
         yield running
         running.close()
+
+
+@pytest.fixture(scope="package")
+def draws_chinese(browser: Browser) -> bool:
+    with browser.new_page() as page:
+        return bool(page.evaluate(_DRAWS_CHINESE))
 
 
 @dataclass(frozen=True)
@@ -241,11 +259,13 @@ def windows(browser: Browser) -> Callable[[str], BrowserContext]:
 
 
 @pytest.fixture
-def view(windows: Callable[[str], BrowserContext]) -> Iterator[OpenView]:
+def view(windows: Callable[[str], BrowserContext], draws_chinese: bool) -> Iterator[OpenView]:
     """Opens pages; a complaint of the browser that the test has not taken fails it."""
     opened: list[View] = []
 
     def create(url: str, *, scheme: Scheme = "light", language: str = "en-US", width: int = DESKTOP) -> View:
+        if language.startswith("zh") and not draws_chinese:
+            pytest.skip("no Chinese font here: Chinese pages cannot be judged; `make chromium` installs one where apt works")
         page = windows(language).new_page()
         page.emulate_media(color_scheme=scheme)
         page.set_viewport_size({"width": width, "height": HEIGHT})

@@ -173,9 +173,13 @@ def test_context_parallel_algorithms() -> None:
     ring = replace(FLAT, dp=1, cp=4, cp_algo=CpAlgo.RING, features=DEFAULT_FEATURES | Feature.CP_SEND_RECV_OVERLAP)
     ulysses = replace(ring, cp_algo=CpAlgo.ULYSSES, ulysses_degree=4)
     hybrid = replace(ring, cp_algo=CpAlgo.HYBRID, ulysses_degree=2)
-    on_megatron = [flags(megatron(job(), plan)) for plan in (ring, ulysses, hybrid)]
+    whole = job(replace(DENSE, num_query_groups=32))
+    on_megatron = [flags(megatron(whole, plan)) for plan in (ring, ulysses, hybrid)]
     assert [read["--cp-comm-type"] for read in on_megatron] == [["p2p"], ["a2a"], ["a2a+p2p"]]
     assert on_megatron[2]["--hierarchical-context-parallel-sizes"] == ["2", "2"]
+    refused = megatron(job(), ulysses)  # 8 query groups over tp 4 and a degree of 4, which asserts in the first forward
+    assert flags(refused)["--cp-comm-type"] == ["p2p"]
+    assert "cp_algo ulysses is written as ring: Transformer Engine repeats no query groups" in " ".join(refused.notes)
     on_mindspeed = [flags(mindspeed.arguments(job(), plan)) for plan in (ring, ulysses, hybrid)]
     algos = [["megatron_cp_algo"], ["ulysses_cp_algo"], ["hybrid_cp_algo"]]
     assert [read["--context-parallel-algo"] for read in on_mindspeed] == algos
@@ -247,6 +251,12 @@ def test_precision_and_kernels() -> None:
     fp8 = flags(megatron(job(precision="fp8", family="nvidia"), FLAT))
     assert "--bf16" in fp8
     assert fp8["--fp8-format"] == ["hybrid"]
+    assert "--fp8-param-gather" in fp8  # weights in BF16 beside their FP8 copies would take twice the bytes that are priced
+    whole = replace(FLAT, zero_stage=0, features=FLAT.features & ~Feature.OVERLAP_PARAM_GATHER)
+    assert "--fp8-param-gather" not in flags(
+        megatron(job(precision="fp8", family="nvidia"), whole)
+    )  # only sharded states allow it
+    assert "--fp8-param-gather" not in flags(megatron(job(family="nvidia"), FLAT))
     plain = flags(megatron(job(), replace(FLAT, features=Feature(0))))
     assert plain["--attention-backend"] == ["unfused"]
     assert {"--no-bias-swiglu-fusion", "--no-rope-fusion"} <= set(plain)

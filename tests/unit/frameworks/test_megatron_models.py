@@ -66,6 +66,11 @@ def test_a_model_that_can_be_told_whole_is_launchable(model: ModelShape) -> None
     assert not [note for note in block["notes"] if "does not state" in note]
 
 
+def test_latent_attention_says_a_width_of_heads_where_they_do_not_divide_the_hidden_size() -> None:
+    assert "kv-channels" not in written(DEEPSEEK_V3)
+    assert written(replace(DEEPSEEK_V3, hidden_size=7200))["kv-channels"] == ("192",)  # 56.25 a head, which the framework refuses
+
+
 @pytest.mark.parametrize(("tp", "rows"), [(1, 151936), (2, 151936), (8, 151936), (5, 151940)])
 def test_the_tokenizer_is_padded_to_the_rows_of_the_model(tp: int, rows: int) -> None:
     multiple = int(written(QWEN_30B, ParallelStrategy(tp=tp, pp=1, dp=1))["make-vocab-size-divisible-by"][0])

@@ -5,7 +5,7 @@ export function chartTheme(palette: Palette) {
   const axis = {
     axisLine: { lineStyle: { color: palette.grid } },
     axisTick: { show: false },
-    axisLabel: { color: palette.muted, fontSize: 12 },
+    axisLabel: { color: palette.muted, fontSize: 12, hideOverlap: true },
     nameTextStyle: { color: palette.muted, fontSize: 12 },
     splitLine: { lineStyle: { color: palette.grid } },
     splitArea: { show: false },

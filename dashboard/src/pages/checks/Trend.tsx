@@ -101,7 +101,6 @@ function optionOf({ points, metric, axis, withBounds, palette, words, t }: Drawn
             type: "category",
             data: points.map((_, place) => place),
             axisLabel: {
-              hideOverlap: true,
               formatter: (_: string, place: number) => {
                 const check = points[place]?.check;
                 return check ? (check.commit === null ? String(place + 1) : words.check(check)) : "";

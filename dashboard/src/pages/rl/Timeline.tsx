@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
@@ -127,7 +127,7 @@ export function Timeline({ step }: { step: Step }) {
       <Chart
         option={option}
         height={pools.length * LANE_PX + 70}
-        label={t("timelineLabel", { pools: pools.map((pool) => `${laneOf(pool)} ${percent(step.utilisation[pool], 0)}`).join(", "), tasks: [...tasks.map(nameOf), ...(tails.length ? [t("tail")] : [])].join(", ") })}
+        label={t("timelineLabel", { pools: pools.map((pool) => `${laneOf(pool)} ${percent(step.utilisation[pool], 0)}`).join(marks().list), tasks: [...tasks.map(nameOf), ...(tails.length ? [t("tail")] : [])].join(marks().list) })}
       />
     </ChartCard>
   );

@@ -127,6 +127,8 @@ def test_key_and_value_heads_repeat_where_ranks_outnumber_them() -> None:
     assert float(attention_bytes_per_token(job, keys(tp=4, features=plain))[0][0]) == (2 * 128 * (8 + 2 * 4 + 8) + 64 * 8) / 4
     ulysses = attention_bytes_per_token(job, keys(tp=2, cp=4, ulysses_degree=4, features=plain))[0][0]
     assert float(ulysses) == (2 * 128 * (8 + 2 * 8 + 2 * 8) + 64 * 8) / 2  # outputs before and after the exchange
+    between = attention_bytes_per_token(job, keys(cp=4, ulysses_degree=4, features=plain))[0][0]
+    assert float(between) == 2 * 128 * (8 + 2 * 8 + 2 * 8) + 64 * 8  # 2 groups on 4 ranks: for all 8 heads, not for 4
     old = replace(job, software=replace(job.software, legacy_layers=True))
     repeated = attention_bytes_per_token(old, keys(tp=1, features=plain))[0][0]
     assert float(repeated) == 2 * 128 * (8 + 2 * 8 + 8) + 64 * 8

@@ -103,6 +103,9 @@ def test_ulysses_exchanges_queries_keys_values_and_output() -> None:
     exchanged = 2 * 1024 * 128 * (8 + 2 * 2 + 8)
     assert float(comm.all_to_all_s[0]) == pytest.approx(exchanged / 2 / LINK)  # half of it stays
     assert float(comm.num_hops[0]) == 0
+    repeated = context_parallel_comm(job, keys(cp=4, cp_algo=CpAlgo.ULYSSES, ulysses_degree=4), network(job))
+    exchanged = 2 * 512 * 128 * (8 + 2 * 8 + 8)  # 2 groups for 4 ranks: keys and values of all heads
+    assert float(repeated.all_to_all_s[0]) == pytest.approx(exchanged / 4 / LINK)  # a quarter to each, by links of their own
 
 
 def test_hybrid_rings_join_ulysses_groups() -> None:

@@ -51,6 +51,19 @@ def test_one_device_holds_every_layer_once() -> None:
     assert parts["runtime"] == 1e9
 
 
+def test_fp32_doubles_what_16_bits_keep() -> None:
+    plain = workload()
+    rates = plain.cluster.profile.matmul_flops_per_s
+    device = replace(plain.cluster.profile, matmul_flops_per_s={**rates, "fp32": 1e14})
+    job = workload(precision="fp32", cluster=replace(plain.cluster, profile=device))
+    short, wide = (memory(each, ParallelStrategy(tp=2, dp=8, pp=2)) for each in (plain, job))
+    assert held(wide) == pytest.approx(2 * held(short))
+    assert wide["logits"] + wide["working_set"] == pytest.approx(2 * (short["logits"] + short["working_set"]))
+    assert wide["weights"] == 2 * short["weights"]
+    assert (wide["gradients"], wide["optimizer_moments"]) == (short["gradients"], short["optimizer_moments"])
+    assert wide["optimizer_master_weights"] == 0
+
+
 def test_logits_of_deepseek_v3() -> None:
     job = workload(replace(DENSE, vocab_size=129280), seq_length=4096)
     assert memory(job, ParallelStrategy(tp=2))["logits"] == worked("logits-bytes")

@@ -55,6 +55,20 @@ def test_bytes_a_parameter(columns: dict[str, object], bytes_each: float) -> Non
     assert total(states(**columns)) == pytest.approx(P * bytes_each)
 
 
+@pytest.mark.parametrize(
+    ("stack", "columns", "bytes_each"),
+    [
+        ("megatron-lm", {"zero_stage": 0}, 20.0),  # FP8 weights and their transposes beside those in BF16
+        ("megatron-lm", {"dp": 64}, 6 + 12 / 64),  # they are the weights
+        ("fsdp", {"zero_stage": 0}, 16.0),  # no Transformer Engine: a copy lives while it is multiplied
+    ],
+)
+def test_fp8_weights_are_kept_beside_those_in_16_bits_where_the_optimizer_is_not_sharded(
+    stack: str, columns: dict[str, object], bytes_each: float
+) -> None:
+    assert total(states(workload(precision="fp8", stack=stack), **columns)) == pytest.approx(P * bytes_each)
+
+
 def test_worked_bytes_a_parameter() -> None:
     assert total(states(dp=64)) / P == worked("state-bytes")
 
