@@ -32,6 +32,7 @@ from app.jobs.fields import (
     refines,
 )
 from app.jobs.headroom import headroom_bytes
+from app.jobs.lacking import lacking, with_what_a_model_lacks
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
@@ -133,13 +134,13 @@ def parse_job(
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         check(JobDocument, document, labels=labels, parts=PARTS)
     if document.get("model") in (None, ""):  # as an unset variable of a shell leaves it
-        others = _lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
+        others = lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
         also = f" Also missing: {', '.join(others)}." if others else ""
         raise InputError(f"model: missing; give a preset's name, the path of a config.json, or a mapping.{also}")
     try:
         cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels, PARTS)
     except InputError as error:
-        raise InputError(_with_what_a_model_lacks(str(error), document["model"], labels)) from None
+        raise InputError(with_what_a_model_lacks(str(error), document["model"], labels)) from None
     training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels, PARTS)
     software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels, PARTS)
     settings, limits = _search(_as_mapping(document, "search"), labels)
@@ -202,19 +203,6 @@ def parse_job(
     return job if document.get("strategy") is None else with_strategy(job, document["strategy"], labels)
 
 
-def _lacking(section: type[Section], given: Mapping[str, Any], where: str, labels: Mapping[str, str]) -> list[str]:
-    needed = [name for name, field in section.model_fields.items() if field.is_required() and given.get(name) is None]
-    return [labels.get(path := f"{where}.{name}", path) for name in needed]
-
-
-def _with_what_a_model_lacks(sentence: str, model: object, labels: Mapping[str, str]) -> str:
-    """A sentence on what the cluster lacks, with the fields of the model that would be told next."""
-    names = _lacking(ModelSection, model, "model", labels) if isinstance(model, Mapping) else []
-    if not names or ": missing; " not in sentence:
-        return sentence
-    return sentence.removesuffix(".") + ("," if ALSO in sentence else f".{ALSO}") + f" {', '.join(names)}."
-
-
 def with_strategy(job: Job, given: Any, labels: Mapping[str, str] | None = None) -> Job:
     """The job, which has no strategy, with one; ``InputError`` where that cannot be one of the job."""
     section = check(StrategySection, given, "strategy", labels, PARTS)
@@ -260,7 +248,6 @@ def _document(source: str) -> tuple[dict[str, Any], Path]:
     raise InputError(f"{source}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').")
 
 
-ALSO = " Also missing:"
 SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
 
 

@@ -13,12 +13,14 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.http import etag
 from app.http.bodies import StrictRoute
+from app.http.owned import listed
 from app.http.paging import MAX_POSITION, Limit, Listing, Position, Wanted, encoded
 from app.http.problems import ServiceError, described
 from app.http.security import Caller, is_reading
 from app.http.state import ServerState, state_of
 from app.jobs.fields import MAX_RANKED
 from app.storage.away import DATABASE_AWAY
+from app.storage.tables import Study
 from app.studies import access, service
 from app.studies.following import Feed, News, following_of
 from app.studies.labels import SearchText, Tags
@@ -93,7 +95,7 @@ def list_studies(
     filters: dict[str, Any] = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner}
     filters |= {"tags": tag or (), "archived": archived, "text": text}
     with state_of(request).database.read() as session:
-        return _listing(service.list_studies(session, after=after, limit=limit, seen=access.listed(caller), **filters))
+        return _listing(service.list_studies(session, after=after, limit=limit, seen=listed(caller, Study), **filters))
 
 
 @router.get("/{study_id}", response_model=StudyDocument, responses={**Found, **etag.NOT_MODIFIED})

@@ -22,9 +22,9 @@ from app.answers.schemas import (
     StrategyDocument,
     Timing,
 )
+from app.http.owned import Visibility
 from app.http.paging import Listing
 from app.rl.schemas import RlStudyResult
-from app.studies.access import Visibility
 from app.studies.labels import NameText, NoteText, Tags
 from app.studies.turns import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint

@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
+from app.http.owned import Visibility
 from app.storage.clock import now_s
 from app.storage.tables import Event, Study, StudyTag
 from app.studies import queue, repository, turns
-from app.studies.access import Visibility
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.schemas import (
     COMPARED,

@@ -15,6 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
+from app.http.owned import Visibility
 from app.http.problems import described
 from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
@@ -61,7 +62,7 @@ def _terms(
     prefer: Annotated[
         str | None, Header(max_length=200, description=f"`wait=10` waits up to that many seconds, at most {MAX_WAIT_S}")
     ] = None,
-    visibility: Annotated[access.Visibility, Query(description="to other keys; without keys, everything is public")] = "private",
+    visibility: Annotated[Visibility, Query(description="to other keys; without keys, everything is public")] = "private",
     priority: Annotated[
         int, Query(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="among the studies of the same owner that wait")
     ] = 0,

@@ -26,7 +26,7 @@ from app.http.paging import Limit, Listing, Position, Wanted
 from app.http.problems import described
 from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
-from app.studies import access, idempotency
+from app.studies import idempotency
 from app.studies.service import Archived
 from app.text.documents import DescribedBy, json_bytes, plain
 from documents.checking import check
@@ -71,7 +71,7 @@ def _kept(
 ) -> Response:
     try:
         with state.database.write() as session:
-            access.check_kept_quota(session, state, caller)
+            service.check_quota(session, state, caller)
             kept = service.keep(session, caller, entry, answer)
             location = f"/v1/checks/{kept.id}"
             if key:

@@ -1,0 +1,43 @@
+"""Who may do what with what is stored: all with one's own and with nobody's, an admin with any; others read what is shared."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy.orm import Session
+
+from app.http import keys
+from app.http.problems import ServiceError
+from app.http.security import Principal
+from app.http.state import ServerState
+from app.storage.tables import KeptCheck, Study
+
+Visibility = Literal["private", "link", "public"]
+Owned = type[Study] | type[KeptCheck]
+_RETRY_AFTER_S = {"unfinished": 60, "stored": 3600}
+
+
+def standing(caller: Principal, owner: str | None, visibility: str) -> Literal["change", "read"] | None:
+    """What the caller may do with something of that owner; None where it may not know of it."""
+    if caller.is_admin or owner in (None, caller.owner):
+        return "change"
+    return None if visibility == "private" else "read"
+
+
+def listed(caller: Principal, table: Owned) -> list[ColumnElement[bool]]:
+    """What a list for the caller holds: what is shared by link is found by its address only."""
+    if caller.is_admin:
+        return []
+    return [or_(table.owner == caller.owner, table.owner.is_(None), table.visibility == "public")]
+
+
+def num_owned(session: Session, owner: str, table: Owned, *filters: ColumnElement[bool]) -> int:
+    """How many rows the owner has; holds until the commit."""
+    keys.lock_owner(session, owner)
+    return session.scalar(select(func.count()).select_from(table).where(table.owner == owner, *filters)) or 0
+
+
+def exceeded(state: ServerState, quota: Literal["unfinished", "stored"], detail: str) -> ServiceError:
+    state.metrics.limited("quota")
+    return ServiceError("quota-exceeded", detail, headers={"Retry-After": str(_RETRY_AFTER_S[quota])})

@@ -1,0 +1,24 @@
+"""Fields that a section of a job needs and does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from app.catalogue.models.shape import ModelSection
+from documents.checking import Section
+
+ALSO = " Also missing:"
+
+
+def lacking(section: type[Section], given: Mapping[str, Any], where: str, labels: Mapping[str, str]) -> list[str]:
+    needed = [name for name, field in section.model_fields.items() if field.is_required() and given.get(name) is None]
+    return [labels.get(path := f"{where}.{name}", path) for name in needed]
+
+
+def with_what_a_model_lacks(sentence: str, model: object, labels: Mapping[str, str]) -> str:
+    """A sentence on what the cluster lacks, with the fields of the model that would be told next."""
+    names = lacking(ModelSection, model, "model", labels) if isinstance(model, Mapping) else []
+    if not names or ": missing; " not in sentence:
+        return sentence
+    return sentence.removesuffix(".") + ("," if ALSO in sentence else f".{ALSO}") + f" {', '.join(names)}."
