@@ -38,6 +38,8 @@ _CORE_YEARS: dict[int, float] = {
 _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # names that the project bore until then
 _COMMIT_YEARS = (("285068c8", 2023),)  # commits of Megatron-LM that stand for a version
 _LLM_FOUNDRY_YEAR = 2023  # of its published tables, with Triton's attention
+# Of the fully sharded frameworks, and of layers: what else shards fully, and anybody's own code, runs PyTorch's as they are.
+_FUSING = ("llm-foundry", "composer", "automodel", "transformer engine")
 
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
 _MOMENT_DTYPES = ("exp-avg-dtype", "exp-avg-sq-dtype")
@@ -132,13 +134,17 @@ def _in_years(year: int, month: str | None) -> float:
 
 def software_stack(framework: str, family: str, notes: Notes) -> str:
     """The stack whose constants apply, by the framework's name; otherwise the hardware's usual one."""
-    name = framework.lower()
-    for stack, words in _STACKS:
-        if any(word in name for word in words):
-            return stack
+    known = _known_stack(framework)
+    if known is not None:
+        return known
     usual = default_stack(family)
     notes.add("framework", framework, f"is not a known framework, priced as {usual}")
     return usual
+
+
+def _known_stack(framework: str) -> str | None:
+    name = framework.lower()
+    return next((stack for stack, words in _STACKS if any(word in name for word in words)), None)
 
 
 def record_software(
@@ -165,7 +171,7 @@ def record_software(
     features = Feature(0)
     if family != "ascend":  # records of other hardware do not list fused kernels
         features |= Feature.MOE_GROUPED_GEMM
-        if not ("torchtitan" in framework.lower() and "torch.compile" not in texts):
+        if "torch.compile" in texts or _fuses_kernels(framework, backend):
             features |= _FUSED_KERNELS
         if (stack == "nemo" and (year is None or year >= 2025)) or "automodel" in framework.lower():
             features |= Feature.MOE_PERMUTE_FUSION  # their recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
@@ -198,6 +204,12 @@ def record_software(
         captures_steps=is_bridge and recent,
         overlaps_sends=_overlaps_sends(stack, framework, year, flags),
     )
+
+
+def _fuses_kernels(framework: str, backend: str) -> bool:
+    """Whether its norms, gated activations and rotary positions are kernels of their own, where a record does not say so."""
+    stack = _known_stack(framework)
+    return (stack or "fsdp") != "fsdp" or any(name in f"{framework} {backend}".lower() for name in _FUSING)
 
 
 def _overlaps_sends(stack: str, framework: str, year: float | None, flags: tuple[Flag, ...]) -> bool:

@@ -13,6 +13,8 @@ from pydantic_core import CoreSchema, core_schema
 from documents.errors import InputError, did_you_mean, nearest, show
 
 Schema = Mapping[str, Any]
+_ALIKE = 0.75  # of a key here, to be told beside one of the same name elsewhere
+_TOLD_PLACES, _DEEPEST = 3, 4
 
 
 class Section(BaseModel):
@@ -45,6 +47,7 @@ class OneOf:
 
 
 Checked = TypeVar("Checked", bound=Section)
+Parts = tuple[tuple[str, type[Section]], ...]  # of a document, each with its path; "" is the document itself
 
 
 @cache
@@ -138,7 +141,38 @@ def _label(keys: Sequence[str | int], where: str, labels: Mapping[str, str]) -> 
     return next((labels[path] for path in paths if path in labels), paths[0] or "document")
 
 
-def _explain(error: ValidationError, model: type[Section], value: object, where: str, labels: Mapping[str, str]) -> str:
+@cache
+def _places(parts: Parts) -> Mapping[str, list[str]]:
+    """Where in a document each key may stand, nearest to its top first."""
+    found: dict[str, list[str]] = {}
+    for where, model in parts:
+        document = schema_of(model)
+        definitions = document.get("$defs", {})
+        level = [(where, branch) for branch in _branches(document, definitions)]
+        for _ in range(_DEEPEST):
+            following = []
+            for path, schema in level:
+                for name, inner in schema.get("properties", {}).items():
+                    place = f"{path}.{name}".lstrip(".")
+                    found.setdefault(name, []).append(place)
+                    following += [(place, branch) for branch in _branches(inner, definitions)]
+            level = following
+    return {name: sorted(dict.fromkeys(places), key=lambda place: place.count(".")) for name, places in found.items()}
+
+
+def _meant(key: str, here: Sequence[str], parts: Parts) -> str | None:
+    """What an unknown key may stand for: the name here that looks most like it, and the places where its own name belongs."""
+    elsewhere = _places(parts).get(key, [])
+    if len(elsewhere) > _TOLD_PLACES:  # a field of many, such as min, says nothing
+        elsewhere = []
+    guess = nearest(key, here, *([_ALIKE] if elsewhere else []))
+    told = [*([] if guess is None else [guess]), *elsewhere]
+    return " or ".join(map(repr, told)) or None
+
+
+def _explain(
+    error: ValidationError, model: type[Section], value: object, where: str, labels: Mapping[str, str], parts: Parts
+) -> str:
     document = schema_of(model)
     definitions = document.get("$defs", {})
     best: tuple[tuple[int, bool], list[str | int], list[Schema], object, Mapping[str, Any]] | None = None
@@ -166,8 +200,8 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
     field = _label(keys, where, labels)
     if chosen["type"] == "extra_forbidden":
         names = [name for schema in schemas for name in schema.get("properties", {})]
-        guess = nearest(str(keys[-1]), names)
-        hint = f"did you mean {guess!r}? Allowed" if guess else "allowed"
+        meant = _meant(str(keys[-1]), names, parts)
+        hint = f"did you mean {meant}? Allowed" if meant else "allowed"
         return f"{field}: unknown key; {hint}: {', '.join(names)}."
     if chosen["type"] == "missing":
         others = ", ".join(name for name in dict.fromkeys(missing) if name != field)
@@ -181,15 +215,21 @@ def _explain(error: ValidationError, model: type[Section], value: object, where:
     return f"{field}: {show(given)} is not allowed{hint}; give {_allowed(schemas, definitions)}."
 
 
-def check(model: type[Checked], value: object, where: str = "", labels: Mapping[str, str] | None = None) -> Checked:
-    """``value`` as ``model``, else ``InputError``; ``labels`` maps paths to what the user called them."""
+def check(
+    model: type[Checked], value: object, where: str = "", labels: Mapping[str, str] | None = None, parts: Parts = ()
+) -> Checked:
+    """``value`` as ``model``, else ``InputError``; ``labels`` maps paths to what the user called them.
+
+    ``parts`` are those of the whole document, of which the model may be one: a key that stands in the wrong one is told where
+    it belongs.
+    """
     try:
         return model.model_validate(value)
     except ValidationError as error:
         if any(_is_whole(detail["input"]) for detail in error.errors(include_url=False)):
             with suppress(ValidationError):
                 return model.model_validate(_with_integers(value))
-        raise InputError(_explain(error, model, value, where, labels or {})) from None
+        raise InputError(_explain(error, model, value, where, labels or {}, parts or ((where, model),))) from None
 
 
 def _is_whole(value: object) -> bool:

@@ -37,10 +37,10 @@ def hint_of(message: str) -> str | None:
     return hint[:1].upper() + hint[1:] if semicolon else None
 
 
-def nearest(value: object, allowed: Iterable[str]) -> str | None:
+def nearest(value: object, allowed: Iterable[str], cutoff: float = _CUTOFF) -> str | None:
     """The allowed name that looks most like ``value``, if any does."""
     by_lower = {name.lower(): name for name in allowed}
-    found = difflib.get_close_matches(str(value)[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=_CUTOFF)
+    found = difflib.get_close_matches(str(value)[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[found[0]] if found else None
 
 

@@ -17,7 +17,12 @@ _LONG = 1024  # entries of a tuple that is worth remembering
 
 def fingerprint(document: object) -> str:
     """Twelve hexadecimal digits that name the content: dataclasses, mappings, sequences, arrays, enums and plain values."""
-    return text_fingerprint(canonical_json(_plain(document)))
+    return text_fingerprint(written(document))
+
+
+def written(document: object) -> str:
+    """The text of which ``fingerprint`` is the hash."""
+    return canonical_json(_plain(document))
 
 
 def canonical_json(document: object, *, ascii_only: bool = True, allow_nan: bool = False) -> str:

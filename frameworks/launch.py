@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
-from frameworks.legality import Violation, launches, violations
+from frameworks.legality import Violation, launchable_on, violations
 from frameworks.registry import BY_NAME, releases_for
 
 
-def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, dict[str, Any]]:
+def launch_block(
+    workload: Workload, strategy: ParallelStrategy, launchable: Collection[str] | None = None
+) -> dict[str, dict[str, Any]]:
     """For each framework: ``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules``, JSON-ready.
 
     ``target`` is the release that the job names, of other frameworks the first that runs the plan, else the first.
     ``launchable`` says whether the framework runs exactly this plan, of this model. Where it breaks a rule of the framework,
     the arguments are the closest it takes, ``rules`` those that it breaks, and notes state each rule and each setting that was
-    replaced. ``arguments`` is null where the framework does not run on the devices.
+    replaced. ``arguments`` is null where the framework does not run on the devices. The argument ``launchable`` is what
+    ``frameworks.legality.launchable_on`` has for the plan, where that is known.
     """
+    labels = launchable_on(workload, strategy) if launchable is None else launchable
     profile = workload.cluster.profile
     block: dict[str, dict[str, Any]] = {}
     for name in BY_NAME:
         releases = releases_for(name, workload.software.target)
-        running = next((release for release in releases if launches(release, workload, strategy)), None)
+        running = next((release for release in releases if release.target.label in labels), None)
         framework = running or releases[0]
         target = framework.target
         if profile.family not in target.families:
@@ -30,7 +35,7 @@ def launch_block(workload: Workload, strategy: ParallelStrategy) -> dict[str, di
             arguments, environment, notes = None, {}, [note]
             broken: tuple[Violation, ...] = ()
         else:
-            broken = violations(workload, strategy, target)
+            broken = () if running is not None else violations(workload, strategy, target)
             launch = framework.write(workload, strategy)
             untold = framework.untold(workload)
             arguments, environment = list(launch.arguments), dict(launch.environment)

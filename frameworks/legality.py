@@ -11,7 +11,6 @@ import numpy as np
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from frameworks.framework import Framework
 from frameworks.physics import degrees, memory, pipeline, switches
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.rule import Mask, Rule
@@ -105,15 +104,15 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
 
 def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ...]:
     """``name@release`` of each release that runs on these devices, takes this strategy and builds this model."""
-    return tuple(framework.target.label for framework in FRAMEWORKS if launches(framework, workload, strategy))
+    return launchable_each(workload, StrategyBatch.of([strategy]))[0]
 
 
-def launches(framework: Framework, workload: Workload, strategy: ParallelStrategy) -> bool:
-    """Whether a release runs on these devices, takes this strategy and builds this model."""
-    if workload.cluster.profile.family not in framework.target.families:
-        return False
-    legal = legal_mask(workload, StrategyBatch.of([strategy]), framework.target)
-    return bool(legal[0]) and not framework.untold(workload)
+def launchable_each(workload: Workload, batch: StrategyBatch) -> list[tuple[str, ...]]:
+    """``launchable_on`` of each row."""
+    family = workload.cluster.profile.family
+    able = [one.target for one in FRAMEWORKS if family in one.target.families and not one.untold(workload)]
+    masks = [legal_mask(workload, batch, target) for target in able]
+    return [tuple(target.label for target, legal in zip(able, masks, strict=True) if legal[row]) for row in range(len(batch))]
 
 
 _INDEX = {rule: index for index, rule in enumerate(RULES)}

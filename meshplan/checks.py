@@ -21,9 +21,15 @@ class CheckMethods(Asking):
         budget: Mapping[str, Any] | None = None,
         baseline: Mapping[str, Any] | None = None,
         pin: bool = False,
+        hardware_profile: Mapping[str, Any] | None = None,
+        calibration: Mapping[str, Any] | None = None,
     ) -> Flow[JsonObject]:
-        """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``."""
-        held = present({"budget": budget, "baseline": baseline})
+        """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``.
+
+        ``hardware_profile`` and ``calibration`` are those that the job names, in full, where the server has none of that name.
+        """
+        parts = {"hardware_profile": hardware_profile, "calibration": calibration}
+        held = present({"budget": budget, "baseline": baseline, **parts})
         return self._json("POST", "/v1/checks", {**job, **held, "pin": pin})
 
     @call
@@ -35,6 +41,8 @@ class CheckMethods(Asking):
         budget: Mapping[str, Any] | None = None,
         baseline: Mapping[str, Any] | None = None,
         pin: bool = False,
+        hardware_profile: Mapping[str, Any] | None = None,
+        calibration: Mapping[str, Any] | None = None,
         commit: str | None = None,
         branch: str | None = None,
         change_url: str | None = None,
@@ -49,7 +57,8 @@ class CheckMethods(Asking):
         """
         change = {"commit": commit, "branch": branch, "change_url": change_url, "baseline_name": baseline_name}
         said = {"name": name, "visibility": visibility, "taken_from": {**(taken_from or {})}, **present(change)}
-        held = present({"budget": budget, "baseline": baseline})
+        parts = {"hardware_profile": hardware_profile, "calibration": calibration}
+        held = present({"budget": budget, "baseline": baseline, **parts})
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
         return self._json("POST", "/v1/checks:keep", {**job, **held, "pin": pin, "history": said}, headers)
 

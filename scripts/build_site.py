@@ -28,6 +28,9 @@ BESIDE = {
     "calibration/runs/README.md": "measured-runs.md",
     "docs/adr": DECISIONS,
 }
+# A script that the generator would load from another host, for pages opened from disk; ours stands in its place.
+_ITS_WORKER = '"https://unpkg.com/iframe-worker/shim"'
+_OUR_WORKER = Path("search_from_disk.js")
 # Of what the generator adds: a page for unknown addresses, as the server has a problem document for them; a list for search
 # engines, which a site without an address cannot give; the look that was not chosen.
 LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "objects.inv", "assets/stylesheets/classic")
@@ -91,6 +94,17 @@ def gather(folder: Path) -> None:
     shutil.copytree(ROOT / "docs" / "images", folder / "images")
 
 
+def _search_from_disk(site: Path) -> None:
+    """Lets the search work in the pages of the folder ``site`` when they are opened from disk."""
+    shutil.copy(ROOT / "docs" / _OUR_WORKER, site)
+    for page in site.rglob("*.html"):
+        text = page.read_text(encoding="utf-8")
+        if text.count(_ITS_WORKER) != 1:
+            raise SiteError(f"{page.relative_to(site)}: the generator's script for pages opened from disk is not where it was")
+        ours = posixpath.relpath(_OUR_WORKER.as_posix(), page.parent.relative_to(site).as_posix())
+        page.write_text(text.replace(_ITS_WORKER, f'"{ours}"'), encoding="utf-8")
+
+
 def build(site: Path = SITE) -> None:
     """The site in the folder ``site``, in place of what was there; a link between pages that leads nowhere is an error."""
     with tempfile.TemporaryDirectory() as scratch:
@@ -107,6 +121,7 @@ def build(site: Path = SITE) -> None:
                 shutil.rmtree(left)
             else:
                 left.unlink(missing_ok=True)
+        _search_from_disk(folder / "site")
         shutil.rmtree(site, ignore_errors=True)
         site.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(folder / "site", site)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
-from frameworks.legality import launchable_on, violations
+from frameworks.legality import launchable_each, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
 from search.account import SpaceAccount, account
@@ -27,7 +28,7 @@ from search.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.judgement import Judgement, Value
 from search.limits import SearchLimits
 from search.placement.placer import Placer
-from search.plan import DeploymentPlan, estimates_to_mappings, plan_id, strategy_to_mapping
+from search.plan import DeploymentPlan, PlanIds, estimates_to_mappings, strategy_to_mapping
 from search.ranking import RankedStrategy
 from search.result import BaselineComparison, BrokenRule, NearestLaunchable
 from search.space import SearchSpace
@@ -55,6 +56,10 @@ class Answers:
     judgement: Judgement | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
 
+    @cached_property
+    def _plan_ids(self) -> PlanIds:
+        return PlanIds(self.workload)
+
     @property
     def _time_ranks(self) -> bool:
         return self.objective != "memory_headroom" and (self.judgement is None or self.judgement.is_of_lattice)
@@ -74,7 +79,7 @@ class Answers:
             best_first, found, values = self._judged(self.judgement, best_first, found)
         if not best_first:
             return ()
-        launchable = [launchable_on(self.workload, entry.strategy) for entry in best_first]
+        launchable = launchable_each(self.workload, StrategyBatch.of([entry.strategy for entry in best_first]))
         order, groups = self._order(best_first, found, launchable)
         ranked, estimates = [best_first[row] for row in order], [found[row] for row in order]
         times_s = [entry.step_time_s for entry in ranked]
@@ -105,13 +110,13 @@ class Answers:
                     rank=place + 1,
                     rank_group=groups[place],
                     fastest=place == times_s.index(min(times_s)),
-                    plan_id=plan_id(self.workload, entry.strategy),
+                    plan_id=self._plan_ids.of(entry.strategy),
                     parallel=entry.strategy,
                     strategy=strategy_to_mapping(self.workload, entry.strategy),
                     estimate=priced,
                     explanation=explanation,
                     launchable_on=launchable[order[place]],
-                    launch=launch_block(self.workload, entry.strategy),
+                    launch=launch_block(self.workload, entry.strategy, launchable[order[place]]),
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
                     values={name: each.shown for name, each in valued.items()},
                     ordered_by={name: each.value for name, each in valued.items()},
@@ -274,7 +279,7 @@ class Answers:
 
     def _variant(self, best: ParallelStrategy, variant: RankedStrategy) -> Mapping[str, Any]:
         return {
-            "plan_id": plan_id(self.workload, variant.strategy),
+            "plan_id": self._plan_ids.of(variant.strategy),
             "change": changes(best, variant.strategy),
             "strategy": strategy_to_mapping(self.workload, variant.strategy),
             "step_time_s": variant.step_time_s,

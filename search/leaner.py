@@ -70,15 +70,20 @@ def _combinations(switches: Feature) -> tuple[Feature, ...]:
     return tuple(chosen for chosen in every if not any(rivals(feature) & chosen & LEAN_ON for feature in chosen & LEAN_ON))
 
 
+@lru_cache(maxsize=1024)
+def _before(chosen: Feature) -> tuple[int, int]:
+    """Bits of the switches, and of what replaces the same, and how these stand where each can be turned to its leaner side."""
+    on = chosen & LEAN_ON
+    others = sum({int(rival) for feature in on for rival in rivals(feature) & ~chosen})
+    return int(chosen) | others, int(chosen & ~on)
+
+
 def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDArray[np.bool_]:
     """Rows that each of the switches changes when it is turned to its leaner side."""
-    bits, on = int(chosen), chosen & LEAN_ON
-    changes = (batch.features & bits) == bits & ~int(on)
-    for feature in on:
-        changes &= ((batch.features & ~bits) & int(rivals(feature))) == 0
-    if Feature.SWAP_ATTENTION in chosen:
-        changes &= swappable(batch)
-    if changes.any():
+    bits, (read, standing) = int(chosen), _before(chosen)
+    changes: NDArray[np.bool_] = (batch.features & read) == standing
+    if changes.any():  # as a rule none does
         changes &= acting.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
-    found: NDArray[np.bool_] = changes
-    return found
+        if Feature.SWAP_ATTENTION in chosen:
+            changes &= swappable(batch)
+    return changes

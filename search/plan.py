@@ -21,7 +21,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import TensorChoice, TensorPlan, tensor_names
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate, FloatColumn
-from documents.hashing import fingerprint
+from documents.hashing import text_fingerprint, written
 
 PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: what must stay free moves no price
 
@@ -161,10 +161,22 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
     return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # the constants never end
 
 
+class PlanIds:
+    """Names of strategies for one workload, twelve hex characters, the same in every run."""
+
+    def __init__(self, workload: Workload) -> None:
+        self._workload = workload
+        self._written = written({part: getattr(workload, part) for part in PRICED_PARTS})  # once for all plans
+
+    def of(self, strategy: ParallelStrategy) -> str:
+        """The name of one: ``fingerprint`` of a document of strategy and workload."""
+        strategy_written = written(strategy_to_mapping(self._workload, strategy))
+        return text_fingerprint(f'{{"strategy":{strategy_written},"workload":{self._written}}}')
+
+
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
-    """Twelve hex characters that name this strategy for this workload, the same in every run."""
-    priced = {part: getattr(workload, part) for part in PRICED_PARTS}
-    return fingerprint({"workload": priced, "strategy": strategy_to_mapping(workload, strategy)})
+    """The name of one strategy for a workload."""
+    return PlanIds(workload).of(strategy)
 
 
 def _mfu_fractions(workload: Workload, step_time_s: FloatColumn) -> Iterable[float | None]:

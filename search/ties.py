@@ -9,7 +9,9 @@ from typing import Any
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES
 
-FIT_STEPS = (0.90, 0.95)  # of the probability to fit: within a step plans are as sure, beyond the last all are sure
+# Probabilities to fit, below which a plan is less sturdy; between them plans are as sure. What a search allows by default counts
+# before all switches: a plan that is unlikely to start is none. The second decides between plans that are alike in them.
+FITS, SURELY_FITS = 0.90, 0.95
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,9 @@ def group_of(step_time_s: float, leaders_s: Sequence[float], fraction: float) ->
 
 
 def sturdiness(strategy: ParallelStrategy, estimate: Mapping[str, Any], launchable_on: Sequence[str]) -> tuple[int, ...]:
-    """What orders plans of one group, the least first: some framework takes it as it is, it surely fits, few odd switches."""
-    return int(not launchable_on), -fit_step(estimate), num_exotic_switches(strategy)
-
-
-def fit_step(estimate: Mapping[str, Any]) -> int:
-    """How sure the plan is to fit, in steps, so that small differences do not decide."""
-    return sum(estimate["fits_probability"] >= step for step in FIT_STEPS)
+    """What orders plans of a group, the least first: a framework takes it as it is, it fits, few odd switches, it surely fits."""
+    fits = estimate["fits_probability"]
+    return int(not launchable_on), int(fits < FITS), num_exotic_switches(strategy), int(fits < SURELY_FITS)
 
 
 def num_exotic_switches(strategy: ParallelStrategy) -> int:

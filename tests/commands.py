@@ -14,7 +14,8 @@ import pytest
 from app.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_TAKEN_OVER = ("COLUMNS", "LANG", "LC_ALL", "LC_MESSAGES", "MESHPLAN_DEBUG", "MESHPLAN_LANGUAGE", "NO_COLOR")
+EXECUTOR = "MESHPLAN_EXECUTOR"
+NOT_TAKEN_OVER = {"COLUMNS", "LANG", "LC_ALL", "LC_MESSAGES", "MESHPLAN_DEBUG", EXECUTOR, "MESHPLAN_LANGUAGE", "NO_COLOR"}
 
 
 def command(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -22,7 +23,7 @@ def command(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> 
     words = list(map(str, arguments))
     written = [TextIOWrapper(BytesIO(), encoding="utf-8", write_through=True) for _ in range(2)]
     with pytest.MonkeyPatch.context() as patch:
-        for name in NOT_TAKEN_OVER:
+        for name in NOT_TAKEN_OVER - {EXECUTOR}:
             patch.delenv(name, raising=False)
         for name, value in environment.items():
             patch.setenv(name, value)

@@ -1,6 +1,7 @@
 """What every test shares: reproducible Hypothesis runs and golden files."""
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +19,14 @@ for name in ("COLUMNS", "LINES"):  # readline sets them where there is no termin
     os.environ.pop(name, None)
 
 HERE = Path(__file__).parent
-# Processes that tests start read what the first of them compiled, also where the environment says that nothing is kept beside
-# the sources: compiling all of them takes longer than importing them.
+# This process and those that tests start read what the first of them compiled, also where the environment says that nothing is
+# kept beside the sources: compiling all of them, with what pytest writes into assertions, takes longer than importing them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ["PYTHONPYCACHEPREFIX"] = str(HERE.parent / "build" / "bytecode")
+os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(HERE.parent / "build" / "bytecode")
+sys.dont_write_bytecode = False
+# The other cores have tests of their own: processes that a search starts here only take longer. (tests/commands.py: ``process``
+# takes this away again, so that what a command does unasked is tested.)
+os.environ["MESHPLAN_EXECUTOR"] = "serial"
 GOLDEN = HERE / "golden"
 TOGETHER = ("browser", "validation")  # one server and browser, one validation of every run: their files share a worker
 # Folders with tests of minutes start first, so that all workers end together; what is not named here is many small files.

@@ -24,6 +24,12 @@ class CheckRequest(JobDocument):
         default=None, description="an earlier answer: of POST /v1/checks, of POST /v1/estimates, or a file of the command"
     )
     pin: bool = Field(default=False, description="price with the baseline's calibration and profile")
+    hardware_profile: dict[str, Any] | None = Field(
+        default=None, description="the profile that `cluster.hardware` names, in full, where the server has none of that name"
+    )
+    calibration: dict[str, Any] | None = Field(
+        default=None, description="the calibration that `software.calibration` names, in full, where the server stores none"
+    )
 
 
 class CheckItem(Document):

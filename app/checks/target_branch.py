@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,12 +19,22 @@ MAX_FILES, FILE_BYTES = 8, 16 * 2**20  # that a job names: model, hardware, cali
 MAX_REFERENCE, MAX_DEPTH = 200, 8
 
 
+@dataclass(frozen=True)
+class EarlierJob:
+    """A copy of a job file as a commit has it; ``former_name`` is its path there, where it has been renamed since."""
+
+    path: Path
+    former_name: str | None
+
+
 @contextmanager
-def job_at(reference: str, path: Path) -> Iterator[Path | None]:
-    """A copy of the job file in the commit that ``reference`` names, beside the files that it names; None where it has none."""
+def job_at(reference: str, path: Path) -> Iterator[EarlierJob | None]:
+    """The job file in the commit that ``reference`` names, beside the files that it names; None where it has none."""
     root = Path(_git(path.parent, "rev-parse", "--show-toplevel").decode().strip())
     commit = _commit(root, reference)
-    place = path.resolve().relative_to(root.resolve())
+    name = path.resolve().relative_to(root.resolve()).as_posix()
+    former_name = None if _holds(root, commit, name) else _former_name(root, commit, name)
+    place = PurePosixPath(former_name or name)
     if not _holds(root, commit, place.as_posix()):
         yield None
         return
@@ -38,7 +49,7 @@ def job_at(reference: str, path: Path) -> Iterator[Path | None]:
             raise InputError(f"--baseline-ref: {show(str(path))} names {len(held)} files there, more than {MAX_FILES}.")
         for name in held:
             _copy(root, commit, name, Path(folder), FILE_BYTES)
-        yield job
+        yield EarlierJob(job, former_name)
 
 
 def _commit(root: Path, reference: str) -> str:
@@ -56,6 +67,13 @@ def _holds(root: Path, commit: str, name: str) -> bool:
     """Whether it is a file of the commit, and no link."""
     listed = _git(root, "ls-tree", "-z", commit, "--", f":(literal){name}")
     return listed.startswith((b"100644 blob ", b"100755 blob "))
+
+
+def _former_name(root: Path, commit: str, name: str) -> str | None:
+    """Where the commit has the file that is called ``name`` in the index now: git tells a rename by what stayed of the text."""
+    words = ("diff-index", "--cached", "--find-renames", "--diff-filter=R", "--name-status", "-z", commit)
+    status_from_to = _git(root, *words).decode(errors="surrogateescape").split("\0")
+    return next((old for old, new in zip(status_from_to[1::3], status_from_to[2::3], strict=False) if new == name), None)
 
 
 def _copy(root: Path, commit: str, name: str, folder: Path, max_bytes: int) -> Path:

@@ -5,24 +5,27 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Any
 
+from app.calibrations.constants import own_calibrations
 from app.checks.change import Change, change_of
 from app.checks.history.schemas import HistoryEntry
-from app.cli.remote import check_known
 from app.jobs.job import Job
+from calibration.files import calibration_document
 from documents.checking import check
 from documents.errors import InputError
+from hardware_profiles import catalogue
+from hardware_profiles.writer import profile_document
 from meshplan.client import Client, MeshplanError
 
 
 @dataclass(frozen=True)
 class ToKeep:
-    """A job with what it was judged by; ``status`` is the verdict of this command. Without a ``job``, it is no more than read."""
+    """A job with what it was judged by; ``status`` is the verdict of this command."""
 
     title: str
-    document: Mapping[str, Any]
-    job: Job | None
+    job: Job
     status: str
     baseline: tuple[Mapping[str, Any], str] | None
 
@@ -49,11 +52,11 @@ class Keeper:
         """What became of it, in a sentence; a history that cannot be written is no fault of the job's."""
         name, said = self._history or found.title, dict[str, Any]({**self.change.values, **self._shared})
         try:
-            if found.job is not None:
-                check_known(found.job)
+            document, parts = self_contained(found.job)
             kept = self._client.keep_check(
-                found.document if found.job is None else found.job.document,
+                document,
                 name,
+                **parts,
                 budget=budget,
                 baseline=None if found.baseline is None else found.baseline[0],
                 baseline_name=None if found.baseline is None else found.baseline[1][:200],
@@ -68,6 +71,20 @@ class Keeper:
         if kept["status"] == found.status:
             return where
         return f"{where}; the server, of version {kept['version']}, judges {kept['status']}, and this command {found.status}"
+
+
+def self_contained(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The job with the names of its own files in place of their paths, and what those files hold, by part of a request."""
+    document, parts = dict(job.document), dict[str, Any]()
+    hardware = document["cluster"]["hardware"]
+    if hardware not in catalogue.names():
+        document["cluster"] = {**document["cluster"], "hardware": PurePath(hardware).name}
+        parts["hardware_profile"] = profile_document(job.workload.cluster.profile)
+    if job.calibration is not None and "/" in job.calibration:
+        (own,) = own_calibrations(job)
+        document["software"] = {**document["software"], "calibration": PurePath(job.calibration).name}
+        parts["calibration"] = calibration_document(own)
+    return document, parts
 
 
 def _accepted(part: str, value: str, **others: str) -> None:

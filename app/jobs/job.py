@@ -50,6 +50,7 @@ from search.plan import strategy_to_mapping
 
 SCHEMA_VERSION: Final = 1
 MAX_TOKENS_PER_STEP = 10**13
+PARTS: Final = (("", JobDocument), ("model", ModelSection))  # where each field of a job belongs
 
 
 @dataclass(frozen=True)
@@ -130,24 +131,24 @@ def parse_job(
     labels = labels or {}
     unknown = {key: value for key, value in document.items() if key not in JobDocument.model_fields}
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
-        check(JobDocument, document, labels=labels)
-    if document.get("model") is None:
+        check(JobDocument, document, labels=labels, parts=PARTS)
+    if document.get("model") in (None, ""):  # as an unset variable of a shell leaves it
         others = _lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
         also = f" Also missing: {', '.join(others)}." if others else ""
         raise InputError(f"model: missing; give a preset's name, the path of a config.json, or a mapping.{also}")
     try:
-        cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
+        cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels, PARTS)
     except InputError as error:
         raise InputError(_with_what_a_model_lacks(str(error), document["model"], labels)) from None
-    training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels)
-    software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels)
+    training_section = check(TrainingSection, _as_mapping(document, "training"), "training", labels, PARTS)
+    software_section = check(SoftwareSection, _as_mapping(document, "software"), "software", labels, PARTS)
     settings, limits = _search(_as_mapping(document, "search"), labels)
     delivery = None
     if document.get("delivery") is not None:
-        delivery = check(DeliverySection, document["delivery"], "delivery", labels)
+        delivery = check(DeliverySection, document["delivery"], "delivery", labels, PARTS)
         if delivery.mtbf_s is not None and "failures_per_node_day" in delivery.model_fields_set:
             raise InputError("delivery: mtbf_s and failures_per_node_day say the same in two ways; give one of them.")
-    sweep = None if document.get("sweep") is None else check(SweepSection, document["sweep"], "sweep", labels)
+    sweep = None if document.get("sweep") is None else check(SweepSection, document["sweep"], "sweep", labels, PARTS)
     assumed: dict[str, str] = {}
     warnings: list[str] = []
     model, preset = resolve_model(document["model"], folder=folder, warnings=warnings)
@@ -216,7 +217,7 @@ def _with_what_a_model_lacks(sentence: str, model: object, labels: Mapping[str, 
 
 def with_strategy(job: Job, given: Any, labels: Mapping[str, str] | None = None) -> Job:
     """The job, which has no strategy, with one; ``InputError`` where that cannot be one of the job."""
-    section = check(StrategySection, given, "strategy", labels)
+    section = check(StrategySection, given, "strategy", labels, PARTS)
     strategy = strategy_from_section(section, job.workload)
     document = {name: part for name, part in job.document.items() if name != "assumed"}
     return replace(
@@ -424,7 +425,7 @@ def _factors(workload: Workload) -> list[str]:
 
 
 def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[SearchSettings, SearchLimits]:
-    settings = check(SearchSection, mapping, "search", labels)
+    settings = check(SearchSection, mapping, "search", labels, PARTS)
     if settings.sampler != EXHAUSTIVE and settings.max_trials is None:
         settings = settings.model_copy(update={"max_trials": DEFAULT_TRIALS})
     return settings, limits_from_section(settings)

@@ -9,6 +9,7 @@ from typing import Any
 from app.jobs.job import Job, parse_job
 from documents.errors import InputError, unknown_name
 from hardware_profiles import catalogue
+from hardware_profiles.schema import HardwareProfile
 
 MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
 MAX_SERVED_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more
@@ -21,15 +22,15 @@ def check_keys(body: Mapping[str, Any], allowed: Collection[str]) -> None:
             raise unknown_name(name[:100], name, allowed, what="key")
 
 
-def parse_request(document: Mapping[str, Any]) -> Job:
-    """The job in a request; ``InputError`` where it is none."""
+def parse_request(document: Mapping[str, Any], profile: HardwareProfile | None = None) -> Job:
+    """The job in a request; ``InputError`` where it is none. A ``profile`` stands for the one that the job names."""
     cluster = document.get("cluster")
     hardware = cluster.get("hardware") if isinstance(cluster, Mapping) else cluster
-    if isinstance(hardware, str) and hardware not in catalogue.names():
+    if profile is None and isinstance(hardware, str) and hardware not in catalogue.names():
         raise catalogue.unknown("cluster.hardware", hardware)
     if isinstance(document.get("model"), str) and not document["model"].strip():
         raise InputError("model: empty; give a preset's name or a mapping.")
-    job = parse_job(document)
+    job = parse_job(document, profile=profile)
     check_request(job)
     return job
 

@@ -33,6 +33,7 @@ _STOP = re.compile(r"(?<=[.?!]) (?=[A-Z])")
 _ROW, _PAIR = re.compile(r", and |, or |, "), re.compile(r" and | or ")
 _BETWEEN = {", and ": "、", " and ": "和", ", or ": "或", " or ": "或", ", ": "、"}
 _ENDS = {".": "。", "?": "？", ";": "；", ":": "："}
+_PERCENT = re.compile(r"(?<=\d) %")  # which Chinese sets without the blank
 _MARKS = "，。；：、（）？！"
 _BREAKS = re.compile(r"[,;:.] ")
 _CUT = re.compile(r" |(?<=\S)(?=[,;:(])")  # where one of two values side by side may end
@@ -133,7 +134,7 @@ class Translator:
     def remark(self, text: str) -> str:
         """A source or a remark of data: translated where all of it is understood, and a name or a citation otherwise."""
         found = self._read(text.strip())
-        return found.said if " " in text and found.gain >= _LEAST_OF_REMARK and not found.left else text
+        return _PERCENT.sub("%", found.said) if " " in text and found.gain >= _LEAST_OF_REMARK and not found.left else text
 
     def left(self, text: str) -> int:
         """How many characters of sentences would stay as they are."""
@@ -145,7 +146,7 @@ class Translator:
             return line
         found = self._read(bare)
         is_understood = found.gain and (found.gain >= max(_LEAST_GAIN, found.left / 2) or not _PHRASE.search(bare))
-        return line.replace(bare, found.said) if is_understood else line
+        return line.replace(bare, _PERCENT.sub("%", found.said)) if is_understood else line
 
     def _read(self, line: str) -> Reading:
         self._tried.number = 0

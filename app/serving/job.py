@@ -92,7 +92,7 @@ def _parts(document: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[dict
     for key in document:
         if key not in ServingJobDocument.model_fields:
             check(ServingJobDocument, document, labels=labels)
-    section = check(ServingSection, document.get("serving") or {}, "serving", labels)
+    section = check(ServingSection, document.get("serving") or {}, "serving", labels, (("", ServingJobDocument),))
     rest = {name: value for name, value in document.items() if name not in ("serving", "assumed")}
     length = section.prompt_tokens + section.response_tokens
     if length > MAX_CONTEXT_TOKENS:

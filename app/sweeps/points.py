@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app.jobs.fields import EXHAUSTIVE
-from app.jobs.job import Job, parse_job
+from app.jobs.job import PARTS, Job, parse_job
 from app.jobs.sweep import DeviceRange, SweepSection
 from cost_models.shapes.workload import WorkloadError
 from documents.checking import check
@@ -56,7 +56,7 @@ class Point:
 def section_of(source: Source) -> SweepSection:
     """What the document asks to sweep."""
     given = source.document.get("sweep")
-    return check(SweepSection, {} if given is None else given, "sweep", source.labels)
+    return check(SweepSection, {} if given is None else given, "sweep", source.labels, PARTS)
 
 
 def points_of(source: Source) -> list[Point]:

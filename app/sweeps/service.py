@@ -25,9 +25,9 @@ from documents.errors import InfeasibleError, InputError
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor, Piece
 from search.lattice_state import placed_values, strategy_from_values
-from search.result import Progress
+from search.result import EXPLAIN, Progress
 from search.space import search_space
-from search.stepwise import run_to_end
+from search.stepwise import run_to_end, while_searching
 from search.sweep.point import PointSearch
 from search.sweep.starting import num_known
 
@@ -105,6 +105,7 @@ class SweepRun:
         self._done: dict[int, tuple[SweepPoint, list[Any]]] = {}  # behind one that is not
         self._refusal: InputError | WorkloadError | None = None
         self._search: PointSearch | None = None  # of the point at work
+        self._is_searched = False  # and its best plan is still to be explained
         self._place = 0  # of that point
         for record in records:
             self._restore(SweepPoint.model_validate(record["document"]), record["start"])
@@ -134,7 +135,9 @@ class SweepRun:
     @property
     def progress(self) -> SweepProgress:
         """How far the sweep has come."""
-        at_work = _IDLE if self._search is None else self._search.progress
+        at_work = _IDLE if self._search is None else while_searching(self._search.progress)
+        if self._is_searched:
+            at_work = replace(at_work, phase=EXPLAIN)
         number, total = len(self.points) + len(self._done), len(self.asked)
         changes = {"done_fraction": (number + at_work.done_fraction) / total, "elapsed_s": self.elapsed_s}
         return SweepProgress(**{**vars(at_work), **changes}, num_done=number, num_points=total)
@@ -163,14 +166,15 @@ class SweepRun:
         try:
             if self._search is None:
                 self._search = self._begun(None)
-            if not self._search.advance():
-                job, (own, constants_of) = self._job(self._place)
-                values = best_plan(job, own, constants_of(job.workload), self._search, None)
-                self._add(self._place, self._point(self._place, values), self._search.before_climbing)
-                self._search = None
+            if not self._is_searched:
+                self._is_searched = not self._search.advance()  # to explain is the next step, told before it is taken
+                return True
+            job, (own, constants_of) = self._job(self._place)
+            values = best_plan(job, own, constants_of(job.workload), self._search, None)
+            self._add(self._place, self._point(self._place, values), self._search.before_climbing)
         except (InputError, InfeasibleError, WorkloadError) as error:
             self._refuse(self._place, error)
-            self._search = None
+        self._search, self._is_searched = None, False
         return True
 
     def _give(self) -> None:
@@ -304,7 +308,7 @@ class SweepRun:
         ahead = {place: point for place, (point, _) in self._done.items()}
         if self._search is not None:
             job, (own, constants_of) = self._job(self._place)
-            values = best_plan(job, own, constants_of(job.workload), self._search, stopped_by)
+            values = best_plan(job, own, constants_of(job.workload), self._search, None if self._is_searched else stopped_by)
             ahead[self._place] = self._point(self._place, values)
         points = [*self.points, *(ahead[place] for place in sorted(ahead))]
         jobs = [self._job(point.point - 1) for point in points if point.state != "refused"]

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from documents.errors import InputError
+
+
+def check_output(path: Path, flag: str, read: Iterable[Path] = ()) -> None:
+    """``InputError`` for a path that cannot be written, or that is one of the files ``read``: before the work, not after it."""
+    try:
+        if path.is_dir() or not path.parent.is_dir():
+            raise InputError(f"{flag}: {path} is {'a folder' if path.is_dir() else 'in no folder that exists'}; give a file.")
+        if path.exists() and any(given.exists() and path.samefile(given) for given in read):
+            raise InputError(f"{flag}: {path} is a file that the command reads; give another.")
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _unwritable(path, flag, error) from None
 
 
 def save_text(path: Path, text: str, flag: str) -> None:

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from app.language.choice import headed, said, spoken
 from app.text.documents import Document, json_text
+from app.text.wrapping import Fitted
 
 WIDTH_WITHOUT_TERMINAL = 120
 WIDE = 110  # columns from which tables also say what a narrow terminal has no room for
@@ -37,7 +38,7 @@ class _Speaking(Console):
     """A console whose sentences and tables are in the language of the process."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(_said(each) for each in objects), **options)
+        super().print(*(_fitted(_said(each)) for each in objects), **options)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -58,6 +59,18 @@ def _said(shown: Any) -> Any:
         for column in shown.columns:
             column.header = headed(column.header) if isinstance(column.header, str) else column.header
             column._cells = [headed(cell) if isinstance(cell, str) else _said(cell) for cell in column._cells]
+    return shown
+
+
+def _fitted(shown: Any) -> Any:
+    if isinstance(shown, str | Text):
+        return Fitted(shown)
+    if isinstance(shown, Padding):
+        shown.renderable = _fitted(shown.renderable)
+    if isinstance(shown, Table):
+        for column in shown.columns:
+            column.header = _fitted(column.header)
+            column._cells = [_fitted(cell) for cell in column._cells]
     return shown
 
 

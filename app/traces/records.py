@@ -29,11 +29,9 @@ def add_record(path: Path, job: Job, step: TracedStep, trace: Path) -> list[str]
     assert job.strategy is not None
     if step.source == "meshplan":
         raise InputError("--records: the trace is one of our own, a prediction; give one that a profiler took.")
-    if path.is_dir():
-        raise InputError(f"--records: {path} is a folder; give a file.")
     row = record_of(job, step, trace)
     lines = read_text(path, RUNS_BYTES).splitlines() if path.exists() else []
-    kept = [line for line in lines if line.strip() and _id(line) != row["id"]]
+    kept = [line for number, line in enumerate(lines, 1) if line.strip() and _id(line, f"{path}: line {number}") != row["id"]]
     replace_text(path, "".join(f"{line}\n" for line in [*kept, json.dumps(row)]), "--records")
     stack, hardware = job.workload.software.stack, job.document["cluster"]["hardware"]
     command = f"meshplan calibrate {path} --hardware {hardware} --stack {stack}"
@@ -166,9 +164,11 @@ def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
     return [f"A record does not say, or says otherwise: {', '.join(named)}."] if named else []
 
 
-def _id(line: str) -> object:
+def _id(line: str, where: str) -> object:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
-        return None
-    return row.get("id") if isinstance(row, dict) else None
+        row = None
+    if not isinstance(row, dict):
+        raise InputError(f"--records: {where}: no record of a run; give a file of such, or a new one.")
+    return row.get("id")

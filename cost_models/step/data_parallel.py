@@ -73,16 +73,15 @@ def gradient_exchange(
     replicas, expert_replicas = data_parallel_sizes(batch)
     whole = batch.zero_stage == 3
     dense = np.where(whole, edge_only.dense, parameters.dense)
-    experts = np.where(whole, edge_only.experts, parameters.experts)
+    held = np.stack([dense, np.where(whole, edge_only.experts, parameters.experts)])
+    sizes = np.stack([replicas, expert_replicas])[:, None]  # as held, [dense or experts, stage, n]
+    strides = np.stack([batch.tp, batch.ep * batch.etp])[:, None]
     g = gradient_bytes(workload, batch)
     each = (batch.zero_stage == 2) & scatters_each_micro_batch(workload, batch)
     times = np.where(each, batch.num_microbatches(workload.training.global_batch_size), 1)
-    expert_stride = batch.ep * batch.etp
-    scatter = reduce_scatter_s(g * dense, replicas, batch.tp, network)
-    scatter = scatter + reduce_scatter_s(g * experts, expert_replicas, expert_stride, network)
+    scatter = reduce_scatter_s(g * held, sizes, strides, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
-    gather = all_gather_s(weight * dense, replicas, batch.tp, network)
-    gather = gather + all_gather_s(weight * experts, expert_replicas, expert_stride, network)
+    gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     return GradientExchange(
         reduce_s=scatter * times + np.where(unsharded, gather, 0.0),

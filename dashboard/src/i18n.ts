@@ -72,12 +72,21 @@ function found(strings: Strings | undefined, key: string): string | undefined {
   return typeof at === "string" ? at : undefined;
 }
 
+const HAN = "\\u4e00-\\u9fff";
+const MEETING = new RegExp(`([${HAN}])(?=[A-Za-z0-9])|([A-Za-z0-9%])(?=[${HAN}])`, "g");
+
+const OF_NUMBER = new RegExp(`(?<=(?<![\\w.-])[\\d.,]+) (?=[${HAN}]|[A-Za-zµ]{1,4}(?![A-Za-z]))`, "g");
+
+/** With a blank where Chinese meets letters or digits; one that stays on its line between a number and its unit. */
+export const spaced = (text: string): string => text.replace(MEETING, "$& ").replace(OF_NUMBER, "\u00a0");
+
 /** `{{name}}` is the value as it is, `{{name, number}}` grouped as the language groups digits. */
 function filled(text: string, values: Values, language: Language): string {
-  return text.replace(/{{\s*(\w+)\s*(, number)?\s*}}/g, (_, name: string, isNumber) => {
+  const said = text.replace(/{{\s*(\w+)\s*(, number)?\s*}}/g, (_, name: string, isNumber) => {
     const value = values[name];
     return isNumber && typeof value === "number" ? new Intl.NumberFormat(HTML_LANG[language]).format(value) : String(value ?? "");
   });
+  return language === "zh" ? spaced(said) : said;
 }
 
 export function translator(language: Language, catalogue: Catalogue | undefined, page: string): TFunction {
@@ -94,6 +103,16 @@ export function translator(language: Language, catalogue: Catalogue | undefined,
 
 /** The language as headers and the page name it. */
 export const languageTag = (): string => HTML_LANG[current];
+
+/** Between texts that are put together: in a row, as parts of a sentence, after a name. */
+const MARKS = {
+  en: { list: ", ", comma: ", ", semicolon: "; ", colon: ": ", brackets: [" (", ")"] },
+  zh: { list: "、", comma: "，", semicolon: "；", colon: "：", brackets: ["（", "）"] },
+} as const;
+export const marks = (): (typeof MARKS)[Language] => MARKS[current];
+
+/** A remark as it stands behind what it is about. */
+export const bracketed = (text: string): string => marks().brackets.join(text);
 
 /** Calls the listener when the reader has changed the language; returns what ends that. */
 export function subscribe(listener: () => void): () => void {

@@ -13,8 +13,10 @@ from fastapi.testclient import TestClient
 from app.cli import keeping
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, BUDGET_BROKEN, DONE, NOTHING_FEASIBLE
+from calibration.files import shipped_calibration, write_calibration
 from meshplan.client import Client
 from tests.api.conftest import JOB, LOCAL
+from tests.commands import ROOT
 
 CI = {"GITLAB_CI": "true", "CI_COMMIT_SHA": "cccc333", "CI_COMMIT_REF_NAME": "fast", "CI_PROJECT_URL": "https://git.example/a"}
 VARIABLES = ("GITHUB_ACTIONS", "GITLAB_CI", "MESHPLAN_API_KEY")
@@ -152,11 +154,55 @@ def test_options_that_cannot_be_used_are_refused_before_anything_is_priced(
     assert kept(api) == []
 
 
-@pytest.mark.usefixtures("folder")
-def test_numbers_that_the_server_does_not_have_are_not_kept(api: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
-    profile = Path(__file__).resolve().parents[2] / "hardware_profiles/ascend/atlas-800t-a2.yaml"
-    Path("own.yaml").write_text(profile.read_text(encoding="utf-8"), encoding="utf-8")
-    write("job.yaml", {**JOB, "cluster": {"hardware": "own.yaml", "num_devices": 8}, "strategy": {"tp": 8}})
-    assert check() == DONE
-    assert "is not kept: cluster.hardware: " in capsys.readouterr().err
-    assert kept(api) == []
+@pytest.fixture
+def own_files(folder: Path) -> dict[str, Any]:
+    """A job on a profile and a calibration of this machine, with numbers that no server has."""
+    (folder / "files").mkdir()
+    text = (ROOT / "hardware_profiles/ascend/atlas-800t-a2.yaml").read_text(encoding="utf-8")
+    text = text.replace("name: atlas-800t-a2", "name: own").replace("{value: 294.9, unit: TFLOPS", "{value: 200, unit: TFLOPS", 1)
+    Path("files/own.yaml").write_text(text, encoding="utf-8")
+    write_calibration(Path("files/own.json"), shipped_calibration("ascend"))
+    job = {**JOB, "cluster": {"hardware": "files/own.yaml", "num_devices": 8}, "software": {"calibration": "files/own.json"}}
+    write("job.yaml", {**job, "strategy": {"tp": 8}})
+    return job
+
+
+def test_numbers_of_files_of_this_machine_travel_with_the_job(api: TestClient, own_files: dict[str, Any]) -> None:
+    outputs = ("--format", "json", "--output", "own.json", "--write-baseline", "before.json")
+    assert check(*outputs) == DONE
+    own = json.loads(Path("own.json").read_text(encoding="utf-8"))
+    (item,) = kept(api)
+    judged = api.get(f"/v1/checks/{item['id']}").json()["check"]
+    assert (item["status"], item["hardware"]) == ("passed", "own.yaml")
+    assert judged["estimate"] == own["estimate"]
+    assert judged["priced_with"] == own["priced_with"]
+    assert "cluster.hardware = own.yaml: numbers of the request's hardware_profile" in judged["assumptions"]
+    assert judged["job"]["software"]["calibration"] == "own.json"
+    # A baseline of the same files has no change of the job in it, although its paths are longer.
+    assert check("--baseline", "before.json") == DONE
+    assert kept(api)[0]["moved"]["job_changes"] == []
+    write("job.yaml", {**own_files, "strategy": {"tp": 3}})
+    assert check() == NOTHING_FEASIBLE
+    assert (kept(api)[0]["status"], len(kept(api))) == ("infeasible", 3)
+
+
+def test_numbers_that_a_request_brings_are_held_to_what_it_names(api: TestClient, own_files: dict[str, Any]) -> None:
+    profile = yaml.safe_load(Path("files/own.yaml").read_text(encoding="utf-8"))
+    calibration = json.loads(Path("files/own.json").read_text(encoding="utf-8"))
+    body = {**JOB, "strategy": {"tp": 8}, "budget": {"step_time_s": {"max": 60}}}
+
+    def refusal(**parts: Any) -> str:
+        answer = api.post("/v1/checks", json={**body, **parts})
+        assert answer.status_code == 422
+        return str(answer.json()["detail"])
+
+    ours = {"hardware": "own.yaml", "num_devices": 8}
+    assert "own.yaml" in refusal(cluster=ours)
+    assert "hardware_profile: given beside 'atlas-800t-a2', which the server has" in refusal(hardware_profile=profile)
+    assert "hardware_profile: " in refusal(cluster=ours, hardware_profile={**profile, "hbm_bytes": -1})
+    assert "calibration: given, and software.calibration names none" in refusal(calibration=calibration)
+    named = {"calibration": "own.json"}
+    assert "calibration: format" in refusal(software=named, calibration={**calibration, "format": "x"})
+    assert "calibration: 1 is not allowed; give a mapping" in refusal(software=named, calibration=1)
+    other = {**calibration, "hardware": "atlas-900-a3"}
+    assert "was fitted for" in refusal(software=named, calibration=other)

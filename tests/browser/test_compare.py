@@ -9,7 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from tests.browser.conftest import DESKTOP, LONG_NAME, PHONE, SMALL, OpenView, Scheme, Site
+from tests.browser.conftest import DESKTOP, LONG_NAME, PHONE, SMALL, OpenView, Scheme, Site, until
 
 PIPELINES = {
     **SMALL,
@@ -137,11 +137,8 @@ def test_timelines_share_one_scale_and_one_window(view: OpenView, site: Site, pl
     expect(page).to_have_url(re.compile("window="))
     expect(pictures.nth(1)).not_to_have_attribute("data-window", before)
     page.wait_for_load_state("networkidle")
-    for _ in range(20):  # the first comes to rest, the second follows
-        if _window(pictures.first) == pytest.approx(_window(pictures.nth(1)), rel=1e-3):
-            break
-        page.wait_for_timeout(100)
-    assert _window(pictures.first) == pytest.approx(_window(pictures.nth(1)), rel=1e-3)
+    # The first comes to rest, the second follows.
+    until(page, lambda: _window(pictures.first) == pytest.approx(_window(pictures.nth(1)), rel=1e-3))
     page.get_by_role("button", name="Whole step").click()
     expect(page).not_to_have_url(re.compile("window="))
 

@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 import pytest
 import uvicorn
@@ -16,14 +17,22 @@ from app.server.documentation import add_documentation
 from app.storage.session import Database
 from scripts.build_site import build
 
+WIDTHS = (390, 1280)
+
 
 @pytest.fixture(scope="module")
-def documentation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Address of the site of this checkout, served as `meshplan serve` does."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Folder of the site of this checkout."""
     folder = tmp_path_factory.mktemp("documentation") / "site"
     build(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def documentation(site: Path) -> Iterator[str]:
+    """Address of the site, served as `meshplan serve` does."""
     with pytest.MonkeyPatch.context() as patch, Database("sqlite:///never-opened.db") as database:
-        patch.setattr(application, "add_documentation", partial(add_documentation, folder=folder))
+        patch.setattr(application, "add_documentation", partial(add_documentation, folder=site))
         server = uvicorn.Server(uvicorn.Config(application.create_app(database), port=0, log_level="error", lifespan="off"))
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()
@@ -36,10 +45,9 @@ def documentation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         thread.join()
 
 
-@pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("page", ["", "/tutorial.html", "/zh/tutorial.html", "/model.html", "/cli.html"])
-def test_a_page_fits_and_loads_from_the_server_alone(browser: Browser, documentation: str, page: str, width: int) -> None:
-    tab = browser.new_page(viewport={"width": width, "height": 900})
+def test_a_page_fits_and_loads_from_the_server_alone(browser: Browser, documentation: str, page: str) -> None:
+    tab = browser.new_page(viewport={"width": WIDTHS[0], "height": 900})
     asked: list[str] = []
     said: list[str] = []
     tab.on("request", lambda request: asked.append(request.url))
@@ -47,14 +55,19 @@ def test_a_page_fits_and_loads_from_the_server_alone(browser: Browser, documenta
     tab.goto(documentation + page, wait_until="networkidle")
     assert [url for url in asked if not url.startswith((documentation, "data:"))] == []
     assert said == []
-    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    for width in WIDTHS:
+        tab.set_viewport_size({"width": width, "height": 900})
+        assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
     tab.close()
 
 
-@pytest.mark.parametrize(("words", "found"), [("paired error", "FAQ"), ("流水线并行", "教程")])
-def test_its_search_needs_no_network(browser: Browser, documentation: str, words: str, found: str) -> None:
+@pytest.mark.parametrize("opened_from", ["server", "disk"])
+@pytest.mark.parametrize(("page", "words", "found"), [("faq.html", "paired error", "FAQ"), ("zh/faq.html", "流水线并行", "教程")])
+def test_its_search_needs_no_network(
+    browser: Browser, site: Path, documentation: str, page: str, words: str, found: str, opened_from: str
+) -> None:
     tab = browser.new_page(viewport={"width": 1280, "height": 900})
-    tab.goto(f"{documentation}/index.html", wait_until="networkidle")
+    tab.goto(f"{documentation if opened_from == 'server' else site.as_uri()}/{page}", wait_until="networkidle")
     tab.keyboard.press("/")
     field = tab.get_by_role("textbox").or_(tab.get_by_role("combobox")).or_(tab.get_by_role("searchbox")).first
     field.fill(words)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Route
 
-from tests.browser.conftest import DESKTOP, PHONE, TABLET, WIDE, OpenView, Scheme, Site
+from tests.browser.conftest import CHINESE_LOOKS, DESKTOP, LOOKS, PHONE, OpenView, Scheme, Site
 from tests.browser.words import english_words, note_drawn
 from tests.servers import Server
 
@@ -38,9 +38,6 @@ PAGES = {
     "model": "/models/deepseek-v3",
     "no such page": "/no-such-page",
 }
-# Every width in both themes and in both languages, every theme at every width: half of the combinations in each language.
-LOOKS: list[tuple[Scheme, int]] = [("light", DESKTOP), ("dark", TABLET), ("light", WIDE), ("dark", PHONE)]
-CHINESE_LOOKS: list[tuple[Scheme, int]] = [("dark", DESKTOP), ("light", TABLET), ("dark", WIDE), ("light", PHONE)]
 
 
 def _address(site: Site, page: str) -> str:

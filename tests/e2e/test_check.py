@@ -82,7 +82,10 @@ def test_exit_1_where_the_fault_is_ours(folder: Path) -> None:
         (["job.yaml", "--budget", "budget.yaml", "--output", "a", "--output", "b"], "2 files are given for 1 formats"),
         (["job.yaml", "--budget", "budget.yaml", "--format", "json,table", "--output", "a", "--output", "a"], "is given twice"),
         (["job.yaml", "--budget", "budget.yaml", "--format", "table,sarif", "--output", "out.sarif"], "order of their files"),
-        (["job.yaml", "--budget", "budget.yaml", "--output", "absent/report.txt"], "cannot be written"),
+        (
+            ["job.yaml", "--budget", "budget.yaml", "--output", "absent/report.txt"],
+            "--output: absent/report.txt is in no folder that exists",
+        ),
         (["job.yaml"], "--budget: missing"),
         (["malformed.yaml", "--budget", "budget.yaml"], "strategy.tp"),
     ],

@@ -21,6 +21,7 @@ from app.jobs.job import parse_job
 from app.text.documents import plain
 from meshplan import Client, MeshplanError
 from tests.api.run_records import HARDWARE, STACK, usable_records
+from tests.commands import command
 from tests.servers import ROOT, Server, running_server
 
 SMALL: dict[str, Any] = {
@@ -80,9 +81,9 @@ def test_events_go_on_where_a_client_left_off(client: Client) -> None:
 
 def test_the_first_request_that_serve_prints_works(server: Server) -> None:
     assert server.url in server.greeting
-    command = "".join(server.read_lines(3)[1:]).strip()  # after "Try:"
-    assert command.startswith("curl ")
-    run = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=60, check=False)
+    request = "".join(server.read_lines(3)[1:]).strip()  # after "Try:"
+    assert request.startswith("curl ")
+    run = subprocess.run(["bash", "-c", request], capture_output=True, text=True, timeout=60, check=False)
     document = json.loads(run.stdout)
     assert document["state"] == "completed"
     assert document["plans"][0]["rank"] == 1
@@ -157,8 +158,7 @@ def test_the_documented_way_from_runs_to_a_price_works(server: Server, client: C
     assert refusal.value.pointer == "#/software/calibration"
     path = tmp_path / "job.json"
     path.write_text(json.dumps({**SMALL, "cluster": {"hardware": HARDWARE, "num_devices": 8}}), encoding="utf-8")
-    command = [sys.executable, "-m", "meshplan", "search", str(path), "--json", "--server", server.url, "--calibration", found.id]
-    run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    run = command("search", path, "--json", "--server", server.url, "--calibration", found.id)
     assert run.returncode == 0, run.stderr
     priced = json.loads(run.stdout)
     assert priced["priced_with"]["calibration"] == found.id
@@ -182,9 +182,8 @@ def test_a_waiting_request_ends_with_the_result_or_in_time(server: Server) -> No
 def test_search_on_a_server_prints_what_a_local_search_prints(server: Server, tmp_path: Path) -> None:
     path = tmp_path / "job.json"
     path.write_text(json.dumps(SMALL))
-    command = [sys.executable, "-m", "meshplan", "search", str(path), "--json"]
     local, remote = (
-        subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        command("search", path, "--json", *more)
         for more in ([], ["--server", server.url, "--name", "tender A", "--tag", "b, a", "--tag", "c", "--note", "who asked"])
     )
     assert remote.returncode == local.returncode == 0, remote.stderr
@@ -206,10 +205,9 @@ def test_sweeps_and_placements_on_a_server_print_what_they_print_here(server: Se
     for name, document in files.items():
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(document), encoding="utf-8")
-        command = [sys.executable, "-m", "meshplan", *(["rl", "search"] if name == "rl" else ["sweep"]), str(path), "--json"]
+        words = ("rl", "search") if name == "rl" else ("sweep",)
         local, remote = (
-            subprocess.run([*command, *more], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-            for more in ([], ["--server", server.url, "--name", f"my {name}"])
+            command(*words, path, "--json", *more) for more in ([], ["--server", server.url, "--name", f"my {name}"])
         )
         assert remote.returncode == local.returncode == 0, remote.stderr
         here, there = json.loads(local.stdout), json.loads(remote.stdout)
@@ -223,18 +221,16 @@ def test_sweeps_and_placements_on_a_server_print_what_they_print_here(server: Se
 
 
 def test_an_infeasible_search_on_a_server_exits_4(server: Server) -> None:
-    command = [sys.executable, "-m", "meshplan", "search", "llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "1"]
-    run = subprocess.run(
-        [*command, "--server", server.url, "--json"], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+    few = ("--hardware", "atlas-800t-a2", "--devices", "1")
+    run = command("search", "llama-2-70b", *few, "--server", server.url, "--json")
     assert run.returncode == 4, run.stderr
     assert json.loads(run.stdout)["plans"] == []
 
 
 def test_a_second_server_on_the_same_port_says_so(server: Server, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "meshplan", "serve", "--port", str(server.port)]
+    again = [sys.executable, "-m", "meshplan", "serve", "--port", str(server.port)]
     environment = {**server.environment, "MESHPLAN_DATA_DIR": str(tmp_path)}
-    run = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    run = subprocess.run(again, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60, check=False)
     assert run.returncode == 2
     assert run.stderr.count("\n") == 1
     assert f"127.0.0.1:{server.port} cannot be used (address already in use)" in run.stderr
@@ -287,10 +283,7 @@ def test_keys_are_required_where_asked(tmp_path: Path) -> None:
     with running_server(tmp_path, "--require-keys", "--workers", "0") as server:
 
         def keys(*arguments: str) -> str:
-            command = [sys.executable, "-m", "meshplan", "keys", *arguments]
-            run = subprocess.run(
-                command, cwd=ROOT, env=server.environment, capture_output=True, text=True, timeout=60, check=False
-            )
+            run = command("keys", *arguments, MESHPLAN_DATA_DIR=str(server.folder))
             assert run.returncode == 0, run.stderr
             return run.stdout
 

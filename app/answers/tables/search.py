@@ -100,7 +100,7 @@ def tie_sentences(plans: Sequence[Plan]) -> Iterator[str]:
     if fastest is not best:
         gain = best.estimate.step_time_s / fastest.estimate.step_time_s - 1.0
         yield (
-            f"Plan 1 is the sturdiest of them (where it can be launched, how surely it fits, few unusual switches); "
+            f"Plan 1 is the sturdiest of them (where it can be launched, whether it fits, few unusual switches); "
             f"plan {fastest.rank} ({strategy_text(fastest.strategy)}) is the fastest by prediction, by {percent(gain)}."
         )
 

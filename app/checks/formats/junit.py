@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from app.checks.formats.report import Report
-from app.language.choice import said
+from app.language.choice import headed, said
 
 # Check status -> element of the test case, and the attribute of the suite that counts it.
 ELEMENTS = {"failed": "failure", "undetermined": "error", "not_evaluated": "skipped"}
@@ -36,6 +36,9 @@ def _add_suite(suites: ElementTree.Element, report: Report) -> None:
             outcome.text = sentence
         else:
             ElementTree.SubElement(case, "system-out").text = sentence
+    if report.document.warnings:
+        lines = (f"{headed('warning')}: {said(text)}" for text in report.document.warnings)
+        ElementTree.SubElement(suite, "system-err").text = _clean("\n".join(lines))
 
 
 def _clean(text: str) -> str:

@@ -31,6 +31,7 @@ def calibrate(
     from app.calibrations.outcome import calibrate_document
     from app.calibrations.tables import print_outcome
     from app.text import terminal
+    from app.text.files import check_output
     from calibration.files import write_calibration
     from documents.errors import InputError
 
@@ -44,8 +45,8 @@ def calibrate(
     if hardware is None or stack is None:
         flag, what = ("--hardware", "a hardware profile") if hardware is None else ("--stack", "a framework")
         raise InputError(f"{flag}: missing; give the name of {what}.")
-    if output is not None and (output.is_dir() or not output.parent.is_dir()):
-        raise InputError(f"--output: {output} is {'a folder' if output.is_dir() else 'in no folder that exists'}; give a file.")
+    if output is not None:
+        check_output(output, "--output", [runs])
 
     path = output or Path(f"{site_profile(hardware).name}.{stack}.calibration.json")
     if output is None and path.exists():  # a name that the user did not give

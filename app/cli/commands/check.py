@@ -92,6 +92,12 @@ def check(
     if comment is not None and comment not in SERVICES:
         raise unknown_name("--comment", comment, SERVICES, what="service")
     change = {"commit": commit, "branch": branch, "change_url": change_url}
+    from app.text.files import check_output
+
+    read = [Path(name) for name in (*models, budget, baseline) if name is not None]
+    written = [("--output", Path(file)) for _, file in pairs if file != STANDARD_OUTPUT]
+    for flag, path in (*written, *([("--write-baseline", write_baseline)] if write_baseline is not None else [])):
+        check_output(path, flag, read)
     keeper = _keeper(server, history, change, visibility, models)
     reports, kept = [], []
     for model in models:
@@ -133,24 +139,22 @@ def _keeper(
 
 def _keep(
     keeper: Keeper,
-    found: Sequence[tuple[str, Job | None, str, Before | None]],
+    found: Sequence[tuple[str, Job, str, Before | None]],
     budget: Path | None,
     *,
     pin: bool,
 ) -> None:
     """A history that cannot be written is no fault of the job's: it is said, and the exit code stays."""
     from app.cli.keeping import ToKeep
-    from app.jobs.job import job_document
     from documents.reading import read_document
 
     bounds = {} if budget is None else read_document(budget)
     for sentence in keeper.change.passed_over:
         _say(f"--server: {sentence}")
     for model, job, status, before in found:
-        document = job_document(model, {})[0] if job is None else job.document
         # A job that is new on its branch has no baseline to be worse than.
         held = {name: bound for name, bound in bounds.items() if name != "regression" or before is not None}
-        _say(keeper.kept(ToKeep(model, document, job, status, before), held or None, pin=pin))
+        _say(keeper.kept(ToKeep(model, job, status, before), held or None, pin=pin))
 
 
 def _check_several(models: list[str], baseline: Path | None, write_baseline: Path | None) -> None:
@@ -184,7 +188,9 @@ def _baseline(
         if earlier is None:
             _say(f"--baseline-ref: {reference} has no {model}: it is held against the budget alone")
             return None
-        return _priced_at(earlier, f"{reference}:{model}", calibration, executor)
+        if earlier.former_name is not None:
+            _say(f"--baseline-ref: {model} is {earlier.former_name} in {reference}, renamed since")
+        return _priced_at(earlier.path, f"{reference}:{earlier.former_name or model}", calibration, executor)
 
 
 def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | None) -> Before | None:
@@ -229,21 +235,26 @@ def _checked(
     executor: str | None,
     *,
     compares: bool,
-) -> tuple[Checked, Job | None]:
+) -> tuple[Checked, Job]:
+    from dataclasses import replace
+
     from app.calibrations.constants import own_calibrations
     from app.checks.baseline import parse_baseline
     from app.checks.budget import Budget, parse_budget
     from app.checks.check import check_job, check_without_job
     from app.cli.searching import searching
-    from app.jobs.job import load_job
+    from app.jobs.job import job_document, parse_job
     from documents.reading import read_document
 
     baseline = None if before is None else parse_baseline(*before)
     limits = Budget() if budget is None else parse_budget(read_document(budget), has_baseline=compares)
+    document, folder = job_document(model, options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}))
     try:
-        job = load_job(model, options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
+        job = parse_job(document, folder=folder)
     except InfeasibleStrategyError as error:
-        return check_without_job(str(error), limits, with_regression=before is not None), None
+        job = parse_job({**document, "strategy": None}, folder=folder)
+        job = replace(job, document={**job.document, "strategy": document["strategy"]})
+        return check_without_job(str(error), limits, with_regression=before is not None), job
     own = own_calibrations(job)
     with searching(executor) as (on_progress, workers):
         return check_job(job, limits, baseline=baseline, pin=pin, own=own, on_progress=on_progress, executor=workers), job

@@ -34,10 +34,13 @@ def compare_trace(
     from app.calibrations.constants import own_calibrations
     from app.jobs.job import load_job
     from app.text import terminal
+    from app.text.files import check_output
     from app.traces.records import add_record
     from app.traces.service import compared
     from app.traces.tables import print_comparison
 
+    if records is not None:
+        check_output(records, "--records", [trace, Path(job)])
     given = load_job(job, {}, {})
     document = compared(given, trace, own_calibrations(given), rank=rank, step=step)
     if records is not None:

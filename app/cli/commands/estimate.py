@@ -32,6 +32,7 @@ STRATEGY = {
     "sequence_parallel": _flag(bool | None),
     "schedule": _flag(str | None, "1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev"),
     "microbatch_group_size_per_vp_stage": _DEGREE,
+    "mtp_before_head": _flag(int | None, "virtual stages from that of the MTP modules to that of the head"),
     "zero_stage": _DEGREE,
     "moe_dispatcher": _CHOICE,
     "recompute": _flag(str | None, "none, full, full:K, block:K, or modules joined by '+'"),
@@ -76,7 +77,10 @@ def estimate(
     from app.jobs.job import load_job
     from app.scripts.forms import is_launch_script
     from app.text import terminal
+    from app.text.files import check_output
 
+    if timeline is not None:
+        check_output(timeline, "--timeline", [Path(model)])
     sections, labels = job_of_flags(context)
     if switch:
         sections.setdefault("strategy", {})["switches"] = _switches(switch)

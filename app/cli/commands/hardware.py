@@ -120,13 +120,13 @@ def measure(
     from app.measuring.tables import print_measured
     from app.measuring.torch_backend import TorchBackend
     from app.text import terminal
+    from app.text.files import check_output
     from calibration.measurements.timing import Measured, Skipped
     from documents.errors import InputError
     from hardware_profiles import catalogue
 
     path = out or Path("measurements.json")
-    if path.is_dir() or not path.parent.is_dir():
-        raise InputError(f"--out: {path} is {'a folder' if path.is_dir() else 'in no folder that exists'}; give a file.")
+    check_output(path, "--out")
     if out is None and path.exists():  # a name that the user did not give
         raise InputError(f"--out: missing, and {path} is here already; name the file to write, or to replace.")
     profile = None if hardware is None else catalogue.profile(hardware)

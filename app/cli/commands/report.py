@@ -33,6 +33,10 @@ def report(
     if form not in FORMS:
         raise unknown_name("--format", form, FORMS)
     form, language = cast("Form", form), spoken()
+    from app.text.files import check_output, save_text
+
+    if output is not None:
+        check_output(output, "--output", [Path(study)])
     if server is not None:
         from app.cli.remote import remote_report
 
@@ -46,8 +50,6 @@ def report(
 
         write_text(text)
     else:
-        from app.text.files import save_text
-
         save_text(output, text, "--output")
     return DONE
 

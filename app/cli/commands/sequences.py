@@ -40,9 +40,11 @@ def plan(
     from app.sequences.tables import print_sequence_plan
     from app.text import terminal
     from app.text.documents import json_text
-    from app.text.files import save_text
+    from app.text.files import check_output, save_text
     from documents.checking import check
 
+    if write_order is not None:
+        check_output(write_order, "--write-order", [Path(job), lengths])
     terms = check(SequenceTerms, {"steps": steps, "seed": seed}, labels={"steps": "--steps", "seed": "--seed"})
     given = load_job(job, {}, {})
     document, found = sequence_plan_document(given, read_lengths(lengths), terms, own_calibrations(given))

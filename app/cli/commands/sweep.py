@@ -94,8 +94,10 @@ def sweep(
     from app.sweeps.service import sweep_document
     from app.sweeps.tables import csv_text, print_sweep
     from app.text import terminal
-    from app.text.files import save_text
+    from app.text.files import check_output, save_text
 
+    if output is not None:
+        check_output(output, "--output", [Path(model)])
     document, folder = job_document(model, sections)
     source = Source(document, folder, labels)
     if server is None:
@@ -122,5 +124,6 @@ def _values(text: str, name: str) -> Any:
         return [word.strip() for word in text.split(",") if word.strip()]
     value = options.limit(text, name)
     if isinstance(value, dict) and (name != "devices" or value.keys() != {"min", "max"}):
-        raise InputError(f"{options.flag(name)}: {show(text)} is not allowed; give a list such as 512,1024.")
+        ranges = ", or a range with both ends such as 512..8192" if name == "devices" else ""
+        raise InputError(f"{options.flag(name)}: {show(text)} is not allowed; give a list such as 512,1024{ranges}.")
     return value

@@ -1,7 +1,7 @@
 import { ActionIcon, Card, Table, Tooltip } from "@mantine/core";
 import { IconChartBar, IconTable } from "@tabler/icons-react";
 import { useState, type ReactNode } from "react";
-import { useTranslation } from "../i18n";
+import { marks, useTranslation } from "../i18n";
 
 import { PictureOf, type Picture } from "./chart/picture";
 import { CardHead } from "./CardHead";
@@ -38,7 +38,7 @@ export function ChartCard({ title, subtitle, actions, table, data, children }: P
         {actions}
         {table && (
           <Tooltip label={switchTo}>
-            <ActionIcon variant="default" size={30} aria-label={`${title}: ${switchTo}`} aria-pressed={isTable} onClick={() => setTables(isTable ? tables.filter((other) => other !== name) : [...tables, name])}>
+            <ActionIcon variant="default" size={30} aria-label={`${title}${marks().colon}${switchTo}`} aria-pressed={isTable} onClick={() => setTables(isTable ? tables.filter((other) => other !== name) : [...tables, name])}>
               <Icon size={16} stroke={1.6} />
             </ActionIcon>
           </Tooltip>

@@ -1,7 +1,7 @@
 import { Tooltip, UnstyledButton } from "@mantine/core";
 import { IconInfoCircle } from "@tabler/icons-react";
 import type { ReactNode } from "react";
-import { useTranslation } from "../i18n";
+import { marks, useTranslation } from "../i18n";
 
 /** A word with an explanation behind a mark that mouse, finger and keyboard can reach. */
 export function Explained({ children, text }: { children: ReactNode; text: string }) {
@@ -10,7 +10,7 @@ export function Explained({ children, text }: { children: ReactNode; text: strin
     <span style={{ display: "inline-flex", alignItems: "center", gap: 4 }}>
       {children}
       <Tooltip label={text}>
-        <UnstyledButton aria-label={`${t("explain")}: ${text}`} style={{ display: "inline-flex", color: "var(--text-faint)" }}>
+        <UnstyledButton aria-label={`${t("explain")}${marks().colon}${text}`} style={{ display: "inline-flex", color: "var(--text-faint)" }}>
           <IconInfoCircle size={14} stroke={1.6} />
         </UnstyledButton>
       </Tooltip>

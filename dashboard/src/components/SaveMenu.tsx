@@ -1,6 +1,6 @@
 import { ActionIcon, Menu, Tooltip } from "@mantine/core";
 import { IconDownload } from "@tabler/icons-react";
-import { useTranslation } from "../i18n";
+import { marks, useTranslation } from "../i18n";
 
 import type { Picture } from "./chart/picture";
 import { csvText } from "./csv";
@@ -25,7 +25,7 @@ export function SaveMenu({ title, picture, data, size = 30 }: Props) {
     <Menu position="bottom-end">
       <Menu.Target>
         <Tooltip label={t("chart.save")}>
-          <ActionIcon variant="default" size={size} aria-label={`${title}: ${t("chart.save")}`}>
+          <ActionIcon variant="default" size={size} aria-label={`${title}${marks().colon}${t("chart.save")}`}>
             <IconDownload size={16} stroke={1.6} />
           </ActionIcon>
         </Tooltip>

@@ -23,7 +23,7 @@ export function StatTile({ label, value, note, help, tone }: Props) {
       <Text
         className="number"
         component="div"
-        fz="1.375rem"
+        fz="clamp(1.125rem, 5.2vw, 1.375rem)"
         fw={600}
         lh={1.35}
         style={{ letterSpacing: "-0.01em", whiteSpace: "normal", overflowWrap: "anywhere" }}

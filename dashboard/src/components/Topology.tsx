@@ -1,4 +1,4 @@
-import { useTranslation } from "../i18n";
+import { marks, useTranslation } from "../i18n";
 
 import { bytesPerSecond, count } from "../units/format";
 import { levels, tierName, type Level, type Tier } from "./tiers";
@@ -24,7 +24,7 @@ export function Topology({ tiers, numDevices, device }: Props) {
       t("topology.tier", { name: tierName(tier.name), count: devices, devices: count(devices), bandwidth: bytesPerSecond(tier.bandwidth_bytes_per_s) }),
     );
   return (
-    <figure className={classes.figure} role="img" aria-label={[t("topology.of", { count: numDevices, devices: count(numDevices), device }), ...words].join("; ")}>
+    <figure className={classes.figure} role="img" aria-label={[t("topology.of", { count: numDevices, devices: count(numDevices), device }), ...words].join(marks().semicolon)}>
       <Domain levels={all} depth={all.length - 1} isFirst device={device} />
     </figure>
   );

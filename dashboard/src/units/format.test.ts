@@ -1,4 +1,4 @@
-import { describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 
 import { ago, bytes, bytesPerSecond, compact, duration, factor, flopsPerSecond, number, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "./format";
 
@@ -38,4 +38,15 @@ describe("quantities carry their unit and as many digits as they deserve", () =>
     [number(0.56789), "0.568"],
     [ago(1000, 1180), "3 min. ago"],
   ])("%s", (text, expected) => expect(text).toBe(expected));
+});
+
+describe("Chinese", () => {
+  beforeAll(() => vi.stubGlobal("document", { documentElement: { lang: "zh-CN" } }));
+  afterAll(() => vi.unstubAllGlobals());
+
+  it("sets a percentage without a blank, and days and moments in words", () => {
+    expect([percent(0.569066), signedPercent(0.0321)]).toEqual(["56.9%", "+3.2%"]);
+    expect([duration(190), duration(1_036_800)]).toEqual(["3.2 min", "12 天"]);
+    expect(ago(1000, 1180)).toBe("3\u00a0分钟前");
+  });
 });

@@ -1,5 +1,7 @@
 /** Numbers as people read them: three or four significant digits, always with their unit. SI in, never converted elsewhere. */
 
+import { spaced } from "../i18n";
+
 const GIB = 2 ** 30;
 const NOTHING = "–";
 
@@ -8,6 +10,8 @@ type Value = number | null | undefined;
 function locale(): string {
   return globalThis.document?.documentElement.lang || "en";
 }
+
+const isChinese = (): boolean => locale().startsWith("zh");
 
 const formats = new Map<string, Intl.NumberFormat>();
 
@@ -70,7 +74,7 @@ export function duration(value: Value): string {
   if (value < 60) return `${number(value, 2)} s`;
   if (value < 3600) return `${number(value / 60, 2)} min`;
   if (value < 172_800) return `${number(value / 3600, 2)} h`;
-  return `${number(value / 86_400, 3)} d`;
+  return `${number(value / 86_400, 3)} ${isChinese() ? "天" : "d"}`;
 }
 
 /** Device memory is in GiB everywhere, so that two numbers can be compared. */
@@ -132,11 +136,11 @@ export function compact(value: Value, digits = 3): string {
   return `${number(value / size, digits)}${letter}`;
 }
 
-/** 0.5691 -> 56.9 %. */
+/** 0.5691 -> 56.9 %, which Chinese sets without the blank. */
 export function percent(fraction: Value, decimals = 1): string {
   if (fraction == null || !Number.isFinite(fraction)) return NOTHING;
   const text = numberFormat({ minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(fraction * 100);
-  return `${text} %`;
+  return isChinese() ? `${text}%` : `${text} %`;
 }
 
 /** How many times as fast. */
@@ -157,13 +161,19 @@ export function moment(atS: Value): string {
   return new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "medium" }).format(atS * 1000);
 }
 
-/** How long ago: "3 min. ago", "3分钟前". */
+const AGES = [
+  [1, "second", 60],
+  [60, "minute", 3600],
+  [3600, "hour", 86_400],
+  [86_400, "day", Infinity],
+] as const;
+
+/** How long ago: "3 min. ago", "3 分钟前". */
 export function ago(atS: Value, nowS = Date.now() / 1000): string {
   if (atS == null) return NOTHING;
   const text = new Intl.RelativeTimeFormat(locale(), { numeric: "auto", style: "short" });
   const passed = Math.max(0, nowS - atS);
-  if (passed < 60) return text.format(-Math.round(passed), "second");
-  if (passed < 3600) return text.format(-Math.round(passed / 60), "minute");
-  if (passed < 86_400) return text.format(-Math.round(passed / 3600), "hour");
-  return text.format(-Math.round(passed / 86_400), "day");
+  const [length, unit] = AGES.find(([, , below]) => passed < below) ?? AGES[3];
+  const told = text.format(-Math.round(passed / length), unit);
+  return isChinese() ? spaced(told) : told;
 }

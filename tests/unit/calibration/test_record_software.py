@@ -151,10 +151,25 @@ def test_recent_recipes_run_a_step_of_experts_as_one_graph(read: Read, version: 
     assert both not in read({**GPU, **bridge, **silent}).strategy.features
 
 
-def test_torchtitan_fuses_where_it_compiles(read: Read) -> None:
-    titan = {**GPU, "software.framework": "torchtitan", "strategy.features": []}
-    assert Feature.FUSED_NORM not in read({**titan, "software.raw_flags": []}).strategy.features
-    assert Feature.FUSED_NORM in read({**titan, "software.raw_flags": ["torch.compile"]}).strategy.features
+FUSED = Feature.FUSED_NORM | Feature.FUSED_ROPE | Feature.FUSED_SWIGLU
+
+
+@pytest.mark.parametrize("framework", ["torchtitan", "fms-fsdp", "DeepSpeed (Hugging Face layers)", "a loop of our own", ""])
+def test_pytorchs_own_layers_are_fused_where_they_are_compiled(read: Read, framework: str) -> None:
+    plain = {**GPU, "software.framework": framework, "strategy.features": [], "software.raw_flags": []}
+    assert not read(plain).strategy.features & FUSED
+    assert read({**plain, "software.raw_flags": ["torch.compile"]}).strategy.features & FUSED == FUSED
+    assert read({**plain, "strategy.features": ["fused_rope"]}).strategy.features & FUSED == Feature.FUSED_ROPE
+
+
+@pytest.mark.parametrize(
+    ("framework", "backend"),
+    [("Megatron-LM", ""), ("NeMo", ""), ("Megatron-DeepSpeed", ""), ("llm-foundry / Composer", "PyTorch FSDP"),
+     ("NeMo AutoModel (FSDP2, PyTorch)", ""), ("our own FSDP loop", "PyTorch/CUDA + Transformer Engine")],
+)  # fmt: skip
+def test_frameworks_with_kernels_of_their_own_fuse(read: Read, framework: str, backend: str) -> None:
+    fuses = read({**GPU, "software.framework": framework, "software.backend": backend, "strategy.features": []})
+    assert fuses.strategy.features & FUSED == FUSED
 
 
 @pytest.mark.parametrize(

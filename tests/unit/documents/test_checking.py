@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from app.jobs.fields import ClusterSection, SearchSection, SoftwareSection, StrategySection, TrainingSection
+from app.jobs.job import parse_job
 from documents.checking import Section, check
 from documents.errors import InputError
 
@@ -96,3 +97,34 @@ def test_a_whole_number_is_an_integer_however_it_is_written() -> None:
 def test_null_counts_as_left_out() -> None:
     section = check(StrategySection, {"vpp": None, "cp_algo": None, "tp": 2})
     assert (section.vpp, section.cp_algo, section.tp) == (1, None, 2)
+
+
+@pytest.mark.parametrize(
+    ("where", "key", "meant"),
+    [
+        ("search", "target", "'software.target'"),  # and not zero_stage, which looks like it
+        ("software", "precision", "'training.precision'"),
+        ("training", "tp", "'search.tp' or 'strategy.tp'"),
+        ("cluster", "num_layers", "'model.num_layers' or 'strategy.recompute.num_layers'"),
+        ("cluster", "devices", "'num_devices' or 'sweep.devices'"),  # what is alike here, too
+        ("", "hardware", "'cluster.hardware' or 'sweep.hardware'"),
+        ("search", "zero_stge", "'zero_stage'"),
+        ("training", "min", None),  # a field of every range
+    ],
+)
+def test_a_key_in_the_wrong_section_is_told_where_it_belongs(where: str, key: str, meant: str | None) -> None:
+    job: dict[str, Any] = {
+        "model": "llama-2-7b",
+        "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+        "training": {"seq_length": 4096, "global_batch_size": 8},
+    }
+    (job.setdefault(where, {}) if where else job)[key] = 1
+    hint = "allowed: " if meant is None else f"did you mean {meant}? Allowed: "
+    with pytest.raises(InputError) as refused:
+        parse_job(job)
+    assert str(refused.value).startswith(f"{f'{where}.' if where else ''}{key}: unknown key; {hint}")
+
+
+def test_a_key_one_level_too_high_is_told_where_it_belongs() -> None:
+    with pytest.raises(InputError, match=r"part\.method: unknown key; did you mean 'part\.recompute\.method'\? Allowed: tp"):
+        check(StrategySection, {"method": "block"}, "part")

@@ -18,7 +18,8 @@ from tests.made_wheels import made_wheel, wheel_of_pip
 
 TAG = f"cp3{sys.version_info.minor}"
 MACHINE = platform.machine()
-# Nothing of what these tests' own environment says to pip, and none of their bytecode: two versions made in one second are alike to it.
+# Nothing of what these tests' own environment says to pip, and none of their bytecode: to it two versions made in one second
+# are alike.
 PLAIN = {"PATH": "/usr/bin:/bin"}
 # Says its version; `hardware list` waits for whoever sets MADE_UP_WAIT, and fails in a version that is broken.
 PROGRAM = """

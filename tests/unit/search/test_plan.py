@@ -12,8 +12,9 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Re
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
+from documents.hashing import fingerprint
 from hardware_profiles.schema import CollectiveCurve
-from search.plan import estimates_to_mappings, plan_id, strategy_to_mapping
+from search.plan import PRICED_PARTS, estimates_to_mappings, plan_id, strategy_to_mapping
 from tests.search_workloads import DENSE, MOE, workload
 
 STRATEGY = ParallelStrategy(
@@ -115,6 +116,8 @@ def test_a_plan_id_names_strategy_and_workload() -> None:
     name = plan_id(job, STRATEGY)
     assert len(name) == 12
     assert name == plan_id(workload(MOE), replace(STRATEGY))
+    priced = {part: getattr(job, part) for part in PRICED_PARTS}
+    assert name == fingerprint({"workload": priced, "strategy": strategy_to_mapping(job, STRATEGY)})
     assert name != plan_id(job, replace(STRATEGY, micro_batch_size=2))
     assert name != plan_id(workload(MOE, num_devices=32), STRATEGY)
     # Words about a profile do not change the plan.

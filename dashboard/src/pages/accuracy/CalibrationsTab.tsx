@@ -2,7 +2,7 @@ import { Button, Card, Code, Group, Stack, Table, Text, Title } from "@mantine/c
 import { IconAdjustmentsOff } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { Trans, useTranslation } from "../../i18n";
+import { marks, Trans, useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { CardHead } from "../../components/CardHead";
@@ -100,7 +100,7 @@ function ShippedCard({ calibration }: { calibration: Shipped }) {
     <Card component="section" aria-label={t(`shipped.${family}`)}>
       <Stack gap="sm">
         <CardHead title={t(`shipped.${family}`)} help={t("shipped.of", { id, constants: count(constants.length), count: runs, runs: count(runs) })} mb={0} />
-        <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={`${id}, ${t("shipped.coverage")}`}>
+        <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={`${id}${marks().comma}${t("shipped.coverage")}`}>
           <Table verticalSpacing={4} fz="sm" highlightOnHover>
             <Table.Thead>
               <Table.Tr>

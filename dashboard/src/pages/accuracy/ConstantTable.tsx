@@ -1,5 +1,5 @@
 import { Table, Text } from "@mantine/core";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { number, percent } from "../../units/format";
 
@@ -15,7 +15,7 @@ interface Constant {
 export function ConstantTable({ constants, of }: { constants: readonly Constant[]; of: string }) {
   const { t } = useTranslation("accuracy");
   return (
-    <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={`${of}, ${t("constant.title")}`}>
+    <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={`${of}${marks().comma}${t("constant.title")}`}>
       <Table verticalSpacing={4} fz="sm">
         <Table.Thead>
           <Table.Tr>

@@ -2,7 +2,7 @@ import { Alert, Card, Code, FileButton, Button, Group, Loader, Select, SimpleGri
 import { IconDatabaseOff, IconSend, IconUpload } from "@tabler/icons-react";
 import { keepPreviousData, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useMemo, useState } from "react";
-import { Trans, useTranslation } from "../../i18n";
+import { marks, Trans, useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import { calibrationsQuery } from "../../api/queries";
@@ -175,7 +175,7 @@ function OwnErrors({ runs }: { runs: readonly OwnRun[] }) {
         const { predicted_step_time_s: predicted, measured_step_time_s: measured } = run.prediction ?? {};
         if (predicted == null || measured == null) return [];
         const { model, devices, hardware, framework } = factsOf(run);
-        return [{ id: run.record_sha256, group: "own", title: `${model}, ${devices ?? "?"} × ${hardware}`, detail: framework, measured, predicted }];
+        return [{ id: run.record_sha256, group: "own", title: `${model}${marks().comma}${devices ?? "?"} × ${hardware}`, detail: framework, measured, predicted }];
       }),
     [runs],
   );

@@ -1,7 +1,7 @@
 import { Alert, Checkbox, Group, SegmentedControl, Select, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useCallback, useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
@@ -47,14 +47,14 @@ export function PublishedTab({ runs }: { runs: readonly Run[] }) {
     const published = counted.flatMap((run): Point[] => {
       const predicted = predictedOf(run, view);
       if (predicted === null || run.measured_step_time_s === null || run.category === null) return [];
-      const title = `${run.model}, ${run.num_devices} × ${run.hardware}`;
+      const title = `${run.model}${marks().comma}${run.num_devices} × ${run.hardware}`;
       return [{ id: run.id, group: run.category, title, detail: run.source.title, measured: run.measured_step_time_s, predicted }];
     });
     const ours = (own ?? []).flatMap((run): Point[] => {
       const { predicted_step_time_s: predicted, measured_step_time_s: measured } = run.prediction ?? {};
       if (predicted == null || measured == null) return [];
       const { model, devices, hardware } = factsOf(run);
-      return [{ id: run.record_sha256, group: "own", title: `${model}, ${devices ?? "?"} × ${hardware}`, detail: t("chart.own"), measured, predicted }];
+      return [{ id: run.record_sha256, group: "own", title: `${model}${marks().comma}${devices ?? "?"} × ${hardware}`, detail: t("chart.own"), measured, predicted }];
     });
     return [...published, ...ours];
   }, [counted, own, view, t]);

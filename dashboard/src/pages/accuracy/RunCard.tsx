@@ -1,6 +1,6 @@
 import { Alert, Anchor, Card, CloseButton, Group, Stack, Text, Title } from "@mantine/core";
 import { useEffect, useRef } from "react";
-import { useTranslation } from "../../i18n";
+import { bracketed, marks, useTranslation } from "../../i18n";
 
 import { FactList } from "../../components/FactList";
 import { bytes, count, seconds, secondsRange, signedPercent } from "../../units/format";
@@ -33,22 +33,22 @@ export function RunCard({ run, onClose }: { run: Run; onClose: () => void }) {
         </Group>
         <FactList
           facts={[
-            [t("column.hardware"), `${count(run.num_devices)} × ${run.hardware} (${t(`certainty.${run.hardware_basis}`, { defaultValue: run.hardware_basis })})`],
+            [t("column.hardware"), `${count(run.num_devices)} × ${run.hardware}${bracketed(t(`certainty.${run.hardware_basis}`, { defaultValue: run.hardware_basis }))}`],
             [t("column.framework"), run.framework],
             [t("column.precision"), run.precision],
             [t("column.seq"), count(run.seq_length)],
             [t("column.batch"), count(run.global_batch_size)],
-            [t("column.strategy"), strategy.map(([name, value]) => `${name} ${count(value)}`).join(", ")],
+            [t("column.strategy"), strategy.map(([name, value]) => `${name} ${count(value)}`).join(marks().comma)],
           ]}
         />
         <FactList
           facts={[
             [t("column.measured"), seconds(run.measured_step_time_s)],
-            [t("run.shipped"), `${seconds(run.predicted_step_time_s)} (${signedPercent(errorOf(run, "shipped"))})`],
+            [t("run.shipped"), `${seconds(run.predicted_step_time_s)}${bracketed(signedPercent(errorOf(run, "shipped")))}`],
             [t("run.interval"), secondsRange(run.low_s, run.high_s)],
             [t("run.unseen"), run.left_out_error_fraction === null ? t("run.untaught") : signedPercent(run.left_out_error_fraction)],
             ...(run.measured_peak_memory_bytes
-              ? [[t("run.memory"), `${bytes(run.measured_peak_memory_bytes)} / ${bytes(run.predicted_peak_memory_bytes)} (${signedPercent(run.memory_error_fraction)})`] as const]
+              ? [[t("run.memory"), `${bytes(run.measured_peak_memory_bytes)} / ${bytes(run.predicted_peak_memory_bytes)}${bracketed(signedPercent(run.memory_error_fraction))}`] as const]
               : []),
           ]}
         />

@@ -43,7 +43,7 @@ export function Scatter({ points, groups, chosen, plot = "time", onChoose }: Pro
     const times = points.flatMap(({ measured, predicted }) => [measured, predicted]);
     const low = Math.min(...times, Infinity) / 1.4;
     const high = Math.max(...times, 0) * 1.4;
-    const logTime = { type: "log", min: low, max: high, axisLabel: { formatter: (value: number) => seconds(value, 2), showMinLabel: false, showMaxLabel: false, hideOverlap: true } };
+    const logTime = { type: "log", min: low, max: high, axisLabel: { formatter: (value: number) => seconds(value, 2), showMinLabel: false, showMaxLabel: false } };
     const isError = plot === "error";
     const heightOf = ({ measured, predicted }: Pick<Point, "measured" | "predicted">) => (isError ? predicted / measured - 1 : predicted);
     const edge = (factor: number): Edge => [low, high].map((time) => [time, heightOf({ measured: time, predicted: time * factor })] as const);

@@ -3,7 +3,7 @@ import { IconArchive, IconArchiveOff, IconArrowLeft, IconArrowRight, IconDownloa
 import { useMutation, useQuery, useQueryClient } from "@tanstack/react-query";
 import { useState, type ReactNode } from "react";
 import { Link, useNavigate, useParams } from "react-router";
-import { useTranslation } from "../../i18n";
+import { bracketed, marks, useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import { termsQuery } from "../../components/labels/change";
@@ -93,8 +93,8 @@ function Whole({ check }: { check: WholeCheck }) {
 /** Which change it judged, and who said so: nothing of it was looked at. */
 function Said({ check }: { check: KeptCheck }) {
   const { t } = useTranslation("checks");
-  const from = (part: string) => (check.taken_from[part] ? ` (${t("takenFrom", { source: check.taken_from[part] })})` : "");
-  const parts: [string, ReactNode][] = [["when", <span title={moment(check.created_at_s)}>{`${moment(check.created_at_s)}, ${ago(check.created_at_s)}`}</span>]];
+  const from = (part: string) => (check.taken_from[part] ? bracketed(t("takenFrom", { source: check.taken_from[part] })) : "");
+  const parts: [string, ReactNode][] = [["when", <span title={moment(check.created_at_s)}>{`${moment(check.created_at_s)}${marks().comma}${ago(check.created_at_s)}`}</span>]];
   if (check.commit || check.change_url) parts.push(["commit", <><ChangeLink check={check} />{from("commit")}</>]);
   if (check.owner !== null) parts.push(["owner", t("labels:of", { owner: check.owner })]);
   if (check.branch) parts.push(["branch", `${t("branch")} ${check.branch}${from("branch")}`]);

@@ -1,7 +1,7 @@
 import { Card, Group, List, SegmentedControl, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
@@ -93,7 +93,9 @@ function Since({ check, before }: { check: WholeCheck; before: KeptCheck }) {
           })}
         />
         <Text size="sm" mt="xs">
-          {t("moved")}: {causes.length ? causes.map((cause) => t(`cause.${cause}`)).join(", ") : t("nothingMoved")}
+          {t("moved")}
+          {marks().colon}
+          {causes.length ? causes.map((cause) => t(`cause.${cause}`)).join(marks().list) : t("nothingMoved")}
         </Text>
       </Card>
       {error && <ErrorState error={error} />}
@@ -180,7 +182,7 @@ function PartsChart({ title, unit, metric, parts, name }: PartsProps) {
   const option = useMemo<EChartsCoreOption>(
     () => ({
       grid: { left: 12, right: 24, top: 8, bottom: 8 },
-      xAxis: { type: "value", splitNumber: 3, axisLabel: { formatter: (value: number) => (value ? signed(value) : "0"), hideOverlap: true } },
+      xAxis: { type: "value", splitNumber: 3, axisLabel: { formatter: (value: number) => (value ? signed(value) : "0") } },
       yAxis: { type: "category", inverse: true, data: moved.map(({ part }) => words.part(part)), axisLabel: { width: 150, overflow: "break" } },
       tooltip: {
         trigger: "item",
@@ -207,7 +209,7 @@ function PartsChart({ title, unit, metric, parts, name }: PartsProps) {
     rows: parts.map(({ part, before, value, change }) => [words.part(part), shown(metric, before), shown(metric, value), signed(change)]),
   };
   const data = () => [["part", `before_${unit}`, `now_${unit}`, `change_${unit}`], ...parts.map(({ part, before, value, change }) => [part, before, value, change])];
-  const label = t("partsLabel", { title, values: moved.map(({ part, change }) => `${words.part(part)} ${signed(change)}`).join(", ") });
+  const label = t("partsLabel", { title, values: moved.map(({ part, change }) => `${words.part(part)} ${signed(change)}`).join(marks().list) });
   return (
     <ChartCard title={title} subtitle={t("partsHelp", { name })} table={table} data={data}>
       {moved.length === 0 ? <Text c="dimmed">{t("unmoved")}</Text> : <Chart option={option} height={moved.length * BAR_PX + 60} label={label} />}

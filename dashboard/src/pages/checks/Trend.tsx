@@ -96,12 +96,11 @@ function optionOf({ points, metric, axis, withBounds, palette, words, t }: Drawn
     legend: { bottom: 0, left: 0, right: 0 },
     xAxis:
       axis === "time"
-        ? { type: "time", axisLabel: { hideOverlap: true } }
+        ? { type: "time" }
         : {
             type: "category",
             data: points.map((_, place) => place),
             axisLabel: {
-              hideOverlap: true,
               formatter: (_: string, place: number) => {
                 const check = points[place]?.check;
                 return check ? (check.commit === null ? String(place + 1) : words.check(check)) : "";

@@ -2,7 +2,7 @@ import { Anchor, Group, Stack, Text } from "@mantine/core";
 import { IconExternalLink } from "@tabler/icons-react";
 import { useMemo } from "react";
 import { Link } from "react-router";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import type { Column } from "../../components/DataTable";
 import { StateBadge } from "../../components/StateBadge";
@@ -98,7 +98,7 @@ export function useCheckColumns(before: ReadonlyMap<string, KeptCheck>, metrics:
         value: ({ lines }) => failedLines(lines).map(({ id }) => id).join("; ") || null,
         cell: ({ lines }) => (
           <Text size="sm" miw={100} maw={280} style={wrapping}>
-            {failedLines(lines).map(words.line).join("; ") || "–"}
+            {failedLines(lines).map(words.line).join(marks().semicolon) || "–"}
           </Text>
         ),
       },
@@ -123,9 +123,9 @@ type T = ReturnType<typeof useTranslation>["t"];
 /** What the baseline's comparison says of the job, else which of job and tool is another than in the check before. */
 function movedText(check: KeptCheck, before: KeptCheck | undefined, t: T): string {
   const told = check.moved?.job_changes.slice(0, MOST_CHANGES) ?? [];
-  if (told.length > 0) return told.join("; ") + (check.moved && check.moved.job_changes.length > MOST_CHANGES ? " …" : "");
+  if (told.length > 0) return told.join(marks().semicolon) + (check.moved && check.moved.job_changes.length > MOST_CHANGES ? " …" : "");
   const causes = causesOf(check, before).map((cause) => t(`cause.${cause}`));
-  if (causes.length > 0) return causes.join(", ");
+  if (causes.length > 0) return causes.join(marks().list);
   return check.job_sha256 !== null && (check.moved || before) ? t("nothingMoved") : "–";
 }
 
@@ -150,7 +150,7 @@ export function ChangeLink({ check }: { check: KeptCheck }) {
   const name = check.commit?.slice(0, 12) ?? (check.change_url ? t("change") : "–");
   if (!check.change_url) return <code>{name}</code>;
   return (
-    <Anchor href={check.change_url} target="_blank" rel="noopener noreferrer nofollow" title={check.change_url} aria-label={`${t("openChange")}: ${name}`}>
+    <Anchor href={check.change_url} target="_blank" rel="noopener noreferrer nofollow" title={check.change_url} aria-label={`${t("openChange")}${marks().colon}${name}`}>
       <Group gap={4} wrap="nowrap" component="span">
         <code>{name}</code>
         <IconExternalLink size={13} aria-hidden />

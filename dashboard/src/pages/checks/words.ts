@@ -1,6 +1,6 @@
 /** Words and addresses that several parts of the pages of checks share. */
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { moment } from "../../units/format";
 import type { HistoryKey, KeptCheck, Line } from "./data";
@@ -29,7 +29,7 @@ export function useWords(): Words {
       line: ({ id, metric: of }) => {
         const [kind, , end] = id.split(".");
         if (of === null || kind === "memory") return t(`lineName.${id}`, { defaultValue: id });
-        return kind === "budget" ? `${metric(of)}, ${t(end === "min" ? "least" : "most")}` : t("lineAgainst", { metric: metric(of) });
+        return kind === "budget" ? `${metric(of)}${marks().comma}${t(end === "min" ? "least" : "most")}` : t("lineAgainst", { metric: metric(of) });
       },
       check: (check) => shortName(check, moment),
     };

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { roundUp } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
@@ -43,7 +43,7 @@ export function Breakdown({ title, subtitle, items, rows, unit, unitName, text, 
           const lines = rows
             .filter(({ values }) => values?.[place])
             .map(({ key, label, values }) => ({ name: label, value: `${text(values?.[place] ?? 0)} · ${percent((values?.[place] ?? 0) / total)}`, color: colors[key] }));
-          return tooltipHtml(`${items[place]?.letter}: ${text(total)}`, lines);
+          return tooltipHtml(`${items[place]?.letter}${marks().colon}${text(total)}`, lines);
         },
       },
       xAxis: { type: "value", name: unitName, nameGap: 6, ...(limit && { max: ({ max }: { max: number }) => roundUp(Math.max(max, limit / unit) * 1.02) }) },

@@ -1,7 +1,7 @@
 import { Select } from "@mantine/core";
 import { IconPlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "../../i18n";
+import { bracketed, useTranslation } from "../../i18n";
 
 import { studiesQuery } from "../../api/queries";
 import { count, seconds } from "../../units/format";
@@ -16,7 +16,7 @@ export function Picker({ entries, onAdd }: { entries: readonly Entry[]; onAdd: (
     const { best } = study;
     const isIn = entries.some(({ studyId, planId }) => studyId === study.id && (planId === null || planId === best?.plan_id));
     if (!best || isIn) return [];
-    const label = t("pick.option", { model: study.name ? `${study.name} (${study.model})` : study.model, devices: count(study.num_devices), hardware: study.hardware, step: seconds(best.step_time_s), id: study.id.slice(0, 6) });
+    const label = t("pick.option", { model: study.name ? `${study.name}${bracketed(study.model)}` : study.model, devices: count(study.num_devices), hardware: study.hardware, step: seconds(best.step_time_s), id: study.id.slice(0, 6) });
     return [{ value: study.id, label }];
   });
   function add(studyId: string | null) {

@@ -5,7 +5,7 @@ import { useState } from "react";
 import { answered, api } from "../../api/client";
 import type { Plan } from "../../api/queries";
 import { strategyText } from "../../components/strategy";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 import { seconds } from "../../units/format";
 
 const MOST = 200; // of a ranking; its table leads to the others
@@ -30,7 +30,7 @@ export function PlanSelect({ studyId, plan, letter, onPlan }: Props) {
   const others = (data?.items ?? []).filter(({ plan_id }) => plan_id !== plan.plan_id);
   const options = others.map(({ plan_id, rank, strategy, estimate }) => ({
     value: plan_id,
-    label: `${t("planTitle", { rank, strategy: strategyText(strategy) })}, ${seconds(estimate.step_time_s)}`,
+    label: `${t("planTitle", { rank, strategy: strategyText(strategy) })}${marks().comma}${seconds(estimate.step_time_s)}`,
   }));
   return (
     <Select

@@ -3,6 +3,7 @@ import type { TFunction } from "../../i18n";
 
 import type { Estimate, Plan, Strategy, Study } from "../../api/queries";
 import { recomputeText } from "../../components/strategy";
+import { marks } from "../../i18n";
 import { bytes, compact, count, duration, number, percent, seconds, secondsRange, tokensPerSecond } from "../../units/format";
 import type { Item } from "./data";
 
@@ -49,7 +50,7 @@ export function resultRows(items: readonly Item[], t: T): Row[] {
     measured("sure", "higher", ({ fits_probability }) => fits_probability ?? null, percent),
     told("bottleneck", ({ estimate }) => t(`common:part.${estimate.bottleneck}`, { defaultValue: estimate.bottleneck })),
     told("fidelity", ({ estimate }) => t(`fidelity.${estimate.fidelity}`)),
-    told("launchable", ({ launchable_on }) => launchable_on.join(", ") || t("compare:row.nowhere")),
+    told("launchable", ({ launchable_on }) => launchable_on.join(marks().list) || t("compare:row.nowhere")),
   ];
 }
 

@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { Chart } from "../../components/chart/Chart";
@@ -20,7 +20,7 @@ export function Collectives({ collectives }: { collectives: readonly Collective[
       tooltip: { trigger: "item" },
       legend: { top: 0 },
       grid: { top: 44, bottom: 4, left: 12, right: 20 },
-      xAxis: { type: "log", logBase: 16, name: t("collectives.size"), nameLocation: "middle", axisLabel: { formatter: sizeOf, hideOverlap: true } },
+      xAxis: { type: "log", logBase: 16, name: t("collectives.size"), nameLocation: "middle", axisLabel: { formatter: sizeOf } },
       yAxis: { type: "log", name: t("collectives.rate"), axisLabel: { formatter: (value: number) => bytesPerSecond(value, 1) } },
       series: collectives.map((collective, index) => ({
         type: "line",
@@ -39,7 +39,7 @@ export function Collectives({ collectives }: { collectives: readonly Collective[
   return (
     <ChartCard
       title={t("collectives.title")}
-      subtitle={t("collectives.help", { sources: sources.join(", ") })}
+      subtitle={t("collectives.help", { sources: sources.join(marks().list) })}
       table={{ columns: [t("collectives.title"), t("collectives.size"), t("collectives.time"), t("collectives.rate")], rows }}
     >
       <Chart option={option} height={320} label={t("collectives.label", { count: collectives.length })} />
@@ -48,7 +48,7 @@ export function Collectives({ collectives }: { collectives: readonly Collective[
 }
 
 function nameOf({ tier, op, group_size: group }: Collective): string {
-  return `${op.replaceAll("_", "-")} × ${group}, ${tierName(tier)}`;
+  return `${op.replaceAll("_", "-")} × ${group}${marks().comma}${tierName(tier)}`;
 }
 
 /** Messages are powers of two: 64 KiB, 16 MiB. */

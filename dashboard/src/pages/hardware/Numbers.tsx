@@ -1,7 +1,7 @@
 import { Anchor, Card, Group, Select, Stack, Text, Tooltip } from "@mantine/core";
 import { IconSearch } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { BASES, BasisBadge } from "../../components/BasisBadge";
@@ -63,7 +63,7 @@ export function Numbers({ profile }: { profile: Schemas["HardwareDetails"] }) {
     <Card component="section" aria-label={t("numbers.title")}>
       <CardHead title={t("numbers.title")} help={t("numbers.help")} mb="sm" />
       <DataTable
-        label={`${profile.name}, ${t("numbers.title")}`}
+        label={`${profile.name}${marks().comma}${t("numbers.title")}`}
         rows={shown}
         columns={columns}
         rowKey={(row) => row.path}
@@ -89,7 +89,7 @@ export function Numbers({ profile }: { profile: Schemas["HardwareDetails"] }) {
 
 function nameOf({ field, of }: StatedNumber, t: (key: string, values: { defaultValue: string }) => string): string {
   const name = t(`field.${field}`, { defaultValue: field });
-  return of ? `${name}, ${of}` : name;
+  return of ? `${name}${marks().comma}${of}` : name;
 }
 
 /** In the unit of the source: this is what a reader compares with the source. */

@@ -1,6 +1,6 @@
 import { Card, Stack, Table, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 import { useParams } from "react-router";
 
 import type { Schemas } from "../../api/client";
@@ -83,7 +83,7 @@ function Sources({ preset }: { preset: Schemas["ModelDetails"] }) {
       </Table.ScrollContainer>
       {source.unconfirmed.length > 0 && (
         <Text size="sm" mt="xs" c="var(--tone-warn)">
-          {t("source.unconfirmed", { fields: source.unconfirmed.join(", ") })}
+          {t("source.unconfirmed", { fields: source.unconfirmed.join(marks().list) })}
         </Text>
       )}
     </Card>

@@ -1,6 +1,6 @@
 import { Accordion, Group, SimpleGrid, Stack, Switch, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "../../i18n";
+import { bracketed, useTranslation } from "../../i18n";
 
 import { calibrationsQuery, hardwareListQuery, modelsQuery } from "../../api/queries";
 import { Explained } from "../../components/Explained";
@@ -174,7 +174,7 @@ export function SearchSection(props: SectionProps) {
               </Text>
               <SimpleGrid cols={{ base: 1, xs: 2 }}>
                 {LIMITS.map((name) => (
-                  <TextField key={name} {...props} field={name} label={`${t(`common:strategy.${name}`)} (${name})`} placeholder={EXAMPLES[name]} />
+                  <TextField key={name} {...props} field={name} label={`${t(`common:strategy.${name}`)}${bracketed(name)}`} placeholder={EXAMPLES[name]} />
                 ))}
               </SimpleGrid>
             </Stack>

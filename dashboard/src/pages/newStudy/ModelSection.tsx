@@ -1,6 +1,6 @@
 import { Group, SegmentedControl, Select, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "../../i18n";
+import { bracketed, useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { modelsQuery } from "../../api/queries";
@@ -65,7 +65,7 @@ function Preset({ form, set, errors }: Pick<SectionProps, "form" | "set" | "erro
 }
 
 function sizes(total: number, active: number, word: string): string {
-  return active < total ? `${compact(total)} (${compact(active)} ${word})` : compact(total);
+  return active < total ? `${compact(total)}${bracketed(`${compact(active)} ${word}`)}` : compact(total);
 }
 
 function PresetOption({ preset }: { preset: Schemas["ModelSummary"] | undefined }) {

@@ -1,7 +1,7 @@
 import { Stack, Title } from "@mantine/core";
 import type { TFunction } from "../../i18n";
 import { lazy, Suspense, useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
 import { ChartCard } from "../../components/ChartCard";
@@ -69,7 +69,7 @@ function StageMemory({ analysis }: { analysis: Analysis }) {
             .sort((a, b) => b.value - a.value)
             .filter(({ value }) => value > 0)
             .map(({ marker, seriesName, value }) => `${marker}${seriesName} <b>${bytes(value * GIB)}</b>`);
-          return [`<b>${t("memory.stage", { stage: stage?.stage })}: ${bytes(stage?.peak_memory_bytes)}</b>`, ...lines].join("<br>");
+          return [`<b>${t("memory.stage", { stage: stage?.stage })}${marks().colon}${bytes(stage?.peak_memory_bytes)}</b>`, ...lines].join("<br>");
         },
       },
       xAxis: { type: "category", name: t("memory.axis"), nameLocation: "middle", nameGap: 26, data: stages.map(({ stage }) => String(stage)) },
@@ -173,5 +173,5 @@ function holds(stage: Stage, t: TFunction): string {
       : t(stage.num_moe_layers > 0 ? "memory.moeLayers" : "memory.denseLayers", { count: stage.num_layers }),
     stage.num_heads > 0 && t("memory.head"),
   ];
-  return parts.filter(Boolean).join(", ");
+  return parts.filter(Boolean).join(marks().comma);
 }

@@ -1,4 +1,4 @@
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { levels, tierName } from "../../components/tiers";
 import { seriesColor } from "../../theme/palette";
@@ -29,7 +29,7 @@ export function Placement({ analysis: { traffic, tiers }, devices }: { analysis:
     });
   const ticks = [1, ...shown.map(({ devices: held }) => held)];
   return (
-    <svg viewBox={`0 0 ${WIDTH} ${height}`} className={classes.placement} role="img" aria-label={traffic.map(text).join("; ")}>
+    <svg viewBox={`0 0 ${WIDTH} ${height}`} className={classes.placement} role="img" aria-label={traffic.map(text).join(marks().semicolon)}>
       {shown.map(({ tier, devices: held, members }, index) => {
         const from = Math.max(held / members, 1);
         const middle = (x(from) + x(held)) / 2;

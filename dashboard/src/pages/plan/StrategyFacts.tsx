@@ -1,5 +1,5 @@
 import { Badge, Card, Code, Group, Text, Title } from "@mantine/core";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import type { Plan, Strategy, Study } from "../../api/queries";
 import { changeText } from "../../components/strategy";
@@ -76,7 +76,7 @@ function cpAlgorithm({ cp_algo, ulysses_degree }: Strategy): string {
 
 function recompute({ recompute: { granularity, method, num_layers, modules, layers_per_stage } }: Strategy): string {
   const detail = [method, num_layers, modules.join(" + "), layers_per_stage?.join(" ")].filter((part) => part != null && part !== "");
-  return [granularity, ...detail].join(", ");
+  return [granularity, ...detail].join(marks().comma);
 }
 
 /** Layers of each stage, one group a chunk; a run of equal numbers is told once. */

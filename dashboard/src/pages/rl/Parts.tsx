@@ -1,6 +1,6 @@
 import { Card, Progress, SimpleGrid, Stack, Text } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { CardHead } from "../../components/CardHead";
 import { ChartCard } from "../../components/ChartCard";
@@ -36,7 +36,7 @@ function Tasks({ step }: { step: Step }) {
   const option = useMemo<EChartsCoreOption>(
     () => ({
       grid: { left: 8, right: 72, top: 4, bottom: 26 },
-      xAxis: { type: "value", name: t("time"), nameLocation: "middle", nameGap: 24, axisLabel: { hideOverlap: true } },
+      xAxis: { type: "value", name: t("time"), nameLocation: "middle", nameGap: 24 },
       yAxis: { type: "category", inverse: true, data: parts.map(([task]) => nameOf(task)) },
       tooltip: {
         trigger: "item",
@@ -67,7 +67,7 @@ function Tasks({ step }: { step: Step }) {
       table={{ columns: [t("taskColumn"), t("takes"), t("ofStep"), t("waitsFor")], rows: parts.map(([task, time]) => [nameOf(task), seconds(time), percent(time / step.step_time_s), waits(task)]) }}
       data={() => [["task", "seconds", "waits_for"], ...parts.map(([task, time]) => [task, time, step.blocked_by[taskOf(task)] ?? ""])]}
     >
-      <Chart option={option} height={parts.length * ROW_PX + 50} label={t("partsLabel", { parts: parts.map(([task, time]) => `${nameOf(task)} ${seconds(time, 3)}`).join(", ") })} />
+      <Chart option={option} height={parts.length * ROW_PX + 50} label={t("partsLabel", { parts: parts.map(([task, time]) => `${nameOf(task)} ${seconds(time, 3)}`).join(marks().list) })} />
     </ChartCard>
   );
 }
@@ -88,7 +88,7 @@ function Busy({ step }: { step: Step }) {
                 <span>{devices === null ? name : t("poolOf", { pool: name, devices: count(devices) })}</span>
                 <span className="number">{percent(Math.min(share, 1), 0)}</span>
               </Text>
-              <Progress value={Math.min(share, 1) * 100} size="lg" aria-label={`${name}: ${percent(Math.min(share, 1), 0)}`} />
+              <Progress value={Math.min(share, 1) * 100} size="lg" aria-label={`${name}${marks().colon}${percent(Math.min(share, 1), 0)}`} />
             </div>
           );
         })}

@@ -1,6 +1,6 @@
 import { Anchor, Badge, Title } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
@@ -150,7 +150,7 @@ export function Pareto({ search }: { search: Search }) {
         ]),
       ]}
     >
-      <Chart option={option} height={340} label={t("paretoLabel", { front: search.pareto.map((plan) => `${plan.staleness_steps}: ${tokensPerSecond(plan.tokens_per_s)}`).join(", ") })} />
+      <Chart option={option} height={340} label={t("paretoLabel", { front: search.pareto.map((plan) => `${plan.staleness_steps}${marks().colon}${tokensPerSecond(plan.tokens_per_s)}`).join(marks().comma) })} />
     </ChartCard>
   );
 }

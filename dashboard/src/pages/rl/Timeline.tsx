@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
@@ -69,7 +69,7 @@ export function Timeline({ step }: { step: Step }) {
     return {
       grid: { left: 8, right: 20, top: 8, bottom: 40 },
       legend: { bottom: 0, left: 0, right: 0, data: [...tasks.map(nameOf), ...(tails.length ? [t("tail")] : [])] },
-      xAxis: { type: "value", min: 0, name: t("time"), nameLocation: "middle", nameGap: 24, axisLabel: { formatter: (value: number) => count(value), hideOverlap: true } },
+      xAxis: { type: "value", min: 0, name: t("time"), nameLocation: "middle", nameGap: 24, axisLabel: { formatter: (value: number) => count(value) } },
       yAxis: { type: "category", inverse: true, data: pools.map(laneOf), axisLabel: { width: 110, overflow: "break", lineHeight: 15 } },
       tooltip: {
         trigger: "item",
@@ -127,7 +127,7 @@ export function Timeline({ step }: { step: Step }) {
       <Chart
         option={option}
         height={pools.length * LANE_PX + 70}
-        label={t("timelineLabel", { pools: pools.map((pool) => `${laneOf(pool)} ${percent(step.utilisation[pool], 0)}`).join(", "), tasks: [...tasks.map(nameOf), ...(tails.length ? [t("tail")] : [])].join(", ") })}
+        label={t("timelineLabel", { pools: pools.map((pool) => `${laneOf(pool)} ${percent(step.utilisation[pool], 0)}`).join(marks().list), tasks: [...tasks.map(nameOf), ...(tails.length ? [t("tail")] : [])].join(marks().list) })}
       />
     </ChartCard>
   );

@@ -2,7 +2,7 @@ import { ActionIcon, Menu } from "@mantine/core";
 import { notifications } from "@mantine/notifications";
 import { IconArchive, IconArchiveOff, IconArrowsLeftRight, IconCopyPlus, IconDots, IconPencil, IconPlayerPlay, IconPlayerStop, IconTrash } from "@tabler/icons-react";
 import { useQueryClient } from "@tanstack/react-query";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import { answered, api } from "../../api/client";
@@ -28,7 +28,7 @@ export function StudyMenu({ study, isMine, onDelete, onEdit }: { study: ListedSt
   return (
     <Menu position="bottom-end" width={200}>
       <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" aria-label={t("actionsOf", { study: `${nameOf(study)}, ${study.id}` })}>
+        <ActionIcon variant="subtle" color="gray" aria-label={t("actionsOf", { study: `${nameOf(study)}${marks().comma}${study.id}` })}>
           <IconDots size={16} />
         </ActionIcon>
       </Menu.Target>

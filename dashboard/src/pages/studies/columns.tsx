@@ -137,7 +137,7 @@ export function useStudyColumns({ onDelete, onEdit }: StudyActs, hasOwners: bool
         value: (study) => study.objective,
         cell: (study) => t(`common:objective.${study.objective}`),
       },
-      { key: "sampler", header: t("column.sampler"), shown: false, value: (study) => study.sampler, cell: (study) => study.sampler },
+      { key: "sampler", header: t("column.sampler"), shown: false, value: (study) => study.sampler, cell: (study) => t(`common:sampler.${study.sampler}`, { defaultValue: study.sampler }) },
       {
         key: "duration",
         csv: "duration_s",

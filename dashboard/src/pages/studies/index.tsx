@@ -2,7 +2,7 @@ import { Button, Checkbox, Group, Select, Space, TextInput } from "@mantine/core
 import { IconArchive, IconFilterOff, IconPlus, IconSearch, IconStack2 } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { lazy, Suspense, useCallback, useMemo, useState } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import { foundStudiesQuery, studiesQuery, type ListedStudy } from "../../api/queries";
@@ -107,7 +107,7 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
         rows={shown}
         columns={columns}
         rowKey={(study) => study.id}
-        rowName={(study) => `${nameOf(study)}, ${study.id}`}
+        rowName={(study) => `${nameOf(study)}${marks().comma}${study.id}`}
         rowLink={(study) => `/studies/${study.id}`}
         chosen={chosen}
         onChoose={setChosen}

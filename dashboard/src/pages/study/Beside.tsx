@@ -1,5 +1,5 @@
 import { Badge, Card, List, Stack, Table, Text, Title } from "@mantine/core";
-import { useTranslation } from "../../i18n";
+import { bracketed, useTranslation } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import type { Study } from "../../api/queries";
@@ -97,7 +97,7 @@ function Launchable({ nearest }: { nearest: Result["nearest_launchable"] }) {
 }
 
 function Rules({ rules }: { rules: readonly Schemas["BrokenRuleDocument"][] }) {
-  return <Sentences sentences={rules.map(({ rule, sentence }) => `${sentence} (${rule})`)} />;
+  return <Sentences sentences={rules.map(({ rule, sentence }) => `${sentence}${bracketed(rule)}`)} />;
 }
 
 function Sentences({ sentences }: { sentences: readonly string[] }) {

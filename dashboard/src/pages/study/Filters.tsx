@@ -1,6 +1,6 @@
 import { Button, Checkbox, Group, Popover, RangeSlider, ScrollArea, Stack, Text, TextInput } from "@mantine/core";
 import { IconFilter, IconSearch, IconX } from "@tabler/icons-react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { bytes, percent, seconds } from "../../units/format";
 import { filterOfIntervals, type Dimension, type Filter } from "./dimensions";
@@ -88,7 +88,7 @@ export function Filters({ dimensions, filters, onFilters, query, onQuery }: Prop
 }
 
 function filterValues(filter: Filter): string {
-  return "values" in filter ? filter.values.join(", ") : `${measureText(filter.key, filter.low)} – ${measureText(filter.key, filter.high)}`;
+  return "values" in filter ? filter.values.join(marks().list) : `${measureText(filter.key, filter.low)} – ${measureText(filter.key, filter.high)}`;
 }
 
 function Editor({ dimension, filter, onChange }: { dimension: Dimension; filter: Filter | undefined; onChange: (filter: Filter | null) => void }) {

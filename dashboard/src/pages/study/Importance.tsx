@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
@@ -66,7 +66,7 @@ export function Importance({ plans, dimensions }: { plans: readonly RankedPlan[]
       <Chart
         option={option}
         height={66 + rows.length * ROW_PX}
-        label={t("importance.label", { parts: rows.map(({ stepTime }, place) => `${texts[place]?.name} ${percent(stepTime, 0)}`).join(", ") })}
+        label={t("importance.label", { parts: rows.map(({ stepTime }, place) => `${texts[place]?.name} ${percent(stepTime, 0)}`).join(marks().list) })}
       />
     </ChartCard>
   );

@@ -23,7 +23,7 @@ export function Refinement({ result }: { result: Result }) {
       <Text size="sm" c="dimmed">
         {t("refinement.counts", {
           trials: count(counts.trials),
-          sampler: refinement.sampler,
+          sampler: t(`common:sampler.${refinement.sampler}`, { defaultValue: refinement.sampler }),
           distinct: count(counts.distinct),
           legal: count(counts.legal),
           fits: count(counts.fits_memory),

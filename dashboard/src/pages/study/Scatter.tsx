@@ -1,6 +1,6 @@
 import { Checkbox, NativeSelect } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 import { useNavigate } from "react-router";
 
 import { roundUp } from "../../components/chart/axis";
@@ -146,7 +146,7 @@ function scatterOption(
       formatter: ({ value: [memory, step, place, variant] }: { value: Point }) => {
         const plan = plans[place];
         const change = plan?.variants[variant]?.change;
-        return tooltipHtml([plan ? texts.titleOf(plan) : texts.baseline, ...(change ? [changeText(change)] : [])].join(": "), [
+        return tooltipHtml([plan ? texts.titleOf(plan) : texts.baseline, ...(change ? [changeText(change)] : [])].join(marks().colon), [
           { name: texts.step, value: seconds(plan ? step : own?.step_time_s) },
           { name: texts.memory, value: bytes(memory * GIB) },
         ]);

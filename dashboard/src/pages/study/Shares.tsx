@@ -1,6 +1,6 @@
 import { SegmentedControl } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
@@ -56,7 +56,7 @@ export function Shares({ plans, baseline }: { plans: readonly RankedPlan[]; base
             value: `${seconds(row.parts[part])} · ${percent((row.parts[part] ?? 0) / row.step)}`,
             color: colors[part],
           }));
-          return tooltipHtml(`${row.name}: ${seconds(row.step)}`, lines);
+          return tooltipHtml(`${row.name}${marks().colon}${seconds(row.step)}`, lines);
         },
       },
       xAxis: { type: "value", name: unit === "share" ? "%" : "s", nameGap: 6, ...(unit === "share" && { max: 100 }) },

@@ -113,7 +113,7 @@ function Subtitle({ study }: { study: Study }) {
         seq: count(training?.seq_length),
         batch: count(training?.global_batch_size),
         precision: training?.precision,
-        sampler: study.sampler,
+        sampler: t(`common:sampler.${study.sampler}`, { defaultValue: study.sampler }),
       })}{" "}
       · <span title={moment(study.created_at_s)}>{ago(study.created_at_s)}</span> · <code>{study.id}</code>
       <CopyButton text={study.id} />

@@ -1,7 +1,7 @@
 import { ActionIcon, Anchor, Badge, Group, Stack, Text, Tooltip } from "@mantine/core";
 import { IconChevronDown, IconChevronRight, IconPin, IconPinFilled } from "@tabler/icons-react";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { bracketed, useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Column } from "../../components/DataTable";
@@ -305,7 +305,7 @@ function Headroom({ free, fits, sure }: { free: number; fits: boolean; sure?: nu
       {bytes(free)}
       <Text size="xs" c={fits ? "var(--tone-good)" : "var(--tone-bad)"}>
         {t(fits ? "column.fits" : "column.tooLarge")}
-        {sure != null && ` (${percent(sure)})`}
+        {sure != null && bracketed(percent(sure))}
       </Text>
     </>
   );

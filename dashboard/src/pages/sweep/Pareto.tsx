@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { bracketed, marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { Chart } from "../../components/chart/Chart";
@@ -28,7 +28,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
   const points = useMemo(() => sweep.points.filter(isPlanned).filter((point) => point.days != null && point[across] != null), [sweep, across]);
   const names = useMemo(() => {
     const axes = varied(sweep.points);
-    return new Map(points.map((point) => [point.point, [nameOf(point, axes, words), t("onDevices", { count: point.num_devices, devices: count(point.num_devices) })].filter(Boolean).join(", ")]));
+    return new Map(points.map((point) => [point.point, [nameOf(point, axes, words), t("onDevices", { count: point.num_devices, devices: count(point.num_devices) })].filter(Boolean).join(marks().comma)]));
   }, [sweep, points, words, t]);
   const option = useMemo<EChartsCoreOption>(() => {
     const place = (point: Planned): [number, number] => [point[across] ?? 0, point.days ?? 0];
@@ -60,7 +60,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         name: t(`axis.${across}`),
         nameLocation: "middle",
         nameGap: 26,
-        axisLabel: { formatter: (value: number) => compact(value), hideOverlap: true },
+        axisLabel: { formatter: (value: number) => compact(value) },
       },
       yAxis: { type: isWide ? "log" : "value", scale: true, name: t("axis.days"), nameTextStyle: { align: "left" }, axisLabel: { formatter: (value: number) => compact(value) } },
       tooltip: {
@@ -69,7 +69,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
           if (!point) return "";
           const row = (measure: Measure) => {
             const range = intervalOf(point, point[measure])?.map(measured[measure]).join(" – ");
-            return { name: t(`measure.${measure}`), value: `${measured[measure](point[measure])}${range ? ` (${range})` : ""}` };
+            return { name: t(`measure.${measure}`), value: `${measured[measure](point[measure])}${range ? bracketed(range) : ""}` };
           };
           return tooltipHtml(t("pointTitle", { point: point.point, name: names.get(point.point) }), [
             row("days"),
@@ -125,7 +125,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         height={380}
         label={t("paretoLabel", {
           count: points.length,
-          front: pointsOf(sweep, sweep.pareto).map((point) => `${point.point}: ${measured.days(point.days)}, ${measured[across](point[across])}`).join("; "),
+          front: pointsOf(sweep, sweep.pareto).map((point) => `${point.point}${marks().colon}${measured.days(point.days)}${marks().comma}${measured[across](point[across])}`).join(marks().semicolon),
         })}
       />
     </ChartCard>

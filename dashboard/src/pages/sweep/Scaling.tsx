@@ -1,6 +1,6 @@
 import { SimpleGrid } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import type { Cell } from "../../components/csv";
@@ -33,7 +33,7 @@ const devicesAxis = (name: string) => ({
   max: "dataMax",
   minorTick: { show: false },
   minorSplitLine: { show: false },
-  axisLabel: { formatter: (value: number) => count(Math.round(value)), hideOverlap: true },
+  axisLabel: { formatter: (value: number) => count(Math.round(value)) },
 });
 
 /** Throughput over devices beside the ideal, and what is lost on the way. */
@@ -144,7 +144,7 @@ type T = ReturnType<typeof useTranslation>["t"];
 function kneesOf(curves: Props["curves"], t: T): string {
   return curves
     .map(({ name, kneeDevices }) => `${name ? `${name}: ` : ""}${kneeDevices ? t("kneeAt", { devices: count(kneeDevices) }) : t("noKnee")}`)
-    .join("; ");
+    .join(marks().semicolon);
 }
 
 function told(point: Planned, t: T) {
@@ -199,7 +199,7 @@ function Linearity({ curves, table, data }: Props) {
       <Chart
         option={option}
         height={HEIGHT_PX}
-        label={t("efficiencyLabel", { values: last.map((point) => `${count(point.num_devices)}: ${percent(point.linearity_fraction)}`).join(", ") })}
+        label={t("efficiencyLabel", { values: last.map((point) => `${count(point.num_devices)}${marks().colon}${percent(point.linearity_fraction)}`).join(marks().comma) })}
       />
     </ChartCard>
   );

@@ -1,6 +1,6 @@
 import { SimpleGrid } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import { roundUp } from "../../components/chart/axis";
@@ -50,7 +50,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
     return {
       grid: { left: 12, right: 16, top: 24, bottom: groups.length > 1 ? 36 : 26 },
       ...(groups.length > 1 && { legend: { bottom: 0, left: 0, right: 0 } }),
-      xAxis: { type: "category", data: counts.map((devices) => count(devices)), name: t("devices"), nameLocation: "middle", nameGap: 26, axisLabel: { hideOverlap: true } },
+      xAxis: { type: "category", data: counts.map((devices) => count(devices)), name: t("devices"), nameLocation: "middle", nameGap: 26 },
       yAxis: {
         type: groups.length > 1 && Math.max(...all) > WIDE * Math.min(...all) ? "log" : "value",
         axisLabel: { formatter: (value: number) => compact(value) },
@@ -106,7 +106,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
       <Chart
         option={option}
         height={HEIGHT_PX}
-        label={t("barsLabel", { measure: t(`measure.${measure}`), values: points.map((point, place) => `${names[place]}: ${measured[measure](point[measure])}`).join("; ") })}
+        label={t("barsLabel", { measure: t(`measure.${measure}`), values: points.map((point, place) => `${names[place]}${marks().colon}${measured[measure](point[measure])}`).join(marks().semicolon) })}
       />
     </ChartCard>
   );

@@ -2,6 +2,7 @@
 import type { Schemas } from "../../api/client";
 import type { Cell } from "../../components/csv";
 import { recomputeText } from "../../components/strategy";
+import { marks } from "../../i18n";
 import { count } from "../../units/format";
 import { formOfJob, LIMITS, paramsOfForm, type Form } from "../newStudy/form";
 
@@ -35,7 +36,7 @@ export function nameOf(point: Combination, axes: readonly Axis[], words: Words):
   return axes
     .map((axis) => (axis === "seq_length" || axis === "global_batch_size" ? words[axis](count(point[axis])) : point[axis]))
     .filter(Boolean)
-    .join(", ");
+    .join(marks().comma);
 }
 
 /** The points of a curve, by devices. */

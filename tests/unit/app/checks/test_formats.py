@@ -124,6 +124,15 @@ def test_the_schemas_refuse_what_is_not_of_their_format() -> None:
     )
 
 
+def test_junit_tells_the_warnings() -> None:
+    document = documents()["passed"]
+    told = ["h800 is unvalidated: no measured training run backs its numbers.", "A second one."]
+    quiet, warned = (document.model_copy(update={"warnings": texts}) for texts in ([], told))
+    suites = valid_junit(FORMATS["junit"]([Report(quiet, Places()), Report(warned, Places())]))
+    assert suites[0].find("system-err") is None
+    assert suites[1].findtext("system-err") == "\n".join(f"warning: {text}" for text in told)
+
+
 @given(st.text(max_size=200), st.text(max_size=50))
 def test_any_words_give_valid_reports(sentence: str, name: str) -> None:
     document = documents()["broken"]

@@ -51,11 +51,38 @@ def test_a_job_comes_with_the_files_that_it_names_there(repository: Path) -> Non
     (repository / "hardware" / "ours.yaml").write_text("name: changed\n")
     with job_at("main", path) as earlier:
         assert earlier is not None
-        assert yaml.safe_load(earlier.read_text())["cluster"]["hardware"] == "../hardware/ours.yaml"
-        assert (earlier.parent / "../hardware/ours.yaml").read_text() == "name: ours\n"
-        folder = earlier.parent
+        assert yaml.safe_load(earlier.path.read_text())["cluster"]["hardware"] == "../hardware/ours.yaml"
+        assert (earlier.path.parent / "../hardware/ours.yaml").read_text() == "name: ours\n"
+        folder = earlier.path.parent
     assert not folder.exists()
     with job_at("main", write(repository, JOB, "new.yaml")) as earlier:
+        assert earlier is None
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_a_renamed_job_is_found_where_it_was(repository: Path, is_committed: bool) -> None:
+    (repository / "large").mkdir()
+    git(repository, "mv", "jobs/job.yaml", "large/of 7b.yaml")
+    path = repository / "large" / "of 7b.yaml"
+    path.write_text(path.read_text().replace("tp: 8", "tp: 4"))
+    git(repository, "add", ".")
+    if is_committed:
+        git(repository, "checkout", "--quiet", "-b", "renames")
+        git(repository, "commit", "--quiet", "-m", "two")
+    with job_at("main", path) as earlier:
+        assert earlier is not None
+        assert earlier.former_name == "jobs/job.yaml"
+        assert yaml.safe_load(earlier.path.read_text())["strategy"]["tp"] == 8
+        assert (earlier.path.parent / "../hardware/ours.yaml").is_file()  # beside the job as it lay there
+    git(repository, "rm", "--quiet", "--cached", "large/of 7b.yaml")
+    with job_at("main", path) as earlier:  # git knows of no new name
+        assert earlier is None
+
+
+def test_a_copy_of_a_job_that_stays_has_no_baseline(repository: Path) -> None:
+    path = write(repository, yaml.safe_load((repository / "jobs" / "job.yaml").read_text()), "copy.yaml")
+    git(repository, "add", ".")
+    with job_at("main", path) as earlier:
         assert earlier is None
 
 
@@ -67,7 +94,7 @@ def test_nothing_outside_the_repository_is_read(repository: Path) -> None:
     git(repository, "commit", "--quiet", "-m", "two")
     with job_at("main", path) as earlier:
         assert earlier is not None
-        held = [found for found in earlier.parents[1].rglob("*") if found.is_file() or found.is_symlink()]
+        held = [found for found in earlier.path.parents[1].rglob("*") if found.is_file() or found.is_symlink()]
     assert [found.name for found in held] == ["job.yaml"]
 
 
@@ -94,6 +121,17 @@ def test_a_folder_without_git_and_a_file_that_is_too_large_are_one_sentence(
     monkeypatch.setattr(target_branch, "DOCUMENT_BYTES", 10)
     with pytest.raises(InputError, match="is larger there than the 10 bytes"), job_at("main", repository / "jobs" / "job.yaml"):
         pass
+
+
+def test_a_rename_does_not_pass_a_worse_job(repository: Path) -> None:
+    write(repository, JOB)
+    git(repository, "add", ".")
+    git(repository, "commit", "--quiet", "-m", "two")
+    git(repository, "mv", "jobs/job.yaml", "jobs/renamed.yaml")
+    write(repository, {**JOB, "strategy": {"tp": 4, "micro_batch_size": 1}}, "renamed.yaml")
+    run = command("check", "jobs/renamed.yaml", "--baseline-ref", "main", "--write-baseline", "x.json", folder=repository)
+    assert "jobs/renamed.yaml is jobs/job.yaml in main, renamed since" in " ".join(run.stderr.split())
+    assert "strategy.tp: 8 -> 4" in run.stdout
 
 
 def test_a_merge_is_held_against_its_target_branch(repository: Path) -> None:

@@ -84,11 +84,14 @@ FLAGS = ("--hardware", "atlas-800t-a2", "--devices", "8")
         (("estimate", "llama-2-7b", *FLAGS, "--tp", "3"), "tp 3 x cp 1 x pp 1 = 3 does not divide the 8 devices"),
         (("estimate", "llama-2-7b", *FLAGS, "--tp", "8", "--ep", "2"), "strategy: "),
         (("estimate", "llama-2-7b", *FLAGS, "--tp", "eight"), "--tp"),
+        (("estimate", "llama-2-7b", *FLAGS, "--tp", "8", "--mtp-before-head", "1"), "1 is given, but llama-2-7b predicts no"),
         (("validate", "absent.jsonl"), "absent.jsonl"),
         (("hardware", "show", "atlas-800"), "did you mean 'atlas-800"),
         (("models", "show", "qwen"), "qwen3"),
         (("models", "import", "absent.json"), "absent.json"),
-        (("search", "", *FLAGS), "model: '' is not a preset"),
+        (("search", "", *FLAGS), "model: missing; give a preset's name"),
+        (("check", "", "--write-baseline", "x.json"), "model: missing; give a preset's name"),
+        (("sweep", "llama-2-7b", *FLAGS[:2], "--devices", "..8"), "give a list such as 512,1024, or a range with both ends"),
         (("search", "x" * 5000, *FLAGS), "is not a preset"),
         (("search", "x" * 5000 + ".json", *FLAGS), "cannot be read (File name too long)"),
         (("search", "a\0b", *FLAGS), "is not a preset"),
@@ -118,3 +121,57 @@ def test_every_command_that_searches_takes_an_executor(command: str, tmp_path: P
     )
     more = ("--write-baseline", tmp_path / "baseline.json") if command == "check" else ()
     assert "--executor: 'process://0' is not allowed" in refusal(capsys, command, job, *more, "--executor", "process://0")
+
+
+JOB = """\
+model: llama-2-7b
+cluster: {hardware: atlas-800t-a2, num_devices: 8}
+training: {seq_length: 4096, global_batch_size: 64}
+strategy: {tp: 8, micro_batch_size: 1}
+"""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "flag", "is_read"),
+    [
+        (("check", "job.yaml", "--budget", "other.yaml"), "--output", "job.yaml"),
+        (("check", "job.yaml", "--budget", "other.yaml"), "--output", "./other.yaml"),
+        (("check", "job.yaml"), "--write-baseline", "job.yaml"),
+        (("sweep", "job.yaml"), "--output", "job.yaml"),
+        (("estimate", "job.yaml"), "--timeline", "job.yaml"),
+        (("report", "other.yaml"), "--output", "other.yaml"),
+        (("compare-trace", "other.yaml", "--job", "job.yaml"), "--records", "other.yaml"),
+        (("compare-trace", "other.yaml", "--job", "job.yaml"), "--records", "job.yaml"),
+        (("calibrate", "other.yaml", "--hardware", "atlas-800t-a2", "--stack", "mindspeed-llm"), "--output", "other.yaml"),
+        (("sequences", "plan", "other.yaml", "--job", "job.yaml"), "--write-order", "other.yaml"),
+    ],
+)
+def test_outputs_are_refused_before_the_work_and_never_written_over_inputs(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    flag: str,
+    is_read: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("folder").mkdir()
+    Path("job.yaml").write_text(JOB)
+    Path("other.yaml").write_text("no document: [of any command\n")  # so that whatever reads it first says something else
+    refused = {
+        is_read: f"{flag}: {Path(is_read)} is a file that the command reads; give another.",
+        "folder": f"{flag}: folder is a folder; give a file.",
+        "none/x": f"{flag}: none/x is in no folder that exists; give a file.",
+    }
+    for path, sentence in refused.items():
+        assert refusal(capsys, *arguments, flag, path) == f"meshplan: {sentence}\n"
+    assert Path("job.yaml").read_text() == JOB
+
+
+def test_an_output_that_may_not_be_written_is_refused_before_the_work(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "job.yaml").write_text(JOB)
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # who runs the tests may be allowed all
+    said = refusal(capsys, "sweep", tmp_path / "job.yaml", "--output", tmp_path / "x.csv")
+    assert said.endswith("x.csv cannot be written (Permission denied).\n")

@@ -35,11 +35,11 @@ def chinese() -> Translator:
         ("No plan exists.", "不存在方案。"),
         ("no plan exists", "不存在方案"),
         ("search.tp: 'x' is not allowed; give an integer from 1 to 8.", "search.tp：不允许 'x'；请给出 1 至 8 的整数。"),
-        ("The pipeline bubble takes 40 % of the step.", "流水线空泡占单步的 40 %。"),
+        ("The pipeline bubble takes 40 % of the step.", "流水线空泡占单步的 40%。"),
         (
             "The pipeline bubble takes 40 % of the step, then expert communication (20 %) and the pipeline bubble (9 %); "
             "3 GiB stay free.",
-            "流水线空泡占单步的 40 %，其次是专家通信（20 %）和流水线空泡（9 %）；余量 3 GiB。",
+            "流水线空泡占单步的 40%，其次是专家通信（20%）和流水线空泡（9%）；余量 3 GiB。",
         ),
         ("2 fit in 8 devices", "8 个设备容纳 2"),
         ("9 strategies, 4 fit", "9 个策略，能容纳 4 个"),
@@ -63,23 +63,23 @@ def test_sentences_are_read_as_they_were_made(chinese: Translator, english: str,
             "strategy.layer_layout = the default (not given): a layer moved from virtual stage 1 to 2 of 4 would make the step "
             "1.7 % slower, peak -6.6 GiB",
             "strategy.layer_layout = 默认值（未给出）：改为把一层从第 1 个虚拟阶段移到第 2 个（共 4 个）"
-            "会使单步慢 1.7 %，峰值 -6.6 GiB",
+            "会使单步慢 1.7%，峰值 -6.6 GiB",
         ),
         (
             "The baseline is 0.7% faster than plan 1: it saves 1.5 s on optimizer. It also needs 64.1 GiB of device memory, "
             "6.5 GiB too much: the limit is 60.3 GiB, of which 2.7 GiB are kept free to be 90 % sure.",
             "基线比方案 1 快 0.7%：其中减少优化器 1.5 s。它还需要 64.1 GiB 显存，超出 6.5 GiB：上限为 60.3 GiB，"
-            "其中 2.7 GiB 为达到 90 % 的把握而预留。",
+            "其中 2.7 GiB 为达到 90% 的把握而预留。",
         ),
         (
             "training.precision = bf16 from the preset (assumed: not stated in the paper; weights were released in half "
             "precision): fp16 would make the step 1.4 % faster, peak -3.2 GiB",
             "training.precision = bf16，来自预置（假设：论文未说明；发布的权重为半精度）："
-            "改为 fp16 会使单步快 1.4 %，峰值 -3.2 GiB",
+            "改为 fp16 会使单步快 1.4%，峰值 -3.2 GiB",
         ),
         (
             "device_days is 468.4 device-days, but at most 50.0 device-days is allowed.",
-            "device_days 为 468.4 设备日，而只允许至多 50.0 设备日。",
+            "device_days 为 468.4 设备天，而只允许至多 50.0 设备天。",
         ),
         (
             "mc2 over tp 8 excludes experts (256) (mindspeed_mc2); moe_comm_overlap over ep 64 needs moe_dispatcher alltoall "

@@ -20,6 +20,7 @@ from app.sweeps.tables import COLUMNS, csv_text, print_sweep
 from app.text.documents import plain
 from documents.errors import InputError
 from search.executors.processes import Processes
+from search.result import EXPLAIN
 
 JOB: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -146,6 +147,13 @@ def test_progress_counts_points() -> None:
     sweep_document(Source({**JOB, "sweep": {"devices": [8, 16]}}), on_progress=lambda progress: seen.append(progress))
     assert {progress.num_done for progress in seen} == {0, 1, 2}
     assert {progress.num_points for progress in seen} == {2}
+    # Each point says that it is explained before it is done, and the bar has not come to its end by then.
+    told = [progress.num_done for progress in seen[:-1] if progress.phase == EXPLAIN]
+    assert told == [0, 1]
+    ahead = [progress.done_fraction * 2 - progress.num_done for progress in seen[:-1] if progress.phase == EXPLAIN]
+    assert all(0.5 < fraction < 0.8 for fraction in ahead)  # of the way of the point
+    fractions = [progress.done_fraction for progress in seen]
+    assert fractions == sorted(fractions)
 
 
 def test_devices_double_or_are_halved_and_stay_below_the_most() -> None:

@@ -204,8 +204,11 @@ def test_what_makes_no_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="--records: the trace is one of our own"):
         add_record(tmp_path / "runs.jsonl", job, own, tmp_path / "own.json")
     step = compared(job, FIXTURES / "step_trace_time.csv").trace
-    with pytest.raises(InputError, match="is a folder"):
-        add_record(tmp_path, job, step, tmp_path / "own.json")
+    job_file = tmp_path / "job.yaml"
+    job_file.write_text("model: llama-2-7b\n")
+    with pytest.raises(InputError, match=r"--records: .*job.yaml: line 1: no record of a run; give a file of such, or a new one"):
+        add_record(job_file, job, step, tmp_path / "own.json")
+    assert job_file.read_text() == "model: llama-2-7b\n"
 
 
 def test_the_file_stands_before_what_is_wrong_with_it(tmp_path: Path) -> None:

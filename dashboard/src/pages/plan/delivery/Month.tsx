@@ -1,5 +1,5 @@
 import { useMemo } from "react";
-import { useTranslation } from "../../../i18n";
+import { marks, useTranslation } from "../../../i18n";
 
 import type { Schemas } from "../../../api/client";
 import { ChartCard } from "../../../components/ChartCard";
@@ -85,7 +85,7 @@ export function Month({ month }: { month: Schemas["MonthDocument"] }) {
         height={days * ROW_HEIGHT + 70}
         label={t("delivery.monthLabel", {
           days,
-          parts: shown.map((state) => `${t(`delivery.state.${state}`)} ${percent(sums[state] / month.span_s)}`).join(", "),
+          parts: shown.map((state) => `${t(`delivery.state.${state}`)} ${percent(sums[state] / month.span_s)}`).join(marks().list),
         })}
       />
     </ChartCard>

@@ -1,6 +1,6 @@
 import { Group, NativeSelect, NumberInput, Table, Text, Title } from "@mantine/core";
 import { useCallback, useId, useMemo, useState } from "react";
-import { useTranslation } from "../../../i18n";
+import { marks, useTranslation } from "../../../i18n";
 
 import { ChartCard } from "../../../components/ChartCard";
 import { tierName } from "../../../components/tiers";
@@ -45,7 +45,7 @@ export function MapCard({ analysis, devices }: Props) {
   const onChoose = useCallback(
     (next: number | null, byKeyboard: boolean) => {
       setDevice(next === null ? "" : String(next));
-      if (byKeyboard) setSaid(next === null ? "" : [t("map.rank", { rank: next }), ...groups.map((group) => spoken(group, next, analysis, t))].join("; "));
+      if (byKeyboard) setSaid(next === null ? "" : [t("map.rank", { rank: next }), ...groups.map((group) => spoken(group, next, analysis, t))].join(marks().semicolon));
     },
     [setDevice, groups, analysis, t],
   );
@@ -119,10 +119,10 @@ type Translate = ReturnType<typeof useTranslation>["t"];
 const through = (group: Placed, rank: number, { tiers }: Analysis, t: Translate): string =>
   peersByTier(tiers, rank, membersOf(group, rank))
     .map(({ tier, peers }) => t("map.peers", { count: peers, peers: count(peers), tier: tierName(tier) }))
-    .join(", ");
+    .join(marks().list);
 
 const spoken = (group: Placed, rank: number, analysis: Analysis, t: Translate): string =>
-  `${t(`network.groups.${group.group}`)}: ${ranksText(membersOf(group, rank), count)}, ${through(group, rank, analysis, t)}`;
+  `${t(`network.groups.${group.group}`)}${marks().colon}${ranksText(membersOf(group, rank), count)}${marks().comma}${through(group, rank, analysis, t)}`;
 
 function Legend({ by, isMixed }: { by: Placed; isMixed: boolean }) {
   const { t } = useTranslation("plan");

@@ -1,6 +1,6 @@
 import { Title } from "@mantine/core";
 import { useMemo } from "react";
-import { useTranslation } from "../../../i18n";
+import { bracketed, useTranslation } from "../../../i18n";
 
 import { DataTable, type Column } from "../../../components/DataTable";
 import { bytes, percent, seconds } from "../../../units/format";
@@ -17,7 +17,7 @@ export function RankTable({ timeline }: { timeline: Timeline }) {
       header: t(`timeline.totals.${key}`),
       numeric: true,
       value: (row) => row[key],
-      cell: (row) => `${seconds(row[key])} (${percent(row[key] / stepS)})`,
+      cell: (row) => `${seconds(row[key])}${bracketed(percent(row[key] / stepS))}`,
       ...(help && { help }),
     });
     return [

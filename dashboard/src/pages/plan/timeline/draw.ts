@@ -321,6 +321,7 @@ export class Drawing {
     if (layout.gutter >= 100) context.fillText(look.words.bytes(highest(bytes)), 4, top + 25);
     context.fillStyle = look.palette.bad;
     context.textAlign = "right";
-    context.fillText(look.words.limit, layout.width - 8, y(memoryLimit) + 9);
+    // Beside a step that is much longer, a picture may be narrower than the word.
+    if (context.measureText(look.words.limit).width + 8 <= layout.plot) context.fillText(look.words.limit, layout.width - 8, y(memoryLimit) + 9);
   }
 }
