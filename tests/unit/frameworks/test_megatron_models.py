@@ -11,7 +11,7 @@ from cost_models.shapes.model_constants import ModelConstants, RopeScaling, Rout
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Cluster, LocalAttention, ModelShape, Software, TrainingJob, Workload
 from frameworks.launch import launch_block
-from frameworks.legality import launchable_on
+from frameworks.legality import launchable_on, violations
 from frameworks.megatron_lm.table import RELEASE
 from frameworks.registry import BY_LABEL
 from frameworks.release import read_tokens
@@ -64,6 +64,18 @@ def test_a_model_that_can_be_told_whole_is_launchable(model: ModelShape) -> None
     assert block["launchable"]
     assert launchable_on(made(model, 2048), PLAN) == ("megatron-lm@0.12", "megatron-lm@0.19")
     assert not [note for note in block["notes"] if "does not state" in note]
+
+
+@pytest.mark.parametrize("target", ["megatron-lm@0.12", "megatron-lm@0.19"])
+def test_prediction_of_further_tokens_wants_rotary_positions(target: str) -> None:
+    predicting = replace(QWEN_30B, mtp_num_layers=1)
+    assert "megatron_model" not in {broken.rule for broken in violations(made(predicting), PLAN, target)}
+    (broken,) = (
+        each
+        for each in violations(made(replace(predicting, learned_positions=True)), PLAN, target)
+        if each.rule == "megatron_model"
+    )
+    assert "multi-token prediction beside learned positions" in broken.sentence
 
 
 def test_latent_attention_says_a_width_of_heads_where_they_do_not_divide_the_hidden_size() -> None:

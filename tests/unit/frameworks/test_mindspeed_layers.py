@@ -93,3 +93,8 @@ def test_what_would_leave_norms_out_is_left_out_of_a_model_with_four_norms() -> 
     assert "recompute-norm" not in read
     assert "recompute-activation-function" in read
     assert "recompute-norm" in given(DENSE, plan)
+
+
+def test_no_specification_builds_prediction_of_further_tokens_behind_four_norms() -> None:
+    assert unbuilt(replace(DENSE, sandwich_norm=True)) == ()
+    assert unbuilt(replace(DENSE, sandwich_norm=True, mtp_num_layers=1)) == ("multi-token prediction behind such norms",)
