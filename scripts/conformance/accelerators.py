@@ -125,6 +125,15 @@ def _rearranged(values: Any, pattern: str, **sizes: int) -> Any:
     return levels.swapaxes(1, 2).reshape(-1, sizes["s"])
 
 
+class _FusedAdam:
+    """Transformer Engine's, whose parameters Megatron-LM looks for before it keeps moments in 16 bits."""
+
+    def __init__(
+        self, params: Any, *, master_weight_dtype: Any, exp_avg_dtype: Any, exp_avg_sq_dtype: Any, use_decoupled_grad: bool
+    ) -> None:
+        """Keeps none of them."""
+
+
 def gpus() -> None:
     """PyTorch with CUDA devices and Transformer Engine."""
     if not hasattr(typing, "override"):  # Megatron-LM 0.19 is written for Python 3.12
@@ -134,11 +143,13 @@ def gpus() -> None:
     import einops  # type: ignore[import-not-found]
     import transformer_engine  # type: ignore[import-not-found]
     import transformer_engine.pytorch.cpu_offload  # type: ignore[import-not-found]
+    import transformer_engine.pytorch.optimizers  # type: ignore[import-not-found]
 
     einops.rearrange = staticmethod(_rearranged)
     transformer_engine.__version__ = TRANSFORMER_ENGINE
     offload = transformer_engine.pytorch.cpu_offload
     offload.get_cpu_offload_context = staticmethod(lambda *_values, **_keywords: (None, None))
+    transformer_engine.pytorch.optimizers.FusedAdam = _FusedAdam
 
 
 def npus() -> None:
