@@ -8,16 +8,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
+from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
 from cost_models.layer.linear_attention import linear_attention_kept_bytes, linear_attention_states_bytes
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
-from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import ModelShape, MoeShape, Workload
+from cost_models.shapes.workload import MoeShape, Workload
 
 # Of a score without fused attention: the softmax' output; with dropout its mask and what is left too. Models with a gated MLP,
 # from LLaMA on, are trained without dropout, those before with it [korthikanti2022, section 4.1; megatron-main].
@@ -64,28 +64,6 @@ class LayerActivations:
     def sums(self) -> dict[str, Floats]:
         """All that is no table of classes, by its name."""
         return {f.name: value for f in fields(self) if not isinstance(value := getattr(self, f.name), dict)}
-
-
-def key_value_heads(model: ModelShape, keys: LayerKeys) -> Floats:
-    """Heads of keys and values that the ranks of a tensor-parallel group have together, outside latent attention. ``[k]``
-
-    Where there are fewer than ranks, tensor parallelism gives each rank one. Ulysses repeats them for every head of the
-    queries before it exchanges them [mindspeed, ulysses_context_parallel.py].
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[k]``
-    """
-    ranks, groups = keys.tp * keys.ulysses_degree, model.num_query_groups
-    repeated = np.where(keys.ulysses_degree > 1, model.num_attention_heads, keys.tp)
-    return np.where(ranks > groups, repeated, groups).astype(np.float64)
 
 
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
@@ -280,22 +258,6 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         unreduced_bytes=wide * sum(whole.values(), none),
         transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0)),
     )
-
-
-def element_factor(workload: Workload) -> float:
-    """Bytes of an activation over those of 16 bits, which all counts here are of.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-
-    Returns
-    -------
-    float
-        2 in FP32, where also what 16-bit training keeps in FP32 counts twice; else 1.
-    """
-    return FP32_BYTES / ELEMENT_BYTES if workload.training.precision == "fp32" else 1.0
 
 
 def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.layer.activations import key_value_heads
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import load_factor, token_holders, uneven_experts
 from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
-from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload

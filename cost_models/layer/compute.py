@@ -36,6 +36,22 @@ ALIGNED_HEAD_DIM = 8  # a GPU's tensor cores want multiples of it [runs-fit]
 UNFUSED_BACKWARD_TRAFFIC_FACTOR = 1.6  # HBM traffic of unfused attention's backward over its forward's [runs-fit]
 
 
+def element_factor(workload: Workload) -> float:
+    """Bytes of an activation over those of 16 bits, which all counts here are of.
+
+    Parameters
+    ----------
+    workload : Workload
+        Model, job, cluster and software: what all strategies share.
+
+    Returns
+    -------
+    float
+        2 in FP32, where also what 16-bit training keeps in FP32 counts twice; else 1.
+    """
+    return FP32_BYTES / ELEMENT_BYTES if workload.training.precision == "fp32" else 1.0
+
+
 @dataclass(frozen=True)
 class Device:
     """Rates of one rank under the given software and constants."""

@@ -12,7 +12,6 @@ from cost_models.layer.activations import (
     attention_bytes_per_token,
     channel_bytes,
     keeps_expert_outputs,
-    key_value_heads,
     layer_activations,
     linear_input_bytes,
 )
@@ -22,7 +21,7 @@ from cost_models.layer.expert_rows import peak_expert_rows
 from cost_models.layer.modules import ROUTER_BYTES, LayerCompute, layer_compute
 from cost_models.layer.overlap import host_copy_stretch, layer_comm
 from cost_models.network.tiers import Network
-from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice
 from cost_models.shapes.workload import Workload
 

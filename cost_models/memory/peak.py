@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.layer.activations import ALIBI_BYTES, LayerActivations, element_factor
-from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
+from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
 from cost_models.memory.model_states import (
     SWAP_OPTIMIZER_TIMES,

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
-from cost_models.shapes.workload import TrainingJob
+from cost_models.shapes.workload import ModelShape, TrainingJob
 
 Floats = NDArray[np.float64]
 
@@ -224,3 +224,25 @@ def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
     present = {name: column for name, column in columns.items() if column is not None}
     first, inverse = distinct_rows(list(present.values()))
     return LayerKeys(**{name: column[first] for name, column in present.items()}), inverse
+
+
+def key_value_heads(model: ModelShape, keys: LayerKeys) -> Floats:
+    """Heads of keys and values that the ranks of a tensor-parallel group have together, outside latent attention. ``[k]``
+
+    Where there are fewer than ranks, tensor parallelism gives each rank one. Ulysses repeats them for every head of the
+    queries before it exchanges them [mindspeed, ulysses_context_parallel.py].
+
+    Parameters
+    ----------
+    model : ModelShape
+        Dimensions of the transformer.
+    keys : LayerKeys, ``[k]``
+        Distinct layer keys; the result has an entry for each.
+
+    Returns
+    -------
+    Floats, ``[k]``
+    """
+    ranks, groups = keys.tp * keys.ulysses_degree, model.num_query_groups
+    repeated = np.where(keys.ulysses_degree > 1, model.num_attention_heads, keys.tp)
+    return np.where(ranks > groups, repeated, groups).astype(np.float64)
