@@ -171,7 +171,7 @@ def parse_job(
     sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
     assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
     _warn(cluster_section, settings, profile, warnings)
-    _warn_of_two_frameworks(workload.software, warnings)
+    _warn_of_software(workload, warnings)
     if workload.training.precision == "fp32":
         warnings.append("training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long.")
     resolved = _resolved(
@@ -418,7 +418,10 @@ def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[Sear
     return settings, limits_from_section(settings)
 
 
-def _warn_of_two_frameworks(software: Software, warnings: list[str]) -> None:
+def _warn_of_software(workload: Workload, warnings: list[str]) -> None:
+    software, profile = workload.software, workload.cluster.profile
+    if software.portable_attention and workload.device_traits.own_fused_attention:
+        warnings.append(f"software.portable_attention has no effect: {profile.name} has a fused attention of its vendor's.")
     target = parse_target(software.target).name
     if target not in ("any", software.stack):
         warnings.append(
