@@ -95,10 +95,13 @@ dashboard-compare: setup $(NODE_MODULES)
 	cd dashboard && DASHBOARD_OUT=../build/dashboard npm run --silent build
 	diff -rq build/dashboard app/static/dashboard || { echo "run 'make dashboard' and commit app/static/dashboard"; exit 1; }
 
+APT_INSTALL := apt-get install -q -y --no-install-recommends
+
 .PHONY: chromium
 chromium: # what tests/browser drive, and a Chinese font for its Chinese pages; tests are skipped where either cannot be had
-	@{ command -v chromium && fc-list :lang=zh | grep -q .; } >/dev/null || \
-	{ apt-get update -q && apt-get install -q -y --no-install-recommends chromium fontconfig fonts-wqy-microhei; } || \
-	echo "Chromium or a Chinese font cannot be installed (not root, no apt, or no network): browser tests that need it are skipped"
+	@command -v chromium >/dev/null || { apt-get update -q && $(APT_INSTALL) chromium; } || \
+	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
+	@fc-list :lang=zh 2>/dev/null | grep -q . || { apt-get update -q && $(APT_INSTALL) fontconfig fonts-wqy-microhei; } || \
+	echo "A Chinese font cannot be installed: browser tests of Chinese pages will be skipped"
 
 check: lint dashboard-check chromium test ## lint, the dashboard's build, then the tests; CI runs `make slow` after it
