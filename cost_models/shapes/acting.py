@@ -81,8 +81,9 @@ def fuses_attention(workload: Workload) -> bool:
 
     A GPU's are for 16 bits or fewer and from Ampere on, which brought BF16 [transformer-engine, utils.py; flash-attention-2].
     """
-    profile = workload.cluster.profile
-    return profile.family == "ascend" or ("bf16" in profile.matmul_flops_per_s and workload.training.precision != "fp32")
+    if workload.device_traits.own_fused_attention:
+        return True
+    return "bf16" in workload.cluster.profile.matmul_flops_per_s and workload.training.precision != "fp32"
 
 
 def usual_features(workload: Workload) -> Feature:
