@@ -1,5 +1,6 @@
 """The tests notice when the model breaks: each fault, put into a copy of the sources, must turn the named tests red."""
 
+import itertools
 import os
 import re
 import shutil
@@ -19,6 +20,8 @@ PLUGIN = """
 from hypothesis import Phase, settings
 settings.register_profile("unshrunk", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate])
 """
+# Compiled files are told from their sources by second and size: each version that is written has a second of its own.
+SECONDS = itertools.count(1)
 ENDINGS = {0: "passed", 1: "failed", 2: "could not collect"}
 
 pytestmark = pytest.mark.slow
@@ -40,12 +43,18 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy
 
 
+def write(path: Path, source: str) -> None:
+    path.write_text(source, encoding="utf-8")
+    second = next(SECONDS)
+    os.utime(path, (second, second))
+
+
 def run(tree: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
     plugins = ["-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "-p", "unshrunk"]
     options = ["-x", "-q", *plugins, "--hypothesis-profile", "unshrunk"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
     # Loading every installed plugin would take longer than the tests.
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     environment.pop("PYTHONPATH", None)
     return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
@@ -61,11 +70,11 @@ def test_a_fault_is_noticed(tree: Path, noticing: set[str], mutation: dict[str, 
     path = tree / mutation["file"]
     source = path.read_text(encoding="utf-8")
     assert source.count(mutation["find"]) == 1, f"{mutation['file']} has changed: bring the mutation up to date"
-    path.write_text(source.replace(mutation["find"], mutation["replace"]), encoding="utf-8")
+    write(path, source.replace(mutation["find"], mutation["replace"]))
     try:
         result = run(tree, [f"tests/{test}" for test in mutation["tests"]])
     finally:
-        path.write_text(source, encoding="utf-8")
+        write(path, source)
     # Red because an assertion failed, not because the fault broke the import.
     assert ENDINGS.get(result.returncode) == "failed", result.stdout + result.stderr
     assert "AssertionError" in result.stdout or "assert " in result.stdout, result.stdout
