@@ -17,10 +17,11 @@ those are fitted to ({ascend_constants} and {gpu_constants} constants, [calibrat
 - An error is the size of predicted / measured - 1, shown as median / mean in per cent; bias is its median with the sign,
   below zero where the prediction is too fast.
 - *Publication left out* is the figure to trust where the framework has constants of its own: each run is predicted with
-  every run of its document (repository or page, and title) left out of the fit **and of all that
-  was ever tuned on it**. {tuned} numbers cite the runs, most of them as priors: each starts anew from what kernel tables, vendors or arithmetic say, and the remaining runs find it
-  ([calibration.md](calibration.md#what-was-tuned-on-runs) lists them). *Rolling origin* is taught by what was published in
-  earlier half years alone, and judges what came after. *Stack left out* drops all runs of its software. These three are nested.
+  every run of its document (repository or page, and title) left out of the fit **and of all that was ever tuned on it**.
+  {tuned} numbers cite the runs, most of them as priors: each starts anew from what kernel tables, vendors or arithmetic say,
+  and the remaining runs find it ([calibration.md](calibration.md#what-was-tuned-on-runs) lists them). *Rolling origin* is
+  taught by what was published in earlier half years alone, and judges what came after. *Stack left out* drops all runs of
+  its software. These three are nested.
 - 159 runs of 14 publications that nothing was fitted to or tuned on were predicted once, before anyone looked at an error:
   11.6 / 14.3, bias -8.9, 115 of them inside their 80 % interval ([measured runs](../calibration/runs/README.md#held-out)).
   It is about twice the figure of the publications left out, and most of it too fast: 94 are of frameworks without constants
