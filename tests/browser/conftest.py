@@ -192,6 +192,7 @@ class View:
     page: Page
     url: str
     complaints: list[str] = field(default_factory=list)
+    expected: str = ""  # in complaints that a test asks for, which may come after its last step
     asked: set[Request] = field(default_factory=set)
 
     def open(self, path: str) -> Page:
@@ -299,4 +300,7 @@ def view(windows: Callable[[str], BrowserContext], draws_chinese: bool) -> Itera
         with suppress(PlaywrightError):  # a page that never loaded keeps nothing
             one.page.evaluate("localStorage.clear()")
         one.page.close()
-    assert [complaint for one in opened for complaint in one.complaints] == []
+    complaints = [
+        complaint for one in opened for complaint in one.complaints if not one.expected or one.expected not in complaint
+    ]
+    assert complaints == []

@@ -44,3 +44,9 @@ def test_fp32_warns_of_communication_in_16_bits() -> None:
     sentence = "training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long."
     assert sentence in job("h100-sxm-80gb", "fp32").warnings
     assert sentence not in job("h100-sxm-80gb", "bf16").warnings
+
+
+@pytest.mark.parametrize(("hardware", "warned"), [("atlas-800t-a2", True), ("h100-sxm-80gb", False)])
+def test_a_kernel_that_the_devices_do_without_is_warned_of(hardware: str, warned: bool) -> None:
+    warnings = job(hardware, "bf16", software={"portable_attention": True}).warnings
+    assert any("portable_attention has no effect" in line for line in warnings) is warned

@@ -451,15 +451,6 @@ def test_time_factors_have_bounds(part: str, factor: object) -> None:
     assert "0.2 to 5" in message
 
 
-def test_a_kernel_that_the_devices_do_without_is_warned_of() -> None:
-    def warned(hardware: str) -> bool:
-        job = parse_job({**DENSE, "cluster": {"hardware": hardware, "num_devices": 8}, "software": {"portable_attention": True}})
-        return any("portable_attention has no effect" in line for line in job.warnings)
-
-    assert warned("atlas-800t-a2")
-    assert not warned("h100-sxm-80gb")
-
-
 @pytest.mark.parametrize(
     ("software", "warned"),
     [
