@@ -258,6 +258,7 @@ def until(page: Page, holds: Callable[[], bool]) -> None:
     assert holds()
 
 
+EVERY_LOOK: list[Look] = [(scheme, width) for width in (DESKTOP, TABLET, WIDE, PHONE) for scheme in ("light", "dark")]
 # Every width in both themes and in both languages, every theme at every width: half of the combinations in each language.
 LOOKS: list[Look] = [("light", DESKTOP), ("dark", TABLET), ("light", WIDE), ("dark", PHONE)]
 CHINESE_LOOKS: list[Look] = [("dark", DESKTOP), ("light", TABLET), ("dark", WIDE), ("light", PHONE)]
