@@ -8,10 +8,11 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES
+from cost_models.shapes.workload import DEFAULT_CONFIDENCE
 
 # Probabilities to fit, below which a plan is less sturdy; between them plans are as sure. What a search allows by default counts
 # before all switches: a plan that is unlikely to start is none. The second decides between plans that are alike in them.
-FITS, SURELY_FITS = 0.90, 0.95
+FITS, SURELY_FITS = DEFAULT_CONFIDENCE, 0.95
 
 
 @dataclass(frozen=True)
