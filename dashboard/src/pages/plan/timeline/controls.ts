@@ -161,9 +161,7 @@ export class Controls {
       memoryLimit: this.memoryLimit,
       pointerTime: this.pointerTime,
     };
-    const before = performance.now();
     this.drawing.draw(scene, this.look);
-    this.canvas.dataset.drawMs = (performance.now() - before).toFixed(2);
     this.canvas.dataset.tasks = String(this.drawing.drawn);
     this.canvas.dataset.window = `${this.window.startS},${this.window.endS}`;
     this.callbacks.onCount(this.drawing.drawn);
