@@ -8,6 +8,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAIRS = {
     "README.md": "README.zh.md",
+    "docs/example.md": "docs/zh/example.md",
     "docs/tutorial.md": "docs/zh/tutorial.md",
     "docs/faq.md": "docs/zh/faq.md",
     "docs/glossary.md": "docs/zh/glossary.md",

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.zh.md", *(f"docs/zh/{name}.md" for name in ("tutorial", "faq", "glossary")))
+PAGES = ("README.zh.md", *(f"docs/zh/{name}.md" for name in ("example", "tutorial", "faq", "glossary")))
 # What is written otherwise, by what it is not called: docs/zh/glossary.md.
 WORDS = {
     "研究": "搜索任务",
