@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import calibration
 from app.calibrations.constants import constants_for
 from benchmarks.lattice import job
-from calibration.run_records import RunRecord, read_run_records
+from calibration.records.training import RunRecord, read_run_records
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload

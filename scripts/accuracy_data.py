@@ -14,16 +14,16 @@ from numpy.typing import NDArray
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.calibrate import family_observations
-from calibration.files import Calibration, shipped_calibration
-from calibration.fitting import Floats
-from calibration.intervals import ErrorBand, left_out_bands
-from calibration.left_out import ROLLING, SPLITS, LeftOut, inside_intervals, publication_inside, shipped_left_out
-from calibration.memory_intervals import MemoryErrors, family_priors, memory_errors, memory_kind
-from calibration.plan_order import PlanGroup, plan_groups
-from calibration.run_records import RunRecord, read_run_records
-from calibration.splits import Splits, splits_of
-from calibration.validation import predict, predicted_peak_bytes
+from calibration.files.calibrations import Calibration, shipped_calibration
+from calibration.fitting.robust_fit import Floats
+from calibration.intervals.memory import MemoryErrors, family_priors, memory_errors, memory_kind
+from calibration.intervals.step_time import ErrorBand, left_out_bands
+from calibration.leave_out.family_errors import ROLLING, SPLITS, LeftOut, inside_intervals, publication_inside, shipped_left_out
+from calibration.procedure.calibrate import family_observations
+from calibration.procedure.constants_left_out import Splits, splits_of
+from calibration.records.training import RunRecord, read_run_records
+from calibration.validation.plan_order import PlanGroup, plan_groups
+from calibration.validation.predictions import predict, predicted_peak_bytes
 from cost_models.constants import PeakSpread
 from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.step.composition import estimate as closed_form

@@ -13,9 +13,9 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.calibrations.constants import constants_for, interval_of
-from calibration.published import PREDICTED, rounded
-from calibration.run_records import RunRecord, read_run_records
-from calibration.validation import ValidationRow, validate
+from calibration.files.published_errors import PREDICTED, rounded
+from calibration.records.training import RunRecord, read_run_records
+from calibration.validation.predictions import ValidationRow, validate
 from scripts.accuracy_data import FamilyAccuracy
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from calibration.calibrate import family_observations, rounded_paired
-from calibration.files import Calibration, read_calibration, write_calibration
-from calibration.paired import JobPairs, job_pairs, paired_errors
-from calibration.run_records import RunRecord, read_run_records
-from calibration.splits import splits_of
+from calibration.files.calibrations import Calibration, read_calibration, write_calibration
+from calibration.intervals.plan_differences import JobPairs, job_pairs, paired_errors
+from calibration.procedure.calibrate import family_observations, rounded_paired
+from calibration.procedure.constants_left_out import splits_of
+from calibration.records.training import RunRecord, read_run_records
 
 ROOT = Path(__file__).resolve().parent.parent
 FAMILIES = ("ascend", "gpu")

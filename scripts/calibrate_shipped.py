@@ -9,11 +9,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from calibration.calibrate import Outcome, calibrate
-from calibration.files import write_calibration
-from calibration.left_out import write_left_out
-from calibration.memory_intervals import MemoryErrors, family_priors, memory_errors
-from calibration.run_records import RunRecord, read_run_records
+from calibration.files.calibrations import write_calibration
+from calibration.intervals.memory import MemoryErrors, family_priors, memory_errors
+from calibration.leave_out.family_errors import write_left_out
+from calibration.procedure.calibrate import Outcome, calibrate
+from calibration.records.training import RunRecord, read_run_records
 from scripts.calibrate_paired import write_paired
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.rl.validation import validation_document
-from calibration.post_training_records import PostTrainingRecord, read_post_training_records
+from calibration.records.post_training import PostTrainingRecord, read_post_training_records
 from cost_models.post_training import constants
 from scripts.case_text import table
 

@@ -12,14 +12,14 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.ablation import Ablation
-from calibration.calibrate import ABLATED_EVERY
-from calibration.categories import CATEGORIES
-from calibration.groups import MODEL_KINDS, model_kind
-from calibration.left_out import ROLLING, SPLITS
-from calibration.run_records import RunRecord
-from calibration.tuned_numbers import TUNED
-from calibration.validation import predict
+from calibration.fitting.tuned_numbers import TUNED
+from calibration.leave_out.ablation import Ablation
+from calibration.leave_out.family_errors import ROLLING, SPLITS
+from calibration.procedure.calibrate import ABLATED_EVERY
+from calibration.records.categories import CATEGORIES
+from calibration.records.training import RunRecord
+from calibration.splits.groups import MODEL_KINDS, model_kind
+from calibration.validation.predictions import predict
 from cost_models.shapes.strategy import Schedule
 from scripts.accuracy_data import Errors, FamilyAccuracy, LeftOutPeaks, Mask
 from scripts.accuracy_plot import scatter_svg

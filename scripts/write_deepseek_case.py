@@ -9,7 +9,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.files import calibration_for
+from calibration.files.calibrations import calibration_for
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature

@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from app.calibrations.constants import paired_error_of
-from calibration.files import calibration_for
+from calibration.files.calibrations import calibration_for
 from cost_models.constants import CONSTANTS
 from cost_models.layer.compute import release_years
 from cost_models.layer.expert_communication import inter_domain_copies

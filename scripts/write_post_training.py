@@ -16,7 +16,7 @@ from app.rl.job import RlJob, parse_rl_job
 from app.rl.schemas import RlDocument, RlValidationDocument, RlValidationRow
 from app.rl.service import rl_document
 from app.rl.validation import validation_document
-from calibration.post_training_records import read_post_training_records
+from calibration.records.post_training import read_post_training_records
 from documents.errors import InfeasibleError
 from scripts.case_text import table
 

@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT))
 CATALOGUES = ROOT / "app" / "language" / "zh"
 # Data that readers see, and its fields that hold words; names and mere citations are no sentences.
 DATA = {"hardware_profiles": ("note", "notes", "title"), "app/catalogue/models/presets": ("source",)}
-FLAGS = ROOT / "calibration" / "known_flags.json"
+FLAGS = ROOT / "calibration" / "records" / "known_flags.json"
 _IN_DATA = re.compile(r"[a-z]{2,} [a-z]{2,}|\b[a-z]{3,} [a-z\d]|\ba [a-z]{3}")
 # Rooms whose sentences are translated; `app` by its own rooms. Not: records of runs, the Python client.
 PACKAGES = ("documents", "hardware_profiles", "cost_models", "frameworks", "calibration", "search", "app")
@@ -43,7 +43,7 @@ PASSED_OVER = {
     "app/catalogue/models/huggingface/keys.py": "names of keys",
     "app/jobs/defaults.py": "reasons that only tests read",
     "app/workers": "the log",
-    "calibration/tuned_numbers.py": "rows of docs/switches.md",
+    "calibration/fitting/tuned_numbers.py": "rows of docs/switches.md",
     "cost_models/constants.py": "rows of docs/accuracy.md",
     "cost_models/post_training/constants.py": "rows of docs/post-training.md",
     "cost_models/serving/engine.py": "rows of docs/serving.md",

@@ -1,4 +1,4 @@
-"""Writes the list of tuned numbers in docs/calibration.md from calibration/tuned_numbers.py."""
+"""Writes the list of tuned numbers in docs/calibration.md from calibration/fitting/tuned_numbers.py."""
 
 import sys
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from calibration.tuned_numbers import FORM, TUNED
+from calibration.fitting.tuned_numbers import FORM, TUNED
 from cost_models.constants import prior_constants
 
 PAGE = ROOT / "docs/calibration.md"

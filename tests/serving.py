@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.catalogue.models.presets import model_preset
-from calibration.files import calibration_for
+from calibration.files.calibrations import calibration_for
 from cost_models.serving.engine import Engine, ServingWorkload
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload

@@ -19,7 +19,7 @@ from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section
 from app.text.quantities import GIB
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload, WorkloadError

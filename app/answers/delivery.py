@@ -10,7 +10,7 @@ from app.answers.site import nodes_of, running_plan, site_of
 from app.calibrations.constants import constants_for
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.delivery.delivered import Delivered, Site, delivered
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy

@@ -15,7 +15,7 @@ from app.calibrations.constants import constants_for
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from app.text.quantities import count, gibibytes, percent, seconds
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.delivery.failures import DAY_S
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch

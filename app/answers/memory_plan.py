@@ -11,7 +11,7 @@ from app.answers.schemas import MemoryPlanDocument
 from app.answers.simulation import check_cost
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.layer.tensors import TensorCosts
 from cost_models.shapes.canonical import canonical

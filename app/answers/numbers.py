@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app.calibrations.constants import constants_for
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate

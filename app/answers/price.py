@@ -18,10 +18,10 @@ from app.answers.software import software_documents
 from app.calibrations.constants import constants_for
 from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
-from calibration.files import Calibration, calibration_for
-from calibration.intervals import Interval
-from calibration.mechanisms import plan_mechanisms, strategy_mechanisms
-from calibration.memory_intervals import MemoryEvidence
+from calibration.files.calibrations import Calibration, calibration_for
+from calibration.intervals.memory import MemoryEvidence
+from calibration.intervals.step_time import Interval
+from calibration.splits.mechanisms import plan_mechanisms, strategy_mechanisms
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Software, Workload
 from cost_models.step.priced_groups import KnownPipelines

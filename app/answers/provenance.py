@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from app.answers.assumptions import assumption_sentences
 from app.jobs.job import SCHEMA_VERSION, Job
-from calibration.files import Calibration, calibration_for
+from calibration.files.calibrations import Calibration, calibration_for
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.hashing import fingerprint

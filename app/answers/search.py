@@ -14,7 +14,7 @@ from app.answers.schemas import SearchDocument
 from app.calibrations.constants import constants_for, paired_error_of
 from app.jobs.fields import EXHAUSTIVE, refines
 from app.jobs.job import Job
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from frameworks.target import ANY
 from meshplan import __version__

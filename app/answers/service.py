@@ -26,7 +26,7 @@ from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
 from app.jobs.strategy import strategy_from_section
 from app.text.documents import plain
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from documents.checking import check
 from documents.errors import InputError, show

@@ -10,7 +10,7 @@ import numpy as np
 
 from app.answers.numbers import numbers_of
 from app.calibrations.constants import constants_for
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.software_options import HOST, OPTION_NAMES, SOFTWARE_OPTIONS, SoftwareOption, has_option, options_for
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch

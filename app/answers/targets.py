@@ -8,7 +8,7 @@ from dataclasses import replace
 from app.answers.names import with_notes_on_names
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.shapes.workload import Workload
 from frameworks.registry import releases_of
 from frameworks.target import Target

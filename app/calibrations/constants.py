@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from app.jobs.job import Job
-from calibration.files import Calibration, calibration_for, read_calibration
-from calibration.intervals import QUANTILES_FROM
-from calibration.mechanisms import run_mechanisms
-from calibration.paired import CONFIDENCE
-from calibration.run_records import RunRecord
+from calibration.files.calibrations import Calibration, calibration_for, read_calibration
+from calibration.intervals.plan_differences import CONFIDENCE
+from calibration.intervals.step_time import QUANTILES_FROM
+from calibration.records.training import RunRecord
+from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError, show

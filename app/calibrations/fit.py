@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from app.http.problems import ServiceError
-from calibration.calibrate import SiteOutcome, calibrate_site
-from calibration.files import family_of, shipped_calibration
-from calibration.fitting import Progress
-from calibration.run_records import RefusedRecord, RunRecord, read_run_records
+from calibration.files.calibrations import family_of, shipped_calibration
+from calibration.fitting.robust_fit import Progress
+from calibration.procedure.calibrate import SiteOutcome, calibrate_site
+from calibration.records.training import RefusedRecord, RunRecord, read_run_records
 from cost_models.shapes.traits import stacks_of
 from documents.errors import InputError, show, unknown_name
 from hardware_profiles import catalogue

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from app.calibrations.schemas import NextRun
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job
-from calibration.files import Calibration, calibration_for
-from calibration.next_runs import lessons, log_gradient, moved_constants, site_uncertainty
+from calibration.files.calibrations import Calibration, calibration_for
+from calibration.procedure.next_runs import lessons, log_gradient, moved_constants, site_uncertainty
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload

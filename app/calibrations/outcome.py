@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from app.calibrations.schemas import CalibrateDocument, ErrorsDocument, Learned
 from app.text.documents import plain
-from calibration.calibrate import SiteOutcome
-from calibration.files import FittedConstant
-from calibration.intervals import NOMINAL_COVERAGE, QUANTILES_FROM
-from calibration.time_factor import SiteFactor
+from calibration.files.calibrations import FittedConstant
+from calibration.intervals.step_time import NOMINAL_COVERAGE, QUANTILES_FROM
+from calibration.procedure.calibrate import SiteOutcome
+from calibration.procedure.time_factor import SiteFactor
 
 
 def calibrate_document(outcome: SiteOutcome, path: Path) -> CalibrateDocument:

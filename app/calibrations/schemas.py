@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.text.documents import Document
-from calibration.validation import ErrorSummary, ValidationRow
+from calibration.validation.predictions import ErrorSummary, ValidationRow
 
 
 class CalibrationRequest(Document):

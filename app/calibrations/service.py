@@ -20,9 +20,9 @@ from app.jobs.requests import check_keys
 from app.storage.clock import now_s
 from app.storage.tables import Calibration
 from app.text.documents import plain
-from calibration.calibrate import SiteOutcome
-from calibration.files import calibration_text
-from calibration.run_records import RefusedRecord, RunRecord
+from calibration.files.calibrations import calibration_text
+from calibration.procedure.calibrate import SiteOutcome
+from calibration.records.training import RefusedRecord, RunRecord
 from documents.errors import InputError, show
 from hardware_profiles import catalogue
 from meshplan import __version__

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from app.calibrations.constants import check_applies
 from app.jobs.job import Job
-from calibration.files import Calibration, parse_calibration
+from calibration.files.calibrations import Calibration, parse_calibration
 from documents.errors import InputError, show
 
 if TYPE_CHECKING:  # SQLAlchemy takes a quarter of a second to import: commands without a database do without it

@@ -13,8 +13,8 @@ from app.calibrations.schemas import NextRun
 from app.language.choice import said
 from app.text.quantities import percent, seconds
 from app.text.terminal import WIDE, plain_table
-from calibration.calibrate import SiteOutcome
-from calibration.validation import ValidationReport, ValidationRow
+from calibration.procedure.calibrate import SiteOutcome
+from calibration.validation.predictions import ValidationReport, ValidationRow
 
 LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
 SHOWN_WORST = 5

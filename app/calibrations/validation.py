@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.calibrations.schemas import ValidationDocument, ValidationSummary
-from calibration.validation import ValidationReport
+from calibration.validation.predictions import ValidationReport
 
 
 def validation_document(report: ValidationReport) -> ValidationDocument:

@@ -8,10 +8,10 @@ from typing import Any
 
 import yaml
 
-from calibration.collective_logs import MAX_LOG_BYTES, CollectiveLog, CollectiveLogError, parse_collective_log
+from calibration.measurements.collective_logs import MAX_LOG_BYTES, CollectiveLog, CollectiveLogError, parse_collective_log
 from calibration.measurements.files import Measurements, read_measurements
+from calibration.measurements.op_summaries import MAX_FILE_BYTES, OperatorRate, OpSummaryError, best_matmuls, parse_op_summary
 from calibration.measurements.rates import collectives, matmul_rates
-from calibration.op_summaries import MAX_FILE_BYTES, OperatorRate, OpSummaryError, best_matmuls, parse_op_summary
 from documents.bounds import MAX_RANKS
 from documents.errors import InputError, show
 from hardware_profiles.loader import parse_profile_text

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from app.text.quantities import GIB, count, percent
 from app.text.terminal import plain_table
-from calibration.op_summaries import OperatorRate
+from calibration.measurements.op_summaries import OperatorRate
 from hardware_profiles.schema import HardwareProfile
 
 SHOWN_RATES = 12

@@ -14,7 +14,7 @@ from app.answers.schemas import EstimateDocument
 from app.checks.schemas import CheckDocument
 from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from app.text.documents import plain
-from calibration.files import Calibration, calibration_document, calibration_for, calibration_from_mapping
+from calibration.files.calibrations import Calibration, calibration_document, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile

@@ -21,7 +21,7 @@ from app.checks.schemas import CheckDocument, CheckItem, Comparison, FoundPlan, 
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
 from app.text.quantities import percent
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
 from frameworks.legality import violations

@@ -16,7 +16,7 @@ from app.checks.schemas import CheckItem, Comparison, Movement, PartMovement, St
 from app.jobs.job import Job
 from app.text.documents import plain
 from app.text.quantities import percent
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from documents.errors import InputError, show
 
 TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # follow from the step time

@@ -15,7 +15,7 @@ from app.checks.schemas import CheckDocument, CheckRequest
 from app.jobs.fields import JobDocument
 from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request, with_time_limit
-from calibration.files import Calibration, calibration_from_mapping
+from calibration.files.calibrations import Calibration, calibration_from_mapping
 from documents.errors import InfeasibleStrategyError, InputError, show
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile

@@ -12,7 +12,7 @@ from app.calibrations.constants import own_calibrations
 from app.checks.change import Change, change_of
 from app.checks.history.schemas import HistoryEntry
 from app.jobs.job import Job
-from calibration.files import calibration_document
+from calibration.files.calibrations import calibration_document
 from documents.checking import check
 from documents.errors import InputError
 from hardware_profiles import catalogue

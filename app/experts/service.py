@@ -27,7 +27,7 @@ from app.experts.schemas import (
 )
 from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload

@@ -11,7 +11,7 @@ from app.answers.site import nodes_of, running_plan, site_of
 from app.calibrations.constants import constants_for
 from app.goodput.schemas import OnDevices
 from app.jobs.delivery import DeliverySection
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.delivery.delivered import delivered
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch

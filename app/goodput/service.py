@@ -35,7 +35,7 @@ from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from app.jobs.requests import parse_request
 from app.text.documents import plain
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.delivery.checkpoints import daly_interval_s, young_interval_s
 from cost_models.delivery.delivered import Delivered, RunningPlan, Site, delivered
 from cost_models.delivery.failures import DAY_S, FailureRate

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from app.measuring.schemas import MeasureDocument, MeasuredRow, SkippedRow
 from app.text.files import replace_text
-from calibration.files import family_of, shipped_calibration
+from calibration.files.calibrations import family_of, shipped_calibration
 from calibration.measurements.cases import Case, default_cases
 from calibration.measurements.files import Device, Measurements, measurements_text
 from calibration.measurements.modelled import modelled_s

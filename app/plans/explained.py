@@ -16,7 +16,7 @@ from app.jobs.job import Job
 from app.jobs.requests import parse_request, with_time_limit
 from app.plans.schemas import Better, ExplainDocument
 from app.text.documents import plain
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch

@@ -28,7 +28,7 @@ from app.rl.fields import (
 )
 from app.rl.models import model_of
 from app.storage.session import Database
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.post_training.lengths import (
     DEFAULT_SIGMA,

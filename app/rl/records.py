@@ -8,7 +8,7 @@ import numpy as np
 
 from app.calibrations.constants import constants_for
 from app.rl.models import model_of, trained_window
-from calibration.post_training_records import Degrees, Placed, PostTrainingRecord
+from calibration.records.post_training import Degrees, Placed, PostTrainingRecord
 from cost_models.constants import Constants
 from cost_models.post_training.lengths import DEFAULT_SIGMA, draw_lengths, lengths_from_mean
 from cost_models.post_training.placements import PlacementKind, Staleness

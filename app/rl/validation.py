@@ -14,8 +14,8 @@ from app.calibrations.constants import constants_for
 from app.rl.models import model_of
 from app.rl.records import SOFTWARE_YEAR, Assumed, profile_of, step_of
 from app.rl.schemas import RlErrors, RlSummary, RlValidationDocument, RlValidationRow
-from calibration.post_training_records import DIES_OF_A_PACKAGE, PostTrainingRecord
-from calibration.run_records import RefusedRecord
+from calibration.records.post_training import DIES_OF_A_PACKAGE, PostTrainingRecord
+from calibration.records.training import RefusedRecord
 from cost_models.post_training.constants import ENGINES
 from cost_models.post_training.resharding import Shares, reshard
 from cost_models.post_training.rollout_side import rollout_times

@@ -23,7 +23,7 @@ from app.scripts.reading import ReadScript, read_script_job
 from app.scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
 from app.text.documents import plain
 from app.text.quantities import percent
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
 from documents.checking import check

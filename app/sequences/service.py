@@ -16,7 +16,7 @@ from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
 from app.sequences.lengths import Histogram, Ints, lengths_of, samples
 from app.sequences.schemas import OrderDocument, SequencePlanDocument, SequencePlanRequest, SequenceTerms
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload

@@ -29,7 +29,7 @@ from app.storage.session import Database, StorageError, parsed_url
 from app.storage.tables import ApiKey, Event
 from app.storage.upgrade import check_current
 from app.studies import service
-from calibration.files import FAMILIES, shipped_calibration
+from calibration.files.calibrations import FAMILIES, shipped_calibration
 from documents.errors import InputError
 from hardware_profiles import catalogue
 from meshplan import __version__

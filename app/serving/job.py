@@ -12,7 +12,7 @@ from app.jobs.job import Job, job_document, parse_job
 from app.jobs.requests import parse_request
 from app.serving.fields import InstanceSection, ServingJobDocument, ServingSection
 from app.storage.session import Database
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_PASS_TOKENS, DEFAULT_UTILISATION
 from cost_models.serving.service import RequestShape

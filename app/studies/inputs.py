@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from calibration.files import Calibration, calibration_text, parse_calibration, shipped_calibration
-from calibration.intervals import Coverage, ErrorBand
+from calibration.files.calibrations import Calibration, calibration_text, parse_calibration, shipped_calibration
+from calibration.intervals.step_time import Coverage, ErrorBand
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.workload import Workload
 

@@ -15,7 +15,7 @@ from app.storage.session import Database
 from app.studies.inputs import calibration_to_mapping, constants_from
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
 from app.text.documents import plain
-from calibration.files import calibration_for
+from calibration.files.calibrations import calibration_for
 from documents.errors import InfeasibleError
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document

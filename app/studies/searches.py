@@ -24,7 +24,7 @@ from app.studies.inputs import calibration_from, calibration_to_mapping, constan
 from app.studies.schemas import StudyResult
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
 from app.text.documents import plain
-from calibration.files import Calibration, calibration_for
+from calibration.files.calibrations import Calibration, calibration_for
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from search.plan import strategy_to_mapping

@@ -12,7 +12,7 @@ from app.answers.price import fill_intervals
 from app.answers.site import failing_site
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy

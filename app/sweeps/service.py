@@ -17,7 +17,7 @@ from app.sweeps.points import Point, Source, job_of, points_of
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.sweeps.summary import assumptions_of, summary
 from app.text.documents import plain
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError

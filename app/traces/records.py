@@ -11,8 +11,8 @@ from typing import Any
 from app.jobs.job import Job
 from app.text.files import replace_text
 from app.traces.schemas import TracedStep
-from calibration.record_document import MlaSection, ModelSection, MoeSection
-from calibration.run_records import RefusedRecord, parse_run_record
+from calibration.records.sections import MlaSection, ModelSection, MoeSection
+from calibration.records.training import RefusedRecord, parse_run_record
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature

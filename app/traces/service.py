@@ -15,7 +15,7 @@ from app.jobs.job import Job
 from app.text.documents import plain
 from app.traces.predicted import dealt, sentences
 from app.traces.schemas import ComparedPart, TraceDocument, TracedStep, UnknownKernelDocument
-from calibration.files import Calibration
+from calibration.files.calibrations import Calibration
 from calibration.traces.events import read_trace
 from calibration.traces.groups import Layout
 from calibration.traces.measured import TOGETHER, MeasuredStep, Source, TraceError

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from calibration.collective_logs import CollectiveLog
 from calibration.measurements.cases import Kind
+from calibration.measurements.collective_logs import CollectiveLog
 from calibration.measurements.files import Measurements
-from calibration.op_summaries import OperatorRate
+from calibration.measurements.op_summaries import OperatorRate
 
 
 def matmul_rates(measurements: Measurements) -> tuple[OperatorRate, ...]:

@@ -8,7 +8,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.calibrations.accuracy.schemas import AccuracyDocument
-from calibration.files import FAMILIES, shipped_calibration
+from calibration.files.calibrations import FAMILIES, shipped_calibration
 
 RUNS = Path(__file__).resolve().parents[2] / "calibration/runs"
 PUBLISHED = {

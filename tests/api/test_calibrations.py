@@ -12,9 +12,9 @@ from app.calibrations import fit, service
 from app.calibrations.outcome import learned
 from app.calibrations.schemas import CalibrationDocument, CalibrationSummary
 from app.text.documents import plain
-from calibration.calibrate import calibrate_site
-from calibration.files import parse_calibration, read_calibration, shipped_calibration
-from calibration.run_records import parse_run_record
+from calibration.files.calibrations import parse_calibration, read_calibration, shipped_calibration
+from calibration.procedure.calibrate import calibrate_site
+from calibration.records.training import parse_run_record
 from tests.api.run_records import HARDWARE, STACK, usable_records
 
 Refused = Callable[..., dict[str, Any]]

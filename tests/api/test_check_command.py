@@ -13,7 +13,7 @@ from fastapi.testclient import TestClient
 from app.cli import keeping
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, BUDGET_BROKEN, DONE, NOTHING_FEASIBLE
-from calibration.files import shipped_calibration, write_calibration
+from calibration.files.calibrations import shipped_calibration, write_calibration
 from meshplan.client import Client
 from tests.api.conftest import JOB, LOCAL
 from tests.commands import ROOT

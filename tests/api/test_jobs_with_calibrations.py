@@ -12,9 +12,9 @@ from app.answers.schemas import EstimateDocument
 from app.calibrations.constants import constants_for
 from app.storage.session import Database
 from app.storage.tables import Calibration
-from calibration.files import parse_calibration
-from calibration.run_records import parse_run_record
-from calibration.validation import validate
+from calibration.files.calibrations import parse_calibration
+from calibration.records.training import parse_run_record
+from calibration.validation.predictions import validate
 from tests.api.run_records import HARDWARE, STACK, usable_records
 
 Refused = Callable[..., dict[str, Any]]

@@ -10,8 +10,8 @@ from fastapi.testclient import TestClient
 from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs.schemas import RunsDocument, StoredRun
 from app.calibrations.runs.service import MAX_RECORD_BYTES
-from calibration.run_records import parse_run_record
-from calibration.validation import validate
+from calibration.records.training import parse_run_record
+from calibration.validation.predictions import validate
 from tests.api.run_records import usable_records
 
 Refused = Callable[..., dict[str, Any]]

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from app.jobs.fields import SoftwareSection
-from calibration import record_model, record_software, record_strategy
-from calibration.calibrate import ASCEND_STACK_CONSTANTS, GPU_STACK_CONSTANTS
-from calibration.files import shipped_calibration
-from calibration.record_document import Notes
-from calibration.record_software import software_stack
+from calibration.files.calibrations import shipped_calibration
+from calibration.procedure.calibrate import ASCEND_STACK_CONSTANTS, GPU_STACK_CONSTANTS
+from calibration.records import model as record_model
+from calibration.records import software as record_software
+from calibration.records import strategy as record_strategy
+from calibration.records.sections import Notes
+from calibration.records.software import software_stack
 from cost_models.shapes.traits import FAMILIES, STACKS, default_stack, family_traits, stacks_of
 from frameworks.registry import TARGETS
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from playwright.sync_api import Page, expect
 
-from calibration.files import shipped_calibration
+from calibration.files.calibrations import shipped_calibration
 from tests.api.run_records import HARDWARE, STACK, usable_records
 from tests.browser.conftest import OpenView
 from tests.servers import Server, running_server

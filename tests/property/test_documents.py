@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from app.catalogue.models.huggingface.reading import model_from_config
 from app.checks.budget import parse_budget
 from app.jobs.job import parse_job
-from calibration.run_records import RefusedRecord, parse_run_record
+from calibration.records.training import RefusedRecord, parse_run_record
 from documents.errors import InputError
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile

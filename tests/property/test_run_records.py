@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
-from calibration.validation import validate
+from calibration.records.training import RefusedRecord, RunRecord, parse_run_record
+from calibration.validation.predictions import validate
 from cost_models.constants import prior_constants
 
 RUNS = Path(__file__).resolve().parents[2] / "calibration" / "runs"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from calibration.files import calibration_for
-from calibration.run_records import RefusedRecord, RunRecord, read_run_records
-from calibration.validation import ValidationReport, validate
+from calibration.files.calibrations import calibration_for
+from calibration.records.training import RefusedRecord, RunRecord, read_run_records
+from calibration.validation.predictions import ValidationReport, validate
 from cost_models.constants import Constants
 from cost_models.shapes.workload import Workload
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from calibration.run_records import RefusedRecord, RunRecord
-from calibration.validation import ErrorSummary, ValidationReport, summarise
+from calibration.records.training import RefusedRecord, RunRecord
+from calibration.validation.predictions import ErrorSummary, ValidationReport, summarise
 
 # Median and mean absolute error [%] of the newest row of each configuration that is not marked suspect, with the shipped
 # constants, which were fitted to those in BF16 and FP16; test_shipped_calibration.py has the limits for unseen architectures.

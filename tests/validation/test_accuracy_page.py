@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calibration.files import FAMILIES, shipped_calibration
+from calibration.files.calibrations import FAMILIES, shipped_calibration
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs/accuracy.md").read_text(encoding="utf-8")

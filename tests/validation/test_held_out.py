@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from app.calibrations.constants import interval_of
-from calibration.files import calibration_for
-from calibration.groups import publication
-from calibration.run_records import RunRecord, read_run_records
-from calibration.validation import ValidationReport, validate
+from calibration.files.calibrations import calibration_for
+from calibration.records.training import RunRecord, read_run_records
+from calibration.splits.groups import publication
+from calibration.validation.predictions import ValidationReport, validate
 from tests.validation.conftest import RUNS
 
 PATH = RUNS / "held_out.jsonl"

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from calibration.files import family_of, shipped_calibration
-from calibration.intervals import left_out_bands
-from calibration.memory_intervals import (
+from calibration.files.calibrations import family_of, shipped_calibration
+from calibration.intervals.memory import (
     MemoryErrors,
     family_priors,
     memory_bands,
@@ -17,8 +16,9 @@ from calibration.memory_intervals import (
     memory_errors,
     memory_kind,
 )
-from calibration.run_records import RefusedRecord, RunRecord, read_run_records
-from calibration.validation import ValidationReport, predict
+from calibration.intervals.step_time import left_out_bands
+from calibration.records.training import RefusedRecord, RunRecord, read_run_records
+from calibration.validation.predictions import ValidationReport, predict
 from cost_models.constants import Constants, PeakSpread
 from cost_models.memory.fit import log_error_at
 from cost_models.shapes.workload import Workload

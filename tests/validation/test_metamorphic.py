@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
-from calibration.validation import ValidationReport, predict, validate
+from calibration.records.training import RefusedRecord, RunRecord, parse_run_record
+from calibration.validation.predictions import ValidationReport, predict, validate
 from cost_models.constants import Constants
 from cost_models.shapes.workload import ModelShape, Workload
 

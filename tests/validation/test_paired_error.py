@@ -7,10 +7,10 @@ from math import log
 import numpy as np
 import pytest
 
-from calibration.files import shipped_calibration
-from calibration.paired import JobPairs, job_pairs, left_out_limits, paired_errors
-from calibration.published import published_runs
-from calibration.run_records import RunRecord, read_run_records
+from calibration.files.calibrations import shipped_calibration
+from calibration.files.published_errors import published_runs
+from calibration.intervals.plan_differences import JobPairs, job_pairs, left_out_limits, paired_errors
+from calibration.records.training import RunRecord, read_run_records
 from tests.validation.conftest import RUNS
 
 FAMILIES = ("ascend", "gpu")

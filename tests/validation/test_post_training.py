@@ -8,7 +8,7 @@ import pytest
 from app.rl.records import Assumed, step_of
 from app.rl.schemas import RlValidationDocument
 from app.rl.validation import validation_document
-from calibration.post_training_records import PostTrainingRecord, read_post_training_records
+from calibration.records.post_training import PostTrainingRecord, read_post_training_records
 from cost_models.post_training.rollout_side import Scheduling, rollout_times
 from scripts.write_post_training import PAGE, RUNS, errors_of
 

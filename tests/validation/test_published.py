@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from calibration.files import shipped_calibration
-from calibration.published import published_runs
-from calibration.validation import ValidationReport
+from calibration.files.calibrations import shipped_calibration
+from calibration.files.published_errors import published_runs
+from calibration.validation.predictions import ValidationReport
 
 ROUNDING = 1e-4  # of what the file keeps
 

@@ -5,9 +5,9 @@ from collections.abc import Hashable
 
 import pytest
 
-from calibration.plan_order import GAP, PlanGroup, plan_groups, plan_key
-from calibration.run_records import RefusedRecord, RunRecord
-from calibration.validation import ValidationReport
+from calibration.records.training import RefusedRecord, RunRecord
+from calibration.validation.plan_order import GAP, PlanGroup, plan_groups, plan_key
+from calibration.validation.predictions import ValidationReport
 from cost_models.shapes.strategy import Schedule
 
 TOP = 3

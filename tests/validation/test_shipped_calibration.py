@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 
-from calibration.calibrate import family_observations, free_constants
-from calibration.files import shipped_calibration
-from calibration.fitting import next_step
-from calibration.folds import grouped_folds, rolling_folds
-from calibration.groups import model_kind, period, publication
-from calibration.left_out import (
+from calibration.files.calibrations import shipped_calibration
+from calibration.files.published_errors import published_runs
+from calibration.fitting.robust_fit import next_step
+from calibration.leave_out.family_errors import (
     ROLLING,
     family_bands,
     family_steps,
@@ -17,10 +15,12 @@ from calibration.left_out import (
     shipped_left_out,
     taught,
 )
-from calibration.nested import nested_model
-from calibration.published import published_runs
-from calibration.run_records import RefusedRecord, RunRecord
-from calibration.splits import Splits, splits_of
+from calibration.leave_out.nested import nested_model
+from calibration.procedure.calibrate import family_observations, free_constants
+from calibration.procedure.constants_left_out import Splits, splits_of
+from calibration.records.training import RefusedRecord, RunRecord
+from calibration.splits.folds import grouped_folds, rolling_folds
+from calibration.splits.groups import model_kind, period, publication
 
 pytestmark = [pytest.mark.slow, pytest.mark.parametrize("family", ["ascend"], indirect=True, scope="session")]
 

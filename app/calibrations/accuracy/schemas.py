@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.calibrations.schemas import ConstantDocument
 from app.text.documents import Document
-from calibration.files import FAMILIES
+from calibration.files.calibrations import FAMILIES
 from documents.checking import OneOf
 
 Family = Annotated[str, OneOf(*FAMILIES)]

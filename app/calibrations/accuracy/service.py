@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from app.calibrations.accuracy.schemas import AccuracyDocument, RunStrategy
-from calibration.files import FAMILIES, Calibration, shipped_calibration
-from calibration.published import published_runs
+from calibration.files.calibrations import FAMILIES, Calibration, shipped_calibration
+from calibration.files.published_errors import published_runs
 
 
 def accuracy() -> AccuracyDocument:

@@ -19,9 +19,9 @@ from app.http.paging import Listing, listing
 from app.jobs.requests import MAX_SERVED_LAYERS, check_keys
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
-from calibration.files import Calibration
-from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
-from calibration.validation import ValidationRow, validate
+from calibration.files.calibrations import Calibration
+from calibration.records.training import RefusedRecord, RunRecord, parse_run_record
+from calibration.validation.predictions import ValidationRow, validate
 from documents.errors import InputError, show
 from documents.hashing import canonical_json, sha256_of
 from documents.reading import LIMITS

@@ -32,7 +32,7 @@ def calibrate(
     from app.calibrations.tables import print_outcome
     from app.text import terminal
     from app.text.files import check_output
-    from calibration.files import write_calibration
+    from calibration.files.calibrations import write_calibration
     from documents.errors import InputError
 
     if suggest is not None:

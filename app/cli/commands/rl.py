@@ -101,7 +101,7 @@ def validate(
     from app.rl.tables import print_validation
     from app.rl.validation import validation_document
     from app.text import terminal
-    from calibration.post_training_records import read_post_training_records
+    from calibration.records.post_training import read_post_training_records
 
     document = validation_document(read_post_training_records(runs))
     terminal.answer(document, as_json, lambda console: print_validation(console, document, with_rows=rows))

@@ -23,8 +23,8 @@ def validate(
     from app.calibrations.tables import print_validation
     from app.calibrations.validation import validation_document
     from app.text import terminal
-    from calibration.run_records import read_run_records
-    from calibration.validation import validate
+    from calibration.records.training import read_run_records
+    from calibration.validation.predictions import validate
 
     records = read_run_records(runs)
     own = read_own(calibration)

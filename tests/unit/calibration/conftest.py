@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from calibration.run_records import RefusedRecord, RunRecord, parse_run_record
+from calibration.records.training import RefusedRecord, RunRecord, parse_run_record
 
 _ROW: dict[str, Any] = {
     "id": "one-run",

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calibration.run_records import RunRecord, read_run_records
+from calibration.records.training import RunRecord, read_run_records
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature

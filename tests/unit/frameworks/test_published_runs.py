@@ -8,7 +8,7 @@ from dataclasses import fields
 from functools import cache
 from typing import Any
 
-from calibration.run_records import RunRecord, read_run_records
+from calibration.records.training import RunRecord, read_run_records
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from calibration.files import shipped_calibration
+from calibration.files.calibrations import shipped_calibration
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.step.composition import estimate

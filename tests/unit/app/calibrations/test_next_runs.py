@@ -16,8 +16,8 @@ from app.catalogue.models.shape import model_to_mapping
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE
 from app.jobs.job import parse_job
-from calibration.fitting import Observation, observation_of
-from calibration.run_records import RunRecord, parse_run_record
+from calibration.fitting.robust_fit import Observation, observation_of
+from calibration.records.training import RunRecord, parse_run_record
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.step.composition import estimate
 from frameworks.legality import violations

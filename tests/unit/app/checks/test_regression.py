@@ -19,7 +19,7 @@ from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.jobs.job import Job, parse_job
 from app.text.documents import json_text, plain
-from calibration.files import Calibration, calibration_for
+from calibration.files.calibrations import Calibration, calibration_for
 from documents.errors import InputError
 from documents.hashing import fingerprint
 from hardware_profiles.loader import parse_profile

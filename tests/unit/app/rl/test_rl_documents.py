@@ -13,7 +13,7 @@ from app.rl.job import RlJob, parse_rl_job
 from app.rl.models import model_of, trained_window
 from app.rl.service import rl_document, rl_search_document
 from app.rl.validation import validation_document
-from calibration.post_training_records import parse_post_training_record
+from calibration.records.post_training import parse_post_training_record
 from cost_models.post_training.placements import PlacementKind, Staleness
 from documents.errors import InfeasibleError, InputError
 

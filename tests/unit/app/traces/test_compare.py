@@ -19,7 +19,7 @@ from app.traces.records import add_record, record_of
 from app.traces.schemas import ComparedPart, TraceDocument
 from app.traces.service import accounted, compared
 from app.traces.tables import print_comparison
-from calibration.run_records import RunRecord, parse_run_record, read_run_records
+from calibration.records.training import RunRecord, parse_run_record, read_run_records
 from calibration.traces.measured import VOCABULARY, Source
 from documents.errors import InputError
 

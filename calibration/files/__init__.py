@@ -1,0 +1,1 @@
+"""Calibrations and published errors as files."""

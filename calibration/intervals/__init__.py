@@ -1,0 +1,1 @@
+"""Intervals of predicted times and peaks, from errors on runs that were left out."""

@@ -1,0 +1,116 @@
+"""How far true peaks of device memory lie from predicted ones, and what that rests on.
+
+Nothing of the memory model is fitted to a run, so that every error is that of a run left out. The formulas are those of all
+families: the bands rest on the peaks of all, and a job's own stack and kind of model decide how far it extrapolates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from calibration.intervals.step_time import (
+    Coverage,
+    ErrorBand,
+    coverage_of,
+    error_bands,
+    wider_beyond,
+)
+from calibration.intervals.widening import WIDER_UNSEEN
+from calibration.records.training import RunRecord
+from calibration.splits.groups import architecture
+from calibration.validation.predictions import predict, predicted_peak_bytes
+from cost_models.constants import Constants, PeakSpread, prior_constants
+from cost_models.shapes.workload import Workload
+from cost_models.step.composition import estimate
+
+
+@dataclass(frozen=True)
+class MemoryErrors:
+    """Runs that publish a peak, with ln(predicted / measured) of each on its own basis; ``groups`` err together."""
+
+    records: tuple[RunRecord, ...]
+    log_errors: tuple[float, ...]
+
+    @property
+    def groups(self) -> list[Hashable]:
+        """The architecture of each run."""
+        return [architecture(record) for record in self.records]
+
+
+@dataclass(frozen=True)
+class MemoryEvidence:
+    """The spread that a job's peaks have, the measured peaks of its stack and kind, and what is extrapolated."""
+
+    spread: PeakSpread
+    num_runs: int
+    max_devices: int | None
+    extrapolated: tuple[str, ...]
+
+
+def family_priors(workload: Workload) -> Constants:
+    """The constants before any fit: no fit moves what memory is predicted from."""
+    return prior_constants(workload.cluster.profile.family)
+
+
+def memory_kind(workload: Workload) -> str:
+    """``moe`` or ``dense``: what the peaks of both families can tell apart."""
+    return "dense" if workload.model.moe is None else "moe"
+
+
+def memory_errors(records: Sequence[RunRecord], constants_of: Callable[[Workload], Constants]) -> MemoryErrors:
+    """Errors of the peaks that runs publish; without suspect ones and those whose recompute is inferred from memory."""
+    used, errors = [], []
+    for record in records:
+        measured = record.measured
+        if not measured.peak_memory_bytes or record.suspect:
+            continue
+        found, inferred = predict(record, constants_of(record.workload), price=estimate)
+        if inferred is None:
+            used.append(record)
+            errors.append(float(np.log(predicted_peak_bytes(found, measured) / measured.peak_memory_bytes)))
+    return MemoryErrors(tuple(used), tuple(errors))
+
+
+def memory_bands(errors: MemoryErrors, wider: Sequence[ErrorBand] = ()) -> tuple[ErrorBand, ...]:
+    """Conformal tenths of ln(measured / predicted) of each kind, as those of step times; ``wider`` where there is no run."""
+    if not errors.records:
+        return tuple(wider)
+    return error_bands(errors.records, errors.log_errors, errors.groups, wider, kind_of=memory_kind)
+
+
+def memory_coverage(errors: MemoryErrors) -> tuple[Coverage, ...]:
+    """What the peaks cover, by hardware, stack and kind."""
+    return coverage_of(errors.records, memory_kind)
+
+
+def memory_evidence(workload: Workload, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> MemoryEvidence:
+    """The band of a workload's kind, wider for a stack without a measured peak of it and beyond the measured clusters.
+
+    Bytes follow from degrees by arithmetic that all stacks share, so that the largest cluster and the longest sequence are
+    those of all peaks.
+    """
+    kind, stack = memory_kind(workload), workload.software.stack
+    by_kind = {band.kind: band for band in bands}
+    band = by_kind.get(kind) or by_kind.get("all") or ErrorBand("all", 0.0, 0.0, 0)
+    own = [c for c in coverage if (c.stack, c.kind) == (stack, kind)]
+    extrapolated, factor = [], 1.0
+    if not own:
+        extrapolated.append(f"no measured peak of a {kind} model with {stack}")
+        factor *= WIDER_UNSEEN
+    largest = max((c.max_devices for c in coverage), default=1)
+    longest = max((c.max_seq_length for c in coverage), default=1)
+    if workload.cluster.num_devices > largest:
+        extrapolated.append(f"no measured peak above {largest:,} devices")
+        factor *= wider_beyond(workload.cluster.num_devices, largest)
+    if workload.training.seq_length > longest:
+        extrapolated.append(f"no measured peak above a sequence of {longest:,} tokens")
+        factor *= wider_beyond(workload.training.seq_length, longest)
+    return MemoryEvidence(
+        spread=PeakSpread(min(band.low, 0.0) * factor, max(band.high, 0.0) * factor),
+        num_runs=sum(c.num_runs for c in own),
+        max_devices=max((c.max_devices for c in own), default=None),
+        extrapolated=tuple(extrapolated),
+    )

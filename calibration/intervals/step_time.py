@@ -1,0 +1,246 @@
+"""Intervals from left-out errors, and what they rest on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.intervals.widening import MECHANISM, Step, Taken, cell, factor_of, steps_taken
+from calibration.records.training import RunRecord
+from calibration.splits.groups import model_kind
+from cost_models.shapes.workload import Workload
+
+Floats = NDArray[np.float64]
+
+LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")  # 8-bit matmuls cover linear layers only, by recipes that differ
+NOMINAL_COVERAGE = 0.8
+PRIOR_GROUPS = 5.0  # what the scale of all kinds counts beside a kind's own groups; 3 to 8 cover alike [runs-fit]
+SMALLEST_SCALE = 1e-9  # of errors that are all zero
+QUANTILES_FROM = 9  # fewest errors whose outermost hold 80 % of further ones [vovk2005]
+WIDER_PER_DOUBLING = 0.05  # of the interval, for every doubling of devices beyond the largest measured run
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Measured runs of one hardware profile, software stack and kind of model."""
+
+    hardware: str
+    stack: str
+    kind: str
+    num_runs: int
+    max_devices: int
+    max_seq_length: int
+
+
+@dataclass(frozen=True)
+class ErrorBand:
+    """Quantiles of ln(measured / predicted) over the left-out errors of one kind of model."""
+
+    kind: str
+    low: float
+    high: float
+    num_runs: int
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Interval of a step time [s], the runs behind it, and what it extrapolates."""
+
+    low_s: float
+    high_s: float
+    num_runs: int
+    max_devices: int | None
+    extrapolated: tuple[str, ...]
+
+
+def error_bands(
+    records: Sequence[RunRecord],
+    left_out_log_errors: Sequence[float],
+    groups: Sequence[Hashable],
+    wider: Sequence[ErrorBand] = (),
+    kind_of: Callable[[Workload], str] = model_kind,
+    clusters: Sequence[Hashable] | None = None,
+) -> tuple[ErrorBand, ...]:
+    """Conformal quantiles of each kind of model, by ``kind_of``, and of all under ``all``.
+
+    ``groups`` says which runs were left out together. Their errors come together too, so every group weighs the same, however
+    many runs it has, and one more such weight lies beyond the largest error [dunn2023]. Groups of one of ``clusters`` have part
+    of their errors in common: n of them weigh, and count, as n^(1/2). One set of quantiles serves all kinds: of errors over the
+    scale of their kind [lei2018], its mean error, which is drawn towards that of all by as much as ``PRIOR_GROUPS`` groups would.
+    A kind of K groups is known to one part in K, which widens its band by (1 + 1/K)^(1/2). Fewer than ``QUANTILES_FROM`` groups
+    in all reach to the largest errors; a band of fewer reaches as far as that of its kind in ``wider``.
+    """
+    signed = -np.asarray(left_out_log_errors, dtype=np.float64)
+    kinds = np.array([kind_of(r.workload) for r in records])
+    labels, sizes = np.unique([str(group) for group in groups], return_inverse=True, return_counts=True)[1:]
+    weights = _shares(groups, clusters) / sizes[labels]
+    members = {"all": np.ones(len(kinds), dtype=bool)} | {kind: kinds == kind for kind in dict.fromkeys(kinds.tolist())}
+    num_groups = {kind: len(np.unique(labels[own])) for kind, own in members.items()}
+    counted = {kind: _counted(groups, clusters, own) for kind, own in members.items()}
+    pooled = _scale(signed, weights)
+    scales = {
+        kind: float(np.exp((n * np.log(_scale(signed[own], weights[own])) + PRIOR_GROUPS * np.log(pooled)) / (n + PRIOR_GROUPS)))
+        for (kind, own), n in zip(members.items(), counted.values(), strict=True)
+    }
+    relative = signed / np.array([scales[kind] for kind in kinds.tolist()])
+    low, high = -_upper(-relative, weights), _upper(relative, weights)
+    bands = []
+    for kind, own in members.items():
+        reach = scales[kind] * (1.0 + 1.0 / counted[kind]) ** 0.5
+        band = ErrorBand(kind, low * reach, high * reach, int(own.sum()))
+        bands.append(_reaching(band, wider) if num_groups[kind] < QUANTILES_FROM else band)
+    return (*bands, *(band for band in wider if band.kind not in scales))
+
+
+def _shares(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None) -> Floats:
+    """Weight of each run's group: one, or the inverse root of the number of groups in its cluster. ``[run]``"""
+    if clusters is None:
+        return np.ones(len(groups))
+    together = _together(groups, clusters)
+    return np.array([together[cluster] ** -0.5 for cluster in clusters])
+
+
+def _counted(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None, own: NDArray[np.bool_]) -> float:
+    """What the groups of some runs count for."""
+    chosen = np.flatnonzero(own).tolist()
+    some = [groups[i] for i in chosen]
+    within = some if clusters is None else [clusters[i] for i in chosen]
+    return float(sum(number**0.5 for number in _together(some, within).values()))
+
+
+def _together(groups: Sequence[Hashable], clusters: Sequence[Hashable]) -> Counter[Hashable]:
+    """Groups of each cluster."""
+    return Counter(cluster for cluster, _ in dict.fromkeys(zip(clusters, groups, strict=True)))
+
+
+def _scale(signed: Floats, weights: Floats) -> float:
+    """Mean size of the errors, every group alike."""
+    return max(float(np.average(np.abs(signed), weights=weights)), SMALLEST_SCALE)
+
+
+def _upper(values: Floats, weights: Floats) -> float:
+    """The value that one tail of further groups exceeds, or the largest where there are too few groups to say."""
+    order = np.argsort(values)
+    reached = np.cumsum(weights[order]) / (weights.sum() + 1.0)
+    index = int(np.searchsorted(reached, (1.0 + NOMINAL_COVERAGE) / 2.0 - 1e-12))
+    return float(values[order[min(index, len(values) - 1)]])
+
+
+def _reaching(band: ErrorBand, others: Sequence[ErrorBand]) -> ErrorBand:
+    same = [other for other in others if other.kind == band.kind]
+    return replace(
+        band, low=min([band.low, *(other.low for other in same)]), high=max([band.high, *(other.high for other in same)])
+    )
+
+
+def left_out_inside(
+    records: Sequence[RunRecord],
+    left_out_log_errors: Sequence[float],
+    groups: Sequence[Hashable],
+    kind_of: Callable[[Workload], str] = model_kind,
+) -> NDArray[np.bool_]:
+    """Whether each run lies inside a band that the runs of all other groups gave. ``[run]``"""
+    bands = left_out_bands(records, left_out_log_errors, groups, kind_of)
+    return np.array([min(b.low, 0.0) <= -e <= max(b.high, 0.0) for b, e in zip(bands, left_out_log_errors, strict=True)])
+
+
+def left_out_bands(
+    records: Sequence[RunRecord],
+    left_out_log_errors: Sequence[float],
+    groups: Sequence[Hashable],
+    kind_of: Callable[[Workload], str] = model_kind,
+) -> list[ErrorBand]:
+    """The band of each run's kind that the runs of all other groups gave, of no width where there are none. ``[run]``"""
+    found = [ErrorBand("all", 0.0, 0.0, 0)] * len(records)
+    for group in dict.fromkeys(groups):
+        rest = [i for i, other in enumerate(groups) if other != group]
+        if not rest:
+            continue
+        others = error_bands(
+            [records[i] for i in rest], [left_out_log_errors[i] for i in rest], [groups[i] for i in rest], kind_of=kind_of
+        )
+        bands = {band.kind: band for band in others}
+        for i in (i for i, other in enumerate(groups) if other == group):
+            found[i] = bands.get(kind_of(records[i].workload), bands["all"])
+    return found
+
+
+def coverage_of(records: Sequence[RunRecord], kind_of: Callable[[Workload], str] = model_kind) -> tuple[Coverage, ...]:
+    """What the records cover, by hardware, stack and kind."""
+    own = []
+    for workload in (record.workload for record in records):
+        cluster, stack, length = workload.cluster, workload.software.stack, workload.training.seq_length
+        own.append(Coverage(cluster.profile.name, stack, kind_of(workload), 1, cluster.num_devices, length))
+    return merged_coverage(own)
+
+
+def merged_coverage(*sets: Sequence[Coverage]) -> tuple[Coverage, ...]:
+    """What sets of runs cover together; a run in two of them counts twice."""
+    table: dict[tuple[str, str, str], list[Coverage]] = {}
+    for one in chain(*sets):
+        table.setdefault((one.hardware, one.stack, one.kind), []).append(one)
+    return tuple(
+        Coverage(
+            *key,
+            num_runs=sum(one.num_runs for one in same),
+            max_devices=max(one.max_devices for one in same),
+            max_seq_length=max(one.max_seq_length for one in same),
+        )
+        for key, same in sorted(table.items())
+    )
+
+
+def wider_beyond(value: int, largest: int) -> float:
+    """How many times as wide a band is for a value above the largest that was measured."""
+    return 1.0 + WIDER_PER_DOUBLING * float(np.log2(value / largest))
+
+
+def interval(
+    workload: Workload,
+    step_time_s: float,
+    bands: Sequence[ErrorBand],
+    coverage: Sequence[Coverage],
+    steps: Sequence[Step] = (),
+    unseen: Sequence[Taken] = (),
+) -> Interval:
+    """80 % interval of a step time from the bands of its kind, as much wider as its steps beyond the measured runs cost.
+
+    ``unseen`` are steps of a plan, such as a switch that no run has shown. Says aloud what it extrapolates: hardware, software,
+    precision or kind without a run, more devices or longer sequences than any, and factors that the job assumes.
+    """
+    here = cell(workload)
+    by_kind = {band.kind: band for band in bands}
+    band = by_kind.get(here[-1]) or by_kind["all"]
+    own = [c for c in coverage if (c.hardware, c.stack, c.kind) == here]
+    taken = steps_taken(workload, [(c.hardware, c.stack, c.kind) for c in coverage])
+    precision = workload.training.precision
+    if precision not in LEARNING_PRECISIONS:
+        taken.append(Taken(MECHANISM, f"mechanism unseen: no run in {precision} taught the constants"))
+    taken += unseen
+    factor = factor_of(taken, steps)
+    extrapolated = [step.sentence for step in taken]
+    for part, assumed in (("cluster", workload.cluster.time_factor), ("software", workload.software.time_factor)):
+        if assumed != 1.0:
+            extrapolated.append(f"{part}.time_factor = {assumed:g} is assumed, not measured by these runs")
+    nearest = own or [c for c in coverage if c.kind == here[-1]] or list(coverage)
+    largest = max((c.max_devices for c in nearest), default=1)
+    longest = max((c.max_seq_length for c in nearest), default=1)
+    devices = workload.cluster.num_devices
+    if devices > largest:
+        extrapolated.append(f"no measured run above {largest:,} devices")
+        factor *= wider_beyond(devices, largest)
+    if workload.training.seq_length > longest:
+        extrapolated.append(f"no measured run above a sequence of {longest:,} tokens")
+        factor *= wider_beyond(workload.training.seq_length, longest)
+    return Interval(
+        low_s=step_time_s * float(np.exp(min(band.low, 0.0) * factor)),
+        high_s=step_time_s * float(np.exp(max(band.high, 0.0) * factor)),
+        num_runs=sum(c.num_runs for c in own),
+        max_devices=max((c.max_devices for c in own), default=None),
+        extrapolated=tuple(extrapolated),
+    )

@@ -1,0 +1,94 @@
+"""What a step into the unknown cost in the past: how much wider an interval gets where stack, chip or mechanism is unseen.
+
+Each factor compares the same runs: their errors where the thing was left out of all that taught, over their errors where other
+runs of it had taught. Both are nested, so that no number behind the fit has seen them either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calibration.records.training import RunRecord
+from calibration.splits.groups import architecture, model_kind
+from cost_models.shapes.workload import Workload
+
+Floats = NDArray[np.float64]
+Cell = tuple[str, str, str]  # hardware, stack and kind of model: what a measured run covers
+
+STACK, CHIP, COMBINATION, MECHANISM = "stack", "chip", "combination", "mechanism"
+STEPS = (STACK, CHIP, COMBINATION, MECHANISM)
+WIDER_UNSEEN = 1.5  # behind a step that a calibration says nothing of, as files of earlier versions do
+
+
+@dataclass(frozen=True)
+class Step:
+    """How many times as wide an interval is behind one step, from ``num_runs`` runs of ``num_groups`` things left out."""
+
+    kind: str
+    factor: float
+    num_groups: int
+    num_runs: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A step that a job takes, and what is said of it."""
+
+    kind: str
+    sentence: str
+
+
+def cell(workload: Workload) -> Cell:
+    """What a run of this workload covers."""
+    return workload.cluster.profile.name, workload.software.stack, model_kind(workload)
+
+
+def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floats], base: Floats) -> Step:
+    """The factor of one kind of step from the log errors with each thing left out, and those of the same runs without.
+
+    Each is NaN where the run has none. Things weigh alike, and inside one the architectures: many runs of one say one thing.
+    A step never makes an interval narrower.
+    """
+    shapes = [str(architecture(record)) for record in records]
+    after, before, runs = [], [], 0
+    for errors in left_out.values():
+        own = ~np.isnan(errors) & ~np.isnan(base)
+        if not own.any():
+            continue
+        chosen = [shape for shape, is_own in zip(shapes, own, strict=True) if is_own]
+        weights = [1.0 / chosen.count(shape) for shape in chosen]
+        after.append(float(np.average(np.abs(errors[own]), weights=weights)))
+        before.append(float(np.average(np.abs(base[own]), weights=weights)))
+        runs += int(own.sum())
+    if not before or sum(before) <= 0.0:
+        return Step(kind, WIDER_UNSEEN, 0, 0)
+    return Step(kind, max(sum(after) / sum(before), 1.0), len(after), runs)
+
+
+def steps_taken(workload: Workload, cells: Sequence[Cell]) -> list[Taken]:
+    """The steps of hardware and software that a workload takes beyond the cells of measured runs, each with a sentence."""
+    hardware, stack, kind = cell(workload)
+    found = []
+    if stack not in {own for _, own, _ in cells}:
+        found.append(Taken(STACK, f"stack unseen: no measured run with {stack}"))
+    if hardware not in {own for own, _, _ in cells}:
+        found.append(Taken(CHIP, f"chip unseen: no measured run on {hardware}"))
+    if not found and cell(workload) not in cells:
+        found.append(Taken(COMBINATION, f"no measured run of a {kind} model with {stack} on {hardware}"))
+    return found
+
+
+def mechanisms_taken(used: Iterable[str], seen: Iterable[str]) -> list[Taken]:
+    """One step for all mechanisms that no run has shown."""
+    unseen = sorted(set(used) - set(seen))
+    return [Taken(MECHANISM, f"mechanism unseen: no measured run with {', '.join(unseen)}")] if unseen else []
+
+
+def factor_of(taken: Iterable[Taken], steps: Sequence[Step]) -> float:
+    """How many times as wide an interval is behind these steps: errors that have nothing to do with each other add in squares."""
+    known = {step.kind: step.factor for step in steps}
+    return float(np.sqrt(1.0 + sum(known.get(kind, WIDER_UNSEEN) ** 2 - 1.0 for kind in {t.kind for t in taken})))

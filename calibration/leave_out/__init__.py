@@ -1,0 +1,1 @@
+"""Errors of runs that neither the fit nor its priors have seen."""

@@ -1,0 +1,242 @@
+"""One family's errors under nested leave-out, as `make calibration` finds them and files keep them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import resources
+from pathlib import Path
+
+import numpy as np
+
+from calibration.fitting.robust_fit import Floats
+from calibration.intervals.step_time import LEARNING_PRECISIONS, ErrorBand, error_bands
+from calibration.intervals.widening import (
+    CHIP,
+    COMBINATION,
+    MECHANISM,
+    STACK,
+    Step,
+    cell,
+    factor_of,
+    mechanisms_taken,
+    step_of,
+    steps_taken,
+)
+from calibration.leave_out.ablation import Ablation
+from calibration.leave_out.nested import NestedModel
+from calibration.records.training import RunRecord
+from calibration.splits.folds import Fold, Mask, grouped_folds, rolling_folds
+from calibration.splits.groups import GROUPINGS, architecture, chip, framework, model_kind, period
+from calibration.splits.mechanisms import run_mechanisms
+
+ROLLING = "rolling origin"
+SPLITS = (*GROUPINGS, "combination", ROLLING)
+MOST_OF = 0.5  # of the runs: without a mechanism that more of them share, too few are left to teach
+_DIGITS = 4  # of a log error
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """ln(predicted / measured) of runs that neither the fit nor any number behind it has seen, NaN where a split judges none.
+
+    ``ids`` are the runs that teach, and behind them those in precisions that never do. ``splits`` has an entry for each of
+    ``SPLITS``, ``mechanisms`` one for each that was left out, ``[run]`` each. ``ablations`` start with that of nothing.
+    """
+
+    ids: tuple[str, ...]
+    splits: Mapping[str, Floats]
+    mechanisms: Mapping[str, Floats]
+    ablations: tuple[Ablation, ...] = ()
+
+    def some(self, chosen: Mask) -> LeftOut:
+        """Those of some runs."""
+        return LeftOut(
+            tuple(np.array(self.ids)[chosen].tolist()),
+            {name: errors[chosen] for name, errors in self.splits.items()},
+            {name: errors[chosen] for name, errors in self.mechanisms.items()},
+        )
+
+
+def left_out_errors(model: NestedModel) -> LeftOut:
+    """The errors of a family's runs under every split."""
+    records = [o.record for o in model.observations]
+    teaches = np.array([o.weight > 0.0 for o in model.observations])
+    splits = {name: model.log_errors_of(folds_of(records, name)) for name in SPLITS}
+    used = [run_mechanisms(record) for record in records]
+    mechanisms = {}
+    for name in sorted(frozenset().union(*used)):
+        has = np.array([name in own for own in used])
+        if has[teaches].mean() <= MOST_OF:
+            mechanisms[name] = model.log_errors_of([Fold(~has, has & _counting(records, name))])
+    return LeftOut(tuple(r.id for r in records), splits, mechanisms)
+
+
+def near_log_errors(records: Sequence[RunRecord], left_out: LeftOut) -> Floats:
+    """The error of each run as a new one of known hardware and software meets it. ``[run]``
+
+    Its publication is left out, where others have its stack and its chip; else its architecture alone is.
+    """
+    groups, teaches = [record.origin.publication for record in records], taught(records)
+    found = left_out.splits["architecture"].copy()
+    for publication in dict.fromkeys(groups):
+        out = np.array([group == publication for group in groups])
+        rest = [cell(r.workload) for r, chosen in zip(records, teaches & ~out, strict=True) if chosen]
+        for i in np.flatnonzero(out).tolist():
+            if not {STACK, CHIP} & {step.kind for step in steps_taken(records[i].workload, rest)}:
+                found[i] = left_out.splits["publication"][i]
+    return found
+
+
+def family_bands(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[ErrorBand, ...]:
+    """The bands of a new run of known hardware and software, by the runs in precisions that teach.
+
+    Shapes of one publication share its site, software and way of measuring.
+    """
+    teaches = taught(records)
+    own = [r for r, chosen in zip(records, teaches, strict=True) if chosen]
+    publications = [record.origin.publication for record in own]
+    groups = [(publication, architecture(record)) for publication, record in zip(publications, own, strict=True)]
+    return error_bands(own, near_log_errors(records, left_out)[teaches].tolist(), groups, clusters=publications)
+
+
+def family_steps(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Step, ...]:
+    """What each kind of step has cost.
+
+    A precision that teaches nothing is a mechanism that no run has shown: its runs are compared with what those of their kind
+    err by in the others.
+    """
+    teaches = taught(records)
+    near = near_log_errors(records, left_out)
+    usual = np.where(teaches, near, _usual_errors(records, near, teaches))
+
+    def alone(split: str, things: Sequence[object]) -> dict[str, Floats]:
+        errors = np.where(teaches, left_out.splits[split], np.nan)
+        return {str(thing): np.where([other == thing for other in things], errors, np.nan) for thing in dict.fromkeys(things)}
+
+    mechanisms = {name: np.where(_counting(records, name), errors, np.nan) for name, errors in left_out.mechanisms.items()}
+    return (
+        step_of(STACK, records, alone("framework", [framework(r) for r in records]), usual),
+        step_of(CHIP, records, alone("chip", [chip(r) for r in records]), usual),
+        step_of(COMBINATION, records, alone("combination", [cell(r.workload) for r in records]), usual),
+        step_of(MECHANISM, records, mechanisms, usual),
+    )
+
+
+def taught(records: Sequence[RunRecord]) -> Mask:
+    """Which runs are in a precision that teaches. ``[run]``"""
+    return np.array([record.workload.training.precision in LEARNING_PRECISIONS for record in records])
+
+
+def seen_mechanisms(records: Sequence[RunRecord]) -> frozenset[str]:
+    """What runs that teach have shown."""
+    return frozenset().union(*(run_mechanisms(r) for r, chosen in zip(records, taught(records), strict=True) if chosen))
+
+
+def _counting(records: Sequence[RunRecord], mechanism: str) -> Mask:
+    """Which runs say what leaving a mechanism out costs: those that never teach, for their own precision alone. ``[run]``"""
+    found: Mask = taught(records) | np.array([f"precision {r.workload.training.precision}" == mechanism for r in records])
+    return found
+
+
+def _usual_errors(records: Sequence[RunRecord], near: Floats, teaches: Mask) -> Floats:
+    kinds = np.array([model_kind(record.workload) for record in records])
+    found = np.full(len(records), float(np.abs(near[teaches]).mean()))
+    for kind in set(kinds[teaches].tolist()):
+        found[kinds == kind] = float(np.abs(near[teaches & (kinds == kind)]).mean())
+    return found
+
+
+def inside_intervals(records: Sequence[RunRecord], left_out: LeftOut, split: str = "publication") -> Floats:
+    """1 where a run lies inside the interval that what taught it gives, with its bands and steps, 0 outside. ``[run]``
+
+    NaN where the split judges no run.
+    """
+    inside = np.full(len(records), np.nan)
+    for fold in folds_of(records, split):
+        rest = [record for record, teaches in zip(records, fold.teaches, strict=True) if teaches]
+        if not taught(rest).any():
+            inside[fold.judged] = 0.0
+            continue
+        others = left_out.some(fold.teaches)
+        bands = {band.kind: band for band in family_bands(rest, others)}
+        steps, seen = family_steps(rest, others), seen_mechanisms(rest)
+        cells = [cell(r.workload) for r, teaches in zip(rest, taught(rest), strict=True) if teaches]
+        for i in np.flatnonzero(fold.judged & ~np.isnan(left_out.splits[split])).tolist():
+            record, error = records[i], left_out.splits[split][i]
+            band = bands.get(model_kind(record.workload)) or bands["all"]
+            taken = [*steps_taken(record.workload, cells), *mechanisms_taken(run_mechanisms(record), seen)]
+            factor = factor_of(taken, steps)
+            inside[i] = min(band.low, 0.0) * factor <= -error <= max(band.high, 0.0) * factor
+    return inside
+
+
+def folds_of(records: Sequence[RunRecord], split: str) -> list[Fold]:
+    """Who teaches and who is judged under one of ``SPLITS``."""
+    if split == ROLLING:
+        return rolling_folds([period(record) for record in records])
+    if split == COMBINATION:
+        return grouped_folds([cell(record.workload) for record in records])
+    return grouped_folds([GROUPINGS[split](record) for record in records])
+
+
+def publication_inside(records: Sequence[RunRecord], left_out: LeftOut) -> Mask:
+    """Whether each run lies inside the interval that all other publications give. ``[run]``"""
+    inside: Mask = inside_intervals(records, left_out) == 1.0
+    return inside
+
+
+def left_out_text(left_out: LeftOut) -> str:
+    """The content of the file: one line a run, its error under every split, and under every mechanism left out."""
+    lines = []
+    for i, name in enumerate(left_out.ids):
+        splits = {split: _kept(errors[i]) for split, errors in left_out.splits.items()}
+        mechanisms = {m: _kept(errors[i]) for m, errors in left_out.mechanisms.items() if not np.isnan(errors[i])}
+        lines.append(json.dumps({"id": name, **splits, "mechanisms": mechanisms}, ensure_ascii=False))
+    held = [
+        json.dumps({"name": a.name, "at_neutral": _pair(a.at_neutral), "switched_off": _pair(a.switched_off)})
+        for a in left_out.ablations
+    ]
+    return '{"runs": [\n' + ",\n".join(lines) + '\n],\n"ablations": [\n' + ",\n".join(held) + "\n]}\n"
+
+
+def write_left_out(path: Path, left_out: LeftOut) -> None:
+    """Write the file. Raises ``OSError``."""
+    path.write_text(left_out_text(left_out), encoding="utf-8")
+
+
+def parse_left_out(text: str) -> LeftOut:
+    """What ``left_out_text`` wrote."""
+    document = json.loads(text)
+    rows, held = document["runs"], document["ablations"]
+    mechanisms = dict.fromkeys(name for row in rows for name in row["mechanisms"])
+    return LeftOut(
+        tuple(row["id"] for row in rows),
+        {split: _floats([row[split] for row in rows]) for split in SPLITS},
+        {name: _floats([row["mechanisms"].get(name) for row in rows]) for name in mechanisms},
+        tuple(Ablation(row["name"], _tuple(row["at_neutral"]), _tuple(row["switched_off"])) for row in held),
+    )
+
+
+@lru_cache(maxsize=2)
+def shipped_left_out(family: str) -> LeftOut:
+    """What `make calibration` found for ``ascend`` or ``gpu``."""
+    return parse_left_out(resources.files("calibration").joinpath("shipped", f"{family}_left_out.json").read_text("utf-8"))
+
+
+def _kept(error: float) -> float | None:
+    return None if np.isnan(error) else round(float(error), _DIGITS)
+
+
+def _pair(errors: tuple[float, float] | None) -> list[float] | None:
+    return None if errors is None else [round(error, _DIGITS) for error in errors]
+
+
+def _tuple(errors: list[float] | None) -> tuple[float, float] | None:
+    return None if errors is None else (errors[0], errors[1])
+
+
+def _floats(values: Sequence[float | None]) -> Floats:
+    return np.array([np.nan if value is None else value for value in values], dtype=np.float64)

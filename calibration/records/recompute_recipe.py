@@ -1,0 +1,55 @@
+"""How much recompute a run must have used when its source does not say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from calibration.records.training import RunRecord
+from cost_models.constants import Constants
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
+from cost_models.step.composition import estimate
+
+_CHEAP_MODULES = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ
+_BEYOND_DOUBT = 1.2  # peak over device memory up to which an error of the memory model may explain it
+_MAX_BLOCKS = 128
+
+
+def recompute_by_memory(record: RunRecord, constants: Constants) -> tuple[ParallelStrategy, str | None]:
+    """The record's strategy, with recompute where the source is silent and memory leaves no choice, and a sentence on it.
+
+    Nothing stated means the framework's default, none. Where that would exceed 1.2 x the device's memory the run cannot
+    have taken place so: it gets the least that stays below, of selective recompute, then full recompute of one more layer
+    of every virtual stage at a time. So a prediction never jumps with the shape. Rests on predicted memory alone.
+    """
+    if record.recompute_stated:
+        return record.strategy, None
+    hbm_bytes = record.workload.cluster.profile.hbm_bytes
+    limit_bytes = _BEYOND_DOUBT * hbm_bytes
+    (without,) = estimate(record.workload, StrategyBatch.of([record.strategy]), constants).peak_memory_bytes
+    if without <= limit_bytes:
+        return record.strategy, None
+    plans = _plans(record)
+    fits = estimate(record.workload, StrategyBatch.of(plans), constants).peak_memory_bytes <= limit_bytes
+    chosen = plans[int(np.argmax(fits)) if fits.any() else -1]
+    layers = f" of {chosen.recompute_num_layers} layers a virtual stage" if chosen.recompute is Recompute.FULL else ""
+    sentence = (
+        f"strategy.recompute is not stated and none would take {without / 2**30:.0f} GiB of {hbm_bytes / 2**30:.0f}: "
+        f"read as {chosen.recompute.label}{layers}."
+    )
+    return chosen, sentence
+
+
+def _plans(record: RunRecord) -> list[ParallelStrategy]:
+    """Selective, and a full recompute of ever more layers with selective on the rest."""
+    strategy = record.strategy
+    selective = replace(strategy, recompute=Recompute.SELECTIVE, recompute_modules=_CHEAP_MODULES)
+    layers = -(-record.workload.model.num_layers // (strategy.pp * strategy.vpp))
+    counts = np.unique(np.linspace(1, layers, min(layers, _MAX_BLOCKS)).astype(int))
+    blocks = [
+        replace(selective, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=int(count))
+        for count in counts
+    ]
+    return [selective, *blocks]

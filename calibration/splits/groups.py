@@ -1,0 +1,67 @@
+"""What an honest split leaves out together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+
+from calibration.records.categories import LONG_SEQUENCE, is_slice
+from calibration.records.training import RunRecord
+from cost_models.shapes.workload import Workload
+
+MODEL_KINDS = ("dense", "moe", "long", "slice")
+PERIODS_PER_YEAR = 2  # of a rolling origin: half years
+
+
+def architecture(record: RunRecord) -> Hashable:
+    """Shape of the model, not its name: one shape appears under many family names."""
+    model = record.workload.model
+    moe = model.moe
+    experts = None if moe is None else (moe.num_experts, moe.top_k, moe.expert_ffn_hidden_size)
+    return model.num_layers, model.hidden_size, model.ffn_hidden_size, model.num_attention_heads, experts
+
+
+def framework(record: RunRecord) -> Hashable:
+    """The software stack."""
+    return record.workload.software.stack
+
+
+def release(record: RunRecord) -> Hashable:
+    """The software stack as of one release; releases that a source leaves unsaid are one."""
+    software = record.workload.software
+    return software.stack, software.year
+
+
+def chip(record: RunRecord) -> Hashable:
+    """The hardware profile."""
+    return record.workload.cluster.profile.name
+
+
+def publication(record: RunRecord) -> Hashable:
+    """The document that the run was published in."""
+    return record.origin.publication
+
+
+def period(record: RunRecord) -> int | None:
+    """The half year of publication, counted from year 0; ``None`` where no date is known."""
+    published = record.origin.published
+    return None if published is None else int(published * PERIODS_PER_YEAR)
+
+
+# Splits that leave out one group of runs at a time, by their name.
+GROUPINGS: dict[str, Callable[[RunRecord], Hashable]] = {
+    "architecture": architecture,
+    "publication": publication,
+    "release": release,
+    "framework": framework,
+    "chip": chip,
+}
+
+
+def model_kind(workload: Workload) -> str:
+    """One of ``MODEL_KINDS``, whose errors differ in size; ``slice``: a wide model cut to a few layers."""
+    model = workload.model
+    if is_slice(model.num_layers, model.hidden_size):
+        return "slice"
+    if model.moe is not None:
+        return "moe"
+    return "long" if workload.training.seq_length >= LONG_SEQUENCE else "dense"

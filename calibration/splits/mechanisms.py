@@ -1,0 +1,64 @@
+"""What a run or a plan exercises beside matmuls: what measured runs have or have not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from calibration.records.training import RunRecord
+from calibration.splits.groups import model_kind
+from cost_models.shapes.acting import possible
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
+from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
+from cost_models.shapes.workload import Workload
+
+_ZERO_STAGE_OF_NEED = 2  # from which on a ZeRO stage is a mechanism of its own
+
+
+def workload_mechanisms(workload: Workload) -> frozenset[str]:
+    """The precision and the kind of the model, and latent or linear attention."""
+    model = workload.model
+    found = {f"precision {workload.training.precision}", f"kind {model_kind(workload)}"}
+    if model.mla is not None:
+        found.add("latent attention")
+    return frozenset(found)
+
+
+def plan_mechanisms(
+    workload: Workload,
+    *,
+    schedule: str,
+    cp_algo: str | None,
+    dispatcher: str | None,
+    recompute: str,
+    zero_stage: int,
+    features: Iterable[str],
+) -> frozenset[str]:
+    """What a plan exercises, by its labels and its switches, where the model can use these and they are priced."""
+    acts = possible(workload.model) & ~UNPRICED_FEATURES
+    found = {f"schedule {schedule}", f"recompute {recompute}"}
+    found |= {f"switch {name}" for name in features if name.upper() in Feature.__members__ and Feature[name.upper()] in acts}
+    if cp_algo is not None:
+        found.add(f"context parallelism {cp_algo}")
+    if dispatcher is not None and workload.model.moe is not None:
+        found.add(f"dispatcher {dispatcher}")
+    if zero_stage >= _ZERO_STAGE_OF_NEED:
+        found.add(f"ZeRO {zero_stage}")
+    return frozenset(found)
+
+
+def strategy_mechanisms(workload: Workload, strategy: ParallelStrategy) -> frozenset[str]:
+    """``plan_mechanisms`` of a strategy."""
+    return plan_mechanisms(
+        workload,
+        schedule=strategy.schedule.label,
+        cp_algo=None if strategy.cp_algo is CpAlgo.NONE else strategy.cp_algo.label,
+        dispatcher=None if strategy.dispatcher is Dispatcher.NONE else strategy.dispatcher.label,
+        recompute=strategy.recompute.label,
+        zero_stage=strategy.zero_stage,
+        features=[str(feature.name).lower() for feature in strategy.features],
+    )
+
+
+def run_mechanisms(record: RunRecord) -> frozenset[str]:
+    """What a run exercised."""
+    return workload_mechanisms(record.workload) | strategy_mechanisms(record.workload, record.strategy)

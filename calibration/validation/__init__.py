@@ -1,0 +1,1 @@
+"""Predictions of measured runs, and their errors."""
