@@ -43,7 +43,7 @@ slow: setup ## run the slow tests: killed servers and workers, planted faults, r
 
 coverage: setup ## how much of the code the unit and API tests reach: watching them takes twice their time
 	$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report= tests/unit tests/api $(ARGS)
-	@$(BIN)/python scripts/print_coverage.py
+	@$(BIN)/python scripts/checks/print_coverage.py
 
 check-python: ## run the unit and golden tests under another interpreter: make check-python PYTHON=python3.13
 	rm -rf build/python && $(PYTHON) -m venv build/python
@@ -59,22 +59,22 @@ mutants: setup ## break chosen modules line by line and list what no test notice
 	$(BIN)/python -m mutmut results
 
 calibration: setup ## fit the shipped calibrations to calibration/runs (ten minutes); review the diff
-	$(BIN)/python scripts/calibrate_shipped.py
+	$(BIN)/python scripts/calibration/calibrate_shipped.py
 
 bench: setup ## measure speed; each benchmark prints its own table (not soak and fuzz, which take hours: docs/reliability.md)
 	@for file in $(filter-out benchmarks/soak.py benchmarks/fuzz.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit; done
 
 docs: setup ## regenerate the documents that scripts write (accuracy two minutes, the Pangu case study one)
-	@for file in scripts/write_*.py; do [ ! -e "$$file" ] || $(BIN)/python "$$file" || exit; done
+	@for file in scripts/*/write_*.py; do $(BIN)/python "$$file" || exit; done
 
 bundle: setup ## one archive that installs without a network, for x86-64 and aarch64, into dist/ (fetches wheels; PYTHONS names versions)
-	$(BIN)/python scripts/make_bundle.py --pythons $(or $(PYTHONS),3.11)
+	$(BIN)/python scripts/packaging/make_bundle.py --pythons $(or $(PYTHONS),3.11)
 
 openapi: setup ## write the description of the REST API to build/openapi.json
-	$(BIN)/python scripts/write_openapi.py
+	$(BIN)/python scripts/pages/write_openapi.py
 
 site: setup ## build the documentation site into app/static/docs, where `meshplan serve` finds it: files for any web server
-	$(BIN)/python scripts/build_site.py
+	$(BIN)/python scripts/packaging/build_site.py
 
 NODE_MODULES := dashboard/node_modules/.package-lock.json
 

@@ -6,7 +6,7 @@ import time
 from dataclasses import replace
 
 from app.calibrations.constants import constants_for
-from scripts.write_systems import everything_on
+from scripts.case_studies.write_systems import everything_on
 from search.tensor_choice.choose import with_tensors
 
 

@@ -1,6 +1,6 @@
 """A finished sentence in another language: the template that it was made from is found again, and its values are kept.
 
-Sentences are made in English, in f-strings all over the packages; ``scripts/write_sentences.py`` reads their templates from the
+Sentences are made in English, in f-strings all over the packages; ``write_sentences.py`` reads their templates from the
 sources into catalogues, template -> translation, with the values as {0}, {1}, ... Here a sentence is held against them. Values
 that are sentences or lists of such are translated in turn; names, numbers and what users gave stay as they are.
 """

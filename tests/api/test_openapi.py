@@ -12,7 +12,7 @@ from app.http.openapi import openapi_document
 from app.http.problems import KINDS, MEDIA_TYPE
 from app.server.application import create_app
 from app.storage.session import Database
-from scripts import write_openapi
+from scripts.pages import write_openapi
 
 ROOT = Path(__file__).resolve().parents[2]
 APP = create_app(Database("sqlite:///never-opened.db"))

@@ -26,7 +26,7 @@ from app.settings import PREFIX, Settings
 from app.storage.session import Database
 from app.studies import service
 from meshplan import __version__
-from scripts.make_bundle import EXTRAS
+from scripts.packaging.make_bundle import EXTRAS
 from tests.databases import database, database_url, postgresql, sqlite_template
 
 __all__ = ["database", "database_url", "postgresql", "sqlite_template"]

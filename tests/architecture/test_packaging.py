@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import meshplan
-from scripts import build_site, make_bundle
-from scripts.wheel_site import IN_WHEEL
+from scripts.packaging import build_site, make_bundle
+from scripts.packaging.wheel_site import IN_WHEEL
 
 ROOT = Path(__file__).resolve().parents[2]
 WHEEL = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]["build"]["targets"]["wheel"]
@@ -33,7 +33,7 @@ def run(command: list[str | Path], **options: object) -> subprocess.CompletedPro
 def packages_of_the_checkout() -> set[str]:
     """Top-level folders that are importable and part of the product."""
     found = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    return found - {"benchmarks", "tests"}
+    return found - {"benchmarks", "scripts", "tests"}
 
 
 @pytest.fixture(scope="module")

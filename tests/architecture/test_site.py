@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.build_site import CONFIG, DECISIONS, ROOT, SiteError, build, pages, site_text
+from scripts.packaging.build_site import CONFIG, DECISIONS, ROOT, SiteError, build, pages, site_text
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 LOADED = {"script": "src", "img": "src", "iframe": "src", "source": "src", "link": "href"}
@@ -87,7 +87,7 @@ def test_links_are_those_of_the_site_and_code_stays_as_it_is() -> None:
 
 
 def test_an_anchor_that_is_nowhere_stops_the_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("scripts.build_site.site_text", lambda name, text, named: "# A\n\n[b](#nowhere)\n")
+    monkeypatch.setattr("scripts.packaging.build_site.site_text", lambda name, text, named: "# A\n\n[b](#nowhere)\n")
     with pytest.raises(SiteError, match="anchor does not exist"):
         build(tmp_path / "site")
     assert not (tmp_path / "site").exists()

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, expect
 from app.server import application
 from app.server.documentation import add_documentation
 from app.storage.session import Database
-from scripts.build_site import build
+from scripts.packaging.build_site import build
 
 WIDTHS = (390, 1280)
 

@@ -9,11 +9,11 @@ import pytest
 from cost_models.shapes.strategy import Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.legality import violations
-from scripts.case_prices import layer_exchange, simulated
-from scripts.case_text import wrapped
-from scripts.deepseek_case import DETACHED, HOURS_PER_TRILLION_TOKENS, MERGED, recipe, trained, under, workload_of
-from scripts.ran_layouts import rank_parts
-from scripts.write_deepseek_case import PAGE, bubble_section, head, recipe_section, schedule_section, trained_section
+from scripts.case_studies.deepseek import DETACHED, HOURS_PER_TRILLION_TOKENS, MERGED, recipe, trained, under, workload_of
+from scripts.case_studies.prices import layer_exchange, simulated
+from scripts.case_studies.ran_layouts import rank_parts
+from scripts.case_studies.write_deepseek import PAGE, bubble_section, head, recipe_section, schedule_section, trained_section
+from scripts.pages.text import wrapped
 
 ON_A3, ON_H800 = workload_of("recipe"), workload_of("trained")
 

@@ -12,10 +12,7 @@ from app.calibrations.constants import constants_for
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import Feature
 from frameworks.legality import violations
-from scripts.case_prices import layer_exchange, simulated
-from scripts.case_text import gib, wrapped
-from scripts.check_moves import checked
-from scripts.pangu_case import (
+from scripts.case_studies.pangu import (
     FLAT_LOAD_FACTOR,
     MODES,
     STACK,
@@ -32,8 +29,11 @@ from scripts.pangu_case import (
     with_tier_streams,
     workload_of,
 )
-from scripts.pangu_placement import placement_section, placements
-from scripts.write_pangu_case import PAGE, dispatch_section, head, memory_section, overlap_rows, overlap_section
+from scripts.case_studies.pangu_placement import placement_section, placements
+from scripts.case_studies.prices import layer_exchange, simulated
+from scripts.case_studies.write_pangu import PAGE, dispatch_section, head, memory_section, overlap_rows, overlap_section
+from scripts.checks.layer_moves import checked
+from scripts.pages.text import gib, wrapped
 
 WORKLOAD = workload_of()
 SECTIONS = (

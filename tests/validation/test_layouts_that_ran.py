@@ -11,7 +11,7 @@ from app.calibrations.constants import constants_for
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.step.composition import estimate
-from scripts.ran_layouts import GIB, deepseek, fullest, llama, ran_section, rank_parts, without_products
+from scripts.case_studies.ran_layouts import GIB, deepseek, fullest, llama, ran_section, rank_parts, without_products
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "accuracy.md"
 

@@ -45,7 +45,7 @@ def test_the_paired_errors_that_ship_are_those_of_the_left_out_runs(family: str,
     shipped = {error.kind: error for error in shipped_calibration(family).paired}
     assert now.keys() == shipped.keys()
     for kind, error in now.items():
-        message = "run `python scripts/calibrate_paired.py`"
+        message = "run `python scripts/calibration/calibrate_paired.py`"
         assert shipped[kind].log_error == pytest.approx(error.log_error, rel=5e-3), message
         assert (shipped[kind].num_groups, shipped[kind].num_pairs) == (error.num_groups, error.num_pairs), message
 

@@ -10,7 +10,7 @@ from app.rl.schemas import RlValidationDocument
 from app.rl.validation import validation_document
 from calibration.records.post_training import PostTrainingRecord, read_post_training_records
 from cost_models.post_training.rollout_side import Scheduling, rollout_times
-from scripts.write_post_training import PAGE, RUNS, errors_of
+from scripts.case_studies.write_post_training import PAGE, RUNS, errors_of
 
 RECORDS = [one for one in read_post_training_records(RUNS) if isinstance(one, PostTrainingRecord)]
 

@@ -10,8 +10,7 @@ import pytest
 
 from app.cli.main import main
 from frameworks.legality import violations
-from scripts.case_text import table, wrapped
-from scripts.write_systems import (
+from scripts.case_studies.write_systems import (
     PAGE,
     SYSTEMS,
     System,
@@ -25,6 +24,7 @@ from scripts.write_systems import (
     systems_section,
     without,
 )
+from scripts.pages.text import table, wrapped
 
 
 @pytest.mark.parametrize("system", SYSTEMS, ids=lambda system: system.name)

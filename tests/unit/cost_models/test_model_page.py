@@ -11,7 +11,7 @@ import pytest
 
 from cost_models.constants import CONSTANTS
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
-from scripts.write_constants import with_table
+from scripts.pages.write_constants import with_table
 from tests.worked_examples import PAGE, WorkedExample, worked_examples
 from tests.workloads import SPARSE, priced, workload
 

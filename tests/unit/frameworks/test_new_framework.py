@@ -103,7 +103,7 @@ assert block["arguments"] == ["--split", "8"]
 assert block["notes"][-1] == "Not as planned: mc2 is left out: it excludes tp 8."
 assert launch_file("toy", block, Start("Plan 1", 64, 8)) == ("txt", "# Plan 1: toy, how many\\n--split 8")
 assert Feature.MC2 in offered("toy", "ascend") and Feature.COC not in offered("toy", "ascend")
-spec = importlib.util.spec_from_file_location("write_legality", "scripts/write_legality.py")
+spec = importlib.util.spec_from_file_location("write_legality", "scripts/pages/write_legality.py")
 module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 assert "`toy@1.0`" in module.document() and "| `toy_mc2` | toy |" in module.document()

@@ -4,7 +4,7 @@ from types import FunctionType
 
 import meshplan
 from meshplan import answers, client, errors, local
-from scripts.write_python import ROOT, page, reference
+from scripts.pages.write_python import ROOT, page, reference
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
 

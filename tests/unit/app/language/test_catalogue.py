@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from app.language.translating import FOLDER, HEADERS, HELPS, translator
-from scripts import write_sentences
+from scripts.language import write_sentences
 
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 PLACE = re.compile(r"\{(\d+)\}")

@@ -9,7 +9,7 @@ import yaml
 
 from calibration.fitting.tuned_numbers import FORM, RUNS, TUNED, WithoutRuns, numbers_at
 from cost_models.constants import CONSTANTS, prior_constants
-from scripts.write_tuned_numbers import PAGE, with_table
+from scripts.pages.write_tuned_numbers import PAGE, with_table
 
 ROOT = Path(__file__).resolve().parents[4]
 FAMILIES = ("ascend", "gpu")

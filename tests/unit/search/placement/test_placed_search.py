@@ -17,7 +17,7 @@ from cost_models.step.composition import estimate
 from frameworks.legality import legal_mask
 from frameworks.registry import placements_of
 from frameworks.rule import layout_of
-from scripts.check_moves import checked
+from scripts.checks.layer_moves import checked
 from search.enumeration import Rejections, chunks, layout_rules, option_rules
 from search.finalists import Finalists
 from search.lattice import LatticeSearch, search

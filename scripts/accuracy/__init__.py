@@ -1,0 +1,1 @@
+"""The accuracy page: its figures, plots and text."""

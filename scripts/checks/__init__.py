@@ -1,0 +1,1 @@
+"""Checks that a developer runs by hand."""

@@ -1,0 +1,1 @@
+"""The catalogues of Chinese translations."""
