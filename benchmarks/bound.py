@@ -22,8 +22,8 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
-from search.space import search_space
+from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.space.search_space import search_space
 
 NUM_FASTEST = 1_000
 TOLERANCE = 1e-9

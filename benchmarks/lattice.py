@@ -23,9 +23,9 @@ from cost_models.step.composition import estimate, estimate_priced
 from cost_models.step.priced_groups import PricedBatch
 from cost_models.step.result import Estimate
 from hardware_profiles.catalogue import profile
-from search.lattice import search
-from search.result import SearchResult
-from search.space import search_space
+from search.exhaustive.lattice_search import search
+from search.results.search_result import SearchResult
+from search.space.search_space import search_space
 
 NUM_SAMPLES = 100
 TOLERANCE = 1e-12

@@ -22,14 +22,14 @@ from app.jobs.job import Job, parse_job
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.simulation.step_times import simulate
 from cost_models.step.priced_keys import LayerPrices
-from search.lattice import LatticeSearch
-from search.proposals import Value
-from search.ranking import RankedStrategy
-from search.refinement.choices import ELITES, Choices, answering, changed
-from search.refinement.evaluation import Evaluator
-from search.refinement.stage import BATCH_TRIALS, Settings, Stage
-from search.stepwise import run_to_end
-from search.trials import FITS, Evaluation
+from search.exhaustive.lattice_search import LatticeSearch
+from search.ranking.leaderboard import RankedStrategy
+from search.refinement.draft_choices import ELITES, Choices, answering, changed
+from search.refinement.draft_evaluation import Evaluator
+from search.refinement.refinement_trials import BATCH_TRIALS, Settings, Stage
+from search.session.runner import run_to_end
+from search.trials.named_choices import Value
+from search.trials.trial import FITS, Evaluation
 
 NUM_SEEDS = 3
 NUM_TRIALS = 256

@@ -13,10 +13,10 @@ from typing import Any
 
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job, parse_job
-from search.lattice import search
-from search.sampling import SAMPLERS, SamplerSearch
-from search.space import SearchSpace, search_space
-from search.trials import FITS
+from search.exhaustive.lattice_search import search
+from search.sampled.sampler_search import SAMPLERS, SamplerSearch
+from search.space.search_space import SearchSpace, search_space
+from search.trials.trial import FITS
 
 NUM_SEEDS = 5
 CHECKPOINTS = (200, 1000)

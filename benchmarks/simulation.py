@@ -39,9 +39,9 @@ from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, compiled
 from cost_models.simulation.steady import steady_of
 from cost_models.simulation.step_times import simulate
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
-from search.limits import limits_from_mapping
-from search.space import search_space
+from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.space.limits import limits_from_mapping
+from search.space.search_space import search_space
 
 NUM_RANKS, NUM_CHUNKS, NUM_MICROBATCHES = 16, 2, 64
 _SHAPE = PipelineShape(Schedule.INTERLEAVED, NUM_RANKS, NUM_CHUNKS, NUM_MICROBATCHES, group_size=NUM_RANKS)

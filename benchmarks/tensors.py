@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app.calibrations.constants import constants_for
 from scripts.case_studies.write_systems import everything_on
-from search.tensor_choice.choose import with_tensors
+from search.tensor_choice.tensor_plan import with_tensors
 
 
 def main() -> None:

@@ -32,9 +32,9 @@ from documents.errors import InputError
 from frameworks.legality import own_rules, rules_for
 from frameworks.rule import Mask, Rule
 from frameworks.target import ANY, TargetError
-from search.limits import SWITCHES, LimitFields
-from search.plan import strategy_to_mapping
-from search.space import search_space
+from search.plans.plan import strategy_to_mapping
+from search.space.limits import SWITCHES, LimitFields
+from search.space.search_space import search_space
 
 TOLD_STEP_FRACTION: Final = 0.02
 TOLD_PEAK_BYTES: Final = 1.0 * GIB

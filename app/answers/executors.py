@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from app.settings import PREFIX, load_settings
-from search.executors.address import executor_of
 from search.executors.executor import Executor
+from search.executors.executor_address import executor_of
 
 
 @contextmanager

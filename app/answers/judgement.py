@@ -21,8 +21,8 @@ from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.step.composition import estimate
 from documents.errors import InputError
-from search.judgement import Judgement, Limit, Measure, Value
-from search.sensitivity import CHANGE, quantities
+from search.ranking.criteria import Judgement, Limit, Measure, Value
+from search.sensitivity.quantities import CHANGE, quantities
 
 TOKENS = 1e12  # of which money, energy and device-hours are told
 HOUR_S = 3600.0

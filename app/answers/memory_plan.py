@@ -23,9 +23,9 @@ from cost_models.step.chosen_tensors import tensors_by_kind
 from cost_models.step.priced_groups import priced_batch
 from frameworks.legality import violations
 from frameworks.target import ANY
-from search.plan import estimates_to_mappings, strategy_to_mapping
-from search.tensor_choice.choose import TensorAnswer, keeping_all, with_tensors
-from search.tensor_choice.refine import saved_fraction
+from search.plans.plan import estimates_to_mappings, strategy_to_mapping
+from search.tensor_choice.tensor_plan import TensorAnswer, keeping_all, with_tensors
+from search.tensor_choice.tensor_refinement import saved_fraction
 
 WIDER = (1, 2, 4)  # times the micro batch
 

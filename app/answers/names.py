@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from app.jobs.job import Job
 from cost_models.shapes.switches import Feature
-from search.allowances import notes
-from search.space import tried_options
+from search.space.allowed_names import notes
+from search.space.search_space import tried_options
 
 
 def with_notes_on_names(job: Job) -> Job:

@@ -29,7 +29,7 @@ from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
 from frameworks.legality import first_violation, violations
 from frameworks.rule import Mask
-from search.plan import estimates_to_mappings, strategy_to_mapping
+from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 
 _NOT_FINITE = "job: its numbers lead to times or sizes beyond 1e308; check cluster.inter_node_bytes_per_s first."
 

@@ -19,14 +19,14 @@ from cost_models.constants import Constants
 from frameworks.target import ANY
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
-from search.judgement import Judgement
-from search.lattice import LatticeSearch
-from search.lattice_state import LatticeState
-from search.launchable import LaunchableSearch, on_physics
-from search.space import SearchSpace, search_space
-from search.stepwise import SEARCHED, ProgressCallback, Stepwise, answer_of, run_to_end
-from search.ties import PairedError
-from search.trials import trials_from_mappings
+from search.exhaustive.lattice_search import LatticeSearch
+from search.exhaustive.lattice_state import LatticeState
+from search.exhaustive.target_search import LaunchableSearch, on_physics
+from search.ranking.criteria import Judgement
+from search.ranking.ties import PairedError
+from search.session.runner import SEARCHED, ProgressCallback, Stepwise, answer_of, run_to_end
+from search.space.search_space import SearchSpace, search_space
+from search.trials.trial import trials_from_mappings
 
 
 def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
@@ -71,8 +71,8 @@ def _refined(
     executor: Executor,
 ) -> Stepwise:
     """The exhaustive search with trials around its best plans."""
-    from search.refinement.search import RefinedSearch  # Optuna is slow to import, and most searches do without
-    from search.refinement.stage import Settings
+    from search.refinement.refined_search import RefinedSearch  # Optuna is slow to import, and most searches do without
+    from search.refinement.refinement_trials import Settings
 
     whole = _search_of(job, space, constants, physics, paired_error, None, RefinedSearch.part(checkpoint), (), executor)
     lattice = whole.launchable if isinstance(whole, LaunchableSearch) else whole
@@ -122,7 +122,7 @@ def _search_of(
         state = None if checkpoint is None else LatticeState.from_mapping(checkpoint, objective, top)
         shared |= {"max_simulations": settings.max_simulations, "by_tensor": settings.by_tensor, "judgement": judgement}
         return LatticeSearch(job.workload, space, constants, state=state, **shared)
-    from search.sampling import SamplerSearch
+    from search.sampled.sampler_search import SamplerSearch
 
     assert settings.max_trials is not None  # a job with a sampler is resolved to a number of trials
     return SamplerSearch(

@@ -31,7 +31,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from documents.checking import check
 from documents.errors import InputError, show
 from frameworks.legality import RULES, first_violation
-from search.plan import estimates_to_mappings
+from search.plans.plan import estimates_to_mappings
 
 if TYPE_CHECKING:
     from app.storage.session import Database

@@ -12,8 +12,8 @@ from calibration.files.calibrations import Calibration
 from cost_models.shapes.workload import Workload
 from frameworks.registry import releases_of
 from frameworks.target import Target
-from search.enumeration import Rejections, refusals
-from search.leanest import most_frequent, takes_a_lean_plan
+from search.feasibility.least_memory_plan import most_frequent, takes_a_lean_plan
+from search.space.enumeration import Rejections, refusals
 
 
 def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:

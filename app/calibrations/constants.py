@@ -16,7 +16,7 @@ from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError, show
-from search.ties import PairedError
+from search.ranking.ties import PairedError
 
 FIELD = "software.calibration (--calibration)"
 

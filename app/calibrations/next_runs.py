@@ -22,7 +22,7 @@ from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Worklo
 from cost_models.step.composition import estimate
 from documents.hashing import fingerprint
 from frameworks.legality import legal_mask
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 
 NUM_RUNS = 3
 NUM_STEPS = 20  # of a run: the first half warms up, the rest agrees to a per cent on a quiet machine

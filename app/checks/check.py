@@ -27,10 +27,10 @@ from documents.errors import InputError
 from frameworks.legality import violations
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
-from search.lattice import search
-from search.result import SearchResult
-from search.space import search_space
-from search.stepwise import ProgressCallback
+from search.exhaustive.lattice_search import search
+from search.results.search_result import SearchResult
+from search.session.runner import ProgressCallback
+from search.space.search_space import search_space
 
 SAME_FRACTION = 1e-9  # two ways to the same price may differ in the last digits
 

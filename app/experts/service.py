@@ -41,7 +41,7 @@ from search.experts.packing import Floats
 from search.experts.placement import Placement, in_order
 from search.experts.plan import Terms
 from search.experts.priced import PricedPlan, nodes_of_group, priced_plan
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 
 if TYPE_CHECKING:
     from app.storage.session import Database

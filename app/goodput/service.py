@@ -43,9 +43,9 @@ from cost_models.delivery.monte_carlo import histories, one_history
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InfeasibleError, InputError
 from search.executors.executor import SERIAL, Executor
-from search.lattice import search
-from search.space import search_space
-from search.stepwise import ProgressCallback
+from search.exhaustive.lattice_search import search
+from search.session.runner import ProgressCallback
+from search.space.search_space import search_space
 
 if TYPE_CHECKING:
     from app.storage.session import Database

@@ -39,8 +39,8 @@ from app.sweeps.schemas import SweepDocument
 from app.sweeps.service import OnProgress, sweep_document
 from app.sweeps.tables import columns_of
 from documents.errors import InfeasibleStrategyError, InputError, nearest, show, unknown_name
-from search.explanation import compared as why
-from search.stepwise import ProgressCallback
+from search.explain.explanation import compared as why
+from search.session.runner import ProgressCallback
 
 Source = Mapping[str, Any] | str
 Sections = Mapping[str, Any]

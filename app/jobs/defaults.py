@@ -20,7 +20,7 @@ from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload
 from documents.checking import Section, schema_of
-from search.layer_moves import move_text, moved
+from search.placement.layer_moves import move_text, moved
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
     "cluster": ClusterSection,

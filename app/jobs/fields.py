@@ -36,9 +36,9 @@ from documents.bounds import (
     ZeroStage,
 )
 from documents.checking import OneOf, Section
-from search.finalists import MAX_SIMULATIONS
-from search.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
-from search.ranking import OBJECTIVES, OF_LATTICE
+from search.exhaustive.open_candidates import MAX_SIMULATIONS
+from search.ranking.leaderboard import OBJECTIVES, OF_LATTICE
+from search.space.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
 
 MAX_COUNTED_LAYERS = 1024
 GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_default)

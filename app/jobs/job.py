@@ -46,8 +46,8 @@ from frameworks.registry import TARGETS, parse_target
 from frameworks.target import ANY
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.schema import HardwareProfile, Status
-from search.limits import SearchLimits, limits_from_section
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
+from search.space.limits import SearchLimits, limits_from_section
 
 SCHEMA_VERSION: Final = 1
 MAX_TOKENS_PER_STEP = 10**13

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from app.jobs.job import Job
 from cost_models.shapes.workload import Workload
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
-from search.fillable import fillable_device_counts
-from search.limits import SearchLimits
-from search.space import search_space
+from search.feasibility.device_counts import fillable_device_counts
+from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
+from search.space.limits import SearchLimits
+from search.space.search_space import search_space
 
 CONSIDERED_COUNTS = 1024
 

@@ -29,8 +29,8 @@ from documents.errors import InfeasibleStrategyError, InputError, show
 from frameworks.mindformers.cells import by_rank
 from frameworks.rule import either
 from search.errors import SearchError
-from search.limits import DEGREES, SCHEDULES, SWITCHES
-from search.recompute_modes import recompute_mode
+from search.space.limits import DEGREES, SCHEDULES, SWITCHES
+from search.space.recompute_modes import recompute_mode
 
 _default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
 

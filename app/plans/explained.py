@@ -24,14 +24,14 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from documents.errors import InfeasibleError
 from search.executors.executor import SERIAL, Executor
-from search.explanation import best_change, bound_by, changes, compared, legal_of, one_change, priced_changes
-from search.lattice import search
-from search.layer_moves import neighbouring_moves
-from search.result import SearchResult
-from search.robustness import turning_points
-from search.sensitivity import sensitivity
-from search.space import search_space
-from search.stepwise import ProgressCallback
+from search.exhaustive.lattice_search import search
+from search.explain.explanation import best_change, bound_by, changes, compared, legal_of, one_change, priced_changes
+from search.placement.layer_moves import neighbouring_moves
+from search.results.search_result import SearchResult
+from search.sensitivity.quantities import sensitivity
+from search.sensitivity.turning_points import turning_points
+from search.session.runner import ProgressCallback
+from search.space.search_space import search_space
 
 if TYPE_CHECKING:
     from app.storage.session import Database

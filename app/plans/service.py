@@ -29,9 +29,9 @@ from documents.errors import InputError
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__
-from search.plan_analysis import plan_analysis
-from search.space import SearchSpace
-from search.stored_space import space_from_mapping
+from search.explain.plan_analysis import plan_analysis
+from search.space.search_space import SearchSpace
+from search.space.stored_space import space_from_mapping
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from cost_models.shapes.strategy import Recompute
 from documents.errors import InfeasibleError, InputError
 from search.post_training.layouts import rollout_layouts
 from search.post_training.search import Candidate, Choice, PlacementProgress, PlacementSearch, Split, splits
-from search.stepwise import run_to_end
+from search.session.runner import run_to_end
 
 DEFINITION = "prompt and answer tokens that are trained on, of a whole step, over all devices"
 MAX_SERVED_S = 60.0  # somebody waits for the answer; a longer search is a study

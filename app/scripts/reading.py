@@ -24,7 +24,7 @@ from frameworks.framework import Framework, ReadingError, ReadJob
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 
 MAX_TRIED = 2  # each doubles the space
 Sections = Mapping[str, Mapping[str, Any]]

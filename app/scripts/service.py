@@ -33,8 +33,8 @@ from frameworks.target import ANY
 from hardware_profiles import catalogue
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
-from search.plan import estimates_to_mappings, plan_id, strategy_to_mapping
-from search.stepwise import ProgressCallback
+from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
+from search.session.runner import ProgressCallback
 
 if TYPE_CHECKING:
     from app.storage.session import Database

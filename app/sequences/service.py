@@ -25,7 +25,7 @@ from documents.checking import check
 from documents.errors import InfeasibleStrategyError, InputError
 from frameworks.legality import violations
 from meshplan import __version__
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 from search.sequences.order import MAX_SEQUENCES, Spread, packed_fractions
 from search.sequences.priced import SequencePlan, sequence_plan
 

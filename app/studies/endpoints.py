@@ -40,7 +40,7 @@ from app.studies.schemas import (
 from app.text.documents import DescribedBy, json_bytes
 from documents.checking import check
 from documents.errors import show
-from search.result import Rejection
+from search.results.search_result import Rejection
 
 AGAIN_S = 1.0  # before a database that is away is asked again
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -29,7 +29,7 @@ from app.studies.schemas import (
 )
 from app.studies.work import Asked, Kind
 from meshplan import __version__
-from search.result import Rejection
+from search.results.search_result import Rejection
 
 Archived = Literal["true", "false", "any"]
 RESUMABLE = ("cancelled", "failed")

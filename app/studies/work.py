@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app.storage.tables import Point, Trial
 from meshplan import __version__
-from search.result import Progress
-from search.stepwise import Steps
+from search.results.search_result import Progress
+from search.session.runner import Steps
 
 if TYPE_CHECKING:
     from pydantic import BaseModel

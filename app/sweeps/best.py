@@ -17,11 +17,11 @@ from cost_models.constants import Constants
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.simulation.step_times import simulate
-from search.answers import Answers
-from search.plan import plan_id, strategy_to_mapping
-from search.space import search_space
-from search.stepwise import run_to_end
-from search.sweep.point import PointSearch
+from search.plans.plan import plan_id, strategy_to_mapping
+from search.results.result_builder import Answers
+from search.session.runner import run_to_end
+from search.space.search_space import search_space
+from search.sweep.point_search import PointSearch
 
 DEFAULT_TOKENS = 1e12
 

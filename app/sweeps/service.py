@@ -24,12 +24,12 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InfeasibleError, InputError
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor, Piece
-from search.lattice_state import placed_values, strategy_from_values
-from search.result import EXPLAIN, Progress
-from search.space import search_space
-from search.stepwise import run_to_end, while_searching
-from search.sweep.point import PointSearch
-from search.sweep.starting import num_known
+from search.exhaustive.lattice_state import placed_values, strategy_from_values
+from search.results.search_result import EXPLAIN, Progress
+from search.session.runner import run_to_end, while_searching
+from search.space.search_space import search_space
+from search.sweep.point_search import PointSearch
+from search.sweep.start_points import num_known
 
 OwnCalibrations = Callable[[Job], Sequence[Calibration]]
 

@@ -9,9 +9,9 @@ from app.answers.costs import basis_sentences
 from app.jobs.job import Job
 from app.sweeps.points import constraints_of
 from app.sweeps.schemas import Curve, Structure, SweepPoint, Winner
-from search.pareto import pareto
-from search.ranking import STRUCTURE
-from search.sweep.curves import knee, linearity, marginal
+from search.ranking.leaderboard import STRUCTURE
+from search.ranking.pareto import pareto
+from search.sweep.scaling_curves import knee, linearity, marginal
 
 
 def _robust_days(point: SweepPoint) -> float | None:

@@ -15,13 +15,13 @@ from cost_models.shapes.software_options import HOST, OPTION_NAMES
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
-from search.explanation import DEFAULT_PLACEMENT
-from search.lattice import search
-from search.limits import limits_from_mapping
+from search.exhaustive.lattice_search import search
+from search.explain.explanation import DEFAULT_PLACEMENT
 from search.placement.placer import Placer
-from search.plan import DeploymentPlan
-from search.result import SearchResult
-from search.space import search_space
+from search.plans.plan import DeploymentPlan
+from search.results.search_result import SearchResult
+from search.space.limits import limits_from_mapping
+from search.space.search_space import search_space
 
 JOB: dict[str, Any] = {
     "model": "pangu-ultra-moe-718b",

@@ -32,7 +32,7 @@ from scripts.case_studies.pangu import (
 )
 from scripts.case_studies.prices import exposed_fraction, layer_exchange, simulated
 from scripts.pages.text import change, ends_text, gib, layout_text, memory_text, peak_text, percent, table
-from search.tensor_choice.choose import with_tensors
+from search.tensor_choice.tensor_plan import with_tensors
 
 FIRST, SECOND = sorted(TOKENS_PER_S)  # devices of the first system and of the published layout
 FUSED_MATMULS = ["mc2", "coc"]  # with collectives of tensor parallelism, of which the publications as quoted say nothing

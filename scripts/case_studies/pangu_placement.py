@@ -27,7 +27,7 @@ from scripts.case_studies.pangu import (
 from scripts.case_studies.prices import rank_seconds, simulated
 from scripts.checks.layer_moves import checked
 from scripts.pages.text import ends_text, layout_text, memory_text, million, peak_text, percent, switches_text, table
-from search.plan import DeploymentPlan
+from search.plans.plan import DeploymentPlan
 
 FUSED_MATMULS = ["mc2", "coc"]  # matmuls in one operator with the collectives of tensor parallelism
 

@@ -9,7 +9,7 @@ from cost_models.shapes.workload import Workload
 from scripts.case_studies.pangu import best_published
 from scripts.case_studies.prices import simulated
 from scripts.pages.text import gib, percent, wrapped
-from search.tensor_choice.choose import with_tensors
+from search.tensor_choice.tensor_plan import with_tensors
 
 
 def by_tensor_text(workload: Workload) -> str:

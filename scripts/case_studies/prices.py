@@ -13,7 +13,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.priced_groups import priced_groups
-from search.plan import estimates_to_mappings
+from search.plans.plan import estimates_to_mappings
 
 
 def simulated(

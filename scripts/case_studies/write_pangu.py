@@ -61,10 +61,10 @@ from scripts.pages.text import (
     table,
     wrapped,
 )
-from search.explanation import compared, part_name
-from search.plan import DeploymentPlan, strategy_to_mapping
-from search.result import SearchResult
-from search.ties import rank_groups
+from search.explain.explanation import compared, part_name
+from search.plans.plan import DeploymentPlan, strategy_to_mapping
+from search.ranking.ties import rank_groups
+from search.results.search_result import SearchResult
 
 PAGE = ROOT / "docs" / "case-studies" / "pangu-ultra-moe.md"
 RANKED = 40  # structures in which the published one is looked for

@@ -39,9 +39,9 @@ from scripts.pages.text import (
     table,
     wrapped,
 )
-from search.baseline import default_baseline
-from search.plan import strategy_to_mapping
-from search.tensor_choice.choose import with_tensors
+from search.plans.baseline import default_baseline
+from search.plans.plan import strategy_to_mapping
+from search.tensor_choice.tensor_plan import with_tensors
 
 PAGE = ROOT / "docs" / "systems.md"
 Turn = Callable[[Workload, ParallelStrategy], tuple[Workload, ParallelStrategy]]

@@ -38,7 +38,7 @@ from documents.checking import check
 from documents.errors import InputError
 from documents.reading import Limits, read_document
 from frameworks.legality import legal_mask
-from search.layer_moves import layout_of, moved
+from search.placement.layer_moves import layout_of, moved
 
 TOLERANCE_FRACTION = 1e-3
 

@@ -19,9 +19,9 @@ from frameworks.legality import legal_mask, violations
 from frameworks.placements import ranks_are_alike
 from frameworks.registry import placements_of
 from frameworks.rule import effective_features, layout_of
-from search.enumeration import Rejections, chunks
-from search.recompute_modes import RecomputeMode, recompute_mode
-from search.space import SearchSpace, search_space
+from search.space.enumeration import Rejections, chunks
+from search.space.recompute_modes import RecomputeMode, recompute_mode
+from search.space.search_space import SearchSpace, search_space
 
 FEWEST_ROUNDS = 12
 KEPT_A_ROUND = 6

@@ -22,7 +22,7 @@ from frameworks.launch import launch_block
 from hardware_profiles import catalogue
 from scripts.conformance.cases import Case, framework_of, job_of
 from scripts.conformance.drawing import drawn
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 
 LAYOUT = ("tp", "pp", "cp", "ep", "etp", "schedule", "zero_stage")
 

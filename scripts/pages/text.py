@@ -12,7 +12,7 @@ from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 
 GIB = 2.0**30
 WIDTH = 128

@@ -1,1 +1,1 @@
-"""Where parts of a search are worked on: in this process, in others of this machine, or on those of an engine."""
+"""Where parts of a search run: in this process, in other processes, or on a Dask cluster."""

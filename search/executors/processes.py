@@ -14,7 +14,7 @@ from concurrent.futures import Future
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
-from search.executors.child import ERROR, READY
+from search.executors.child_process import ERROR, READY
 from search.executors.executor import WorkerLostError
 
 TRIES = 3  # of a call, each in a process that died of it

@@ -1,1 +1,1 @@
-"""Where experts lie: loads over steps, what they will be, and which moves and copies pay."""
+"""Placement of experts: loads over steps, their forecast, and which moves and copies pay."""

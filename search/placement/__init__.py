@@ -1,1 +1,1 @@
-"""Where the layers of each strategy lie: placements worth comparing, and the best of them as columns."""
+"""Where the layers of each strategy are placed: candidate placements, and the best of them as columns."""

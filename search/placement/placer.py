@@ -19,8 +19,8 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.placing import Alternatives, Paces, fitting, least_step_times_s, paces, work
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch
 from frameworks.registry import placements_of
-from search.enumeration import Rejections, charge_illegal, placement_rules
-from search.placement import family
+from search.placement.placement_family import Contents, candidate_placements
+from search.space.enumeration import Rejections, charge_illegal, placement_rules
 
 MOST_KNOWN = 16  # pipelines: those of one chunk, and of the leaner forms of its rows
 TIE = 1e-9  # relative difference of paces below which the earlier placement is taken
@@ -147,7 +147,7 @@ class Placer:
     def _of_pipeline(self, one: ParallelStrategy, head_layers: int) -> tuple[Placement, ...]:
         model = self._workload.model
         leading = 0 if model.moe is None else model.moe.num_leading_dense_layers
-        contents = family.Contents(model.num_layers, leading, head_layers, model.mtp_num_layers)
+        contents = Contents(model.num_layers, leading, head_layers, model.mtp_num_layers)
         usual = Placement(default_layout(model, one.pp, one.vpp, one.schedule))
         target = placements_of(self._workload.software.target)
         if target.even:
@@ -155,7 +155,7 @@ class Placer:
             shapes = target.shapes(model.num_layers, one.pp, one.vpp)
             found = tuple(Placement(shape) for shape in shapes if max(map(max, shape)) <= most)
         else:
-            found = family.placements_of(contents, one.pp, one.vpp, one.schedule) if one.pp > 1 else ()
+            found = candidate_placements(contents, one.pp, one.vpp, one.schedule) if one.pp > 1 else ()
         return self.takes(one, tuple(dict.fromkeys((usual, *found))))
 
     def takes(self, one: ParallelStrategy, placements: Sequence[Placement]) -> tuple[Placement, ...]:

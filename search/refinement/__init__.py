@@ -1,1 +1,1 @@
-"""Plans beyond the lattice: recompute by rank, other micro batches and layouts around the best plans, tried by Optuna."""
+"""Plans beyond the lattice: changes of the best plans, proposed by Optuna."""

@@ -1,1 +1,1 @@
-"""Which sequence goes to which replica and micro batch: what attention over uneven samples costs, and what order recovers."""
+"""Which sequence goes to which replica and micro batch, and what attention over uneven samples costs."""

@@ -1,1 +1,1 @@
-"""One job at many sizes: the best plan of each point, and what the points say together."""
+"""One job at many sizes: the best plan of each point, and how it scales."""

@@ -1,1 +1,1 @@
-"""Which tensors each virtual stage computes again or moves to the host: the cheapest choice that fits."""
+"""Which tensors each virtual stage recomputes or moves to the host: the cheapest choice that fits."""

@@ -18,7 +18,7 @@ from documents.errors import InputError
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
-from search.limits import limits_from_mapping
+from search.space.limits import limits_from_mapping
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH = {

@@ -18,10 +18,10 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from frameworks.legality import RULES, first_violation, legal_mask
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
-from search.proposals import Choose, Proposals, Value
-from search.recompute_modes import recompute_mode
-from search.space import Pipeline, SearchSpace
+from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import Pipeline, SearchSpace
+from search.trials.named_choices import Choose, Proposals, Value
 from tests.search_workloads import DENSE, MOE, workload
 
 MODES = [

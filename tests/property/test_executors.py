@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from cost_models.constants import prior_constants
 from search.executors.executor import Executor, WorkerLostError
 from search.executors.processes import Processes
-from search.lattice import LatticeSearch
-from search.lattice_state import LatticeState
-from search.limits import SearchLimits
-from search.space import search_space
+from search.exhaustive.lattice_search import LatticeSearch
+from search.exhaustive.lattice_state import LatticeState
+from search.space.limits import SearchLimits
+from search.space.search_space import search_space
 from tests.search_workloads import DENSE, MOE, workload
 
 CONSTANTS = prior_constants("ascend")

@@ -15,15 +15,15 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, St
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import fitting_rows
-from search.enumeration import Rejections, charge_illegal, chunks, option_rules
-from search.finalists import structures
-from search.lattice import LatticeSearch
-from search.leaner import leaner
-from search.limits import SearchLimits
+from search.exhaustive.lattice_search import LatticeSearch
+from search.exhaustive.open_candidates import structures
+from search.placement.placed_pricing import MOST_OVERFULL
 from search.placement.placer import Placer
-from search.placement.pricing import MOST_OVERFULL
-from search.recompute_modes import recompute_mode
-from search.space import search_space
+from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
+from search.space.limits import SearchLimits
+from search.space.memory_saving_forms import leaner
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import search_space
 from tests.oracle.placements import layouts
 from tests.oracle.steps import step_s
 from tests.search_workloads import DENSE, MOE, workload
@@ -87,7 +87,7 @@ def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLi
     if job.model.moe is None:
         limits = replace(limits, ep=None, dispatcher=None)
     lattice = LatticeSearch(job, search_space(job, limits), CONSTANTS, top=top)
-    with patch("search.placement.pricing.MOST_OVERFULL", most_overfull):
+    with patch("search.placement.placed_pricing.MOST_OVERFULL", most_overfull):
         while lattice.advance():
             pass
     rows = strategies(job, limits)

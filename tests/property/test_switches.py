@@ -19,8 +19,8 @@ from cost_models.step.composition import estimate
 from frameworks.legality import legal_mask
 from frameworks.registry import TARGETS, offered
 from frameworks.taking import rivals, with_taken
-from search.leaner import leaner, leanest, swappable
-from search.recompute_modes import recompute_mode
+from search.space.memory_saving_forms import leaner, leanest, swappable
+from search.space.recompute_modes import recompute_mode
 from tests.search_workloads import DENSE, MOE, workload
 
 JOBS = [

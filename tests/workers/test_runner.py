@@ -21,9 +21,9 @@ from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
 from app.studies.schemas import StudyDocument
 from app.text.documents import json_text
-from search.lattice import LatticeSearch
-from search.sampling import BATCH_TRIALS
-from search.stepwise import SEARCHED
+from search.exhaustive.lattice_search import LatticeSearch
+from search.sampled.sampler_search import BATCH_TRIALS
+from search.session.runner import SEARCHED
 from tests.study_jobs import queued, small_job
 
 NUM_TRIALS = 4 * BATCH_TRIALS

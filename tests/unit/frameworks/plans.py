@@ -13,9 +13,9 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Software, Workload
 from frameworks.legality import legal_mask
 from frameworks.registry import BY_LABEL, parse_target
-from search.enumeration import Rejections, chunks
-from search.recompute_modes import recompute_mode
-from search.space import SearchSpace
+from search.space.enumeration import Rejections, chunks
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import SearchSpace
 from tests.unit.frameworks.legality_workloads import DENSE, MIXTURE, PANGU, job
 
 MODES = (

@@ -21,7 +21,7 @@ from cost_models.shapes.workload import ModelShape, MoeShape, Workload
 from frameworks.legality import RULES, first_violation, launchable_on, legal_mask, rules_for, violations
 from frameworks.registry import TARGETS, parse_target
 from frameworks.target import TargetError
-from search.fillable import fillable_device_counts
+from search.feasibility.device_counts import fillable_device_counts
 from tests.choices import any_features, any_modules
 from tests.unit.frameworks.legality_cases import (
     AMD,

@@ -20,9 +20,9 @@ from frameworks.framework import ReadingError, ReadJob
 from frameworks.legality import legal_mask
 from frameworks.megatron_lm.job_reader import repeated
 from frameworks.registry import BY_LABEL
-from search.enumeration import Rejections, chunks
-from search.recompute_modes import recompute_mode
-from search.space import SearchSpace
+from search.space.enumeration import Rejections, chunks
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import SearchSpace
 from tests.unit.frameworks.legality_workloads import job
 from tests.unit.frameworks.megatron_models import STATED
 

@@ -16,9 +16,9 @@ from frameworks.legality import legal_mask, violations
 from frameworks.mindformers.options import as_given, options_of
 from frameworks.registry import FRAMEWORKS
 from frameworks.release import problems, read_tokens
-from search.enumeration import Rejections, chunks
-from search.recompute_modes import recompute_mode
-from search.space import SearchSpace
+from search.space.enumeration import Rejections, chunks
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import SearchSpace
 from tests.unit.frameworks.legality_workloads import job
 from tests.unit.frameworks.plans import BARE, MERGED, MODES, SWITCHES
 

@@ -18,8 +18,8 @@ from app.jobs.job import parse_job
 from app.text.documents import plain
 from app.text.terminal import plain_text
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
-from search.plan import strategy_to_mapping
-from search.recompute_modes import recompute_mode
+from search.plans.plan import strategy_to_mapping
+from search.space.recompute_modes import recompute_mode
 from tests.search_workloads import workload
 
 RUNS = Path(__file__).parents[4] / "calibration" / "runs" / "ascend.jsonl"

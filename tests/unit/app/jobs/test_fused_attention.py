@@ -6,8 +6,8 @@ import pytest
 
 from app.jobs.job import Job, parse_job
 from cost_models.shapes.switches import Feature
-from search.recompute_modes import recompute_mode
-from search.space import search_space
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import search_space
 
 
 def job(hardware: str, precision: str, **more: object) -> Job:

@@ -14,7 +14,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from documents.errors import InputError
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 
 DENSE: dict[str, Any] = {
     "model": "llama-2-7b",

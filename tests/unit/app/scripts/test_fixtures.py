@@ -11,7 +11,7 @@ import pytest
 from app.catalogue.models.shape import model_to_mapping
 from app.scripts.files import load_script
 from frameworks.registry import parse_target
-from search.plan import strategy_to_mapping
+from search.plans.plan import strategy_to_mapping
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures/scripts"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((FOLDER / "expected.json").read_text(encoding="utf-8"))

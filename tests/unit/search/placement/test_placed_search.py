@@ -18,17 +18,17 @@ from frameworks.legality import legal_mask
 from frameworks.registry import placements_of
 from frameworks.rule import layout_of
 from scripts.checks.layer_moves import checked
-from search.enumeration import Rejections, chunks, layout_rules, option_rules
-from search.finalists import Finalists
-from search.lattice import LatticeSearch, search
-from search.lattice_state import LatticeState
-from search.limits import SearchLimits
-from search.placement import pricing
+from search.exhaustive.lattice_search import LatticeSearch, search
+from search.exhaustive.lattice_state import LatticeState
+from search.exhaustive.open_candidates import Finalists
+from search.placement import placed_pricing
 from search.placement.placer import Placer
-from search.ranking import Leaderboard
-from search.recompute_modes import recompute_mode
-from search.result import SearchResult
-from search.space import search_space
+from search.ranking.leaderboard import Leaderboard
+from search.results.search_result import SearchResult
+from search.space.enumeration import Rejections, chunks, layout_rules, option_rules
+from search.space.limits import SearchLimits
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import search_space
 from tests.oracle.placements import layouts
 from tests.search_workloads import DENSE, MOE, workload
 
@@ -119,7 +119,7 @@ def test_plans_are_as_fast_as_they_are_said_to_be() -> None:
 
 def test_a_time_to_beat_that_is_known_from_the_start_leaves_the_list_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     # What does not fit where it usually lies is not placed: its leaner forms are, and its time says nothing of theirs.
-    monkeypatch.setattr(pricing, "MOST_OVERFULL", 1.0)
+    monkeypatch.setattr(placed_pricing, "MOST_OVERFULL", 1.0)
     model = replace(
         MOE, num_layers=8, hidden_size=4096, num_attention_heads=32, num_query_groups=32, vocab_size=512_000, name="crowded"
     )

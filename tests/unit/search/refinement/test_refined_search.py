@@ -17,18 +17,18 @@ from cost_models.step.priced_keys import LayerPrices
 from documents.hashing import fingerprint
 from frameworks.legality import legal_mask
 from search.errors import SearchError
-from search.lattice import LatticeSearch
-from search.lattice_state import LatticeState
-from search.limits import SearchLimits
-from search.ranking import RankedStrategy
-from search.recompute_modes import recompute_mode
-from search.refinement.choices import BY_RANK, BY_TENSOR, ELITES, Choices, Draft
-from search.refinement.search import RefinedSearch
-from search.refinement.stage import BATCH_TRIALS, PATIENCE, STAGNATION, Settings, Stage
-from search.result import SearchResult
-from search.space import SearchSpace, search_space
-from search.stepwise import run_to_end
-from search.trials import FITS, ILLEGAL, TOO_LARGE, Trial
+from search.exhaustive.lattice_search import LatticeSearch
+from search.exhaustive.lattice_state import LatticeState
+from search.ranking.leaderboard import RankedStrategy
+from search.refinement.draft_choices import BY_RANK, BY_TENSOR, ELITES, Choices, Draft
+from search.refinement.refined_search import RefinedSearch
+from search.refinement.refinement_trials import BATCH_TRIALS, PATIENCE, STAGNATION, Settings, Stage
+from search.results.search_result import SearchResult
+from search.session.runner import run_to_end
+from search.space.limits import SearchLimits
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import SearchSpace, search_space
+from search.trials.trial import FITS, ILLEGAL, TOO_LARGE, Trial
 from tests.search_workloads import DENSE, workload
 
 CONSTANTS = prior_constants("ascend")

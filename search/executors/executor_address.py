@@ -1,0 +1,44 @@
+"""Executors by their address: ``serial``, ``process://N`` or ``dask://HOST:PORT``."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import time
+
+from documents.errors import show
+from search.errors import SearchError
+from search.executors.executor import SERIAL, Executor
+from search.executors.processes import Processes
+
+MAX_PROCESSES = 256
+AFTER_S = 0.4  # of a search, before processes are started unasked: many are over by then, and a process takes as long to start
+ALLOWED = f"give serial, process://N with N from 1 to {MAX_PROCESSES}, or dask://HOST:PORT"
+
+
+def cores() -> int:
+    """The cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+
+
+def executor_of(address: str | None, field: str = "executor") -> Executor:
+    """The executor at an address; without one, processes on all cores that are started once the work has taken a while.
+
+    ``field`` is what the address is called where it was given. Raises ``SearchError`` for what is none, and where nobody answers.
+    """
+    if address is None:
+        begun_s = time.monotonic()
+        number = min(cores(), MAX_PROCESSES)
+        return SERIAL if number == 1 else Processes(number, begin=lambda: time.monotonic() - begun_s >= AFTER_S)
+    if address == "serial":
+        return SERIAL
+    if found := re.fullmatch(r"process://(\d{1,4})", address):
+        if not 1 <= (number := int(found[1])) <= MAX_PROCESSES:
+            raise SearchError(f"{field}: {show(address)} is not allowed; {ALLOWED}.")
+        return Processes(number)
+    if found := re.fullmatch(r"dask://([^/\s:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address):
+        from search.executors.dask_engine import engine_at  # an extra
+
+        return engine_at(found[1], int(found[2]), field)
+    raise SearchError(f"{field}: {show(address)} is not allowed; {ALLOWED}.")

@@ -1,0 +1,153 @@
+"""What pricing one chunk of the lattice finds: its legal rows, and the leaner forms of those that do not fit."""
+
+from __future__ import annotations
+
+import pickle
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.constants import Constants
+from cost_models.memory.fit import fit_rule
+from cost_models.shapes.strategy import IntColumn, StrategyBatch, concatenate
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
+from cost_models.step.composition import peaks
+from cost_models.step.placing import Least, least_step_times_s, work
+from cost_models.step.priced_groups import priced_by
+from cost_models.step.priced_keys import LayerPrices
+from frameworks.legality import refused_mask
+from search.exhaustive.chunk_queue import InHand
+from search.exhaustive.lattice_state import Under
+from search.exhaustive.layer_climb import climbed
+from search.explain.explanation import Estimator
+from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, placed_rows
+from search.placement.placer import Placer
+from search.ranking.leaderboard import RankedStrategy
+from search.space.enumeration import legal_rows, option_rules
+from search.space.memory_saving_forms import leaner, leanest
+from search.space.search_space import SearchSpace
+
+
+class ChunkPricing:
+    """Prices chunks, each under what it is told of the others; parameters are those of ``LatticeSearch``.
+
+    ``proves_by_time``: the objective orders plans by step time, so that slow rows need no price.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        space: SearchSpace,
+        constants: Constants,
+        *,
+        proves_by_time: bool,
+        pricer: Pricer,
+        refused_by: str | None,
+    ) -> None:
+        self.workload, self._space, self._price, self._refused_by = workload, space, pricer, refused_by
+        self._proves_by_time = proves_by_time
+        self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
+        self._fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
+        self._hand = InHand(Under())
+
+    def found_in(self, batch: StrategyBatch, under: Under) -> InHand:
+        """What is found in legal rows, whatever else has been found by now."""
+        self._hand = hand = InHand(under)
+        parts = self._priced(batch, np.arange(len(batch)))
+        parts += [forms for part in parts for forms in self._leaner(part)]
+        if self._refused_by is not None:
+            parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
+        hand.legal += sum(len(part.batch) for part in parts)
+        hand.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
+        if parts:
+            fitting = [part.take(part.fits) for part in parts]
+            order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
+            hand.rows = joined_rows(fitting).take(order)
+        return hand
+
+    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
+        """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
+        hand, usual = self._hand, priced_by(self.prices, batch)
+        least = least_step_times_s(usual, work(usual))
+        open_rows = least.step_s < self._to_beat_s
+        if not open_rows.all():
+            closed = batch.take(~open_rows)
+            refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
+            number = len(closed) if refused is None else int(refused.sum())
+            hand.legal, hand.ruled_out = hand.legal + number, hand.ruled_out + number
+            if len(closed) == len(batch):
+                return []
+            usual, origin = usual.take(open_rows), origin[open_rows]
+            least = Least(*(seconds[open_rows] for seconds in least))
+        least_bytes = hand.least_bytes
+        priced = placed_rows(self.prices, self.placer, usual, origin, least, self._price, self._to_beat_s, least_bytes)
+        row = int(np.argmin(priced.peak_memory_bytes))
+        peak = float(priced.peak_memory_bytes[row])
+        if peak < least_bytes:
+            hand.leanest = (peak, priced.batch.row(row))
+        return [priced]
+
+    @property
+    def _to_beat_s(self) -> float:
+        """The step time that a row must be below to be listed."""
+        return self._hand.under.to_beat if self._proves_by_time else float("inf")
+
+    def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
+        """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
+        model, switches, hand = self.workload.model, self._space.leaner, self._hand
+        if not switches:
+            return []
+        could = self._could_matter(as_it_is)
+        enough_bytes = self._fit_limit_bytes if self._proves_by_time else hand.under.to_beat
+        could &= as_it_is.kept_bytes <= enough_bytes
+        if could.any():
+            could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
+        if self._proves_by_time:
+            alone = as_it_is.batch.pp == 1  # where layers usually lie says nothing of where those of a leaner form would
+            as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self.prices, self._price)
+            could &= self._could_matter(as_it_is)
+        found = leaner(model, as_it_is.batch.take(could), switches)
+        if found is None:
+            return []
+        batch, origin = found
+        legal = legal_rows(self.workload, batch, self.rules, hand.rejections)
+        hand.enumerated += len(batch)
+        return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
+
+    def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
+        """Rows of which leaner forms could be listed, by what is known of their time."""
+        if not self._proves_by_time:
+            return np.ones(len(as_it_is.batch), dtype=np.bool_)
+        could: NDArray[np.bool_] = ~as_it_is.fits & (as_it_is.bound_s < self._to_beat_s)
+        return could
+
+    def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
+        """Whether the leanest forms of rows need no more than that."""
+        model, switches = self.workload.model, self._space.leaner
+        most, unswapped = (leanest(model, batch, chosen) for chosen in (switches, switches & ~Feature.SWAP_ATTENTION))
+        others = np.flatnonzero(unswapped.features != most.features)
+        both = concatenate([most, unswapped.take(others)])  # once for both: few rows cost little more than one
+        lean = peaks(priced_by(self.prices, both), enough_bytes).peak_bytes <= enough_bytes
+        found = lean[: len(batch)]
+        found[others] |= lean[len(batch) :]
+        return found
+
+
+def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> InHand:
+    """As the method of the pricing that the recipe makes; this process keeps it for further chunks."""
+    return _made(pickle.dumps(recipe)).found_in(batch, under)
+
+
+def climbed_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
+    """As ``climbed``, with the prices that chunks of the same recipe had in this process."""
+    pricing = _made(pickle.dumps(recipe))
+    return climbed(pricing.prices, pricing.placer, simulate, plan)
+
+
+@lru_cache(maxsize=2)  # a search for a target, and that of what it refuses
+def _made(recipe: bytes) -> ChunkPricing:
+    given, settings = pickle.loads(recipe)  # noqa: S301  # our own
+    return ChunkPricing(*given, **settings)

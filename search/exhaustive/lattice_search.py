@@ -1,0 +1,444 @@
+"""Exhaustive search: every legal strategy is priced in closed form, and those that may be the best are simulated.
+
+Nothing is sampled and nothing is held but one chunk, the leaderboard and the finalists, so a space of any size runs in
+bounded memory; one too large for the time given is cut, and the result says so.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.simulation.step_times import simulate
+from cost_models.step.composition import estimate_priced
+from frameworks.target import ANY
+from search.executors.executor import SERIAL, Executor, Piece, work_off
+from search.exhaustive.chunk_pipeline import ChunkPricing, climbed_in, found_in
+from search.exhaustive.chunk_queue import ENTERED, MOST, Entered, InHand, num_known
+from search.exhaustive.lattice_state import LatticeState, Under
+from search.exhaustive.layer_climb import climbed
+from search.exhaustive.open_candidates import MAX_SIMULATIONS, Finalists, simulated_rows
+from search.explain.explanation import Estimator
+from search.heartbeat import beat
+from search.placement.placed_pricing import Pricer
+from search.plans.plan import DeploymentPlan
+from search.ranking.criteria import Judgement
+from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, joined
+from search.ranking.ties import PairedError
+from search.results.result_builder import Answers
+from search.results.search_result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
+from search.session.runner import SEARCHED, Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
+from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
+from search.space.limits import SearchLimits
+from search.space.search_space import SearchSpace
+from search.tensor_choice.tensor_refinement import TensorRefinement, refined
+from search.trials.trial import Trial
+
+MOST_CLIMBED = 20  # places: moving layers takes as long as all else of a plan, and who reads further compares structures
+SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
+
+
+class LatticeSearch:
+    """A search of the lattice, a chunk at a time; between chunks it can be saved and continued by another process.
+
+    ``refused_by``: only rows that this target refuses are considered. ``state`` continues a search of the same arguments
+    where it was saved: the result is that of one run, but for timings. ``baseline`` is the strategy to beat (default:
+    ``search.plans.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
+    ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
+    ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
+    ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
+    ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
+    ``executor`` takes chunks, and the last moves of layers; what is found is the same.
+    Raises ``SearchError`` for an unknown objective or a bad ``top``.
+    """
+
+    trials: Sequence[Trial] = ()  # a lattice is counted, not listed
+
+    def __init__(
+        self,
+        workload: Workload,
+        space: SearchSpace,
+        constants: Constants,
+        *,
+        objective: str = "step_time",
+        top: int = 20,
+        baseline: ParallelStrategy | None = None,
+        clock: Clock | None = None,
+        pricer: Pricer = estimate_priced,
+        simulator: Estimator = simulate,
+        max_simulations: int = MAX_SIMULATIONS,
+        state: LatticeState | None = None,
+        refused_by: str | None = None,
+        paired_error: PairedError | None = None,
+        by_tensor: bool = False,
+        limits: SearchLimits | None = None,
+        judgement: Judgement | None = None,
+        executor: Executor = SERIAL,
+    ) -> None:
+        if judgement is not None:
+            objective, top = judgement.of_lattice, judgement.considered
+        check_objective(objective, top)
+        self.workload = workload
+        self.constants = constants
+        self.baseline = baseline
+        self._space, self._judgement = space, judgement
+        self.state = state or LatticeState(Leaderboard(objective, top), finalists=Finalists(top))
+        self._answers = Answers(
+            workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
+        )
+        self.simulator = simulator
+        self._max_simulations, self._refines = max_simulations, by_tensor
+        self._now: Clock = clock or (lambda: 0.0)
+        self._started_s = self._now() - self.state.elapsed_s
+        self._recipe: tuple[tuple[Any, ...], dict[str, Any]] = (
+            (workload, space, constants),
+            {"proves_by_time": self._proves_by_time, "pricer": pricer, "refused_by": refused_by},
+        )
+        self._pricing = ChunkPricing(*self._recipe[0], **self._recipe[1])
+        self._stream = self._continued(space)
+        self._climbs: dict[RankedStrategy, Piece[RankedStrategy]] = {}
+        self._executor, self._entered = executor, deque[Entered]()
+        self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
+
+    def _continued(self, space: SearchSpace) -> Iterator[tuple[Chunk, Rejections]]:
+        """Chunks that are still to be priced, with what is rejected before each. Those before are enumerated again, cheaply."""
+        rejected = Rejections()
+        for number, chunk in enumerate(chunks(self.workload, space, rejected)):
+            found = rejected.taken()
+            if number >= self.state.num_chunks:
+                yield chunk, found
+
+    def advance(self) -> bool:
+        """Price one more chunk, or simulate more finalists; ``False`` once there are none."""
+        state, now = self.state, self._now
+        self._look_ahead()
+        if not self._entered:
+            state.is_enumerated = 1
+            finalists = state.finalists.next_batch(self._max_simulations - state.finalists.num_simulated)
+            if finalists is not None:
+                self._settle(finalists)
+            state.elapsed_s = now() - self._started_s
+            return finalists is not None
+        begun_s = now()
+        first = self._entered[0]
+        if first.piece is None or first.piece.is_done:
+            self._take_first()
+        elif (place := next((at for at, entered in enumerate(self._entered) if self._is_free(entered)), None)) is not None:
+            entered = self._entered[place]
+            piece = self._piece(entered.batch, entered.under)
+            piece.here()
+            self._entered[place] = entered._replace(piece=piece)
+            state.price_s += now() - begun_s
+        else:
+            first.piece.waited()
+            state.price_s += now() - begun_s
+        state.elapsed_s = now() - self._started_s
+        return True
+
+    def _look_ahead(self) -> None:
+        """Enter the next chunk, or, where others work too, all those that know what they are priced under."""
+        state, now = self.state, self._now
+        room = self._executor.room
+        while not self._entered or (len(self._entered) < ENTERED and (room or self._entered[0].piece is not None)):
+            place = state.num_priced + sum(len(entered.batch) > 0 for entered in self._entered)
+            if num_known(place) > state.num_priced:
+                break
+            begun_s = now()
+            chunk, rejected = next(self._stream, (None, None))
+            state.enumerate_s += now() - begun_s
+            if chunk is None or rejected is None:
+                break
+            begun_s = now()
+            batch = charge_illegal(self.workload, chunk.batch, self._pricing.rules, rejected)
+            batch = self._pricing.placer.charge_unplaceable(batch, rejected)
+            state.legality_s += now() - begun_s
+            entered = Entered(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
+            if len(batch) and room and any(map(self._is_free, self._entered)):  # what this process begins with is its own
+                piece = self._piece(batch, entered.under)
+                piece.give(self._executor)
+                entered = entered._replace(piece=piece)
+            self._entered.append(entered)
+            room = self._executor.room
+
+    def _piece(self, batch: StrategyBatch, under: Under) -> Piece[InHand]:
+        return Piece(found_in, self._recipe, batch, under, own=lambda: self._pricing.found_in(batch, under))
+
+    def _is_free(self, entered: Entered) -> bool:
+        return entered.piece is None and len(entered.batch) > 0
+
+    def _take_first(self) -> None:
+        state, entered = self.state, self._entered[0]
+        found = None if entered.piece is None else entered.piece.result()
+        state.rejections.add(entered.rejections)
+        state.enumerated += entered.num_enumerated
+        if found is None:
+            self._consider(entered.batch)
+        else:
+            self._take(found)
+        state.done_fraction = entered.done_fraction
+        state.num_chunks += 1
+        self._entered.popleft()
+
+    def _under(self, place: int) -> Under:
+        """What the chunk at that place is priced under."""
+        return self.state.history[num_known(place) - self.state.num_priced - 1]
+
+    def _consider(self, batch: StrategyBatch) -> None:
+        """Price legal rows, and the leaner forms of those that do not fit; show those that fit to the leaderboard."""
+        if not len(batch):
+            return
+        begun_s = self._now()
+        found = self._pricing.found_in(batch, self._under(self.state.num_priced))
+        self.state.price_s += self._now() - begun_s
+        self._take(found)
+
+    def _take(self, found: InHand) -> None:
+        """Count what was found in a chunk, and show it to the leaderboard."""
+        state, begun_s = self.state, self._now()
+        state.rejections.add(found.rejections)
+        for name in ("legal", "ruled_out", "enumerated"):
+            setattr(state, name, getattr(state, name) + getattr(found, name))
+        if found.leanest is not None and (state.leanest is None or found.leanest[0] < state.leanest[0]):
+            state.leanest = found.leanest
+        if (rows := found.rows) is not None:
+            ordinal = state.fits_memory + np.arange(len(rows.batch))
+            scored = Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, ordinal)
+            state.fits_memory += len(ordinal)
+            state.leaderboard.add(scored)
+            if self._proves_by_time:
+                state.finalists.consider(scored, rows.bound_s)
+        state.rank_s += self._now() - begun_s
+        # A good time early keeps the pool small.
+        promising = state.finalists.most_promising(self._max_simulations - state.finalists.num_simulated)
+        if promising is not None:
+            self._settle(promising)
+        state.num_priced += 1
+        to_beat = state.finalists.bar_s if self._proves_by_time else state.leaderboard.worst_that_counts
+        least_bytes = float("inf") if state.leanest is None else state.leanest[0]
+        state.history = [*state.history[-MOST:], Under(to_beat, least_bytes)]
+
+    @property
+    def _proves_by_time(self) -> bool:
+        """Whether the objective orders plans by step time; memory is the same in both fidelities."""
+        return self.state.leaderboard.objective != "memory_headroom"
+
+    def _settle(self, scored: Scored) -> None:
+        begun_s = self._now()
+        self.state.finalists.settle(simulated_rows(scored, self.simulator, self._pricing.prices))
+        self.state.simulate_s += self._now() - begun_s
+
+    def _shown(self, *, is_cut: bool) -> Scored | None:
+        """The leaderboard's rows and all finalists, in simulated time. The state stays as it is: the search may go on.
+
+        Of a search that is cut, the best of the rows that have not been simulated: who cuts it waits for them.
+        """
+        finalists, kept = self.state.finalists, self.state.leaderboard.kept
+        if kept is None:
+            return None
+        unseen = finalists.unseen(kept)
+        if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
+            unseen = unseen.take(finalists.listed(unseen))
+        shown = finalists.simulated
+        for first in range(0, SHOWN_AT_ONCE if is_cut and len(unseen) else len(unseen), SHOWN_AT_ONCE):
+            rows = unseen.take(np.arange(first, min(first + SHOWN_AT_ONCE, len(unseen))))
+            simulated = simulated_rows(rows, self.simulator, self._pricing.prices)
+            shown = simulated if shown is None else joined(shown, simulated)
+            beat()
+        return shown
+
+    @property
+    def progress(self) -> Progress:
+        """How far the search has come."""
+        state = self.state
+        return Progress(
+            state.done_fraction,
+            state.enumerated,
+            state.legal,
+            state.fits_memory,
+            state.finalists.best_s if state.finalists.num_simulated else state.leaderboard.best_step_time_s,
+            state.elapsed_s,
+            simulated=state.finalists.num_simulated,
+            phase=SIMULATE if state.is_enumerated == 1 else ENUMERATE,
+        )
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The state as JSON, for ``LatticeState.from_mapping``."""
+        return self.state.to_mapping()
+
+    def result(self, stopped_by: str | None = None) -> SearchResult:
+        """What has been found, explained, and compared with the baseline. After a cut it is told without further search."""
+        state = self.state
+        # An interrupt may come in the middle of a chunk, which then counts as far as it came.
+        enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
+        begun_s = self._now()
+        shown, ranked = self._found(is_cut=stopped_by is not None)
+        simulated_s = self._now()
+        judgement, compared = self._judgement, self._answers.plans(ranked)
+        plans = compared if judgement is None else compared[: judgement.top]
+        num_simulated = 0 if shown is None else len(shown)
+        waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
+        if shown is not None and waiting:
+            assert state.finalists.pool is not None
+            waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
+        comparison = self._answers.compared_with(self.baseline, plans)
+        launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
+        story = None if ranked or stopped_by else self._answers.infeasible(state.leanest)
+        nearest = None if story is None else self._answers.nearest(state.rejections, state.leanest, story)
+        if ranked and not plans:
+            nearest = self._answers.why_beyond(ranked)
+        explain_s = self._now() - simulated_s
+        by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
+        refine_s = self._now() - simulated_s - explain_s if self._refines else None
+        return SearchResult(
+            counts=Counts(
+                enumerated,
+                state.legal,
+                state.fits_memory,
+                estimated=state.legal - state.ruled_out,
+                pruned_by_bound=state.ruled_out + state.fits_memory - num_simulated - waiting,
+                simulated=num_simulated,
+            ),
+            rejections=listed_rejections(self.workload, state.rejections),
+            proof=self._judged_proof(stopped_by, plans, ranked),
+            timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
+            plans=plans,
+            baseline=comparison,
+            nearest=nearest,
+            infeasible=story,
+            nearest_launchable=launchable,
+            by_tensor=by_tensor,
+            paired_error=self._answers.paired_error,
+            space=self._answers.space_account(plans[0] if plans else None),
+            pareto=() if judgement is None else tuple(judgement.front(compared)),
+        )
+
+    def best(self) -> tuple[RankedStrategy | None, Timing]:
+        """The first of the plans alone, without a word about it, and the time of the search so far.
+
+        None, too, where a search that began with a time to beat has proved that nothing is below it.
+        """
+        begun_s = self._now()
+        # Once the proof is closed, no bound of what has not been simulated is below the best time.
+        proved = self._proves_by_time and self.is_closed
+        ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown(is_cut=False)))
+        return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
+
+    def ranked(self) -> tuple[RankedStrategy, ...]:
+        """The best structures in simulated time, the layers of the first moved for as long as that helps."""
+        return self._found(is_cut=False)[1]
+
+    def _found(self, *, is_cut: bool) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
+        """What is shown, and the best of it; the same again once the search is over."""
+        if self._final is not None:
+            return self._final
+        is_cut = is_cut and not self._has_best
+        shown = self._shown(is_cut=is_cut)
+        ranked = self._ranked(shown)
+        found = shown, ranked if is_cut else self._climbed(ranked)
+        if self.is_closed:
+            self._final = found
+        return found
+
+    def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
+        final = Leaderboard(self.state.leaderboard.objective, self.state.leaderboard.top)
+        if shown is not None:
+            final.add(shown)
+        return final.plans()
+
+    def _climbed(self, ranked: Sequence[RankedStrategy]) -> tuple[RankedStrategy, ...]:
+        """The plans, of the first the single layers moved for as long as that helps, fastest first."""
+        if not self._proves_by_time:
+            return tuple(ranked)
+        first, others = ranked[:MOST_CLIMBED], ranked[MOST_CLIMBED:]
+        for plan in first:  # an answer that was interrupted goes on where it was
+            self._climbs.setdefault(plan, Piece(climbed_in, self._recipe, self.simulator, plan, own=self._climb(plan)))
+        pieces = [self._climbs[plan] for plan in first]
+        work_off(self._executor, pieces, beat)
+        return tuple(sorted((*(piece.result() for piece in pieces), *others), key=lambda plan: plan.step_time_s))
+
+    def _climb(self, plan: RankedStrategy) -> Callable[[], RankedStrategy]:
+        return lambda: climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
+
+    def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
+        """The fastest plans with tensors chosen one by one, which the proof does not cover."""
+        if not (self._proves_by_time and self._refines):
+            return ()
+        plans = [(plan.strategy, plan.step_time_s) for plan in ranked]
+        return refined(self.workload, self._space, self.constants, self.simulator, plans)
+
+    def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
+        """Of all steps so far, with what the answer took beside them."""
+        state = self.state
+        return Timing(
+            **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},
+            explain_s=explain_s,
+            total_s=state.elapsed_s + simulate_s + explain_s + (refine_s or 0.0),
+            simulate_s=state.simulate_s + simulate_s,
+            refine_s=refine_s,
+        )
+
+    @property
+    def _has_best(self) -> bool:
+        """Whether the first place is proved; of the others some may be left."""
+        return self.state.is_enumerated == 1 and (not self._proves_by_time or self.state.finalists.num_proved > 0)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is left that could beat the best time."""
+        is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
+        return self.state.is_enumerated == 1 and not is_open
+
+    def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
+        best, finalists = self._answers.best_of(plans), self.state.finalists
+        proof = self._proof(stopped_by, best, len(plans))
+        if self._judgement is None:
+            return proof
+        first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
+        return self._judgement.proof(proof, best, min(finalists.best_s, finalists.open_bound_s), first_is_kept=first_is_kept)
+
+    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
+        finalists, target = self.state.finalists, self.workload.software.target
+        enumerated = self.state.is_enumerated == 1
+        num_proved, gap = 0, None
+        if enumerated and best is not None:
+            num_proved = finalists.num_proved if self._proves_by_time else num_listed
+            gap = 0.0 if num_proved else max(0.0, 1.0 - finalists.open_bound_s / best.estimate["step_time_s"])
+            stopped_by = None if num_proved else stopped_by or "max_simulations"
+        return Proof(
+            exhaustive=enumerated,
+            proved_best=num_proved > 0,
+            places=min(num_proved, num_listed),
+            scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
+            objective=self.state.leaderboard.objective,
+            optimality_gap_fraction=gap,
+            stopped_by=stopped_by,
+            plan_id=None if best is None else best.plan_id,
+        )
+
+
+def search(
+    workload: Workload,
+    space: SearchSpace,
+    constants: Constants,
+    *,
+    clock: Clock | None = None,
+    time_limit_s: float | None = None,
+    on_progress: ProgressCallback | None = None,
+    **settings: Any,
+) -> SearchResult:
+    """The best plans of the lattice that fit the device, with counts, reasons and proof.
+
+    ``settings`` are those of ``LatticeSearch``. ``clock`` returns seconds; without it timings
+    are zero and a time limit is refused. ``on_progress`` is called after every chunk and stops the search by returning
+    ``False``; so does ``KeyboardInterrupt``. A search that is stopped returns what it has, with ``proof.stopped_by``.
+    Raises ``SearchError`` for an unknown objective or a bad limit.
+    """
+    check_time_limit(time_limit_s, clock)
+    lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, clock)

@@ -1,0 +1,122 @@
+"""What an exhaustive search has found so far: everything it needs to continue elsewhere, as plain JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cost_models.shapes.strategy import COLUMNS, INDICES, LayerLayout, ParallelStrategy, StrategyBatch
+from frameworks.legality import RULES
+from search.errors import SearchError
+from search.exhaustive.open_candidates import Finalists
+from search.ranking.leaderboard import Leaderboard, scored_from_mapping, scored_to_mapping
+from search.space.enumeration import Rejections
+
+FORMAT = 5
+_RULES = {rule.name: rule for rule in RULES}
+
+
+class Under(NamedTuple):
+    """What rows are priced under: what they must be below to be listed, in seconds or bytes, and the least peak memory so far."""
+
+    to_beat: float = float("inf")
+    least_bytes: float = float("inf")
+
+
+def _finite_or_not(value: float | None) -> float:
+    return float("inf") if value is None else float(value)
+
+
+@dataclass
+class LatticeState:
+    """Counts, incumbents and reasons after ``num_chunks`` chunks; times in seconds of the caller's clock."""
+
+    leaderboard: Leaderboard
+    rejections: Rejections = field(default_factory=Rejections)
+    finalists: Finalists = field(default_factory=Finalists)
+    num_chunks: int = 0
+    done_fraction: float = 0.0
+    is_enumerated: int = 0  # 1 once no chunk is left
+    enumerated: int = 0
+    legal: int = 0
+    ruled_out: int = 0  # of them, by a bound on their time
+    fits_memory: int = 0
+    num_priced: int = 0  # chunks with legal rows
+    history: list[Under] = field(default_factory=lambda: [Under()])  # after the last of them
+    leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies
+    enumerate_s: float = 0.0
+    legality_s: float = 0.0
+    price_s: float = 0.0
+    rank_s: float = 0.0
+    simulate_s: float = 0.0
+    elapsed_s: float = 0.0
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The state as JSON; ``from_mapping`` reads it back to an equal one."""
+        kept = self.leaderboard.kept
+        return {
+            "format": FORMAT,
+            **{name: getattr(self, name) for name in _PLAIN},
+            "leanest": None if self.leanest is None else [self.leanest[0], *placed_values(self.leanest[1])],
+            "history": [[value if np.isfinite(value) else None for value in under] for under in self.history],
+            "rejections": [
+                [name, count, strategy_values(self.rejections.examples[name][1])]
+                for name, count in self.rejections.counts.items()
+            ],
+            "leaderboard": None if kept is None else scored_to_mapping(kept),
+            "finalists": self.finalists.to_mapping(),
+        }
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], objective: str, top: int) -> LatticeState:
+        """The state that ``to_mapping`` wrote for the same search. Raises ``SearchError`` for anything else."""
+        try:
+            if mapping["format"] != FORMAT:
+                raise SearchError(f"checkpoint: format {mapping['format']!r} is not {FORMAT}, the one this version reads.")
+            rejections = Rejections()
+            for name, count, values in mapping["rejections"]:
+                rejections.charge(_RULES[name], int(count), strategy_from_values(values))
+            leanest, kept = mapping["leanest"], mapping["leaderboard"]
+            plain: dict[str, Any] = {name: kind(mapping[name]) for name, kind in _PLAIN.items()}
+            return cls(
+                leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
+                rejections=rejections,
+                history=[
+                    Under(*(float("inf") if value is None else float(value) for value in under)) for under in mapping["history"]
+                ],
+                finalists=Finalists.from_mapping(mapping["finalists"], top),
+                leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),
+                **plain,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            if isinstance(error, SearchError):
+                raise
+            raise SearchError(f"checkpoint: not one that a search of this version wrote ({error}).") from None
+
+
+_PLAIN: dict[str, type[int] | type[float]] = {
+    f.name: float if f.name.endswith(("_s", "_fraction")) else int
+    for f in fields(LatticeState)
+    if f.name not in ("leaderboard", "rejections", "finalists", "history", "leanest")
+}
+
+
+def strategy_values(strategy: ParallelStrategy) -> list[int]:
+    """A strategy of the lattice before its layers are placed, as its column values in the order of ``COLUMNS``."""
+    return [int(getattr(strategy, name)) for name in COLUMNS]
+
+
+def placed_values(strategy: ParallelStrategy) -> tuple[list[int], LayerLayout | None]:
+    """A strategy of the lattice with its layout, as ``strategy_from_values`` takes them."""
+    return strategy_values(strategy), strategy.layer_layout
+
+
+def strategy_from_values(values: list[int], layout: Sequence[Sequence[int]] | None = None) -> ParallelStrategy:
+    """The strategy with those column values. Raises ``ValueError`` unless there is one value a column."""
+    columns: dict[str, Any] = {name: np.array([value], dtype=np.int64) for name, value in zip(COLUMNS, values, strict=True)}
+    columns |= {name: np.array([-1], dtype=np.int64) for name in INDICES}
+    placed = None if layout is None else tuple(tuple(map(int, row)) for row in layout)
+    return replace(StrategyBatch(**columns).row(0), layer_layout=placed)

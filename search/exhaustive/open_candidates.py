@@ -1,0 +1,186 @@
+"""Strategies that may still be listed: simulated in the order of their bounds until no bound is below what is to be beaten."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.step.priced_keys import LayerPrices
+from cost_models.step.result import Estimate
+from search.explain.explanation import Estimator
+from search.ranking.leaderboard import STRUCTURE, Scored, joined, scored_from_mapping, scored_to_mapping
+
+Floats = NDArray[np.float64]
+Structure = bytes
+
+MAX_SIMULATIONS = 200_000
+POOL_SIZE = 20_000  # rows kept for simulation; those with the largest bounds go first
+BATCH_SIZE = 256
+OF_ONE_STRUCTURE = 8  # rows of a batch: most of the others are ruled out by the time of the best of these
+
+
+@dataclass
+class Finalists:
+    """A pool of rows with their bounds, and what has been simulated. Times are step times in seconds.
+
+    What is to be proved are the ``places`` best structures (``Leaderboard``), each by its fastest row. A row leaves the pool
+    when it is simulated, or when its bound is not below ``limits_s``: the time of the last of these structures, or that of its
+    own where it has a better one. ``to_beat_s`` is a time that is known from elsewhere: what is not below it is not listed.
+    ``dropped_bound_s`` is the smallest bound of the rows that the pool had no room for.
+    """
+
+    places: int = 1
+    to_beat_s: float = float("inf")
+    pool: Scored | None = None  # by the closed form's time
+    bounds_s: Floats = field(default_factory=lambda: np.empty(0))
+    simulated: Scored | None = None
+    dropped_bound_s: float = float("inf")
+    structure_s: dict[Structure, float] = field(default_factory=dict)  # the best time of each that has been simulated
+    bar_s: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.bar_s = self.to_beat_s
+        if self.simulated is not None:
+            self._note(self.simulated)
+
+    @property
+    def num_simulated(self) -> int:
+        """Rows simulated so far."""
+        return 0 if self.simulated is None else len(self.simulated)
+
+    @property
+    def best_s(self) -> float:
+        """The best time so far, or what is to be beaten."""
+        return min(self.to_beat_s, min(self.structure_s.values(), default=float("inf")))
+
+    @property
+    def open_bound_s(self) -> float:
+        """The smallest bound of what has not been simulated and could be listed; infinite once the whole list is proved."""
+        bound = min(self.dropped_bound_s, float(self.bounds_s.min()) if len(self.bounds_s) else float("inf"))
+        return bound if bound < self.bar_s else float("inf")
+
+    @property
+    def num_proved(self) -> int:
+        """How many of the best structures are proved: nothing that is open could come before them."""
+        return sum(time_s <= self.open_bound_s for time_s in heapq.nsmallest(self.places, self.structure_s.values()))
+
+    def limits_s(self, batch: StrategyBatch) -> Floats:
+        """What the bound of each row must be below, ``[n]``."""
+        times = [self.structure_s.get(structure, self.bar_s) for structure in structures(batch)]
+        return np.minimum(np.array(times, dtype=np.float64), self.bar_s)
+
+    def consider(self, scored: Scored, bounds_s: Floats) -> None:
+        """Add rows whose bound is below what they must beat."""
+        rows = np.flatnonzero(bounds_s < self.bar_s)
+        if len(rows):
+            rows = rows[bounds_s[rows] < self.limits_s(scored.batch.take(rows))]
+        if not len(rows):
+            return
+        added = scored.take(rows)
+        self.pool = added if self.pool is None else joined(self.pool, added)
+        self.bounds_s = np.concatenate([self.bounds_s, bounds_s[rows]])
+        if len(self.bounds_s) > POOL_SIZE:
+            order = np.argsort(self.bounds_s, kind="stable")
+            self.dropped_bound_s = min(self.dropped_bound_s, float(self.bounds_s[order[POOL_SIZE]]))
+            self._keep(np.sort(order[:POOL_SIZE]))
+
+    def most_promising(self, most: int) -> Scored | None:
+        """The row of each structure that the closed form likes best, where it would beat what it must; the best structures."""
+        if self.pool is None or not len(self.pool) or most < 1:
+            return None
+        rows = np.flatnonzero(self.pool.step_time_s < self.bar_s)
+        rows = rows[self.pool.step_time_s[rows] < self.limits_s(self.pool.batch.take(rows))]
+        if not len(rows):
+            return None
+        rows = rows[np.argsort(self.pool.step_time_s[rows], kind="stable")]
+        rows = rows[_first_of_each(self.pool.batch.take(rows), 1)]
+        return self.pool.take(rows[: min(self.places, most)])
+
+    def next_batch(self, most: int) -> Scored | None:
+        """The rows with the smallest bounds, some of each structure, at most ``most``; ``None`` once none could be listed."""
+        if self.pool is None or not len(self.pool) or most < 1:
+            return None
+        order = np.argsort(self.bounds_s, kind="stable")
+        chosen = order[_first_of_each(self.pool.batch.take(order), OF_ONE_STRUCTURE)]
+        return self.pool.take(chosen[: min(BATCH_SIZE, most)])
+
+    def settle(self, scored: Scored) -> None:
+        """Take note of simulated rows: they leave the pool, and so does what can no longer be listed."""
+        self.simulated = scored if self.simulated is None else joined(self.simulated, scored)
+        self._note(scored)
+        if self.pool is not None:
+            open_rows = ~np.isin(self.pool.ordinal, scored.ordinal) & (self.bounds_s < self.limits_s(self.pool.batch))
+            self._keep(np.flatnonzero(open_rows))
+
+    def unseen(self, scored: Scored) -> Scored:
+        """The rows that have not been simulated."""
+        return scored if self.simulated is None else scored.take(~np.isin(scored.ordinal, self.simulated.ordinal))
+
+    def listed(self, scored: Scored) -> NDArray[np.bool_]:
+        """Rows of the best structures."""
+        best = set(heapq.nsmallest(self.places, self.structure_s, key=self.structure_s.__getitem__))
+        return np.array([structure in best for structure in structures(scored.batch)], dtype=np.bool_)
+
+    def _note(self, scored: Scored) -> None:
+        for structure, time_s in zip(structures(scored.batch), scored.step_time_s.tolist(), strict=True):
+            self.structure_s[structure] = min(time_s, self.structure_s.get(structure, time_s))
+        if len(self.structure_s) >= self.places:
+            last_s = heapq.nsmallest(self.places, self.structure_s.values())[-1]
+            self.bar_s = min(self.to_beat_s, last_s)
+
+    def _keep(self, rows: NDArray[np.int64]) -> None:
+        assert self.pool is not None
+        self.pool, self.bounds_s = self.pool.take(rows), self.bounds_s[rows]
+
+    def to_mapping(self) -> dict[str, Any]:
+        """The state as JSON; an infinite number is null."""
+        return {
+            "pool": None if self.pool is None else scored_to_mapping(self.pool),
+            "bounds_s": self.bounds_s.tolist(),
+            "simulated": None if self.simulated is None else scored_to_mapping(self.simulated),
+            "to_beat_s": self.to_beat_s if np.isfinite(self.to_beat_s) else None,
+            "dropped_bound_s": self.dropped_bound_s if np.isfinite(self.dropped_bound_s) else None,
+        }
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any], places: int) -> Finalists:
+        """The state that ``to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
+        pool, simulated = mapping["pool"], mapping["simulated"]
+        to_beat_s, dropped_s = mapping["to_beat_s"], mapping["dropped_bound_s"]
+        return cls(
+            places=places,
+            to_beat_s=float("inf") if to_beat_s is None else float(to_beat_s),
+            pool=None if pool is None else scored_from_mapping(pool),
+            bounds_s=np.array(mapping["bounds_s"], dtype=np.float64),
+            simulated=None if simulated is None else scored_from_mapping(simulated),
+            dropped_bound_s=float("inf") if dropped_s is None else float(dropped_s),
+        )
+
+
+def structures(batch: StrategyBatch) -> list[Structure]:
+    """What is equal where two rows are of one structure."""
+    table = np.stack([getattr(batch, name) for name in STRUCTURE], axis=1)
+    return table.view(f"V{table.shape[1] * table.itemsize}").ravel().tolist() if len(batch) else []
+
+
+def _first_of_each(batch: StrategyBatch, number: int) -> NDArray[np.int64]:
+    """The first so many rows of each structure, in their order."""
+    seen: dict[Structure, int] = {}
+    rows = []
+    for row, structure in enumerate(structures(batch)):
+        seen[structure] = seen.get(structure, 0) + 1
+        if seen[structure] <= number:
+            rows.append(row)
+    return np.array(rows, dtype=np.int64)
+
+
+def simulated_rows(scored: Scored, simulate: Estimator, prices: LayerPrices) -> Scored:
+    """The same rows with simulated step times; their memory is known."""
+    found: Estimate = simulate(prices.workload, scored.batch, prices.constants, memory=False, prices=prices)
+    return Scored(scored.batch, found.step_time_s, scored.peak_memory_bytes, scored.ordinal)

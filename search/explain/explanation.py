@@ -1,0 +1,310 @@
+"""Says why a plan is as good as it is: what bounds it, what the others lack, what one change would gain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.memory.fit import FitRule
+from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk, schedules_of
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
+from cost_models.step.result import Estimate
+from frameworks.legality import legal_mask
+from frameworks.taking import taken
+from search.placement.placer import Placer
+from search.space.enumeration import rules_before_placement
+from search.space.recompute_modes import RecomputeMode
+from search.space.search_space import SearchSpace
+
+Estimator = Callable[..., Estimate]
+DEFAULT_PLACEMENT: Mapping[str, Any] = {"layer_layout": None, "mtp_before_head": 0}
+GIB = 2.0**30
+
+# Parts of the step in words; a name that is missing here is shown with spaces for underscores.
+PART_NAMES = {
+    "matmul": "matrix multiplication",
+    "vector": "vector work (norms, activations, residuals)",
+    "permute": "moving tokens to and from expert order",
+    "tp_comm": "tensor-parallel communication",
+    "cp_comm": "context-parallel communication",
+    "ep_comm": "expert communication",
+    "contention": "contention with hidden communication",
+    "dp_comm": "data-parallel communication",
+    "weight_gather": "gathering sharded weights",
+    "activation_swap": "swapping activations to the host",
+    "pipeline_p2p": "sends between pipeline stages",
+    "pipeline_bubble": "the pipeline bubble",
+    "host": "waiting for the host",
+    "size_synchronisation": "waiting for the sizes of expert exchanges",
+    "head_and_loss": "the output head and loss",
+}
+
+
+def part_name(part: str) -> str:
+    """A breakdown part in words."""
+    return PART_NAMES.get(part, part.replace("_", " "))
+
+
+def bound_by(estimate: Mapping[str, Any]) -> str:
+    """One sentence on where the time of an estimate goes, and what it has of memory left."""
+    step_time_s, parts = estimate["step_time_s"], estimate["time_breakdown_s"]
+    largest, *others = sorted(parts, key=lambda part: (-parts[part], part))
+    then = [f"{part_name(part)} ({parts[part] / step_time_s:.0%})" for part in others[:2] if parts[part] > 0]
+    sentence = f"{_capital(part_name(largest))} takes {parts[largest] / step_time_s:.0%} of the step"
+    if then:
+        sentence += ", then " + " and ".join(then)
+    headroom, chance = estimate["headroom_bytes"] / GIB, estimate["fits_probability"]
+    room = (
+        f"{headroom:.1f} GiB of device memory stay free" if headroom >= 0 else f"{-headroom:.1f} GiB of device memory are missing"
+    )
+    if not estimate["fits"] and headroom >= 0:
+        room += f", too little to be sure of: it fits with a probability of {chance:.0%}"
+    return f"{sentence}; {room}."
+
+
+def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], faster_name: str) -> str:
+    """One sentence on why one estimate is slower than another, by the parts that differ most."""
+    extra_s = slower["step_time_s"] - faster["step_time_s"]
+    share = extra_s / faster["step_time_s"]
+    if abs(share) < 5e-4:
+        return f"{name} takes as long as {faster_name}, with {_memory_difference(slower, faster)}."
+    parts = {
+        part: slower["time_breakdown_s"].get(part, 0.0) - faster["time_breakdown_s"].get(part, 0.0)
+        for part in dict.fromkeys([*slower["time_breakdown_s"], *faster["time_breakdown_s"]])
+    }
+    by_loss = sorted(parts, key=lambda part: (-parts[part], part))
+    lost = [part for part in by_loss[:2] if parts[part] > abs(extra_s) / 20]
+    saved = [part for part in by_loss[:-3:-1] if parts[part] < -abs(extra_s) / 20]
+    reasons = []
+    for verb, listed in (("loses", lost), ("saves", saved)):
+        if listed:
+            reasons.append(f"{verb} " + " and ".join(f"{abs(parts[part]):.3g} s on {part_name(part)}" for part in listed))
+    order = reasons if extra_s > 0 else reasons[::-1]
+    return f"{name} is {abs(share):.1%} {'slower' if extra_s > 0 else 'faster'} than {faster_name}: it {', and '.join(order)}."
+
+
+def _memory_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
+    difference = (one["peak_memory_bytes"] - other["peak_memory_bytes"]) / GIB
+    if abs(difference) < 0.05:
+        return "the same memory"
+    return f"{abs(difference):.1f} GiB {'more' if difference > 0 else 'less'} memory"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
+    """How ``other`` differs from ``one``, dimension by dimension."""
+    words = []
+    for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch_size"):
+        before, after = getattr(one, name), getattr(other, name)
+        if before != after:
+            words.append(f"{name} {before} -> {after}")
+    if one.schedule != other.schedule:
+        words.append(f"schedule {one.schedule.label} -> {other.schedule.label}")
+    if one.microbatch_group_size_per_vp_stage != other.microbatch_group_size_per_vp_stage:
+        words.append(f"micro batches a chunk takes in turn {group_size(one)} -> {group_size(other)}")
+    words += _moved(one, other)
+    if one.mtp_before_head != other.mtp_before_head:
+        words.append(f"MTP modules {one.mtp_before_head} -> {other.mtp_before_head} virtual stages before the head")
+    if (one.cp_algo, one.ulysses_degree) != (other.cp_algo, other.ulysses_degree):
+        words.append(f"cp_algo {_cp_name(one)} -> {_cp_name(other)}")
+    if one.dispatcher != other.dispatcher:
+        words.append(f"dispatcher {one.dispatcher.label} -> {other.dispatcher.label}")
+    if recompute_name(one) != recompute_name(other):
+        words.append(f"recompute {recompute_name(one)} -> {recompute_name(other)}")
+    if one.sequence_parallel != other.sequence_parallel:
+        words.append(f"sequence_parallel {_on(one.sequence_parallel)} -> {_on(other.sequence_parallel)}")
+    if one.zero_stage != other.zero_stage:
+        words.append(f"zero_stage {one.zero_stage} -> {other.zero_stage}")
+    for feature in Feature:
+        if (feature in one.features) != (feature in other.features):
+            words.append(f"{str(feature.name).lower()} {_on(feature in one.features)} -> {_on(feature in other.features)}")
+    return ", ".join(words)
+
+
+def layers_text(layout: Sequence[Sequence[int]] | None) -> str:
+    """Layers of the virtual stages in the order of the model, as ``count x layers``."""
+    if layout is None:
+        return "as usual"
+    runs = [(sum(1 for _ in run), layers) for layers, run in groupby(layers for row in layout for layers in row)]
+    return " ".join(f"{number}x{layers}" if number > 1 else str(layers) for number, layers in runs)
+
+
+def _moved(one: ParallelStrategy, other: ParallelStrategy) -> list[str]:
+    """Where layers lie otherwise on the same pipeline."""
+    pipelines = [(strategy.pp, strategy.vpp, strategy.schedule) for strategy in (one, other)]
+    if one.layer_layout == other.layer_layout or pipelines[0] != pipelines[1]:
+        return []
+    return [_layers_moved(one.layer_layout, other.layer_layout)]
+
+
+def _layers_moved(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> str:
+    return f"layers of the virtual stages {layers_text(before)} -> {layers_text(after)}"
+
+
+def recompute_name(strategy: ParallelStrategy) -> str:
+    """The strategy's recompute in the grammar of ``search.space.recompute_modes``, or that it goes by tensor."""
+    if strategy.tensor_plan is not None:
+        return "by tensor"
+    if strategy.recompute_layers_per_stage is not None:
+        return "layers_per_stage " + ",".join(map(str, strategy.recompute_layers_per_stage))
+    mode = RecomputeMode(strategy.recompute, strategy.recompute_method, strategy.recompute_modules, strategy.recompute_num_layers)
+    return mode.name
+
+
+def _cp_name(strategy: ParallelStrategy) -> str:
+    if strategy.cp_algo is CpAlgo.HYBRID:
+        return f"hybrid (ulysses_degree {strategy.ulysses_degree})"
+    return strategy.cp_algo.label
+
+
+def _on(value: bool) -> str:
+    return "on" if value else "off"
+
+
+def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -> list[ParallelStrategy]:
+    """Legal canonical strategies that differ from ``best`` in one dimension: adjacent degrees, every other option.
+
+    Those of another pipeline have the default placement, whether or not the target can express it.
+    """
+    options = [replace(best, **DEFAULT_PLACEMENT)]
+    for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size"):
+        values = sorted({*getattr(space, name), getattr(best, name)})
+        place = values.index(getattr(best, name))
+        options += [
+            replace(best, **{name: value}) for value in (*values[max(place - 1, 0) : place], *values[place + 1 : place + 2])
+        ]
+    longest = layers_per_chunk(workload.model, best.pp, best.vpp)
+    for mode in space.recompute:
+        options.append(
+            replace(
+                best,
+                recompute=mode.granularity,
+                recompute_method=mode.method,
+                recompute_modules=mode.modules,
+                recompute_num_layers=mode.layers(longest),
+            )
+        )
+    options += [replace(best, dispatcher=dispatcher) for dispatcher in space.dispatcher]
+    options += [replace(best, cp_algo=algo, ulysses_degree=best.cp) for algo in space.cp_algo if algo is not CpAlgo.HYBRID]
+    options += [replace(best, sequence_parallel=on) for on in space.sequence_parallel]
+    options += [replace(best, zero_stage=stage) for stage in space.zero_stage]
+    options += [_taken(workload, space, best, features=features) for features in space.features_with(best.schedule)]
+    options += [replace(best, features=best.features ^ feature) for feature in space.wanted | space.leaner]
+    options += [
+        _taken(workload, space, best, schedule=schedule, features=_nearest(best.features, space.features_with(schedule)))
+        for schedule in schedules_of(best.pp, best.vpp)
+        if schedule in space.schedule and schedule is not best.schedule
+    ]
+    options += [replace(best, microbatch_group_size_per_vp_stage=size) for size in space.microbatch_group_size_per_vp_stage]
+    distinct = dict.fromkeys(canonical(workload, _with_cp_algo(_at_home(best, option))) for option in options)
+    candidates = [option for option in distinct if option != best]
+    if not candidates:
+        return []
+    legal = ~np.any([rule.violates(workload, StrategyBatch.of(candidates)) for rule in rules_before_placement(workload)], axis=0)
+    return [option for option, is_legal in zip(candidates, legal, strict=True) if is_legal]
+
+
+def _at_home(best: ParallelStrategy, option: ParallelStrategy) -> ParallelStrategy:
+    """On another pipeline the placement of ``best`` means nothing."""
+    same = (option.pp, option.vpp, option.schedule) == (best.pp, best.vpp, best.schedule)
+    return option if same else replace(option, **DEFAULT_PLACEMENT)
+
+
+def _taken(workload: Workload, space: SearchSpace, best: ParallelStrategy, **changes: Any) -> ParallelStrategy:
+    """The changed plan, with the switches that the space has on wherever the target takes them."""
+    return taken(workload, canonical(workload, replace(best, **changes)), space.wanted)
+
+
+def _nearest(features: Feature, combinations: Sequence[Feature]) -> Feature:
+    """The combination of switches that differs in the fewest of them."""
+    return min(combinations, key=lambda combination: int(combination ^ features).bit_count())
+
+
+def _with_cp_algo(strategy: ParallelStrategy) -> ParallelStrategy:
+    """A context-parallel neighbour of a plan without context parallelism takes the ring."""
+    if strategy.cp > 1 and strategy.cp_algo is CpAlgo.NONE:
+        return replace(strategy, cp_algo=CpAlgo.RING)
+    return strategy
+
+
+def one_change(
+    workload: Workload, space: SearchSpace, best: ParallelStrategy, constants: Constants, estimate: Estimator
+) -> list[dict[str, Any]]:
+    """What each change of one dimension of ``best`` would do to step time and memory, fastest first, as JSON.
+
+    ``delta_fraction`` is step time over that of ``best``, minus 1.
+    """
+    placer, others = Placer(workload), neighbours(workload, space, best)
+    moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]
+    placed = placer.best(constants, moved)
+    others = [option for option in others if option not in moved] + placed
+    others = [option for option, legal in zip(others, legal_of(workload, others), strict=True) if legal]
+    named = {other: changes(best, other) for other in others}
+    for other in placed:  # the numbers are of that placement, and of no other
+        if other in named and other.layer_layout is not None:
+            named[other] = ", ".join([named[other], _layers_moved(None, other.layer_layout)])
+    return priced_changes(workload, best, named, constants, estimate)
+
+
+def priced_changes(
+    workload: Workload,
+    best: ParallelStrategy,
+    others: Mapping[ParallelStrategy, str],
+    constants: Constants,
+    estimate: Estimator,
+) -> list[dict[str, Any]]:
+    """Step time and memory of strategies that differ from ``best`` by what they are called, fastest first, as JSON."""
+    if not others:
+        return []
+    names = list(others.values())
+    priced = estimate(workload, StrategyBatch.of([best, *others]), constants)
+    times, peaks, chances = priced.step_time_s, priced.peak_memory_bytes, priced.fits_probability
+    return [
+        {
+            "change": names[row - 1],
+            "step_time_s": float(times[row]),
+            "delta_fraction": float(times[row] / times[0] - 1.0),
+            "peak_memory_bytes": float(peaks[row]),
+            "fits_probability": float(chances[row]),
+            "fits": bool(priced.fits[row]),
+        }
+        for row in (np.argsort(times[1:], kind="stable") + 1).tolist()
+    ]
+
+
+def shortfall(peak_bytes: float, rule: FitRule) -> str:
+    """What a peak that does not fit is held against, in words that follow "needs X GiB of device memory"."""
+    limit, kept = rule.memory_limit_bytes / GIB, (rule.memory_limit_bytes - rule.fit_limit_bytes) / GIB
+    missing = f"{max(peak_bytes - rule.fit_limit_bytes, 0.0) / GIB:.1f} GiB too much: the limit is {limit:.1f} GiB"
+    if kept < 0.05:
+        return missing
+    wanted = f" of {rule.min_headroom_bytes / GIB:.1f} GiB of headroom" if rule.min_headroom_bytes else ""
+    return f"{missing}, of which {kept:.1f} GiB are kept free to be {100 * rule.confidence:g} % sure{wanted}"
+
+
+def legal_of(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
+    """Whether each may run, also where there is none."""
+    return legal_mask(workload, StrategyBatch.of(strategies)).tolist() if strategies else ()
+
+
+def best_change(neighbouring: Sequence[Mapping[str, Any]], rule: FitRule) -> str:
+    """One sentence on the fastest change of one dimension: what it would gain, and what forbids it."""
+    faster = [entry for entry in neighbouring if entry["delta_fraction"] < -5e-4]
+    if not faster:
+        return "No change of a single dimension makes the step shorter."
+    entry = faster[0]
+    gain = f"With {entry['change']} the step would be {-entry['delta_fraction']:.1%} shorter"
+    if entry["fits"]:
+        return f"{gain}; it fits, and costs {entry['peak_memory_bytes'] / GIB:.1f} GiB of device memory at its peak."
+    peak_bytes = entry["peak_memory_bytes"]
+    return f"{gain}, but it needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, rule)}."

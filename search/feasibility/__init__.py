@@ -1,0 +1,1 @@
+"""Whether any plan fits, and which changes of a job make one fit."""

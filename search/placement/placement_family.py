@@ -1,0 +1,113 @@
+"""Placements among which the best of a pipeline lies: what its first and last virtual stages hold, and the rest evenly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from cost_models.shapes.strategy import LayerLayout, Placement, Schedule
+
+
+class Contents(NamedTuple):
+    """What is to be placed, as far as it decides which placements can be the best.
+
+    ``leading``: dense layers at the front, which may be shorter than the others. ``head_layers``: at most so many layers take
+    as long as what runs beside those of the last virtual stage. ``mtp_layers``: prediction layers, which may lie before it.
+    """
+
+    num_layers: int
+    leading: int
+    head_layers: int
+    mtp_layers: int
+
+
+@lru_cache(maxsize=4096)
+def candidate_placements(contents: Contents, pp: int, vpp: int, schedule: Schedule) -> tuple[Placement, ...]:
+    """Placements to compare, those first that leave early ranks the fewest layers.
+
+    Embedding and leading dense layers make the first virtual stage unlike the others, head, loss and prediction layers the last
+    or the last two. Between them layers are alike, so that no spread is faster than the even one. Layers that are left over go to
+    the latest virtual stages: those of one chunk run in the same slots, and late ranks and chunks have fewest micro batches in
+    flight. In a V and in DualPipe one rank runs both ends of the model: beside a heavy head it may hold nothing at either.
+
+    Parameters
+    ----------
+    contents : Contents
+        What is to be placed.
+    pp : int
+        Pipeline ranks, at least 2.
+    vpp : int
+        Chunks of layers on a rank, virtual stages.
+    schedule : Schedule
+        Order of the passes.
+
+    Returns
+    -------
+    tuple of Placement
+    """
+    ends_meet = schedule.is_vee or schedule is Schedule.DUALPIPE
+    found = dict.fromkeys((counts, 0) for counts in _spreads(contents, pp * vpp, ends_meet=ends_meet))
+    if contents.mtp_layers:
+        found |= dict.fromkeys((counts, 1) for counts in _before_head(contents, pp * vpp, ends_meet=ends_meet))
+    ordered = sorted(found, key=lambda one: (sum(count * (len(one[0]) - place) for place, count in enumerate(one[0])), one[1]))
+    return tuple(Placement(in_chunks(counts, pp), before) for counts, before in ordered)
+
+
+def _spreads(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterator[tuple[int, ...]]:
+    """Layers of each virtual stage, even between the first and the last; ``ends_meet``: these two are on one rank."""
+    most = -(-contents.num_layers // num_stages)
+    shorter = contents.leading if ends_meet else 0  # both ends hold what is short on one of them
+    ends = [
+        (first, last)
+        for last in range(max(0, most - contents.head_layers - 1), most + shorter + 1)
+        for first in _firsts(
+            contents.num_layers - last,
+            contents.leading,
+            num_stages - 1,
+            shorter + (contents.head_layers if ends_meet and not last else 0),
+        )
+    ]
+    if shorter:
+        ends += [(0, last) for last in range(most + shorter + 1, 2 * most + 1)]  # all short layers on other ranks
+    for first, last in ends:
+        inside = _even(contents.num_layers - first - last, num_stages - 2, ends_meet=ends_meet)
+        if inside is not None:
+            yield (first, *inside, last)
+
+
+def _before_head(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterator[tuple[int, ...]]:
+    """The same with prediction layers on the last virtual stage but one, behind which no layer may lie."""
+    if num_stages == 2:
+        yield contents.num_layers, 0
+        return
+    fewer = contents.leading + contents.head_layers if ends_meet else 0
+    for first in _firsts(contents.num_layers, contents.leading, num_stages - 1, fewer):
+        inside = _even(contents.num_layers - first + contents.mtp_layers, num_stages - 2, ends_meet=ends_meet)
+        if inside is not None and inside[-1] >= contents.mtp_layers:
+            yield (first, *inside[:-1], inside[-1] - contents.mtp_layers, 0)
+
+
+def _firsts(layers: int, leading: int, num_stages: int, fewer: int) -> range:
+    """What the first of so many virtual stages may hold: about as much as the others."""
+    return range(max(0, layers // num_stages - 1 - fewer), min(-(-layers // num_stages) + leading, layers) + 1)
+
+
+def _even(layers: int, count: int, *, ends_meet: bool) -> tuple[int, ...] | None:
+    """Layers over so many virtual stages; ``None`` where there is none to hold them.
+
+    Those left over go to the last, or, where each rank has two, to the outer ranks, which have the short layers.
+    """
+    if not count:
+        return None if layers else ()
+    if ends_meet:
+        each, more = divmod(layers, count // 2)
+        of_rank = [each + 1] * more + [each] * (count // 2 - more)
+        return (*(held // 2 for held in of_rank), *(held - held // 2 for held in reversed(of_rank)))
+    each, more = divmod(layers, count)
+    return (each,) * (count - more) + (each + 1,) * more
+
+
+def in_chunks(counts: Sequence[int], pp: int) -> LayerLayout:
+    """Layers of virtual stages in the order of the model as ``[chunk][stage]``."""
+    return tuple(tuple(counts[first : first + pp]) for first in range(0, len(counts), pp))

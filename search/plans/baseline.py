@@ -1,0 +1,62 @@
+"""The plan that an engineer would try first, as the measure of what a search gains.
+
+Rule of thumb of [narayanan2021, takeaways 1 to 3]: as little model parallelism (tp pp) as fits, tensor parallelism up to a
+node before pipeline stages, the rest data parallel; here with full recompute and micro batch size 1, without virtual
+stages. Experts spread over as few ranks as fit, over a node at least where there are that many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
+from cost_models.step.composition import fitting_rows
+from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
+from search.space.limits import Range, SearchLimits
+from search.space.recompute_modes import recompute_mode
+from search.space.search_space import search_space
+
+
+def baseline_limits(workload: Workload) -> SearchLimits:
+    """The corner of the space in which the baseline lies."""
+    num_devices, node = workload.cluster.num_devices, workload.cluster.profile.devices_per_node
+    depths = (1 << exponent for exponent in range(min(workload.model.num_layers, num_devices).bit_length()))
+    return SearchLimits(
+        tp=Range(max=node),
+        pp=tuple(pp for pp in depths if num_devices % pp == 0),
+        vpp=(1,),
+        etp=(1,),
+        micro_batch_size=(1,),
+        cp_algo=(CpAlgo.ULYSSES, CpAlgo.RING),
+        dispatcher=(Dispatcher.ALLTOALL,) if workload.model.moe else None,
+        recompute=(recompute_mode("full"),),
+        switches={Feature.SWAP_OPTIMIZER: (False,)},
+    )
+
+
+def default_baseline(workload: Workload, constants: Constants) -> ParallelStrategy | None:
+    """The first plan, by the rule of thumb, that is legal and fits; ``None`` if none does."""
+    space = replace(search_space(workload, baseline_limits(workload)), wanted=Feature(0))
+    node = workload.cluster.profile.devices_per_node
+    best: tuple[tuple[int, ...], ParallelStrategy] | None = None
+    for chunk in chunks(workload, space, Rejections()):
+        rules = (*option_rules(workload), *placement_rules(workload))  # its layers lie as usual
+        legal = charge_illegal(workload, chunk.batch, rules, Rejections())
+        if not len(legal):
+            continue
+        fitting = legal.take(fitting_rows(workload, legal, constants))
+        if not len(fitting):
+            continue
+        far = np.maximum(fitting.ep - node, 0)
+        near = np.maximum(node - fitting.ep, 0)
+        keys = (fitting.cp, far, fitting.tp * fitting.pp, fitting.pp, near)
+        row = int(np.lexsort(keys[::-1])[0])
+        key = tuple(int(column[row]) for column in keys)
+        if best is None or key < best[0]:
+            best = (key, fitting.row(row))
+    return best[1] if best else None

@@ -1,0 +1,1 @@
+"""The order of plans: leaderboard, ranking criteria, ties and Pareto front."""

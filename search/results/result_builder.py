@@ -1,0 +1,301 @@
+"""Turns the best strategies into plans: breakdown, explanation, comparison, launch arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.memory.fit import FitRule, fit_rule
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from frameworks.framework import Framework
+from frameworks.launch import launch_block
+from frameworks.legality import launchable_each, violations
+from frameworks.registry import FRAMEWORKS
+from frameworks.target import ANY
+from search.explain.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change, shortfall
+from search.explain.space_report import SpaceAccount, account
+from search.feasibility.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
+from search.heartbeat import beat
+from search.placement.placer import Placer
+from search.plans.baseline import default_baseline
+from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, strategy_to_mapping
+from search.ranking.criteria import Judgement, Value
+from search.ranking.leaderboard import RankedStrategy
+from search.ranking.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
+from search.results.search_result import BaselineComparison, BrokenRule, NearestLaunchable
+from search.space.enumeration import Rejections, refusals
+from search.space.limits import SearchLimits
+from search.space.search_space import SearchSpace
+
+PRICED_AT_ONCE = 24  # plans with all their parts: a second
+WORTH_A_WORD = 0.005  # of the step
+NAMED_RULES = 2  # of those that the nearest strategy breaks
+NOTHING_WOULD_DO = f"No single change was found that makes one fit, up to {MAX_CLUSTER_GROWTH} times as many devices."
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Orders and explains strategies of one search. ``paired_error`` says which of them tie, where time ranks them.
+
+    ``limits`` are those that the user gave, which may be what leaves no plan.
+    """
+
+    workload: Workload
+    space: SearchSpace
+    constants: Constants
+    estimate: Estimator
+    objective: str = "step_time"
+    paired_error: PairedError = field(default_factory=PairedError)
+    judgement: Judgement | None = None
+    limits: SearchLimits = field(default_factory=SearchLimits)
+
+    @cached_property
+    def _plan_ids(self) -> PlanIds:
+        return PlanIds(self.workload)
+
+    @property
+    def _time_ranks(self) -> bool:
+        return self.objective != "memory_headroom" and (self.judgement is None or self.judgement.is_of_lattice)
+
+    @property
+    def rule(self) -> FitRule:
+        """What decides which strategies fit."""
+        return fit_rule(self.workload, self.constants)
+
+    def plans(self, best_first: Sequence[RankedStrategy]) -> tuple[DeploymentPlan, ...]:
+        """Plans group by group, each compared with the next; the first also with its neighbours in the space."""
+        if not best_first:
+            return ()
+        found: Sequence[Mapping[str, Any]] = self.estimates([entry.strategy for entry in best_first])
+        values: Sequence[Mapping[str, Value]] = [{}] * len(found)
+        if self.judgement is not None:
+            best_first, found, values = self._judged(self.judgement, best_first, found)
+        if not best_first:
+            return ()
+        launchable = launchable_each(self.workload, StrategyBatch.of([entry.strategy for entry in best_first]))
+        order, groups = self._order(best_first, found, launchable)
+        ranked, estimates = [best_first[row] for row in order], [found[row] for row in order]
+        times_s = [entry.step_time_s for entry in ranked]
+        ties = tie_sentences(times_s, groups, self.paired_error)
+        plans = []
+        for place, (entry, priced) in enumerate(zip(ranked, estimates, strict=True)):
+            beat()
+            explanation: dict[str, Any] = {
+                "bound_by": bound_by(priced),
+                "tie": ties[place],
+                "against_best": None,
+                "next_plan": None,
+            }
+            if place > 0:
+                explanation["against_best"] = compared("This plan", priced, estimates[0], "plan 1")
+            if place + 1 < len(ranked):
+                explanation["next_plan"] = compared(f"Plan {place + 2}", estimates[place + 1], priced, "this plan")
+            valued = values[order[place]]
+            if self.judgement is not None and not self.judgement.is_of_lattice:
+                faster = sum(time_s < entry.step_time_s for time_s in times_s)
+                explanation["objective"] = f"{valued[self.judgement.name].text}; {_by_time(faster)}."
+            if place == 0:
+                neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
+                explanation["one_change"] = best_change(neighbouring, self.rule)
+                explanation["neighbours"] = neighbouring
+            plans.append(
+                DeploymentPlan(
+                    rank=place + 1,
+                    rank_group=groups[place],
+                    fastest=place == times_s.index(min(times_s)),
+                    plan_id=self._plan_ids.of(entry.strategy),
+                    parallel=entry.strategy,
+                    strategy=strategy_to_mapping(self.workload, entry.strategy),
+                    estimate=priced,
+                    explanation=explanation,
+                    launchable_on=launchable[order[place]],
+                    launch=launch_block(self.workload, entry.strategy, launchable[order[place]]),
+                    variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
+                    values={name: each.shown for name, each in valued.items()},
+                    ordered_by={name: each.value for name, each in valued.items()},
+                )
+            )
+        return tuple(plans)
+
+    def _judged(
+        self, judgement: Judgement, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
+    ) -> tuple[Sequence[RankedStrategy], list[Mapping[str, Any]], Sequence[Mapping[str, Value]]]:
+        """The plans within the limits, with their values; by the first objective where the lattice has no order of it."""
+        judged = judgement.judged([entry.strategy for entry in best_first], found)
+        kept = [(row, values) for row, values in enumerate(judged) if values is not None]
+        if not judgement.is_of_lattice:
+            kept.sort(key=lambda each: (each[1][judgement.name].value, each[0]))
+        rows, values = [row for row, _ in kept], [each for _, each in kept]
+        told = len(judgement.measures) > 1 or not judgement.is_of_lattice
+        return [best_first[row] for row in rows], [dict(found[row]) for row in rows], values if told else [{}] * len(rows)
+
+    def why_beyond(self, ranked: Sequence[RankedStrategy]) -> str:
+        """Which limits stand between the plans, none of which is within all, and the answer."""
+        assert self.judgement is not None
+        strategies = [entry.strategy for entry in ranked]
+        return self.judgement.why_none(strategies, self.estimates(strategies))
+
+    def _order(
+        self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]
+    ) -> tuple[list[int], list[int]]:
+        """The rows in the order of the answer, and their groups in that order. Where memory ranks, each is a group of its own."""
+        rows = range(len(best_first))
+        if not self._time_ranks:
+            return list(rows), [row + 1 for row in rows]
+        groups = rank_groups([entry.step_time_s for entry in best_first], self.paired_error.fraction)
+        sturdy = [sturdiness(best_first[row].strategy, estimates[row], launchable[row]) for row in rows]
+        return sorted(rows, key=lambda row: (groups[row], sturdy[row], row)), groups
+
+    def best_of(self, plans: Sequence[DeploymentPlan]) -> DeploymentPlan | None:
+        """The plan that is best by the objective itself, ties apart."""
+        if not self._time_ranks:
+            return plans[0] if plans else None
+        return next((plan for plan in plans if plan.fastest), None)
+
+    def compared_with(self, given: ParallelStrategy | None, plans: Sequence[DeploymentPlan]) -> BaselineComparison | None:
+        """The first plan against the given one, else against the rule of thumb's, if that finds any."""
+        measure = given or default_baseline(self.workload, self.constants)
+        return None if measure is None else self.baseline(measure, plans, given=given is not None)
+
+    def baseline(self, strategy: ParallelStrategy, plans: Sequence[DeploymentPlan], *, given: bool) -> BaselineComparison:
+        """The first plan against the plan to beat. An illegal baseline is priced where that is possible, with its violations."""
+        best = plans[0] if plans else None
+        strategy = canonical(self.workload, strategy)
+        workload = self.workload
+        broken = tuple(f"{violation.rule}: {violation.sentence}" for violation in violations(workload, strategy))
+        source = "given" if given else "rule_of_thumb"
+        described = strategy_to_mapping(self.workload, strategy)
+        if violations(workload, strategy, ANY):
+            return BaselineComparison(source, described, {}, broken, None, f"The baseline cannot run: {broken[0]}.")
+        (priced,) = self.estimates([strategy])
+        if best is None:
+            return BaselineComparison(source, described, priced, broken, None, bound_by(priced))
+        speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
+        why = compared("The baseline", priced, best.estimate, "plan 1")
+        why += self._too_large(priced) + self._better_placed(strategy, priced)
+        if broken:
+            why += f" {workload.software.target} refuses the baseline: {broken[0]}."
+        group = self._group_among(priced, plans) if priced["fits"] and not broken else None
+        if group == 1:
+            why += f" It is in the first group: not measurably slower (paired error {self.paired_error.fraction:.1%})."
+        return BaselineComparison(source, described, priced, broken, speedup, why, group)
+
+    def _better_placed(self, strategy: ParallelStrategy, priced: Mapping[str, Any]) -> str:
+        """What moving layers alone would gain, where that is worth a word."""
+        if strategy.pp == 1 or not self._time_ranks:
+            return ""
+        (moved,) = Placer(self.workload).best(self.constants, [strategy])
+        (found,) = self.estimates([moved])
+        gain = 1.0 - found["step_time_s"] / priced["step_time_s"]
+        if gain < WORTH_A_WORD or found["fits"] < priced["fits"] or violations(self.workload, moved):
+            return ""
+        return f" Moving layers alone would make it {gain:.1%} shorter: {changes(strategy, moved)}."
+
+    def _group_among(self, priced: Mapping[str, Any], plans: Sequence[DeploymentPlan]) -> int | None:
+        if not self._time_ranks:
+            return None
+        leaders: dict[int, float] = {}
+        for plan in plans:
+            leaders[plan.rank_group] = min(plan.estimate["step_time_s"], leaders.get(plan.rank_group, float("inf")))
+        return group_of(priced["step_time_s"], list(leaders.values()), self.paired_error.fraction)
+
+    def space_account(self, best: DeploymentPlan | None) -> SpaceAccount:
+        """What was tried of the switches, and what the others would change of plan 1."""
+        parallel = None if best is None else best.parallel
+        return account(self.workload, self.space, parallel, self.constants)
+
+    def nearest_launchable(self, plan: DeploymentPlan) -> tuple[NearestLaunchable, ...]:
+        """What each framework of these devices takes in place of a plan of the physics alone; nothing beside a target's."""
+        if self.workload.software.target != ANY.name:
+            return ()
+        family = self.workload.cluster.profile.family
+        return tuple(self._nearest_on(framework, plan) for framework in FRAMEWORKS if family in framework.target.families)
+
+    def _nearest_on(self, framework: Framework, plan: DeploymentPlan) -> NearestLaunchable:
+        workload, target = self.workload, framework.target
+        drafted, replaced = framework.nearest(workload, plan.parallel)
+        strategy = canonical(workload, drafted)
+        if broken := violations(workload, strategy, target):
+            rules = tuple(BrokenRule(violation.rule, violation.sentence) for violation in broken)
+            why = f"{target.label} takes nothing near plan 1: {broken[0].sentence}."
+            return NearestLaunchable(target.label, None, None, None, why, replaced, rules)
+        if untold := framework.untold(workload):
+            return NearestLaunchable(target.label, None, None, None, untold[0], replaced, ())
+        (priced,) = self.estimates([strategy])
+        difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
+        why = f"{target.label} takes plan 1 as it is."
+        if strategy != plan.parallel:
+            why = compared(f"The nearest on {target.label}", priced, plan.estimate, "plan 1") + self._too_large(priced)
+        described = strategy_to_mapping(workload, strategy)
+        return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())
+
+    def infeasible(self, leanest: tuple[float, ParallelStrategy] | None) -> Infeasible:
+        """Why there is no plan, and what of the job could be changed."""
+        return infeasible(self.workload, self.limits, self.constants, self.estimate, leanest, self.rule.fit_limit_bytes)
+
+    def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None, story: Infeasible) -> str:
+        """A few sentences on what stands between this search and a plan, and on what would do."""
+        changes = "; ".join(change.change for change in story.changes)
+        would_do = f"What would do, each checked with a plan that fits: {changes}." if changes else NOTHING_WOULD_DO
+        if leanest is None:
+            return f"{self._nothing_legal(rejections, story)} {would_do}"
+        peak, strategy = leanest
+        described = ", ".join(f"{name} {getattr(strategy, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
+        return (
+            f"No legal strategy fits: the leanest ({described}) needs {peak / GIB:.1f} GiB of device memory, "
+            f"{shortfall(peak, self.rule)}. {would_do}"
+        )
+
+    def _nothing_legal(self, rejections: Rejections, story: Infeasible) -> str:
+        if not rejections.counts:
+            return "The search space is empty: its limits leave no strategy to try."
+        if refused := refusals(self.workload):
+            why = "; ".join(rule.sentence(self.workload, ParallelStrategy()).rstrip(".") for rule in refused)
+            return f"{self.workload.software.target} takes no strategy of this job: {why}."
+        if story.rules:
+            first = "; ".join(one.sentence.rstrip(".") for one in story.rules[:NAMED_RULES])
+            more = len(story.rules) - NAMED_RULES
+            others = f" (and {more} more rules)" if more > 0 else ""
+            return f"No strategy is legal; what comes nearest breaks: {first}{others}."
+        rule = max(rejections.counts, key=lambda name: (rejections.counts[name], name))
+        broken, example = rejections.examples[rule]
+        return f"No strategy is legal; most often: {broken.sentence(self.workload, example)}."
+
+    def estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
+        """Prices with their parts, in order, as JSON."""
+        found: list[dict[str, Any]] = []
+        for first in range(0, len(strategies), PRICED_AT_ONCE):
+            batch = StrategyBatch.of(strategies[first : first + PRICED_AT_ONCE])
+            found += estimates_to_mappings(self.workload, self.estimate(self.workload, batch, self.constants, breakdown=True))
+            beat()
+        return found
+
+    def _variant(self, best: ParallelStrategy, variant: RankedStrategy) -> Mapping[str, Any]:
+        return {
+            "plan_id": self._plan_ids.of(variant.strategy),
+            "change": changes(best, variant.strategy),
+            "strategy": strategy_to_mapping(self.workload, variant.strategy),
+            "step_time_s": variant.step_time_s,
+            "peak_memory_bytes": variant.peak_memory_bytes,
+            "headroom_bytes": self.rule.memory_limit_bytes - variant.peak_memory_bytes,
+            "fits_probability": float(self.rule.probability(np.array(variant.peak_memory_bytes))),
+        }
+
+    def _too_large(self, priced: Mapping[str, Any]) -> str:
+        if priced["fits"]:
+            return ""
+        peak_bytes = priced["peak_memory_bytes"]
+        return f" It also needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, self.rule)}."
+
+
+def _by_time(faster: int) -> str:
+    if not faster:
+        return "the fastest of those compared, too"
+    return f"{faster} of those compared {'has' if faster == 1 else 'have'} a shorter step"

@@ -1,0 +1,1 @@
+"""A search that prices only the strategies that a sampler proposes."""

@@ -1,0 +1,278 @@
+"""Samplers over the lattice: Optuna proposes strategies batch by batch, in memory; the cost model prices them.
+
+An exhaustive search is faster and proves its answer. Samplers are here to compare with, and for evaluators that are too
+slow to price everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.composition import estimate
+from frameworks.legality import rules_for
+from frameworks.taking import taken
+from search.errors import SearchError
+from search.explain.explanation import Estimator
+from search.plans.baseline import default_baseline
+from search.ranking.leaderboard import Leaderboard, Scored
+from search.ranking.ties import PairedError
+from search.results.result_builder import Answers
+from search.results.search_result import SAMPLE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
+from search.session.runner import SEARCHED, Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
+from search.space.enumeration import Rejections
+from search.space.search_space import SearchSpace
+from search.trials.named_choices import Proposals
+from search.trials.optuna_sampler import SAMPLERS, Asker, Told
+from search.trials.trial import BASELINE, FITS, ILLEGAL, OUTCOMES, TOO_LARGE, UNPRICED, Evaluation, Trial
+
+BATCH_TRIALS = 32
+
+
+class SamplerSearch:
+    """A sampled search, a batch at a time. Given the trials and the checkpoint of another one, it goes on from there.
+
+    Parameters as ``LatticeSearch``, and ``sampler`` (of ``SAMPLERS``), ``seed`` and ``max_trials``; the first
+    trial is ``baseline`` (default: ``default_baseline``) where the space holds it. Raises ``SearchError`` for bad ones.
+    """
+
+    def __init__(
+        self,
+        workload: Workload,
+        space: SearchSpace,
+        constants: Constants,
+        *,
+        sampler: str,
+        seed: int = 0,
+        max_trials: int,
+        objective: str = "step_time",
+        top: int = 20,
+        baseline: ParallelStrategy | None = None,
+        clock: Clock | None = None,
+        estimator: Estimator = estimate,
+        trials: Sequence[Trial] = (),
+        checkpoint: Mapping[str, Any] | None = None,
+        paired_error: PairedError | None = None,
+    ) -> None:
+        check_objective(objective, top)
+        if sampler not in SAMPLERS:
+            raise SearchError(f"sampler: {sampler!r} is not one of {', '.join(SAMPLERS)}.")
+        if max_trials < 1:
+            raise SearchError(f"max_trials: {max_trials} is below 1.")
+        self.workload = workload
+        self.constants = constants
+        self.max_trials = max_trials
+        self.trials: list[Trial] = list(trials)
+        self._objective, self._top, self._baseline = objective, top, baseline
+        self._sampler = sampler
+        self._answers = Answers(workload, space, constants, estimator, objective, paired_error or PairedError())
+        self._estimate = estimator
+        self._now: Clock = clock or (lambda: 0.0)
+        self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
+        self._started_s = self._now() - self._elapsed_s
+        self._rules = rules_for(workload.software.target)
+        self._proposals, self._wanted = Proposals(workload, space), space.wanted
+        self._seen: dict[ParallelStrategy, Trial] = {}
+        self._distinct = {outcome: 0 for outcome in OUTCOMES}
+        self._best: Trial | None = None
+        for trial in self.trials:
+            self._consider(trial)
+        self._asker = Asker(sampler, seed, self._proposals.strategy)
+        self._asker.restore(self.trials, lambda trial: (trial.evaluation.value,))
+
+    def advance(self) -> bool:
+        """Propose, price and tell one more batch; ``False`` once there are ``max_trials`` trials."""
+        first = len(self.trials)
+        if first >= self.max_trials:
+            return False
+        begun_s = self._now()
+        if first == 0:
+            self._enqueue_baseline()
+        asked = self._asker.ask(first, min(BATCH_TRIALS, self.max_trials - first))
+        asked_s = self._now()
+        evaluations = self._evaluated([one.drawn for one in asked])
+        priced_s = self._now()
+        for one in asked:
+            evaluation = evaluations[one.drawn]
+            self._record(one.drawn, evaluation, self._asker.tell(one, (evaluation.value,), evaluation.constraints))
+        self._price_s += priced_s - asked_s
+        self._ask_s += (self._now() - priced_s) + (asked_s - begun_s)
+        self._elapsed_s = self._now() - self._started_s
+        return True
+
+    def _enqueue_baseline(self) -> None:
+        strategy = self._baseline or default_baseline(self.workload, self.constants)
+        parameters = None
+        if strategy is not None:  # as it is, or with what the space has on in every strategy
+            forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))
+            parameters = next(filter(None, map(self._proposals.parameters, forms)), None)
+        if parameters is not None:
+            self._asker.enqueue(parameters, BASELINE)
+
+    def _evaluated(self, strategies: Sequence[ParallelStrategy]) -> dict[ParallelStrategy, Evaluation]:
+        """Every strategy's evaluation; only those that no earlier trial had are priced."""
+        found = {strategy: self._seen[strategy].evaluation for strategy in strategies if strategy in self._seen}
+        new = [strategy for strategy in dict.fromkeys(strategies) if strategy not in found]
+        if not new:
+            return found
+        batch = StrategyBatch.of(new)
+        broken = np.array([rule.violates(self.workload, batch) for rule in self._rules])
+        num_broken = broken.sum(axis=0)
+        legal = np.flatnonzero(num_broken == 0)
+        for row in np.flatnonzero(num_broken).tolist():
+            rule = self._rules[int(broken[:, row].argmax())].name
+            found[new[row]] = Evaluation(ILLEGAL, rule, None, None, UNPRICED, {"legality": float(num_broken[row])})
+        if len(legal):
+            priced = self._estimate(self.workload, batch.take(legal), self.constants)
+            for place, row in enumerate(legal.tolist()):
+                step_time_s, peak = float(priced.step_time_s[place]), float(priced.peak_memory_bytes[place])
+                missing = (peak - priced.fit_rule.fit_limit_bytes) / priced.memory_limit_bytes
+                found[new[row]] = Evaluation(
+                    FITS if missing <= 0 else TOO_LARGE,
+                    None,
+                    step_time_s,
+                    peak,
+                    peak if self._objective == "memory_headroom" else step_time_s,
+                    {"legality": 0.0, "memory": missing},
+                )
+        return found
+
+    def _record(self, strategy: ParallelStrategy, evaluation: Evaluation, told: Told) -> None:
+        first = self._seen.get(strategy)
+        fitting = [one.value for one in (evaluation, self._best and self._best.evaluation) if one and one.outcome == FITS]
+        trial = Trial(
+            number=len(self.trials),
+            source=told.source,
+            strategy=strategy,
+            evaluation=evaluation,
+            best_value=min(fitting, default=None),
+            duplicate_of=None if first is None else first.number,
+            parameters=told.parameters,
+            attributes=told.attributes,
+        )
+        self.trials.append(trial)
+        self._consider(trial)
+
+    def _consider(self, trial: Trial) -> None:
+        if trial.strategy not in self._seen:
+            self._seen[trial.strategy] = trial
+            self._distinct[trial.evaluation.outcome] += 1
+        if trial.evaluation.outcome == FITS and (self._best is None or trial.evaluation.value < self._best.evaluation.value):
+            self._best = trial
+
+    @property
+    def progress(self) -> Progress:
+        """How far the search has come; counts are of distinct strategies, ``sampled`` is of trials."""
+        counts = self._counts()
+        return Progress(
+            len(self.trials) / self.max_trials,
+            counts.enumerated,
+            counts.legal,
+            counts.fits_memory,
+            self._best.evaluation.step_time_s if self._best is not None else None,
+            self._elapsed_s,
+            sampled=len(self.trials),
+            phase=SAMPLE,
+        )
+
+    def _counts(self) -> Counts:
+        legal = self._distinct[FITS] + self._distinct[TOO_LARGE]
+        enumerated = legal + self._distinct[ILLEGAL]
+        return Counts(enumerated, legal, self._distinct[FITS], estimated=legal, sampled=len(self.trials))
+
+    def checkpoint(self) -> dict[str, Any]:
+        """The time spent so far; all else is in the trials."""
+        return {"ask_s": self._ask_s, "price_s": self._price_s, "elapsed_s": self._elapsed_s}
+
+    def result(self, stopped_by: str | None = None) -> SearchResult:
+        """What has been found, explained and compared with the baseline. Nothing is proved: most of the lattice is unseen."""
+        begun_s = self._now()
+        distinct = [trial for trial in self.trials if trial.duplicate_of is None]
+        leaderboard = Leaderboard(self._objective, self._top)
+        fitting = [trial for trial in distinct if trial.evaluation.outcome == FITS]
+        if fitting:
+            leaderboard.add(_scored(fitting))
+        rejections = Rejections()
+        rules = {rule.name: rule for rule in self._rules}
+        for trial in distinct:
+            if trial.evaluation.rule is not None:
+                rejections.charge(rules[trial.evaluation.rule], 1, trial.strategy)
+        plans = self._answers.plans(leaderboard.plans())
+        comparison = self._answers.compared_with(self._baseline, plans)
+        best = self._answers.best_of(plans)
+        launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
+        explain_s = self._now() - begun_s
+        nearest = (
+            None if plans else f"None of the {len(distinct)} strategies that were tried fits; the exhaustive search tries all."
+        )
+        return SearchResult(
+            counts=self._counts(),
+            rejections=listed_rejections(self.workload, rejections),
+            proof=Proof(
+                exhaustive=False,
+                proved_best=False,
+                scope=f"{len(distinct)} strategies of the lattice sampled by {self._sampler}, closed form",
+                objective=self._objective,
+                optimality_gap_fraction=None,
+                stopped_by=stopped_by,
+                plan_id=None if best is None else best.plan_id,
+            ),
+            timing=Timing(
+                enumerate_s=self._ask_s,
+                legality_s=0.0,
+                price_s=self._price_s,
+                rank_s=0.0,
+                explain_s=explain_s,
+                total_s=self._elapsed_s + explain_s,
+            ),
+            plans=plans,
+            baseline=comparison,
+            nearest=nearest,
+            nearest_launchable=launchable,
+            paired_error=self._answers.paired_error,
+            space=self._answers.space_account(plans[0] if plans else None),
+        )
+
+
+def sample(
+    workload: Workload,
+    space: SearchSpace,
+    constants: Constants,
+    *,
+    clock: Clock | None = None,
+    time_limit_s: float | None = None,
+    on_progress: ProgressCallback | None = None,
+    **settings: Any,
+) -> SearchResult:
+    """The best plans among those that a sampler tries; ``settings`` are those of ``SamplerSearch``.
+
+    Limits and progress as in ``search.exhaustive.lattice_search.search``. Raises ``SearchError`` for a bad setting or limit.
+    """
+    check_time_limit(time_limit_s, clock)
+    sampled = SamplerSearch(workload, space, constants, clock=clock, **settings)
+    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, clock)
+
+
+def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:
+    if checkpoint is None:
+        return 0.0, 0.0, 0.0
+    try:
+        return float(checkpoint["ask_s"]), float(checkpoint["price_s"]), float(checkpoint["elapsed_s"])
+    except (KeyError, TypeError, ValueError):
+        raise SearchError("checkpoint: not one that a sampler of this version wrote.") from None
+
+
+def _scored(trials: Sequence[Trial]) -> Scored:
+    evaluations = [trial.evaluation for trial in trials]
+    return Scored(
+        StrategyBatch.of([trial.strategy for trial in trials]),
+        np.array([evaluation.step_time_s for evaluation in evaluations], dtype=np.float64),
+        np.array([evaluation.peak_memory_bytes for evaluation in evaluations], dtype=np.float64),
+        np.array([trial.number for trial in trials], dtype=np.int64),
+    )

@@ -1,0 +1,1 @@
+"""The run of a search: steps, progress, limits and interrupts."""

@@ -1,0 +1,130 @@
+"""Runs a search step by step, until it ends, a limit is reached or its caller has seen enough."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar
+
+from search.errors import SearchError
+from search.heartbeat import heard
+from search.ranking.leaderboard import OF_LATTICE
+from search.results.search_result import EXPLAIN, Progress, SearchResult
+from search.trials.trial import Trial
+
+INTERRUPT = "interrupt"
+UNFINISHED = 0.99  # the most that work under way says to have done
+SEARCHED = 0.75  # of the way of a search where all is found, and its plans are still to be explained
+HALF_EXPLAINED = 12  # signs of life after which half of what is left then is behind; how many come, nobody knows
+
+Clock = Callable[[], float]
+ProgressCallback = Callable[[Progress], bool | None]
+
+
+Far = TypeVar("Far", bound=Progress)
+Far_co = TypeVar("Far_co", bound=Progress, covariant=True)
+
+
+class Steps(Protocol[Far_co]):
+    """Work that advances in steps of about a second or less."""
+
+    def advance(self) -> bool:
+        """Do one more step; ``False`` once there is none."""
+
+    @property
+    def progress(self) -> Far_co:
+        """How far the work has come."""
+
+
+class Stepwise(Steps[Progress], Protocol):
+    """A search, of which ``checkpoint()`` and ``trials``, as JSON, are all that another process needs to continue it."""
+
+    @property
+    def trials(self) -> Sequence[Trial]:
+        """What a sampler has tried so far; nothing for an exhaustive search."""
+
+    def checkpoint(self) -> dict[str, Any]:
+        """What is not in the trials, as JSON."""
+
+    def result(self, stopped_by: str | None = None) -> SearchResult:
+        """What has been found."""
+
+
+def while_searching(progress: Far, share: float = SEARCHED) -> Far:
+    """How far a search has come with its answer: ``share`` of the way once there is nothing more to find."""
+    return replace(progress, done_fraction=share * progress.done_fraction)
+
+
+def while_explaining(progress: Far, num_beats: int) -> Far:
+    """How far it is after so many signs of life since then; it never says that all is done."""
+    left = (UNFINISHED - min(progress.done_fraction, UNFINISHED)) * 0.5 ** (num_beats / HALF_EXPLAINED)
+    return replace(progress, phase=EXPLAIN, done_fraction=UNFINISHED - left)
+
+
+def run_to_end(
+    work: Steps[Far],
+    time_limit_s: float | None,
+    on_progress: Callable[[Far], bool | None] | None,
+    share: float = UNFINISHED,
+) -> str | None:
+    """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
+
+    ``on_progress`` is called after every step and stops the search by returning ``False``; it is called once more at the end,
+    since what was found is still to be explained. ``share`` of the way has been gone by then.
+    """
+    stopped_by = None
+    try:
+        while work.advance():
+            progress = while_searching(work.progress, share)
+            if on_progress is not None and on_progress(progress) is False:
+                return INTERRUPT
+            if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
+                stopped_by = "time_limit"
+                break
+        if on_progress is not None and on_progress(replace(while_searching(work.progress, share), phase=EXPLAIN)) is False:
+            stopped_by = stopped_by or INTERRUPT
+    except KeyboardInterrupt:
+        stopped_by = INTERRUPT
+    return stopped_by
+
+
+def answer_of(
+    search: Stepwise, stopped_by: str | None, on_progress: ProgressCallback | None = None, clock: Clock | None = None
+) -> SearchResult:
+    """What has been found. An interrupt while that is explained is one of the search; only another ends the process.
+
+    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since, until it has had enough
+    (``False``), which is an interrupt.
+    """
+    begun_s = 0.0 if clock is None else clock()
+    num_beats = 0
+
+    def tell() -> None:
+        nonlocal stopped_by, num_beats
+        num_beats += 1
+        if on_progress is not None and stopped_by != INTERRUPT:
+            progress = while_explaining(while_searching(search.progress), num_beats)
+            more_s = 0.0 if clock is None else clock() - begun_s
+            if on_progress(replace(progress, elapsed_s=progress.elapsed_s + more_s)) is False:
+                stopped_by = INTERRUPT
+                raise KeyboardInterrupt
+
+    with heard(tell):
+        try:
+            return search.result(stopped_by)
+        except KeyboardInterrupt:
+            return search.result(stopped_by or INTERRUPT)
+
+
+def check_objective(objective: str, top: int) -> None:
+    """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
+    if objective not in OF_LATTICE:
+        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OF_LATTICE)}.")
+    if top < 1:
+        raise SearchError(f"top: {top} is below 1.")
+
+
+def check_time_limit(time_limit_s: float | None, clock: Clock | None) -> None:
+    """Raise ``SearchError`` for a limit that is no positive time, or that nothing measures."""
+    if time_limit_s is not None and (clock is None or not time_limit_s > 0):
+        raise SearchError(f"time_limit_s: {time_limit_s} is not a positive number of seconds of a given clock.")

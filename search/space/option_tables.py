@@ -1,0 +1,157 @@
+"""Option tables: the canonical variants of each option, by what a layout has.
+
+A *layout* is the degrees and the micro batch size. What its options may be depends on a few facts about it (its
+*class*: tp above one, expert traffic between nodes, ...), so the variants are written down once a class.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.acting import NOTHING, SCHEDULE_SCOPES, has_replicas, model_scope, options_scope
+from cost_models.shapes.canonical import (
+    canonical_cp,
+    canonical_dispatcher,
+    canonical_recompute,
+    canonical_zero_stage,
+    expert_domain_devices,
+    layers_per_chunk,
+)
+from cost_models.shapes.strategy import CpAlgo, IntColumn, Schedule
+from cost_models.shapes.switches import Scope, acting_in
+from cost_models.shapes.workload import Workload
+from search.space.search_space import Pipeline, SearchSpace
+
+Variant = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """Layouts of one pipeline as columns ``[k]``."""
+
+    tp: IntColumn
+    cp: IntColumn
+    ep: IntColumn
+    etp: IntColumn
+    micro_batch_size: IntColumn
+    dp: IntColumn
+
+
+@dataclass(frozen=True)
+class OptionTable:
+    """Variants of one option. ``values``: ``[class, variant, column]``, ``counts``: ``[class]``."""
+
+    columns: tuple[str, ...]
+    values: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, columns: tuple[str, ...], variants: Sequence[Sequence[Variant]]) -> OptionTable:
+        """The table of the given variants, one list a class; variants that are equal count once."""
+        distinct = [tuple(dict.fromkeys(of_class)) for of_class in variants]
+        counts = np.array([len(of_class) for of_class in distinct], dtype=np.int64)
+        values = np.zeros((len(distinct), max(1, int(counts.max())), len(columns)), dtype=np.int64)
+        for index, of_class in enumerate(distinct):
+            if of_class:
+                values[index, : len(of_class)] = of_class
+        return cls(columns, values, counts)
+
+
+class OptionTables:
+    """Tables of one space, each built once: sequence parallelism, context parallelism, recompute, dispatcher with switches."""
+
+    def __init__(self, workload: Workload, space: SearchSpace) -> None:
+        self._workload = workload
+        self._space = space
+        self._sequence_parallel = OptionTable.of(("sequence_parallel",), [[(0,)], [(int(on),) for on in space.sequence_parallel]])
+        self._cp = OptionTable.of(("cp_algo", "ulysses_degree"), [_cp_variants(space, cp) for cp in space.cp])
+        self._recompute: dict[int, OptionTable] = {}
+        self._switches: dict[Schedule, OptionTable] = {}
+
+    def of(self, pipeline: Pipeline) -> tuple[OptionTable, ...]:
+        """The tables of one pipeline, in the order of ``option_classes``."""
+        longest_chunk, schedule = layers_per_chunk(self._workload.model, pipeline.pp, pipeline.vpp), pipeline.schedule
+        if longest_chunk not in self._recompute:
+            self._recompute[longest_chunk] = OptionTable.of(
+                ("recompute", "recompute_method", "recompute_num_layers", "recompute_modules"),
+                [_recompute_variants(self._workload, self._space, longest_chunk)],
+            )
+        if schedule not in SCHEDULE_SCOPES:  # no switch acts on any other: they share a table
+            schedule = Schedule.ONE_F_ONE_B
+        if schedule not in self._switches:
+            self._switches[schedule] = self._switch_table(schedule)
+        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._switches[schedule]
+
+    def _switch_table(self, schedule: Schedule) -> OptionTable:
+        has_experts = self._workload.model.moe is not None
+        return OptionTable.of(
+            ("dispatcher", "zero_stage", "features"),
+            [
+                _switch_variants(self._workload, self._space, schedule, scope, expert_ranks)
+                for expert_ranks in _example_expert_ranks(self._workload)
+                for scope in _scopes(self._workload, schedule, routed=expert_ranks > 1 and has_experts)
+            ],
+        )
+
+
+def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> tuple[IntColumn, ...]:
+    """Class ``[k]`` of every layout in each table of ``OptionTables.of``."""
+    expert_ranks = layouts.ep * layouts.etp
+    domain = expert_domain_devices(workload.cluster)
+    travel = (expert_ranks > 1).astype(np.int64) + (expert_ranks > domain)
+    return (
+        (layouts.tp > 1).astype(np.int64),
+        np.searchsorted(np.array(space.cp), layouts.cp),
+        np.zeros_like(layouts.tp),
+        8 * travel + 4 * has_replicas(workload.model, layouts) + 2 * (layouts.cp > 1) + (layouts.tp > 1),
+    )
+
+
+def _example_expert_ranks(workload: Workload) -> tuple[int, int, int]:
+    """One rank a set of experts, several inside one domain, several domains: in the order of ``travel``."""
+    domain = expert_domain_devices(workload.cluster)
+    return 1, min(2, domain), domain + 1
+
+
+def _scopes(workload: Workload, schedule: Schedule, *, routed: bool) -> list[Scope]:
+    """The eight scopes of one ``travel``, in the order of the last class of ``option_classes``."""
+    base = model_scope(workload.model) | SCHEDULE_SCOPES.get(schedule, NOTHING) | (Scope.ROUTED if routed else NOTHING)
+    in_order = (Scope.TENSOR_PARALLEL, Scope.CONTEXT_PARALLEL, Scope.REPLICAS)
+    return [base | Scope(sum(scope for bit, scope in enumerate(in_order) if bits >> bit & 1)) for bits in range(8)]
+
+
+def _cp_variants(space: SearchSpace, cp: int) -> list[Variant]:
+    variants: list[Variant] = []
+    for algo in space.cp_algo:
+        degrees = [1]
+        if algo is CpAlgo.HYBRID and cp > 1:
+            degrees = [degree for degree in range(2, cp) if cp % degree == 0]
+        variants += [canonical_cp(cp, algo, degree) for degree in degrees]
+    return variants
+
+
+def _recompute_variants(workload: Workload, space: SearchSpace, longest_chunk: int) -> list[Variant]:
+    variants: list[Variant] = []
+    for mode in space.recompute:
+        granularity, method, num_layers, modules = canonical_recompute(
+            workload.model, longest_chunk, mode.granularity, mode.method, mode.layers(longest_chunk), mode.modules
+        )
+        variants.append((int(granularity), int(method), num_layers, int(modules)))
+    return variants
+
+
+def _switch_variants(
+    workload: Workload, space: SearchSpace, schedule: Schedule, scope: Scope, expert_ranks: int
+) -> list[Variant]:
+    variants: list[Variant] = []
+    for wanted, asked in product(space.dispatcher, space.zero_stage):
+        dispatcher = canonical_dispatcher(workload.model, expert_ranks, workload.cluster, wanted)
+        stage = canonical_zero_stage(scope, asked)
+        with_effect = acting_in(scope | options_scope(dispatcher, stage))
+        variants += [(int(dispatcher), stage, int(features & with_effect)) for features in space.features_with(schedule)]
+    return variants

@@ -1,0 +1,280 @@
+"""The values that each dimension of the search may take.
+
+Default grid (a range in the limits selects from it, a list replaces it):
+
+- ``tp``: powers of two up to a node, or up to 32 inside a supernode
+- ``pp``: divisors of the device count up to the number of layers and 64; ``vpp``: 1 to 8, and more where they divide the layers
+- ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; all algorithms
+- ``ep``: divisors of the number of experts, 1 for dense models; all dispatchers
+- ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
+- ``micro_batch_size``: 1, 2, 4, 8; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1)
+- ``recompute``: none, modules, a quarter, a half and three quarters of the layers of each virtual stage, all layers
+- ``schedule``: none, 1F1B or interleaved by the shape, and DualPipeV for experts on several ranks where the target has it;
+  an interleaved chunk takes pp micro batches in turn
+- switches, as each entry of ``cost_models.shapes.switches`` says: those of ``DEFAULT_FEATURES`` on; ``wanted``, what saves time,
+  on in every strategy in which the target takes it; ``leaner``, what saves memory for time, tried the other way where a
+  strategy does not fit as it is (``memory_saving_forms.py``); the rest off. With DualPipeV ``moe_comm_overlap`` is on, which is
+  what the schedule is for, and off what the target excludes beside it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, NamedTuple
+
+from cost_models.shapes.acting import fuses_attention, possible, usual_features
+from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
+from cost_models.shapes.recompute_modules import MODULE_NAMES
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
+from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.registry import off_beside, offered
+from search.errors import SearchError
+from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
+from search.space.limits import CP_ALGOS, DEGREES, DISPATCHERS, SCHEDULES, Degrees, Range, SearchLimits
+from search.space.recompute_modes import RecomputeMode, recompute_mode
+
+MAX_TENSOR_PARALLEL = 32
+MAX_PIPELINE = 64
+MOST_UNEVEN_VIRTUAL_STAGES = 8  # on a rank; more have to divide the layers, as Megatron-LM and Calculon ask of all
+MIN_TOKENS_PER_CP_RANK = 4096
+MIN_EXPERT_COLUMNS = 2048
+MICRO_BATCH_SIZES = (1, 2, 4, 8)
+
+
+class Pipeline(NamedTuple):
+    """What decides the order of tasks, but for the number of micro batches."""
+
+    pp: int
+    vpp: int
+    schedule: Schedule
+    group_size: int
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """Sorted values of every dimension; ``dp`` is derived.
+
+    ``features`` lists whole combinations of switches, ``dualpipev_features`` and ``interleaved_features`` those that are tried
+    with these schedules. ``wanted`` are on beside them wherever the target takes them; where a strategy does not fit, those of
+    ``leaner`` are turned round.
+    The lattice is the product of all dimensions in canonical form (``cost_models.shapes.canonical``).
+    """
+
+    tp: tuple[int, ...]
+    pp: tuple[int, ...]
+    vpp: tuple[int, ...]
+    cp: tuple[int, ...]
+    ep: tuple[int, ...]
+    etp: tuple[int, ...]
+    micro_batch_size: tuple[int, ...]
+    sequence_parallel: tuple[bool, ...]
+    cp_algo: tuple[CpAlgo, ...]
+    schedule: tuple[Schedule, ...]
+    microbatch_group_size_per_vp_stage: tuple[int, ...]  # 0: pp
+    dispatcher: tuple[Dispatcher, ...]
+    recompute: tuple[RecomputeMode, ...]
+    zero_stage: tuple[int, ...]
+    features: tuple[Feature, ...]
+    dualpipev_features: tuple[Feature, ...]
+    interleaved_features: tuple[Feature, ...]
+    wanted: Feature = Feature(0)
+    leaner: Feature = Feature(0)
+
+    def dimensions(self) -> dict[str, list[Any]]:
+        """The values of every dimension beside the switches, as jobs name them."""
+        values: dict[str, list[Any]] = {name: list(getattr(self, name)) for name in (*DEGREES, "sequence_parallel", "zero_stage")}
+        for name in ("cp_algo", "schedule", "dispatcher"):
+            values["moe_dispatcher" if name == "dispatcher" else name] = [kind.label for kind in getattr(self, name)]
+        return values | {
+            "microbatch_group_size_per_vp_stage": list(self.microbatch_group_size_per_vp_stage),
+            "recompute": [mode.name for mode in self.recompute],
+        }
+
+    def features_with(self, schedule: Schedule) -> tuple[Feature, ...]:
+        """Combinations of switches that are tried with a schedule."""
+        special = {Schedule.DUALPIPE_V: self.dualpipev_features, Schedule.INTERLEAVED: self.interleaved_features}
+        return special.get(schedule, self.features)
+
+    def pipelines(self) -> tuple[Pipeline, ...]:
+        """Every pipeline of the space once, in canonical form."""
+        return tuple(
+            dict.fromkeys(
+                Pipeline(pp, vpp, schedule, canonical_group_size(pp, schedule, size))
+                for pp, vpp in product(self.pp, self.vpp)
+                for schedule in schedules_of(pp, vpp)
+                if schedule in self.schedule
+                for size in self.microbatch_group_size_per_vp_stage
+            )
+        )
+
+
+def search_space(workload: Workload, limits: SearchLimits | None = None) -> SearchSpace:
+    """The space of a workload under the user's limits.
+
+    Raises ``SearchError`` where a range leaves a dimension without a value.
+    """
+    limits = with_names(workload, limits or SearchLimits())
+    options = tried_options(workload, limits)
+    features = _feature_combinations(workload, limits, {})
+    merged = _feature_combinations(workload, limits, _with_dualpipev(workload))
+    degrees = {name: _selected(name, getattr(limits, name), grid) for name, grid in _default_degrees(workload).items()}
+    return SearchSpace(
+        **degrees,
+        # The first value of an option is what a user would expect, so that ties fall to it.
+        sequence_parallel=limits.sequence_parallel or (True,),
+        cp_algo=options["cp_algo"],
+        schedule=options["schedule"],
+        microbatch_group_size_per_vp_stage=limits.microbatch_group_size_per_vp_stage or (0,),
+        dispatcher=options["dispatcher"],
+        recompute=options["recompute"],
+        zero_stage=limits.zero_stage or (1,),
+        features=features,
+        dualpipev_features=merged,
+        interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
+        wanted=_open(workload, limits, InSearch.ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES | _if_allowed(workload, limits),
+        leaner=_open(workload, limits, InSearch.LEAN_ON, InSearch.LEAN_OFF),
+    )
+
+
+def with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
+    """The limits, with what they allow and forbid of switches as values of these."""
+    both = allowed_both_ways(limits.allow) & offered_here(workload) & possible(workload.model)
+    switches = {
+        **limits.switches,
+        **dict.fromkeys(both, (False, True)),
+        **dict.fromkeys(features_among(limits.forbid), (False,)),
+    }
+    return replace(limits, switches=switches)
+
+
+def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[Any, ...]]:
+    """Values of the dimensions that have names, as far as the limits leave them. Raises ``SearchError`` where one has none."""
+    model, allow, forbid = workload.model, limits.allow, limits.forbid
+    ep = _selected("ep", limits.ep, _default_degrees(workload)["ep"])
+    schedules = limits.schedule or _default_schedules(workload, ep)
+    dispatchers = limits.dispatcher or _default_dispatchers(model)
+    cp_algos = limits.cp_algo or (CpAlgo.RING, CpAlgo.ULYSSES, CpAlgo.HYBRID)
+    modes = limits.recompute or _default_recompute(workload)
+    modes = tuple(mode for mode in modes if not mode.modules & modules_among(forbid))
+    allowed = {name: recompute_mode(name) for name in MODULE_NAMES if name in allow}
+    return {
+        "schedule": kept("schedule", schedules, SCHEDULES, allow, forbid),
+        "dispatcher": kept("moe_dispatcher", dispatchers, DISPATCHERS, allow if model.moe else frozenset(), forbid),
+        "cp_algo": kept("cp_algo", cp_algos, CP_ALGOS, allow, forbid),
+        "recompute": kept("recompute", modes, allowed, allow, forbid),
+    }
+
+
+def _if_allowed(workload: Workload, limits: SearchLimits) -> Feature:
+    return _open(workload, limits, InSearch.IF_ALLOWED) & features_among(limits.allow)
+
+
+def offered_here(workload: Workload) -> Feature:
+    """The switches that the job's target has on its devices."""
+    return offered(workload.software.target, workload.cluster.profile.family)
+
+
+def _open(workload: Workload, limits: SearchLimits, *ways: InSearch) -> Feature:
+    """What the target offers of the switches that are treated so, less those that the limits decide."""
+    return treated(*ways) & offered_here(workload) & possible(workload.model) & ~Feature(sum(limits.switches))
+
+
+def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedule, ...]:
+    usual = (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+    return (*usual, Schedule.DUALPIPE_V) if _merges_pairs(workload, ep) else usual
+
+
+def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
+    """Whether merging forwards and backwards could hide expert communication, and the target can."""
+    return workload.model.moe is not None and max(ep) > 1 and Feature.MOE_COMM_OVERLAP in offered_here(workload)
+
+
+def _with_dualpipev(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
+    excluded = off_beside(workload.software.target, Feature.MOE_COMM_OVERLAP)
+    return {Feature.MOE_COMM_OVERLAP: (True,), **{feature: (False,) for feature in excluded}}
+
+
+def _default_degrees(workload: Workload) -> dict[str, tuple[int, ...]]:
+    model, cluster = workload.model, workload.cluster
+    node = min(cluster.profile.devices_per_node, cluster.num_devices)
+    domain = min(max(expert_domain_devices(cluster), node), MAX_TENSOR_PARALLEL, cluster.num_devices)
+    experts = model.moe.num_experts if model.moe else 1
+    expert_columns = model.moe.expert_ffn_hidden_size if model.moe else 0
+    deepest = min(model.num_layers, MAX_PIPELINE)
+    return {
+        "tp": _powers_of_two(domain),
+        "pp": tuple(pp for pp in range(1, deepest + 1) if cluster.num_devices % pp == 0),
+        "vpp": (*range(1, MOST_UNEVEN_VIRTUAL_STAGES + 1), *_divisors_above(MOST_UNEVEN_VIRTUAL_STAGES, model.num_layers)),
+        "cp": _powers_of_two(max(1, workload.training.seq_length // MIN_TOKENS_PER_CP_RANK)),
+        "ep": tuple(ep for ep in range(1, experts + 1) if experts % ep == 0),
+        "etp": _powers_of_two(max(1, min(node, expert_columns // MIN_EXPERT_COLUMNS))),
+        "micro_batch_size": MICRO_BATCH_SIZES,
+    }
+
+
+def _divisors_above(most: int, layers: int) -> tuple[int, ...]:
+    """Virtual stages of a rank, of two or more ranks that share the layers evenly."""
+    return tuple(vpp for vpp in range(most + 1, layers // 2 + 1) if layers % vpp == 0)
+
+
+def _powers_of_two(highest: int) -> tuple[int, ...]:
+    return tuple(1 << exponent for exponent in range(highest.bit_length()))
+
+
+def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ...]:
+    if limit is None:
+        return grid
+    if not isinstance(limit, Range):
+        return tuple(sorted(set(limit)))
+    low = limit.min if limit.min is not None else 1
+    high = limit.max if limit.max is not None else max(grid[-1], low)
+    if name in ("tp", "cp", "etp", "micro_batch_size") and high > grid[-1]:
+        grid = _powers_of_two(high)
+    elif name == "vpp" and limit.max is not None:  # who names a bound gets all up to it
+        grid = tuple(range(1, min(high, MOST_UNEVEN_VIRTUAL_STAGES + MAX_PIPELINE) + 1))
+    elif name == "pp" and high > grid[-1]:
+        grid = (*grid, *range(grid[-1] + 1, min(high, grid[-1] + MAX_PIPELINE) + 1))
+    chosen = tuple(value for value in grid if low <= value <= high)
+    if not chosen:
+        values = ", ".join(map(str, grid[:24]))
+        raise SearchError(f"search.{name}: nothing from {low} to {high} is among the values that can run here: {values}.")
+    return chosen
+
+
+def _default_dispatchers(model: ModelShape) -> tuple[Dispatcher, ...]:
+    if model.moe is None:
+        return (Dispatcher.NONE,)
+    return (Dispatcher.ALLTOALL, Dispatcher.ALLGATHER, Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL)
+
+
+def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
+    model = workload.model
+    # Fused attention keeps no scores that computing them again would free.
+    names = ["none", *([] if fuses_attention(workload) else ["core_attn"]), "layernorm+mlp_act"]
+    attention = "+mla_up_proj" if model.mla else ""
+    if attention:
+        names.append("layernorm+mlp_act+mla_up_proj")
+    kinds = set(model.moe_layers())
+    modules = "+".join(name for name, moe in (("mlp", False), ("moe", True)) if moe in kinds)
+    names.append(f"layernorm{attention}+{modules}")
+    names += ["block:25%", "block:50%", "block:75%", "full"]
+    return tuple(recompute_mode(name) for name in names)
+
+
+def _feature_combinations(
+    workload: Workload, limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]
+) -> tuple[Feature, ...]:
+    switches: dict[Feature, tuple[bool, ...]] = {**defaults, **limits.switches}
+    fixed = usual_features(workload)
+    for feature in switches:
+        fixed &= ~feature
+    combinations = []
+    for chosen in product(*switches.values()):
+        on = fixed
+        for feature, enabled in zip(switches, chosen, strict=True):
+            on |= feature if enabled else Feature(0)
+        combinations.append(on)
+    return tuple(combinations)

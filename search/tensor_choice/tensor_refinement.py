@@ -1,0 +1,105 @@
+"""What the best structures of a search come to when tensors are chosen one by one, with their micro batch and twice that."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cost_models.constants import Constants
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from cost_models.step.result import Estimate
+from frameworks.legality import violations
+from frameworks.target import ANY
+from search.explain.explanation import Estimator
+from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
+from search.space.search_space import SearchSpace
+from search.tensor_choice.tensor_plan import with_tensors
+
+REFINED = 3  # of the best structures
+HELD = "activations_"  # parts of a peak that wait for a backward
+
+
+@dataclass(frozen=True)
+class TensorRefinement:
+    """A plan of a search with its tensors chosen one by one, outside of what the search proves.
+
+    ``gain_fraction`` is what it takes off the step of the plan ``of_plan_id``. ``saved_fraction`` is what the fullest rank's
+    layers keep less than if they kept everything, ``added_s`` what that costs the rank that pays most, a micro batch.
+    """
+
+    of_plan_id: str
+    plan_id: str
+    micro_batch_size: int
+    strategy: Mapping[str, Any]
+    estimate: Mapping[str, Any]
+    gain_fraction: float
+    saved_fraction: float
+    added_s: float
+
+    def to_mapping(self) -> dict[str, Any]:
+        """As JSON."""
+        return dict(vars(self))
+
+
+def refined(
+    workload: Workload,
+    space: SearchSpace,
+    constants: Constants,
+    simulate: Estimator,
+    plans: Sequence[tuple[ParallelStrategy, float]],
+) -> tuple[TensorRefinement, ...]:
+    """The first plans, each with its step time, by tensors: those that fit and are faster than the plan, the fastest first.
+
+    Nothing where a framework must launch the plan: none takes single tensors.
+    """
+    if workload.software.target != ANY.name:
+        return ()
+    found = [
+        each
+        for strategy, step_time_s in plans[:REFINED]
+        for size in (strategy.micro_batch_size, 2 * strategy.micro_batch_size)
+        if size in space.micro_batch_size
+        for each in _of(workload, constants, simulate, strategy, size, step_time_s)
+    ]
+    return tuple(sorted(found, key=lambda one: one.estimate["step_time_s"]))
+
+
+def _of(
+    workload: Workload, constants: Constants, simulate: Estimator, plan: ParallelStrategy, size: int, step_time_s: float
+) -> Iterator[TensorRefinement]:
+    wider = canonical(workload, replace(plan, micro_batch_size=size))
+    if violations(workload, wider, ANY):
+        return
+    answer = with_tensors(workload, wider, constants)
+    if answer is None or answer.strategy.tensor_plan is None or violations(workload, answer.strategy, ANY):
+        return
+    chosen = answer.strategy
+    batch = StrategyBatch.of([chosen, replace(chosen, tensor_plan=None)])
+    estimate = simulate(workload, batch, constants, breakdown=True)
+    (numbers, _) = estimates_to_mappings(workload, estimate)
+    gain = 1.0 - numbers["step_time_s"] / step_time_s
+    if not numbers["fits"] or gain <= 0.0:
+        return
+    yield TensorRefinement(
+        of_plan_id=plan_id(workload, plan),
+        plan_id=plan_id(workload, chosen),
+        micro_batch_size=size,
+        strategy=strategy_to_mapping(workload, chosen),
+        estimate=numbers,
+        gain_fraction=gain,
+        saved_fraction=saved_fraction(estimate),
+        added_s=max(answer.added_s),
+    )
+
+
+def saved_fraction(estimate: Estimate) -> float:
+    """Of two rows with a breakdown, what the first keeps less of activations than the second."""
+    assert estimate.breakdown is not None
+    parts = [column for name, column in estimate.breakdown.memory_bytes.items() if name.startswith(HELD)]
+    kept = np.sum(parts, axis=0)
+    return float(1.0 - kept[0] / kept[1]) if kept[1] else 0.0
