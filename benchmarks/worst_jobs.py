@@ -18,7 +18,7 @@ from typing import Any
 
 from app.answers.search import search_document
 from app.jobs.job import parse_job
-from search.results.search_result import Progress
+from search.session.progress import Progress
 
 LIMIT_S = 60.0
 BOTH = [True, False]

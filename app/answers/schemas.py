@@ -10,8 +10,9 @@ from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, Te
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.documents import DescribedBy, Document
+from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
-from search.results.search_result import Proof, Rejection
+from search.results.search_result import Rejection
 
 MAX_STRATEGIES = 10_000
 

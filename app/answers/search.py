@@ -24,7 +24,8 @@ from search.exhaustive.lattice_state import LatticeState
 from search.exhaustive.target_search import LaunchableSearch, on_physics
 from search.ranking.criteria import Judgement
 from search.ranking.ties import PairedError
-from search.session.runner import SEARCHED, ProgressCallback, Stepwise, answer_of, run_to_end
+from search.session.progress import SEARCHED, ProgressCallback
+from search.session.runner import Stepwise, answer_of, run_to_end
 from search.space.search_space import SearchSpace, search_space
 from search.trials.trial import trials_from_mappings
 

@@ -29,7 +29,7 @@ from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
 from search.results.search_result import SearchResult
-from search.session.runner import ProgressCallback
+from search.session.progress import ProgressCallback
 from search.space.search_space import search_space
 
 SAME_FRACTION = 1e-9  # two ways to the same price may differ in the last digits

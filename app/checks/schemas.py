@@ -10,7 +10,7 @@ from app.answers.schemas import Counts, DeliverySummary, EstimateNumbers, Priced
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
 from app.text.documents import Document
-from search.results.search_result import Proof
+from search.ranking.proof import Proof
 
 ItemStatus = Literal["passed", "failed", "undetermined", "not_evaluated"]
 Status = Literal["passed", "broken", "infeasible", "cut"]

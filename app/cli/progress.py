@@ -12,8 +12,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from app.language.choice import said
 from app.text.quantities import seconds
 from app.text.terminal import messages
-from search.results.search_result import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
-from search.results.search_result import Progress as SearchProgress
+from search.session.progress import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
+from search.session.progress import Progress as SearchProgress
 
 if TYPE_CHECKING:
     from app.sweeps.service import SweepProgress

@@ -26,8 +26,7 @@ from hardware_profiles import catalogue
 from meshplan import __version__
 from meshplan.client import Client, MeshplanError, Study
 from search.post_training.search import PlacementProgress
-from search.results.search_result import Progress
-from search.session.runner import Far, ProgressCallback
+from search.session.progress import Far, Progress, ProgressCallback
 
 
 def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, labels: Mapping[str, Any]) -> SearchDocument:

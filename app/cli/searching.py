@@ -16,7 +16,7 @@ from app.language.choice import said
 
 if TYPE_CHECKING:
     from search.executors.executor import Executor
-    from search.session.runner import ProgressCallback
+    from search.session.progress import ProgressCallback
 
 NOTED = "Interrupted: the answer so far follows; once more does not wait for the step at work."
 

@@ -44,7 +44,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InfeasibleError, InputError
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
-from search.session.runner import ProgressCallback
+from search.session.progress import ProgressCallback
 from search.space.search_space import search_space
 
 if TYPE_CHECKING:

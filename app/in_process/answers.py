@@ -40,7 +40,7 @@ from app.sweeps.service import OnProgress, sweep_document
 from app.sweeps.tables import columns_of
 from documents.errors import InfeasibleStrategyError, InputError, nearest, show, unknown_name
 from search.explain.explanation import compared as why
-from search.session.runner import ProgressCallback
+from search.session.progress import ProgressCallback
 
 Source = Mapping[str, Any] | str
 Sections = Mapping[str, Any]

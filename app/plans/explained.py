@@ -30,7 +30,7 @@ from search.placement.layer_moves import neighbouring_moves
 from search.results.search_result import SearchResult
 from search.sensitivity.quantities import sensitivity
 from search.sensitivity.turning_points import turning_points
-from search.session.runner import ProgressCallback
+from search.session.progress import ProgressCallback
 from search.space.search_space import search_space
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from hardware_profiles import catalogue
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
 from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
-from search.session.runner import ProgressCallback
+from search.session.progress import ProgressCallback
 
 if TYPE_CHECKING:
     from app.storage.session import Database

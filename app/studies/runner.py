@@ -19,8 +19,8 @@ from cost_models.shapes.workload import WorkloadError
 from documents.errors import InputError
 from meshplan import __version__
 from search.heartbeat import heard
-from search.results.search_result import EXPLAIN, Progress
-from search.session.runner import UNFINISHED, run_to_end, while_explaining
+from search.session.progress import EXPLAIN, UNFINISHED, Progress, while_explaining
+from search.session.runner import run_to_end
 
 UNUSABLE_INPUT = (InputError, WorkloadError)
 

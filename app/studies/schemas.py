@@ -30,8 +30,8 @@ from app.studies.turns import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import DescribedBy, Document
 from documents.checking import Section
+from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
-from search.results.search_result import Proof
 
 Item = TypeVar("Item")
 KindName = Literal["search", "sweep", "rl"]

@@ -28,8 +28,8 @@ from calibration.files.calibrations import Calibration, calibration_for
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from search.plans.plan import strategy_to_mapping
-from search.results.search_result import Progress
-from search.session.runner import Stepwise, while_searching
+from search.session.progress import Progress, while_searching
+from search.session.runner import Stepwise
 from search.space.stored_space import space_from_mapping, space_to_mapping
 
 PHYSICS = "physics"  # beside a target's space: that of the physics alone

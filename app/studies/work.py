@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from app.storage.tables import Point, Trial
 from meshplan import __version__
-from search.results.search_result import Progress
+from search.session.progress import Progress
 from search.session.runner import Steps
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from documents.errors import InfeasibleError, InputError
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor, Piece
 from search.exhaustive.lattice_state import placed_values, strategy_from_values
-from search.results.search_result import EXPLAIN, Progress
-from search.session.runner import run_to_end, while_searching
+from search.session.progress import EXPLAIN, Progress, while_searching
+from search.session.runner import run_to_end
 from search.space.search_space import search_space
 from search.sweep.point_search import PointSearch
 from search.sweep.start_points import num_known

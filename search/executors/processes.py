@@ -21,7 +21,7 @@ TRIES = 3  # of a call, each in a process that died of it
 AHEAD = 1  # calls that wait for each process, so that it need not
 
 # The process imports nothing of the caller's script, which need not expect to be imported twice.
-_BOOT = "import sys; sys.path[:] = {path!r}; from search.executors.child import main; main({handle}, {collect_every})"
+_BOOT = "import sys; sys.path[:] = {path!r}; from search.executors.child_process import main; main({handle}, {collect_every})"
 _SHARED_CORES = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # processes share the cores by being several
 
 

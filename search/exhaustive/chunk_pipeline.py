@@ -22,9 +22,9 @@ from frameworks.legality import refused_mask
 from search.exhaustive.chunk_queue import InHand
 from search.exhaustive.lattice_state import Under
 from search.exhaustive.layer_climb import climbed
-from search.explain.explanation import Estimator
 from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, placed_rows
 from search.placement.placer import Placer
+from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 from search.space.enumeration import legal_rows, option_rules
 from search.space.memory_saving_forms import leaner, leanest

@@ -24,16 +24,18 @@ from search.exhaustive.chunk_queue import ENTERED, MOST, Entered, InHand, num_kn
 from search.exhaustive.lattice_state import LatticeState, Under
 from search.exhaustive.layer_climb import climbed
 from search.exhaustive.open_candidates import MAX_SIMULATIONS, Finalists, simulated_rows
-from search.explain.explanation import Estimator
 from search.heartbeat import beat
 from search.placement.placed_pricing import Pricer
+from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan
 from search.ranking.criteria import Judgement
 from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, joined
+from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
 from search.results.result_builder import Answers
-from search.results.search_result import ENUMERATE, SIMULATE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
-from search.session.runner import SEARCHED, Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
+from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
+from search.session.progress import ENUMERATE, SEARCHED, SIMULATE, Clock, Progress, ProgressCallback
+from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
 from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
 from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace

@@ -14,9 +14,9 @@ from cost_models.step.placing import Alternatives, fitting, least_step_times_s, 
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.rule import layout_of
-from search.explain.explanation import Estimator
 from search.placement.placement_family import in_chunks
 from search.placement.placer import Placer
+from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 
 LEAST_GAIN = 5e-4  # of the step; what gains less is left as it is

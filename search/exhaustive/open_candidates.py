@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
-from search.explain.explanation import Estimator
+from search.plans.estimator import Estimator
 from search.ranking.leaderboard import STRUCTURE, Scored, joined, scored_from_mapping, scored_to_mapping
 
 Floats = NDArray[np.float64]

@@ -23,7 +23,8 @@ from search.explain.explanation import GIB, compared
 from search.plans.plan import DeploymentPlan, plan_id, strategy_to_mapping
 from search.ranking.leaderboard import Leaderboard, RankedStrategy
 from search.results.result_builder import Answers
-from search.results.search_result import BrokenRule, PhysicsBest, Progress, SearchResult, Timing
+from search.results.search_result import BrokenRule, PhysicsBest, SearchResult, Timing
+from search.session.progress import Progress
 from search.space.search_space import SearchSpace
 from search.trials.trial import Trial
 

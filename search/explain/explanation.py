@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any
@@ -15,15 +15,14 @@ from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from frameworks.taking import taken
 from search.placement.placer import Placer
+from search.plans.estimator import Estimator
 from search.space.enumeration import rules_before_placement
 from search.space.recompute_modes import RecomputeMode
 from search.space.search_space import SearchSpace
 
-Estimator = Callable[..., Estimate]
 DEFAULT_PLACEMENT: Mapping[str, Any] = {"layer_layout": None, "mtp_before_head": 0}
 GIB = 2.0**30
 

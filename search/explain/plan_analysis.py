@@ -11,7 +11,8 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.stage_costs import StageCosts, stage_costs
 from cost_models.step.traffic import step_traffic
-from search.explain.explanation import Estimator, one_change
+from search.explain.explanation import one_change
+from search.plans.estimator import Estimator
 from search.plans.plan import rows_of
 from search.sensitivity.quantities import sensitivity
 from search.space.search_space import SearchSpace

@@ -17,10 +17,10 @@ from frameworks.legality import rules_for, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
 from search.errors import SearchError
-from search.explain.explanation import Estimator
 from search.feasibility.device_counts import fillable_device_counts
 from search.feasibility.least_memory_plan import lean_limits, lean_plan
 from search.heartbeat import beat
+from search.plans.estimator import Estimator
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 from search.space.enumeration import Rejections, chunks
 from search.space.limits import SearchLimits

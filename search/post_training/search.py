@@ -11,8 +11,7 @@ from cost_models.post_training.step import PostTraining, PostTrainingStep, post_
 from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from documents.errors import InfeasibleError
-from search.results.search_result import PRICE, Progress
-from search.session.runner import Clock
+from search.session.progress import PRICE, Clock, Progress
 
 SPLITS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)  # of the devices that roll out
 SIDE_PARTS = (1 / 16, 1 / 8)  # of the devices for reference and reward

@@ -14,7 +14,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from search.plans.plan import DeploymentPlan
 from search.ranking.leaderboard import OF_LATTICE
 from search.ranking.pareto import pareto
-from search.results.search_result import Proof
+from search.ranking.proof import Proof
 
 CONSIDERED = 50  # structures, the fastest of the lattice
 EXACT = 1e-12  # relative; a bound this near is reached

@@ -15,8 +15,8 @@ from cost_models.step.composition import estimate_priced
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import rules_for
-from search.explain.explanation import Estimator
 from search.placement.placer import Placer
+from search.plans.estimator import Estimator
 from search.refinement.draft_choices import BLOCK, BY_RANK, BY_TENSOR, Draft
 from search.refinement.least_recompute import least_block, least_by_rank
 from search.tensor_choice.tensor_plan import keeping_all, with_tensors

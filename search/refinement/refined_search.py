@@ -14,8 +14,9 @@ from search.ranking.leaderboard import RankedStrategy
 from search.refinement.draft_choices import ELITES, Choices
 from search.refinement.refinement_report import reported
 from search.refinement.refinement_trials import Settings, Stage
-from search.results.search_result import REFINE, Progress, SearchResult
-from search.session.runner import Clock, Stepwise
+from search.results.search_result import SearchResult
+from search.session.progress import REFINE, Clock, Progress
+from search.session.runner import Stepwise
 from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace
 from search.trials.trial import Trial

@@ -9,7 +9,8 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_on
-from search.explain.explanation import Estimator, changes
+from search.explain.explanation import changes
+from search.plans.estimator import Estimator
 from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.refinement_trials import Stage

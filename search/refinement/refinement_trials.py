@@ -10,7 +10,7 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.step.priced_keys import LayerPrices
-from search.explain.explanation import Estimator
+from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.draft_choices import Choices, Draft, answering, changed
 from search.refinement.draft_evaluation import Beaten, Evaluator

@@ -19,12 +19,13 @@ from frameworks.launch import launch_block
 from frameworks.legality import launchable_each, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
-from search.explain.explanation import GIB, Estimator, best_change, bound_by, changes, compared, one_change, shortfall
+from search.explain.explanation import GIB, best_change, bound_by, changes, compared, one_change, shortfall
 from search.explain.space_report import SpaceAccount, account
 from search.feasibility.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.heartbeat import beat
 from search.placement.placer import Placer
 from search.plans.baseline import default_baseline
+from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, strategy_to_mapping
 from search.ranking.criteria import Judgement, Value
 from search.ranking.leaderboard import RankedStrategy

@@ -10,31 +10,11 @@ from cost_models.shapes.workload import Workload
 from search.explain.space_report import SpaceAccount
 from search.feasibility.infeasible import Infeasible
 from search.plans.plan import DeploymentPlan
+from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
 from search.results.refinement import Refinement
 from search.space.enumeration import Rejections
 from search.tensor_choice.tensor_refinement import TensorRefinement
-
-PHASES = ENUMERATE, SIMULATE, SAMPLE, REFINE, PRICE, EXPLAIN = ("enumerate", "simulate", "sample", "refine", "price", "explain")
-
-
-@dataclass(frozen=True)
-class Progress:
-    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time.
-
-    ``phase`` is what the search is doing now: of ``PHASES``, where ``PRICE`` is of post-training alone. Strategies are ruled out
-    by bounds while they are enumerated.
-    """
-
-    done_fraction: float
-    enumerated: int
-    legal: int
-    fits_memory: int
-    best_step_time_s: float | None
-    elapsed_s: float
-    sampled: int | None = None  # trials of a sampler, or of a refinement
-    simulated: int | None = None
-    phase: str = ENUMERATE
 
 
 @dataclass(frozen=True)
@@ -62,24 +42,6 @@ class Rejection:
     rule: str
     count: int
     example: str
-
-
-@dataclass(frozen=True)
-class Proof:
-    """What the answer is worth: proved best only over ``scope``, for this objective, model and set of constants.
-
-    ``plan_id`` is the plan that this is about: the best by prediction, which is not always the first of those that tie with it.
-    ``places``: so many of the listed structures, the fastest, are proved to be the best ones of the lattice.
-    """
-
-    exhaustive: bool
-    proved_best: bool
-    scope: str
-    objective: str
-    optimality_gap_fraction: float | None
-    stopped_by: str | None  # time_limit | interrupt | max_simulations
-    plan_id: str | None = None
-    places: int = 0
 
 
 @dataclass(frozen=True)

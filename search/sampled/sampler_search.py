@@ -19,13 +19,15 @@ from cost_models.step.composition import estimate
 from frameworks.legality import rules_for
 from frameworks.taking import taken
 from search.errors import SearchError
-from search.explain.explanation import Estimator
 from search.plans.baseline import default_baseline
+from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Leaderboard, Scored
+from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
 from search.results.result_builder import Answers
-from search.results.search_result import SAMPLE, Counts, Progress, Proof, SearchResult, Timing, listed_rejections
-from search.session.runner import SEARCHED, Clock, ProgressCallback, answer_of, check_objective, check_time_limit, run_to_end
+from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
+from search.session.progress import SAMPLE, SEARCHED, Clock, Progress, ProgressCallback
+from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
 from search.space.enumeration import Rejections
 from search.space.search_space import SearchSpace
 from search.trials.named_choices import Proposals

@@ -11,7 +11,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import TrainingJob, Workload
 from hardware_profiles.schema import CollectiveCurve, HardwareProfile, NetworkTier
-from search.explain.explanation import Estimator
+from search.plans.estimator import Estimator
 
 CHANGE = 0.1
 HOST_CONSTANTS = ("host_kernel_s", "host_moe_sync_s", "host_micro_batch_s")

@@ -9,7 +9,7 @@ from typing import Any
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from search.explain.explanation import Estimator
+from search.plans.estimator import Estimator
 from search.sensitivity.quantities import Scaled, quantities
 
 WIDEST = 3.0  # times or by which a number may be off

@@ -9,19 +9,13 @@ from typing import Any, Protocol, TypeVar
 from search.errors import SearchError
 from search.heartbeat import heard
 from search.ranking.leaderboard import OF_LATTICE
-from search.results.search_result import EXPLAIN, Progress, SearchResult
+from search.results.search_result import SearchResult
+from search.session.progress import EXPLAIN, UNFINISHED, Clock, Far, Progress, ProgressCallback, while_explaining, while_searching
 from search.trials.trial import Trial
 
 INTERRUPT = "interrupt"
-UNFINISHED = 0.99  # the most that work under way says to have done
-SEARCHED = 0.75  # of the way of a search where all is found, and its plans are still to be explained
-HALF_EXPLAINED = 12  # signs of life after which half of what is left then is behind; how many come, nobody knows
-
-Clock = Callable[[], float]
-ProgressCallback = Callable[[Progress], bool | None]
 
 
-Far = TypeVar("Far", bound=Progress)
 Far_co = TypeVar("Far_co", bound=Progress, covariant=True)
 
 
@@ -48,17 +42,6 @@ class Stepwise(Steps[Progress], Protocol):
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
         """What has been found."""
-
-
-def while_searching(progress: Far, share: float = SEARCHED) -> Far:
-    """How far a search has come with its answer: ``share`` of the way once there is nothing more to find."""
-    return replace(progress, done_fraction=share * progress.done_fraction)
-
-
-def while_explaining(progress: Far, num_beats: int) -> Far:
-    """How far it is after so many signs of life since then; it never says that all is done."""
-    left = (UNFINISHED - min(progress.done_fraction, UNFINISHED)) * 0.5 ** (num_beats / HALF_EXPLAINED)
-    return replace(progress, phase=EXPLAIN, done_fraction=UNFINISHED - left)
 
 
 def run_to_end(

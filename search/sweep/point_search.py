@@ -21,7 +21,7 @@ from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState, Under
 from search.exhaustive.open_candidates import simulated_rows
 from search.ranking.leaderboard import Leaderboard, Scored, batch_from_mapping, batch_to_mapping
-from search.session.runner import Clock
+from search.session.progress import Clock
 from search.space.limits import DEGREES
 from search.space.search_space import SearchSpace
 

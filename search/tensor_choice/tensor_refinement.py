@@ -15,7 +15,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
 from frameworks.legality import violations
 from frameworks.target import ANY
-from search.explain.explanation import Estimator
+from search.plans.estimator import Estimator
 from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
 from search.space.search_space import SearchSpace
 from search.tensor_choice.tensor_plan import with_tensors

@@ -23,7 +23,7 @@ from app.studies.schemas import StudyDocument
 from app.text.documents import json_text
 from search.exhaustive.lattice_search import LatticeSearch
 from search.sampled.sampler_search import BATCH_TRIALS
-from search.session.runner import SEARCHED
+from search.session.progress import SEARCHED
 from tests.study_jobs import queued, small_job
 
 NUM_TRIALS = 4 * BATCH_TRIALS

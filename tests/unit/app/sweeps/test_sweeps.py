@@ -20,7 +20,7 @@ from app.sweeps.tables import COLUMNS, csv_text, print_sweep
 from app.text.documents import plain
 from documents.errors import InputError
 from search.executors.processes import Processes
-from search.results.search_result import EXPLAIN
+from search.session.progress import EXPLAIN
 
 JOB: dict[str, Any] = {
     "model": "llama-2-7b",

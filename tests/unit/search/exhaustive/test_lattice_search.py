@@ -21,7 +21,8 @@ from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from search.errors import SearchError
 from search.exhaustive.lattice_search import search
-from search.results.search_result import Progress, SearchResult
+from search.results.search_result import SearchResult
+from search.session.progress import Progress
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
 from search.space.memory_saving_forms import leaner

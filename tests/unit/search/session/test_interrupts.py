@@ -20,8 +20,9 @@ from search.exhaustive.target_search import LaunchableSearch, on_physics
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.refined_search import RefinedSearch
 from search.refinement.refinement_trials import Settings
-from search.results.search_result import PHASES, Progress, SearchResult
-from search.session.runner import SEARCHED, Stepwise, answer_of, run_to_end
+from search.results.search_result import SearchResult
+from search.session.progress import PHASES, SEARCHED, Progress
+from search.session.runner import Stepwise, answer_of, run_to_end
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
 from tests.search_workloads import MOE, workload

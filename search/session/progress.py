@@ -1,0 +1,47 @@
+"""How far a search has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+PHASES = ENUMERATE, SIMULATE, SAMPLE, REFINE, PRICE, EXPLAIN = ("enumerate", "simulate", "sample", "refine", "price", "explain")
+UNFINISHED = 0.99  # the largest fraction that unfinished work reports
+SEARCHED = 0.75  # fraction reported once everything is found and only the explanation of plans is left
+HALF_EXPLAINED = 12  # heartbeats that halve the remaining fraction; their total number is unknown
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time.
+
+    ``phase`` is what the search is doing now: of ``PHASES``, where ``PRICE`` is of post-training alone. Strategies are ruled out
+    by bounds while they are enumerated.
+    """
+
+    done_fraction: float
+    enumerated: int
+    legal: int
+    fits_memory: int
+    best_step_time_s: float | None
+    elapsed_s: float
+    sampled: int | None = None  # trials of a sampler, or of a refinement
+    simulated: int | None = None
+    phase: str = ENUMERATE
+
+
+Clock = Callable[[], float]  # seconds
+ProgressCallback = Callable[[Progress], bool | None]
+Far = TypeVar("Far", bound=Progress)
+
+
+def while_searching(progress: Far, share: float = SEARCHED) -> Far:
+    """How far a search has come with its answer: ``share`` of the way once there is nothing more to find."""
+    return replace(progress, done_fraction=share * progress.done_fraction)
+
+
+def while_explaining(progress: Far, num_beats: int) -> Far:
+    """How far it is after so many signs of life since then; it never says that all is done."""
+    left = (UNFINISHED - min(progress.done_fraction, UNFINISHED)) * 0.5 ** (num_beats / HALF_EXPLAINED)
+    return replace(progress, phase=EXPLAIN, done_fraction=UNFINISHED - left)
