@@ -7,7 +7,7 @@ speak to a server. ``docs/python.md`` has all of it.
 import importlib
 import typing
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _EXPORTED = {
     "AsyncClient": "meshplan.client",

@@ -144,7 +144,7 @@ def degree_section(workload: Workload) -> str:
     return f"""## The degree of the experts
 
 The fewer experts a rank has, the less their loads even out: how much more than the mean the fullest rank has follows from the
-spread of single experts ([ADR 15](../adr/0015-expert-load-follows-the-degree.md)). The published structure with other degrees,
+spread of single experts ([ADR 15](../adr/0015-expert-load-model.md)). The published structure with other degrees,
 each at its best setting, beside the same under one load for every degree.
 
 {table(header, rows)}

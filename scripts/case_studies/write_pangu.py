@@ -374,7 +374,7 @@ inputs, which no public framework does beside merged pairs and which the default
 Among the structures (tp, pp, cp, ep, vpp, schedule) of the default search, each at its best, the published one is
 {place_text(whole, error.fraction)}; among the interleaved ones of the neighbourhood it is {place_text(looped, error.fraction)}.
 Plans of one group differ by less than the paired error, {percent(error.fraction)} ({error.basis}; [ADR
-18](../adr/0018-ties-are-called-ties.md)): which of them is fastest is not known.
+18](../adr/0018-ties-by-paired-error.md)): which of them is fastest is not known.
 """
 
 

@@ -115,14 +115,6 @@ def test_the_wheel_carries_the_licence_and_the_command(wheel: Path) -> None:
         assert "meshplan = meshplan.__main__:main" in archive.read(f"{info}/entry_points.txt").decode()
 
 
-def test_the_changelog_starts_with_this_version_below_what_is_unreleased() -> None:
-    headings = [line for line in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8").splitlines() if line.startswith("## ")]
-    released = [heading for heading in headings if heading != "## Unreleased"]
-    assert len(headings) - len(released) <= 1
-    assert headings.index(released[0]) == len(headings) - len(released)
-    assert released[0].split()[1] == meshplan.__version__
-
-
 @pytest.mark.parametrize("start", [["bin/meshplan"], ["bin/python", "-m", "meshplan"]], ids=["command", "module"])
 def test_the_command_runs_from_the_root_folder_beside_packages_of_the_same_names(
     environment: Path, decoys: Path, start: list[str]
