@@ -1,4 +1,4 @@
-"""Bytes that one layer keeps from its forward for its backward, by tensor class."""
+"""Activation bytes that one layer keeps from its forward for its backward, by tensor class."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MoeShape, Workload
 
-# Of a score without fused attention: the softmax' output; with dropout its mask and what is left too. Models with a gated MLP,
-# from LLaMA on, are trained without dropout, those before with it [korthikanti2022, section 4.1; megatron-main].
+# Bytes a score without fused attention: the softmax output; with dropout also its mask and its output. Models with a gated MLP
+# (LLaMA and later) are trained without dropout, earlier ones with it [korthikanti2022, section 4.1; megatron-main].
 SCORE_BYTES_SAVED, SCORE_DROPOUT_BYTES = 2, 3
 ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
 ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
 ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token and expert, in FP32 [megatron-0.12]
-# What enters a norm, a channel, under tp-2d: no kernel fuses it over its grid, so that it keeps its input in FP32 and what it
-# made of it before the weight [mindspeed, rms_norm.py].
+# Bytes a channel of a norm's input under tp-2d. No kernel fuses a norm over the grid, so it keeps its input in FP32 and the
+# normalised input before the weight [mindspeed, rms_norm.py].
 GRID_NORM_BYTES = 6
-SCORE_GRADIENT_BYTES = 4  # gradients of the dropped scores and of the scores, while the backward passes through
-ALIBI_BYTES = 2  # every layer scales the position bias of its heads into a tensor of its own [mindspeed-attention]
+SCORE_GRADIENT_BYTES = 4  # during the backward: gradients of the scores before and after dropout
+ALIBI_BYTES = 2  # each layer has its own tensor with the scaled position bias of its heads [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # of the expert internals under moe-zero-memory level0 [mindspeed, moe-zero-memory.md]
 DROPPED_BY = {  # tensor classes that one module computes again as a whole
     "norm_output": RecomputeModule.LAYERNORM,
@@ -43,13 +43,13 @@ DROPPED_BY = {  # tensor classes that one module computes again as a whole
 
 @dataclass(frozen=True)
 class LayerActivations:
-    """Columns ``[k]`` in bytes for one micro batch.
+    """Activation memory of one layer and micro batch in bytes; columns ``[k]``.
 
-    ``saved`` by tensor class, ``saved_bytes`` their sum, ``input_bytes`` what a fully recomputed layer keeps,
-    ``unreduced_bytes`` what the layer holds while it is computed again (nothing recomputed inside),
-    ``transient_bytes`` buffers that live only while the layer runs. ``waiting`` by the same classes, and their sum
-    ``waiting_bytes``, is what a weight gradient that runs apart needs of the layer once its input gradient has ended: what enters
-    the linear layers, computed again or not, and the gradients of what leaves them [zero-bubble-code].
+    ``saved`` is what the backward needs, by tensor class, and ``saved_bytes`` is its sum. ``input_bytes`` is what a fully
+    recomputed layer keeps. ``unreduced_bytes`` is what the layer holds while it is computed again, with nothing recomputed
+    inside. ``transient_bytes`` are buffers that live only while the layer runs. ``waiting``, by the same classes, is what a
+    separate weight-gradient pass needs after the input gradient: the inputs of the linear layers, recomputed or not, and the
+    gradients of their outputs [zero-bubble-code]. ``waiting_bytes`` is its sum.
     """
 
     saved: dict[str, Floats]
@@ -62,36 +62,27 @@ class LayerActivations:
 
     @property
     def sums(self) -> dict[str, Floats]:
-        """All that is no table of classes, by its name."""
+        """The fields that are totals, by name: ``[k]`` in bytes. Tables by tensor class are left out."""
         return {f.name: value for f in fields(self) if not isinstance(value := getattr(self, f.name), dict)}
 
 
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
-    """Attention tensors a token of the context shard, as kept and as left by recomputing the MLA up-projections. [B]
+    """Bytes of attention tensors for each token of the context shard: as kept, and without the MLA up-projections. [B]
 
-    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t. Ascend's fused rotary kernel keeps its inputs, views of the whole
-    projection, while fused attention keeps a contiguous copy of the values: 2 d (H + 2 Hk) / t more, and sines and cosines for
-    queries and keys. Layers older than Megatron-Core's repeat keys and values for every head [mindspeed-attention].
-    MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds. What
-    recomputes the up-projections starts from the latents before their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm,
+    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t. Ascend's fused rotary kernel keeps its inputs, which are views of the
+    whole projection, and fused attention keeps a contiguous copy of the values: 2 d (H + 2 Hk) / t more, plus sines and cosines
+    for queries and keys. Layers older than Megatron-Core's repeat keys and values for every head [mindspeed-attention].
+    MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
+    Recomputing the up-projections starts from the latents before their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm,
     multi_latent_attention.py].
-    Ulysses: attention keeps its output, and so does the projection after the exchange. A gate keeps itself and the gated
-    output, 4 d H / t more. A recurrence: ``linear_attention_kept_bytes``.
+    Ulysses: attention keeps its output, and the projection keeps it again after the exchange. An output gate keeps itself and
+    the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    local : bool
-        A layer with the model's ``local_attention``.
 
     Returns
     -------
     tuple of Floats, ``[k]``, bytes a token
-        As kept, and as left where the MLA up-projections are computed again; both alike without latent attention.
+        As kept, and as kept where the MLA up-projections are recomputed. Both are equal without latent attention.
     """
     model = workload.model
     t = keys.tp.astype(np.float64)
@@ -123,40 +114,19 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
 
 
 def linear_input_bytes(workload: Workload) -> int:
-    """Bytes of an element that a linear layer keeps of its input.
+    """Bytes that a linear layer keeps for each element of its input: 1 or 2.
 
-    Transformer Engine keeps it in 8 bits where it multiplies in 8 bits or fewer [transformer-engine, linear.py].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-
-    Returns
-    -------
-    int, bytes
-        1 or 2.
+    Transformer Engine keeps the input in 8 bits if it multiplies in 8 bits or fewer [transformer-engine, linear.py].
     """
     kept = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
     return 1 if kept and workload.training.precision in QUANTISED_PRECISIONS else ELEMENT_BYTES
 
 
 def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
-    """Bytes of a channel that a router keeps of its input, beside what the layer's norm keeps of its output.
+    """Bytes that a router keeps for each channel of its input, in addition to the layer norm's output. ``[k]``
 
-    Early routers cast it to FP32 and keep the copy. Later ones keep the norm's output itself, in 16 bits whatever the linear
-    layers keep, and nothing where the norm is computed again [megatron-0.19, moe_utils.py].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[k]``, bytes
+    Early routers cast the input to FP32 and keep the copy. Later routers keep the norm's output itself, in 16 bits whatever the
+    linear layers keep. They keep nothing if the norm is recomputed [megatron-0.19, moe_utils.py].
     """
     since, year = workload.software_traits.router_keeps_norm_output_year, workload.software.year
     if since is None or year is None or year < since:
@@ -166,29 +136,20 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
 
 
 def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
-    """Token copies that live while a MoE layer exchanges them: sent, received and sorted. ``[k]``
+    """Bytes of token copies that live while a MoE layer exchanges them: sent, received and sorted. ``[k]``
 
-    All-gather: what all ranks of the exchange gather takes the place of what is sent; overlapped, the backward gathers it
-    again beside its gradient. An overlapped all-to-all holds the buffers of two exchanges at once [mindspeed-moe-overlap],
-    merged passes those of a forward and a backward [mindspeed-fb-overlap].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
+    With an all-gather, the gathered tokens of all ranks replace the sent ones; if overlapped, the backward gathers them again
+    beside its gradient. An overlapped all-to-all holds the buffers of two exchanges at once [mindspeed-moe-overlap]. Merged
+    passes hold those of a forward and a backward [mindspeed-fb-overlap].
 
     Returns
     -------
     Floats, ``[k]``, bytes
-        Of one micro batch, at the layer's worst moment; live while the layer runs, kept by nobody.
+        For one micro batch, at the layer's worst moment. No layer keeps them for its backward.
 
     Notes
     -----
-    Memory counts the rank that holds most (``peak_expert_rows``), not the mean of the fullest that time counts.
+    Memory uses the rank that holds the most rows (``peak_expert_rows``). Time uses the mean over layers of the fullest rank.
     """
     h, training = float(workload.model.hidden_size), workload.training
     sent = ELEMENT_BYTES * h * routed_copies(keys, shape, training)
@@ -203,29 +164,13 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
 
 
 def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = False) -> LayerActivations:
-    """What one layer of the given kind keeps, per key. Source: [korthikanti2022, table 2] for the dense reference.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    LayerActivations, ``[k]``
-        Of one layer and one micro batch on one rank.
+    """Activation memory of one layer of the given kind, for each key. Dense reference: [korthikanti2022, table 2].
 
     Notes
     -----
-    Bytes an element: 2 of what is kept in 16 bits, 4 of FP32, 1 of a linear layer's input in 8 bits. Without gate, rotary
-    embedding and fused attention the saved classes sum to s b h (32 + 5 H s / h) / t, which is [korthikanti2022, eq. 4] less
-    the masks of two dropouts.
+    Bytes an element: 2 in 16 bits, 4 in FP32, 1 for a linear layer's input in 8 bits. Without gate, rotary embedding and fused
+    attention the saved classes sum to s b h (32 + 5 H s / h) / t. That is [korthikanti2022, eq. 4] without the masks of two
+    dropouts.
 
     Left out: biases, masks of the dropouts behind attention and MLP, workspaces of kernels.
     """
@@ -261,27 +206,19 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
 
 
 def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
-    """Tokens of the whole width that a rank holds between blocks: their share under sequence parallelism. ``[k]``
+    """Full-width tokens that a rank holds between the blocks: its share under sequence parallelism. ``[k]``
 
-    tp-2d splits tokens over one side of its grid and channels over the other, which is tp ways in all [mindspeed, tp-2d].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[k]``, tokens
+    tp-2d splits tokens over one side of its grid and channels over the other, so the share is 1 / tp in all [mindspeed, tp-2d].
     """
     tokens = keys.tokens(workload.training) / keys.tp
     return np.where(keys.has(Feature.TP_2D), tokens, keys.sharded_tokens(workload.training))
 
 
 def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
-    """Inputs and outputs of a layer's norms, which feed linear layers, but for those of a sandwich that follow one."""
+    """Bytes of the inputs and outputs of a layer's norms, by tensor class.
+
+    A norm's output feeds a linear layer, except for the sandwich norms that follow one.
+    """
     h, n_l, linear = float(workload.model.hidden_size), between_blocks_tokens(workload, keys), linear_input_bytes(workload)
     norms = 2.0 if workload.model.sandwich_norm else 1.0
     entering = np.where(keys.has(Feature.TP_2D) & (keys.tp > 1), GRID_NORM_BYTES, ELEMENT_BYTES)
@@ -292,7 +229,10 @@ def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
 
 
 def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
-    """What attention keeps of its scores, and their gradients while a backward passes; a recurrence has states instead."""
+    """Bytes that attention keeps of its scores, and bytes of their gradients during the backward.
+
+    A recurrence keeps no scores; its states count as the gradients.
+    """
     linear = workload.model.linear_attention(local=local)
     if linear is not None:
         states = linear_attention_states_bytes(linear) * keys.tokens(workload.training) / keys.tp
@@ -306,10 +246,11 @@ def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[F
 
 
 class ChannelBytes(NamedTuple):
-    """Bytes of one channel of an MLP and one token.
+    """Bytes of one MLP channel and one token.
 
-    ``kept`` for the backward, ``output`` the part of it behind the activation function; ``gradient`` of what enters that
-    function, and ``waiting`` what a weight gradient that runs apart needs: ``output``, and ``gradient`` as it is multiplied.
+    ``kept`` is for the backward, and ``output`` is the part of it behind the activation function. ``gradient`` is that of the
+    activation function's input. ``waiting`` is what a separate weight-gradient pass needs: ``output``, and ``gradient`` in the
+    precision of the matmul.
     """
 
     kept: Floats
@@ -319,19 +260,7 @@ class ChannelBytes(NamedTuple):
 
 
 def channel_bytes(workload: Workload, keys: LayerKeys) -> ChannelBytes:
-    """Of the up-projection, or of gate and up, and of what the activation function makes of them.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    ChannelBytes
-    """
+    """Bytes of one MLP channel: inputs of the activation function (one, or gate and up) and its output."""
     output = float(linear_input_bytes(workload))
     ways = 2.0 if workload.model.gated_linear_unit else 1.0
     entering = np.where(keys.has(Feature.FP8_ACTIVATION_INPUT) & workload.model.gated_linear_unit, 1.0, ELEMENT_BYTES)
@@ -340,11 +269,11 @@ def channel_bytes(workload: Workload, keys: LayerKeys) -> ChannelBytes:
 
 @dataclass(frozen=True)
 class _Mlp:
-    """Bytes of one layer's MLP or of its experts, nothing recomputed, ``[k]``.
+    """Bytes of one layer's MLP or experts with nothing recomputed, ``[k]``.
 
-    ``kept`` by tensor class, ``act`` the part of them behind the activation function. ``copies`` of tokens live while they
-    travel; ``waiting`` is what they need until their weight gradients, but for gradients of the whole block. ``expert_width`` is
-    routed rows times channels.
+    ``kept`` is by tensor class, and ``act`` is the part behind the activation function. ``copies`` are token copies that live
+    during the exchange. ``waiting`` is what a separate weight-gradient pass needs, without the gradient of the block's output.
+    ``expert_width`` is routed rows times channels.
     """
 
     kept: dict[str, Floats]
@@ -355,7 +284,7 @@ class _Mlp:
 
 
 def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
-    """The MLP of a dense layer: gate and up as the activation function wants them, and its output for the second matmul."""
+    """MLP of a dense layer: the inputs of its activation function, and the input of its second matmul."""
     n, t = keys.tokens(workload.training), keys.tp.astype(np.float64)
     none = np.zeros_like(n)
     width, channels = workload.model.ffn_hidden_size * n / t, channel_bytes(workload, keys)
@@ -365,24 +294,14 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
 
 
 def keeps_expert_outputs(keys: LayerKeys) -> NDArray[np.bool_]:
-    """Whether the backward of an overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap].
-
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    bool, ``[k]``
-    """
+    """Whether the backward of an overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap]. ``[k]``"""
     exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
     found: NDArray[np.bool_] = exchanges & (keys.ep * keys.etp > 1)
     return found
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
-    """Routed and shared experts of a MoE layer, in the layer with the fullest rank."""
+    """Routed and shared experts of the MoE layer whose busiest rank holds the most rows."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
     channels, linear = channel_bytes(workload, keys), linear_input_bytes(workload)
@@ -406,18 +325,14 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
 
 
 def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) -> dict[str, Floats]:
-    """What is kept to the backward by tensor class, less what the key recomputes.
+    """Bytes kept for the backward by tensor class, without the tensors that the key recomputes. ``[k]``
 
     Parameters
     ----------
-    whole : dict of Floats, ``[k]``, bytes
-        With nothing recomputed, but attention as the key keeps it.
-    act : dict of Floats, ``[k]``, bytes
-        The part of them behind the activation function.
-
-    Returns
-    -------
-    dict of Floats, ``[k]``, bytes
+    whole : ``[k]``, bytes
+        With nothing recomputed, except that attention is already as the key keeps it.
+    act : ``[k]``, bytes
+        The part behind the activation function.
     """
     zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
     saved = {}
@@ -431,21 +346,16 @@ def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) ->
 
 
 def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp: _Mlp) -> dict[str, Floats]:
-    """What a weight gradient that runs apart waits with, by tensor class.
+    """Bytes that a separate weight-gradient pass needs, by tensor class. ``[k]``
 
-    Gradients of q, k and v are as large as these; those of a block's output are whole on every tensor-parallel rank. Transformer
-    Engine keeps gradients as it multiplies them, in 8 bits too [transformer-engine, linear.py].
+    Gradients of q, k and v are as large as these. Every tensor-parallel rank holds the whole gradient of a block's output.
+    Transformer Engine keeps gradients in the precision in which it multiplies them, also in 8 bits
+    [transformer-engine, linear.py].
 
     Parameters
     ----------
-    whole : dict of Floats, ``[k]``, bytes
+    whole : ``[k]``, bytes
         With nothing recomputed.
-    mlp : _Mlp, ``[k]``
-        The MLP of the layer, or its experts.
-
-    Returns
-    -------
-    dict of Floats, ``[k]``, bytes
     """
     n, h, linear = keys.tokens(workload.training), float(workload.model.hidden_size), linear_input_bytes(workload)
     none, block_gradient = np.zeros_like(n), linear * h * n
@@ -462,23 +372,10 @@ def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp:
 
 
 def activation_swap_s(workload: Workload, keys: LayerKeys, *, local: bool = False) -> Floats:
-    """Time to move one layer's attention tensors to the host in the forward, or back in the backward. ``[k]``
+    """Time to move one layer's attention tensors to the host in the forward, or back in the backward. [s] ``[k]``
 
-    Two layers' worth stay on the device while they are moved [mindspeed, swap_attention.md].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-        Of one pass of one layer and micro batch, before compute hides it; 0 where nothing is swapped.
+    Two layers' tensors stay on the device while they are moved [mindspeed, swap_attention.md]. The time is for one pass of one
+    layer and micro batch, before compute hides it. It is 0 if nothing is swapped.
     """
     kept, _ = attention_bytes_per_token(workload, keys, local=local)
     moved = kept * keys.tokens(workload.training)

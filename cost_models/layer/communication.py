@@ -1,4 +1,4 @@
-"""Communication of one layer and micro batch: its time by kind, forward and backward, before anything hides it."""
+"""Communication time of one layer and micro batch by kind, forward and backward, before compute hides any of it."""
 
 from __future__ import annotations
 
@@ -18,24 +18,11 @@ from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # of TP communication stays: half a micro batch hides behind the other half [runs-fit]
+FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # of TP communication stays exposed: one half of a micro batch hides the other's [runs-fit]
 
 
 def network_of(workload: Workload, constants: Constants) -> Network:
-    """The workload's topology at the rates that collectives reach.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    Network
-        Before any job shares it: groups do not contend for a port.
-    """
+    """The workload's network with the calibrated rates that collectives reach. Groups do not contend for a port."""
     return Network.of(
         workload.cluster,
         intra_fraction=constants.intra_fraction,
@@ -46,7 +33,7 @@ def network_of(workload: Workload, constants: Constants) -> Network:
 
 @dataclass(frozen=True)
 class TensorParallelComm:
-    """Columns ``[k]`` in seconds. ``regather_s`` runs beside the weight gradients and is always hidden."""
+    """TP communication in seconds, columns ``[k]``. ``regather_s`` overlaps the weight gradients and is always hidden."""
 
     forward_s: Floats
     backward_s: Floats
@@ -56,33 +43,17 @@ class TensorParallelComm:
 def tensor_parallel_comm(
     workload: Workload, keys: LayerKeys, network: Network, *, moe: bool, local: bool = False
 ) -> TensorParallelComm:
-    """All-gather and reduce-scatter around the attention and the MLP block, all-reduces without sequence parallelism.
+    """Tensor-parallel collectives around the attention block and the MLP block of one layer.
 
-    Each moves 2 n h bytes over tp; MLA under sequence parallelism gathers the latents instead of the hidden state
-    [megatron-0.12, multi_latent_attention.py]. Routed experts with etp = 1 need none; shared experts do.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    TensorParallelComm, ``[k]``
-        Of one layer and micro batch; 0 at tp 1.
+    Under sequence parallelism these are all-gathers and reduce-scatters, else all-reduces. Each moves 2 n h bytes over tp. MLA
+    under sequence parallelism gathers the latents instead of the hidden state [megatron-0.12, multi_latent_attention.py]. Routed
+    experts with etp = 1 need none; shared experts do. All times are 0 at tp 1.
 
     Notes
     -----
-    Sequence parallel: forward = enter + scatter + blocks (gather + scatter), backward the reverse, ``regather_s`` the gathers
-    of saved inputs beside the weight gradients. Without it each block all-reduces once in each pass, equal in bytes.
+    Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s`` gathers
+    the saved inputs again beside the weight gradients. Without sequence parallelism each block all-reduces once in each pass,
+    with equal bytes.
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
@@ -108,19 +79,15 @@ def tensor_parallel_comm(
 
 
 def _grid_comm_s(keys: LayerKeys, hidden_bytes: Floats, network: Network) -> Floats:
-    """TP-2D: both matmuls of a block gather along x and scatter along y of an x by y grid of the tp ranks [mindspeed, tp-2d].
+    """TP-2D: time of one block's collectives over an x by y grid of the tp ranks, forward. [s] ``[k]``
 
-    x is the larger factor of tp next to its square root; tokens are split over x, the hidden size over y.
+    Both matmuls gather along x and scatter along y [mindspeed, tp-2d]. x is the larger factor of tp next to its square root.
+    Tokens are split over x and the hidden size over y. The backward takes twice as long.
 
     Parameters
     ----------
-    hidden_bytes : Floats, ``[k]``, bytes
-        Hidden state of a micro batch, whole.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-        One block in one forward; its backward takes twice that.
+    hidden_bytes : ``[k]``
+        The whole hidden state of a micro batch.
     """
     x = 2.0 ** np.ceil(np.log2(np.maximum(keys.tp, 1)) / 2.0)
     y = keys.tp / x
@@ -129,19 +96,9 @@ def _grid_comm_s(keys: LayerKeys, hidden_bytes: Floats, network: Network) -> Flo
 
 
 def exposed_tp_fraction(keys: LayerKeys, constants: Constants) -> Floats:
-    """Share of the TP communication that the layer's fused or overlapped kernels leave. ``[k]``
+    """Fraction of the TP communication that fused or overlapped kernels leave exposed, in either pass. ``[k]``
 
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    Floats, ``[k]``
-        0 to 1; the same share forward and backward. MC2 comes before CoC, CoC before the framework's overlap.
+    MC2 takes precedence over CoC, and CoC over the framework's overlap.
     """
     fused = constants.fused_tp_exposed_fraction
     fraction = np.ones(len(keys.tp))
@@ -153,7 +110,7 @@ def exposed_tp_fraction(keys: LayerKeys, constants: Constants) -> Floats:
 
 @dataclass(frozen=True)
 class ContextParallelComm:
-    """Columns ``[k]`` in seconds: the Ulysses all-to-alls of one pass, one ring hop, and how many hops."""
+    """Columns ``[k]``: seconds of the Ulysses all-to-alls of one pass, seconds of one ring hop, and the number of hops."""
 
     all_to_all_s: Floats
     hop_s: Floats
@@ -161,26 +118,11 @@ class ContextParallelComm:
 
 
 def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network, *, local: bool = False) -> ContextParallelComm:
-    """Ulysses inside, ring outside: q, k, v and the output change hands inside u ranks, K and V go round c / u.
+    """Context-parallel communication of one layer and micro batch, forward: Ulysses inside, ring outside.
 
-    Source: [mindspeed, hybrid context parallel]; MLA moves its expanded keys and values. Backward: the same
-    all-to-alls, and hops of twice the bytes (K, V and their gradients). A recurrence divides its heads and has no ring.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    ContextParallelComm, ``[k]``
-        Of one layer and micro batch, forward; a ring hop is one send of keys and values.
+    q, k, v and the output are exchanged inside groups of u ranks; K and V go round a ring of c / u ranks. A ring hop is one send
+    of keys and values. The backward has the same all-to-alls, and hops of twice the bytes (K, V and their gradients). MLA moves
+    its expanded keys and values. A recurrence divides its heads and has no ring. Source: [mindspeed, hybrid context parallel].
     """
     model = workload.model
     n = keys.tokens(workload.training)
@@ -208,38 +150,22 @@ def context_parallel_comm(workload: Workload, keys: LayerKeys, network: Network,
 
 @dataclass(frozen=True)
 class ExpertComm:
-    """Columns ``[k]`` in seconds: dispatch and combine of one forward."""
+    """Seconds of dispatch and combine in one forward, columns ``[k]``."""
 
     dispatch_s: Floats
     combine_s: Floats
 
 
 def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants: Constants) -> ExpertComm:
-    """Expert all-to-all of the key's dispatcher. Capacity padding balances the receive side.
+    """Time of the key's dispatcher for one MoE layer and micro batch, before compute hides any of it.
 
-    Ranks of an etp group that hold the same tokens count for their share each; the gather and scatter over etp then
-    add up to the all-reduce that runs instead.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    ExpertComm, ``[k]``
-        Of one MoE layer and micro batch, calibrated by ``expert_comm_factor``, before anything hides it.
+    It is calibrated by ``expert_comm_factor``. Capacity padding balances the receiving side. Ranks of an etp group that hold the
+    same tokens each count for their share; the gather and scatter over etp then equal the all-reduce that runs instead.
 
     Notes
     -----
-    Imbalance enters here: ``load_factor`` is the busiest rank's share over the mean, which every exchange but an all-gather
-    waits for.
+    Imbalance enters here: ``load_factor`` is the busiest rank's share over the mean. Every exchange except an all-gather waits
+    for that rank.
     """
     shape, training = workload.model.moe, workload.training
     assert shape is not None
@@ -263,25 +189,9 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
 def weight_comm(
     workload: Workload, keys: LayerKeys, network: Network, *, moe: bool, local: bool = False
 ) -> tuple[Floats, Floats]:
-    """ZeRO-3: time to gather one layer's weights, and to reduce-scatter its gradients. Zero where nothing is sharded. ``[k]``
+    """ZeRO-3: time to gather one layer's weights, and time to reduce-scatter its gradients. [s] ``[k]``
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, seconds
-        One gather (forward and backward each need one) and one reduce-scatter (backward).
+    The forward and the backward each need one gather; the backward needs one reduce-scatter. Both times are 0 without sharding.
     """
     dense, experts = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
     gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)

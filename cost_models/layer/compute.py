@@ -1,4 +1,4 @@
-"""Time of one device's kernels: matrix units, fused attention, vector units."""
+"""Kernel times of one device: matrix units, fused attention, vector units."""
 
 from __future__ import annotations
 
@@ -19,35 +19,27 @@ TILE_ROWS, TILE_COLUMNS = 128, 256  # output tile of a core [asc-devkit-guide, M
 UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, where a profile has no measurement [flagperf]
 ATTENTION_BACKWARD_FLOPS = 2.5  # five matmuls against two: the scores are computed again [flash-attention-2]
 MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when the head dim is no multiple of 8 [runs-fit]
-# Rate over (d / 128): heads of 64 run at 0.9 of heads of 128 under FlashAttention-2 [flash-attention-2, figure 5] and on Ascend
-# [runs-fit]. The faster a generation multiplies, the more its exponentials hold it up, one a score whatever the head
+# Exponent of (d / 128): heads of 64 run at 0.9 of the rate of heads of 128 under FlashAttention-2 [flash-attention-2, figure 5]
+# and on Ascend [runs-fit]. Each score needs one exponential whatever the head dim, which limits fast generations more
 # [aiconfigurator].
 NARROW_HEAD_EXPONENT = 0.15
 OWN_NARROW_HEAD_EXPONENT = {Generation.AMPERE: 0.15, Generation.HOPPER: 0.3, Generation.BLACKWELL: 0.62}
-FLASH_ATTENTION_2_YEAR = 2024  # of PyTorch 2.2, whose own attention it is
-NEWEST_YEAR = 2025  # stands for all later ones where no release of a stack is known to differ
-ELEMENT_BYTES, FP32_BYTES = 2, 4  # of activations and weights in 16 bits; of what is kept or summed in FP32
-READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # of HBM traffic: an element is read once and written once
-ADD_BYTES = 3 * ELEMENT_BYTES  # two are read and their sum, or gated product, written
-PADDING_TILE_FRACTION = 0.5  # of a tile of rows that a group of a grouped matmul pads, in the mean
-NARROWEST_TILE_FRACTION = 0.25  # of a tile's columns: narrower outputs take as long [asc-devkit-guide, Matmul tiling]
+FLASH_ATTENTION_2_YEAR = 2024  # PyTorch 2.2 adopted it as its own attention
+NEWEST_YEAR = 2025  # for stacks without known differences between releases
+ELEMENT_BYTES, FP32_BYTES = 2, 4  # an activation or weight in 16 bits; a value kept or summed in FP32
+READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # HBM traffic of reading and writing an element once
+ADD_BYTES = 3 * ELEMENT_BYTES  # HBM traffic of reading two elements and writing their sum or gated product
+PADDING_TILE_FRACTION = 0.5  # mean padding of a group in a grouped matmul, in tiles of rows
+NARROWEST_TILE_FRACTION = 0.25  # of a tile: narrower outputs take as long as this [asc-devkit-guide, Matmul tiling]
 FULL_RATE_HEAD_DIM = 128  # heads at least as wide run at the full rate [flash-attention-2, figure 5]
 ALIGNED_HEAD_DIM = 8  # a GPU's tensor cores want multiples of it [runs-fit]
 UNFUSED_BACKWARD_TRAFFIC_FACTOR = 1.6  # HBM traffic of unfused attention's backward over its forward's [runs-fit]
 
 
 def element_factor(workload: Workload) -> float:
-    """Bytes of an activation over those of 16 bits, which all counts here are of.
+    """Bytes of an activation element over the 16 bits that all formulas here assume: 2 in FP32, else 1.
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-
-    Returns
-    -------
-    float
-        2 in FP32, where also what 16-bit training keeps in FP32 counts twice; else 1.
+    In FP32 training the factor also doubles the tensors that 16-bit training already keeps in FP32.
     """
     return FP32_BYTES / ELEMENT_BYTES if workload.training.precision == "fp32" else 1.0
 
@@ -59,33 +51,19 @@ class Device:
     linear_flops_per_s: float  # linear layers, in the training precision
     bf16_flops_per_s: float  # head, expert router and unfused scores
     attention_flops_per_s: float  # long-sequence fused attention, forward
-    attention_half_length: float  # tokens at which it reaches half of that
-    narrow_head_exponent: float  # of its rate over head dim / 128, for narrower heads
-    hbm_bytes_per_s: float  # as vector operators reach it
+    attention_half_length: float  # tokens at which fused attention reaches half of that rate
+    narrow_head_exponent: float  # scales that rate by (head dim / 128)^x for narrower heads
+    hbm_bytes_per_s: float  # bandwidth that vector operators reach
     raw_hbm_bytes_per_s: float
     num_cores: int
-    time_factor: float  # on device time: one software release over another, and the job's own factors
+    time_factor: float  # multiplies device time: software release, slowest node, and the job's own factors
     constants: Constants
 
     @classmethod
     def of(cls, workload: Workload, constants: Constants) -> Device:
         """Rates for the workload's hardware, precision and software.
 
-        Parameters
-        ----------
-        workload : Workload
-            Model, job, cluster and software: what all strategies share.
-        constants : Constants
-            Calibrated values for the hardware family.
-
-        Returns
-        -------
-        Device
-
-        Raises
-        ------
-        ValueError
-            The profile has no peak in the training precision.
+        Raises ``ValueError`` if the profile has no peak for the training precision.
         """
         profile, software = workload.cluster.profile, workload.software
         precision = workload.training.precision
@@ -112,17 +90,12 @@ class Device:
 
 
 def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float, float]:
-    """Long-sequence rate of the fused attention over the device's peak, and the length at which it reaches half of that.
-
-    Returns
-    -------
-    tuple of float
-        A fraction, and tokens.
+    """Long-sequence rate of fused attention as a fraction of peak, and the sequence length that reaches half of it [tokens].
 
     Notes
     -----
-    Ascend's and Hopper's own kernels, or FlashAttention-2, written for Ampere's instruction (``portable_attention``), or
-    before 2024 Triton's [flash-attention-2; flash-attention-3].
+    The kernels are Ascend's and Hopper's own, or FlashAttention-2, which uses Ampere's instructions (``portable_attention``), or
+    Triton's before 2024 [flash-attention-2; flash-attention-3].
     """
     traits, software = workload.device_traits, workload.software
     if traits.own_fused_attention or (traits.generation >= Generation.HOPPER and not software.portable_attention):
@@ -134,19 +107,14 @@ def _attention_kernels(workload: Workload, constants: Constants) -> tuple[float,
 
 
 def _narrow_head_exponent(workload: Workload) -> float:
-    """Exponent of a fused attention's rate over its head dim: that of the kernels that ``_attention_kernels`` chooses."""
+    """Exponent of a fused kernel's rate over its head dim, for the kernels that ``_attention_kernels`` selects."""
     if workload.device_traits.own_fused_attention or workload.software.portable_attention:
         return NARROW_HEAD_EXPONENT
     return OWN_NARROW_HEAD_EXPONENT[workload.device_traits.generation]
 
 
 def _release_factor(workload: Workload, constants: Constants) -> float:
-    """Device time of this release of the software over the one that the constants describe.
-
-    Returns
-    -------
-    float
-    """
+    """Device time of this software release relative to the release that the constants describe."""
     ladder = workload.software_traits.releases
     if ladder is None:
         return 1.0
@@ -155,16 +123,9 @@ def _release_factor(workload: Workload, constants: Constants) -> float:
 
 
 def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:
-    """The year that a release of unknown date is priced as, the newest, and a year for each other price that it could have.
+    """Years that stand for the releases of a stack: the newest, and one year for each older price.
 
-    Parameters
-    ----------
-    workload : Workload
-        Its devices and software decide which years make a difference.
-
-    Returns
-    -------
-    float, tuple of float
+    A release of unknown date is priced as the newest. The workload's devices and software decide which years differ.
     """
     software, ladder = workload.software, workload.software_traits.releases
     years = set(ladder.years if ladder is not None else (NEWEST_YEAR,))
@@ -175,42 +136,15 @@ def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:
 
 
 def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:
-    """What waiting for the slowest of all nodes adds: a share for each doubling of their number.
-
-    Parameters
-    ----------
-    cluster : Cluster
-        Devices, and how many of them share a node.
-
-    Returns
-    -------
-    float
-        1 for one node.
-    """
+    """Factor on device time for waiting on the slowest node: a fraction for each doubling of the nodes, 1 for one node."""
     nodes = cluster.num_devices / cluster.profile.devices_per_node
     return 1.0 + constants.node_doubling_fraction * math.log2(max(nodes, 1.0))
 
 
 def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
-    """Dense peak of a precision; FP16 and BF16 stand in for each other where one is missing. [flops/s]
+    """Dense matmul peak in a precision. FP16 and BF16 substitute for each other. [flops/s]
 
-    Raises ``ValueError`` when the profile has no peak for it: a peak is never made up.
-
-    Parameters
-    ----------
-    profile : HardwareProfile
-        One product, in SI units.
-    precision : str
-        Of the matmul: ``bf16``, ``fp16``, ``fp8``, ``nvfp4`` or ``fp32``.
-
-    Returns
-    -------
-    float, FLOPs a second
-
-    Raises
-    ------
-    ValueError
-        The profile has no such peak.
+    Raises ``ValueError`` if the profile has no such peak; a peak is never made up.
     """
     peaks = profile.matmul_flops_per_s
     for name in {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16")}.get(precision, (precision,)):
@@ -220,23 +154,9 @@ def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
 
 
 def achievable_flops_per_s(profile: HardwareProfile, precision: str) -> float:
-    """Best measured matmul rate of a precision, or its usual share of peak. [flops/s]
+    """Best measured matmul rate in a precision, or a typical fraction of peak without a measurement. [flops/s]
 
-    Parameters
-    ----------
-    profile : HardwareProfile
-        One product, in SI units.
-    precision : str
-        Of the matmul: ``bf16``, ``fp16``, ``fp8``, ``nvfp4`` or ``fp32``.
-
-    Returns
-    -------
-    float, FLOPs a second
-
-    Raises
-    ------
-    ValueError
-        The profile has no such peak.
+    Raises ``ValueError`` if the profile has no such peak.
     """
     measured = profile.achievable_matmul_flops_per_s
     peak = matmul_peak_flops_per_s(profile, precision)
@@ -254,34 +174,27 @@ def matmul_s(
     at_once: ArrayLike | None = None,
     flops_per_s: float | None = None,
 ) -> Floats:
-    """Time of ``groups`` matmuls ``[rows, depth] x [depth, columns]``, ``rows`` in all. [s]
+    """Time of ``groups`` matmuls ``[rows, depth] x [depth, columns]`` with ``rows`` in total; arrays broadcast. [s]
 
     T = max(2 rows' columns depth / (rate e_wave e_depth), bytes / HBM) + launch, with rows' = rows + half a tile a
-    group, e_wave = w / (w + w0) for w = tiles / cores waves, e_depth = k / (k + k0). The smooth forms stand for wave
-    quantisation averaged over shapes, so that a shape changed by one step never makes the time jump.
-    Zero for zero rows. Source: [asc-devkit-guide, Matmul tiling]; limits: no split-K, no sparsity.
+    group, e_wave = w / (w + w0) for w = tiles / cores waves, e_depth = k / (k + k0). The smooth forms average wave
+    quantisation over shapes, so a shape changed by one step never makes the time jump. The time is that of one launch on an
+    idle device, calibrated, and 0 for zero rows. Source: [asc-devkit-guide, Matmul tiling]; limits: no split-K, no sparsity.
 
     Parameters
     ----------
-    rows : array
-        Rows of all groups together, M.
-    columns : array
-        Columns of the output, N.
-    depth : array
-        Inner dimension, K.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    groups : array
-        Weights that the rows are spread over; above one, each pads half a tile of rows.
-    at_once : array or None
-        Groups whose tiles share the waves: those that run side by side; ``None``: all.
-    flops_per_s : float or None
-        Rate of a large matmul; ``None``: that of linear layers in the training precision.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-        One launch, calibrated, on an idle device.
+    rows
+        M, of all groups together.
+    columns
+        N, columns of the output.
+    depth
+        K, the inner dimension.
+    groups
+        Number of weights that share the rows. With more than one, each group pads half a tile of rows.
+    at_once
+        Groups that run side by side, so that their tiles share the waves. ``None``: all.
+    flops_per_s
+        Rate of a large matmul. ``None``: that of linear layers in the training precision.
     """
     c = device.constants
     m, n, k, g = (np.asarray(x, dtype=np.float64) for x in (rows, columns, depth, groups))
@@ -295,30 +208,21 @@ def matmul_s(
 
 
 def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device: Device) -> tuple[Floats, Floats]:
-    """Forward and backward time of fused (flash) attention on one rank. [s]
+    """Forward and backward time of fused (flash) attention on one rank; arrays broadcast. [s]
 
-    ``flops``: causal forward FLOPs. The rate is R s / (s + s0), scaled by (d / 128)^x for head dims below 128 (shorter
-    inner loops); the backward executes 2.5x the FLOPs at its own share of the rate. Source: [pto-isa], [flash-attention-2].
+    The rate is R s / (s + s0), scaled by (d / 128)^x for head dims below 128 (shorter inner loops). The backward executes 2.5x
+    the FLOPs at its own fraction of the rate. Source: [pto-isa], [flash-attention-2].
 
     Parameters
     ----------
-    flops : array, FLOPs
-        Of the forward on the rank, under its mask.
-    length : array, tokens
-        Sequence that a kernel sees at once.
-    head_dim : int
-        Of queries and keys.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-
-    Returns
-    -------
-    tuple of Floats, seconds
-        Forward and backward.
+    flops
+        Forward FLOPs on the rank, under its mask.
+    length
+        Tokens that one kernel sees.
 
     Notes
     -----
-    Validity: head dims of today's models, sequences above about 512 tokens; nothing else was compared with measurements.
+    Validity: head dims of today's models and sequences above about 512 tokens; nothing else was compared with measurements.
     """
     c = device.constants
     s = np.asarray(length, dtype=np.float64)
@@ -329,25 +233,16 @@ def fused_attention_s(flops: ArrayLike, length: ArrayLike, head_dim: int, device
 
 
 def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tuple[Floats, Floats]:
-    """Forward and backward time of attention that writes its scores out. [s]
+    """Forward and backward time of attention that writes its scores to memory; arrays broadcast. [s]
 
-    ``scores``: heads x queries x keys on the rank, no causal skipping. Two matmuls of 2 d FLOPs a score at the dense
-    rate, or at 10 TFLOPS where d is no multiple of 8 (GPU tensor cores need it), and ``score_bytes`` of traffic a score;
-    backward: four matmuls and 1.6x the traffic. Source: [korthikanti2022, section 4], [runs-fit].
+    The forward has two matmuls of 2 d FLOPs a score, and ``score_bytes`` of traffic a score. The rate is the dense one, or 10
+    TFLOPS if d is no multiple of 8 (GPU tensor cores need it). The backward has four matmuls and 1.6x the traffic. Source:
+    [korthikanti2022, section 4], [runs-fit].
 
     Parameters
     ----------
-    scores : array
-        Heads x queries x keys on the rank, no causal skipping.
-    head_dim : int
-        Of queries and keys.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-
-    Returns
-    -------
-    tuple of Floats, seconds
-        Forward and backward.
+    scores
+        Heads x queries x keys on the rank. Causal masks skip none.
     """
     count = np.asarray(scores, dtype=np.float64)
     rate = device.bf16_flops_per_s
@@ -361,18 +256,8 @@ def unfused_attention_s(scores: ArrayLike, head_dim: int, device: Device) -> tup
 
 
 def vector_s(moved_bytes: ArrayLike, device: Device) -> Floats:
-    """Time of memory-bound operators that move ``moved_bytes``. [s]
+    """Time of memory-bound operators that read and write ``moved_bytes`` over HBM; elementwise. [s]
 
-    Parameters
-    ----------
-    moved_bytes : array, bytes
-        Read and written, over HBM.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-
-    Returns
-    -------
-    Floats, seconds
-        Launches are the host's: ``cost_models.layer.host``.
+    Launches are not included: they are host time (``cost_models.layer.host``).
     """
     return np.asarray(moved_bytes, dtype=np.float64) / device.hbm_bytes_per_s * device.time_factor

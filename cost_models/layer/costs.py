@@ -1,4 +1,4 @@
-"""Time of one layer for one micro batch, per layer key: forward, backward, and what computing it again costs."""
+"""Time of one layer for one micro batch, per layer key: forward, backward, and the cost of computing it again."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from cost_models.shapes.workload import Workload
 
 @dataclass(frozen=True)
 class LayerCosts:
-    """Columns ``[k]`` in seconds for one layer and one micro batch.
+    """Seconds of one layer and one micro batch, columns ``[k]``.
 
-    ``forward`` and ``backward`` hold exposed time by part and sum to ``forward_s`` and ``backward_s``; ``masked`` is
-    communication hidden behind them, forward and backward together. ``full_recompute_s`` is what a full recompute
-    adds to the backward. ``weight_gradient_s`` is the part of the backward that only weight gradients need.
-    ``pieces`` are both passes as ``cost_models.layer.pairs`` takes them apart, ``host`` what the host takes for either.
+    ``forward`` and ``backward`` hold exposed time by part; they sum to ``forward_s`` and ``backward_s``. ``masked`` is hidden
+    communication of both passes together. ``full_recompute_s`` is what a full recompute adds to the backward.
+    ``weight_gradient_s`` is the part of the backward that only weight gradients need. ``pieces`` are both passes divided for
+    ``cost_models.layer.pairs``. ``host`` is the host's time for each pass.
     """
 
     forward: dict[str, Floats]
@@ -41,36 +41,17 @@ class LayerCosts:
 def layer_costs(
     workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool, local: bool = False
 ) -> LayerCosts:
-    """Price one layer of the given kind for every key: its compute, what communication adds, and the host.
+    """Price one layer of the given kind for every key: compute, exposed communication and host.
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    LayerCosts, ``[k]``
-        Of one layer and one micro batch on one rank; pipeline sends, gradient accumulation and the optimizer are the step's.
+    Pipeline sends, gradient accumulation and the optimizer belong to the step.
 
     Notes
     -----
-    A pass is matmuls, attention, vector work and permutation one after the other, plus what ``layer_comm`` leaves exposed,
-    plus what the host needs beyond all that. The backward is twice the matmuls and vector work,
-    the attention's own backward, and what selected modules compute again.
+    A pass is the sum of matmuls, attention, vector work and permutation, plus the communication that ``layer_comm`` leaves
+    exposed, plus the host time beyond all that. The backward has twice the matmuls and vector work, attention's own backward, and
+    the recompute of selected modules.
 
-    Left out: streams that run on across the edge of a layer, contention of communication with kernels beyond
-    ``hidden_stretch_fraction``.
+    Left out: overlap across the edge of a layer, and contention of communication with kernels beyond ``hidden_stretch_fraction``.
     """
     compute = layer_compute(workload, keys, device, moe=moe, local=local)
     comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe, local=local)
@@ -99,14 +80,14 @@ def layer_costs(
         **{name: part.backward_s for name, part in comm._asdict().items()},
         "contention": contention_backward,
     }
-    # The host runs ahead while the device computes or communicates; only what it needs beyond that shows, unless launches block.
+    # The host runs ahead while the device computes or communicates. Only its excess time shows, unless launches block.
     blocked = blocked_s(workload)
     device_forward, device_backward = sum(forward.values(), zero), sum(backward.values(), zero)
     forward["host"] = np.maximum(dispatch - device_forward, blocked)
     backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked)
     forward["size_synchronisation"] = backward["size_synchronisation"] = wait
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
-    # Merged pairs schedule the exchange of the experts anew, with the contention that it brings.
+    # Merged pairs schedule the expert exchange and its contention again, so both are taken out here.
     alone_forward = forward_s - forward["host"] - experts_again
     alone_backward = backward_s - backward["host"] - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
     again = _again_s(workload, compute, comm, exchange, stretch) + wait + blocked
@@ -124,7 +105,7 @@ def layer_costs(
 
 
 def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchange: ExpertComm, stretch: float) -> Floats:
-    """A forward on the device once more, with its communication, up to what the backward needs of it.
+    """Device time of a second forward with its communication, as far as the backward needs it. [s] ``[k]``
 
     A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].
     PyTorch's own checkpoints stop, since 2.1, at the last tensor that the backward kept: before that matmul, and before the
@@ -132,20 +113,8 @@ def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchang
 
     Parameters
     ----------
-    workload : Workload
-        Its software decides what is computed again.
-    compute : LayerCompute, ``[k]``
-        Seconds that the layer computes.
-    comm : LayerComm, ``[k]``
-        Seconds that it communicates, exposed and masked.
-    exchange : ExpertComm, ``[k]``, seconds
-        Dispatch and combine of a forward before anything hides them.
-    stretch : float
-        What a hidden second costs the compute beside it.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
+    exchange : ``[k]``, seconds
+        Dispatch and combine of a forward before compute hides them.
     """
     eager, since, year = workload.software_traits.eager, workload.software_traits.early_stop_year, workload.software.year
     stops = eager and since is not None and (year is None or year >= since)
@@ -161,22 +130,17 @@ def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchang
 def _pieces(
     compute: LayerCompute, alone_forward: Floats, alone_backward: Floats, exchange: ExpertComm, *, moe: bool
 ) -> dict[str, Floats]:
-    """Both passes as merged pairs take them apart; the attention's pieces are what the others leave of a pass.
+    """Both passes in the pieces that merged pairs interleave. [s] ``[k]``
+
+    The attention's pieces are the rest of a pass after all other pieces.
 
     Parameters
     ----------
-    compute : LayerCompute, ``[k]``
-        Seconds that the layer computes.
-    alone_forward : Floats, ``[k]``, seconds
-        A forward without its expert exchange and without what it waits for dispatch.
-    alone_backward : Floats, ``[k]``, seconds
-        The same of a backward.
-    exchange : ExpertComm, ``[k]``
-        Dispatch and combine before anything hides them.
-
-    Returns
-    -------
-    dict of Floats, ``[k]``, seconds
+    alone_forward : ``[k]``, seconds
+        A forward without its expert exchange and without the wait for dispatch.
+    alone_backward : ``[k]``, seconds
+        The same for a backward.
+    exchange : ``[k]``
     """
     shared, permute, attention = compute.shared_expert, compute.permute, compute.matmuls.attention
     experts = compute.matmuls.moe + compute.matmuls.mlp - shared

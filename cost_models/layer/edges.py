@@ -1,4 +1,4 @@
-"""Time of what only the ends of the pipeline run: embedding, output head with its loss, MTP projections."""
+"""Time of the work at the ends of the pipeline: embedding, output head with its loss, MTP projections."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-LOSS_FORWARD_FRACTION = 0.4  # of the cross-entropy traffic: maximum, exponent and sum; the rest is its gradient; assumed
+LOSS_FORWARD_FRACTION = 0.4  # assumed part of the cross-entropy traffic: maximum, exponent, sum; the rest is the gradient
 
 
 @dataclass(frozen=True)
 class EdgeCosts:
-    """Columns ``[k]`` in seconds for one micro batch; ``*_compute_s`` without communication."""
+    """Seconds of one micro batch at the ends of the pipeline, columns ``[k]``; ``*_compute_s`` excludes communication."""
 
     embedding_forward_s: Floats
     embedding_backward_s: Floats
@@ -31,27 +31,14 @@ class EdgeCosts:
 
 
 def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network) -> EdgeCosts:
-    """Embedding lookup and its TP reduction; vocabulary-parallel logits and cross-entropy [megatron-0.12, cross_entropy.py].
+    """Time of the embedding, of the output head with its loss, and of one MTP projection, for one micro batch.
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    EdgeCosts, ``[k]``
-        Of one micro batch on a rank that holds the embedding or a head; for one MTP projection, not for the layer behind it.
+    The embedding is a lookup with its TP reduction. The head is vocabulary-parallel logits and cross-entropy
+    [megatron-0.12, cross_entropy.py]. The layer behind an MTP projection is not included.
 
     Notes
     -----
-    The loss reads and writes ``cross_entropy_bytes`` a logit in all, of which a forward does ``LOSS_FORWARD_FRACTION``. The
+    The loss reads and writes ``cross_entropy_bytes`` a logit in total, of which the forward does ``LOSS_FORWARD_FRACTION``. The
     gradient of tied embeddings between the ends of the pipeline is left out.
     """
     model = workload.model

@@ -1,8 +1,8 @@
-"""How tokens reach their experts and come back: copies, bytes and time of one MoE layer and micro batch.
+"""Dispatch and combine of expert parallelism: copies, bytes and time of one MoE layer and micro batch.
 
-A rank holds n_l tokens of x bytes, each routed to k of E experts that lie evenly over e ranks; these spread over N
-bandwidth domains of m = e / N ranks (nodes, or supernodes where those are one domain). Copies of a token that leave its
-domain, and copies that move inside the domain of their experts:
+A rank holds n_l tokens of x bytes. Each is routed to k of E experts, which are placed evenly on e ranks. These ranks span N
+bandwidth domains of m = e / N ranks (nodes, or supernodes where those are one domain). The table has the copies of a token
+that leave its domain, and the copies that move inside the domain of their experts:
 
 =================  =======================================  ==========================
 dispatcher         between domains                          inside
@@ -14,7 +14,7 @@ all-gather         N - 1                                    N (m - 1), with m et
 =================  =======================================  ==========================
 
 [megatron-0.12, token_dispatcher.py]; two-level [deepseek-v3, section 3.2.2]; hierarchical [mindspeed, hierarchical-alltoallv];
-[pangu-ultra-moe]. An all-gather between domains moves less than an all-to-all where N - 1 < k (1 - 1/N).
+[pangu-ultra-moe]. An all-gather between domains moves less than an all-to-all if N - 1 < k (1 - 1/N).
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ ROUTING_MAP_BYTES = 1  # whether a token goes to an expert, a bool [megatron-0.1
 
 @dataclass(frozen=True)
 class ExpertTransfer:
-    """One direction of one MoE layer and micro batch, ``[n]``.
+    """Time and bytes of one direction of one MoE layer and micro batch, ``[n]``.
 
-    Bytes are what the most loaded rank moves through its ports inside its bandwidth domain and into the outermost fabric.
+    The bytes are those of the most loaded rank, through its ports inside its bandwidth domain and into the outermost fabric.
     """
 
     time_s: Floats
@@ -55,30 +55,12 @@ class ExpertTransfer:
 def expected_domains_per_token(
     num_domains: ArrayLike, num_experts: int, top_k: int, num_groups: int = 1, group_topk: int = 1
 ) -> Floats:
-    """Distinct domains, out of N, that hold an expert of a token; elementwise over ``num_domains``.
+    """Expected distinct domains that hold an expert of a token: 1 to N, at most k; elementwise over ``num_domains``.
 
     Uniform top-k of E without replacement: N (1 - C(E - E/N, k) / C(E, k)). With group-limited routing
     [deepseek-v3, section 2.1.2] the token first picks ``group_topk`` of ``num_groups`` groups, uniformly, and its
-    experts among theirs, so that it meets at most ``group_topk`` domains where a group lies in one. A learned router
+    experts among theirs. It then meets at most ``group_topk`` domains if each group fits in one domain. A learned router
     is not uniform: correlated choices meet fewer domains.
-
-    Parameters
-    ----------
-    num_domains : array
-        Domains, N, over which the experts lie evenly.
-    num_experts : int
-        Routed experts, E.
-    top_k : int
-        Experts that a token chooses, k.
-    num_groups : int
-        Groups of experts, of which a token chooses first; 1: none.
-    group_topk : int
-        Groups that it chooses.
-
-    Returns
-    -------
-    Floats
-        1 to N, and at most k.
     """
     domains = np.asarray(num_domains, dtype=np.float64)
     group_size = num_experts / num_groups
@@ -95,21 +77,9 @@ def expected_domains_per_token(
 
 
 def inter_domain_copies(dispatcher: Dispatcher, num_domains: ArrayLike, moe: MoeShape) -> Floats:
-    """Copies of a token that cross between domains, of which the experts span ``num_domains`` [megatron-0.12]; [mindspeed].
+    """Copies of one token that cross between domains, one direction, uniform routing; elementwise over ``num_domains``.
 
-    Parameters
-    ----------
-    dispatcher : Dispatcher
-        How tokens travel.
-    num_domains : array
-        Domains over which the experts lie evenly.
-    moe : MoeShape
-        Routed experts, and how many of them a token chooses.
-
-    Returns
-    -------
-    Floats
-        Copies of one token in one direction, its own domain's left out, for uniform routing.
+    The experts span ``num_domains``. Copies inside the token's own domain are left out [megatron-0.12]; [mindspeed].
     """
     domains = np.asarray(num_domains, dtype=np.float64)
     remote_share = 1.0 - 1.0 / domains
@@ -124,7 +94,7 @@ def inter_domain_copies(dispatcher: Dispatcher, num_domains: ArrayLike, moe: Moe
 
 @dataclass(frozen=True)
 class RoutedTokens:
-    """Tokens of one MoE layer and micro batch with their way to experts; columns broadcast, ``[n]``."""
+    """Tokens of one MoE layer and micro batch and their route to experts; columns broadcast to ``[n]``."""
 
     dispatcher: ArrayLike  # codes of ``Dispatcher``
     tokens_per_rank: ArrayLike  # n_l = s b / (cp tp) under sequence parallelism
@@ -133,54 +103,36 @@ class RoutedTokens:
     etp: ArrayLike
     moe: MoeShape
     network: Network
-    load_factor: ArrayLike = 1.0  # copies of the most loaded rank over the mean: every exchange but an all-gather waits for it
-    uneven: ExpertCounts | ExpertSpread | None = None  # where the load comes from experts: they say the same of domains
-    tier_streams: ArrayLike = False  # tiers of a staged exchange at the same time, whatever the network's collectives do
+    load_factor: ArrayLike = 1.0  # copies of the busiest rank over the mean; all exchanges but an all-gather wait for it
+    uneven: ExpertCounts | ExpertSpread | None = None  # the experts behind the load factor, from which domains' loads follow
+    tier_streams: ArrayLike = False  # the tiers of a staged exchange overlap, whatever the network's collectives do
 
 
 def expert_dispatch(routed: RoutedTokens) -> ExpertTransfer:
-    """Tokens to experts, with the counts and routing weights that go along [megatron-0.12, token_dispatcher.py].
+    """Send tokens to their experts, with counts and routing weights: one layer, forward [megatron-0.12, token_dispatcher.py].
 
-    Parameters
-    ----------
-    routed : RoutedTokens, ``[n]``
-        The tokens of each rank, and how they travel.
-
-    Returns
-    -------
-    ExpertTransfer, ``[n]``
-        Of one layer and micro batch, forward; uncalibrated (``expert_comm`` applies ``expert_comm_factor``).
+    The result is not calibrated; ``expert_comm`` applies ``expert_comm_factor``.
 
     Notes
     -----
-    All-gather: every rank sends all its tokens to all. All-to-all: one copy for each expert. Two-level: one copy for each
+    All-gather: every rank sends all its tokens to all ranks. All-to-all: one copy for each expert. Two-level: one copy for each
     domain that has an expert, then inside. Hierarchical: all tokens to every domain, then inside.
     """
     return _transfer(routed, routing=True)
 
 
 def expert_combine(routed: RoutedTokens) -> ExpertTransfer:
-    """Experts' outputs back to their tokens: a dispatch reversed, with reduce-scatters for its all-gathers.
+    """Send experts' outputs back to their tokens: a dispatch reversed, with reduce-scatters for its all-gathers.
 
     It is also the gradient of a dispatch, and takes as long as the gradient of a combine: neither carries counts
-    [megatron-0.12, token_dispatcher.py].
-
-    Parameters
-    ----------
-    routed : RoutedTokens, ``[n]``
-        As of the dispatch.
-
-    Returns
-    -------
-    ExpertTransfer, ``[n]``
-        Of one layer and micro batch, forward; uncalibrated.
+    [megatron-0.12, token_dispatcher.py]. The result is not calibrated.
     """
     return _transfer(routed, routing=False)
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of one dispatcher."""
+    """Inputs of the rows that share one dispatcher."""
 
     tokens: Floats
     token_bytes: Floats
@@ -195,28 +147,19 @@ class _Rows:
 
     @property
     def copied_bytes(self) -> Floats:
-        """All copies of a rank's tokens."""
+        """Bytes of all copies of a rank's tokens, ``[n]``."""
         return self.moe.top_k * self.tokens * self.token_bytes
 
     @property
     def domains(self) -> Floats:
-        """Bandwidth domains over which the experts spread."""
+        """Number of bandwidth domains that the experts span, ``[n]``."""
         return domains_spanned(self.ep, self.etp, self.network.domain_devices)
 
 
 def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
-    """Each dispatcher's rows by its own form; rows of ``Dispatcher.NONE`` move nothing.
+    """Price each row by its dispatcher's formula; rows of ``Dispatcher.NONE`` move nothing. ``[n]``
 
-    Parameters
-    ----------
-    routed : RoutedTokens, ``[n]``
-        The tokens of each rank, and how they travel.
-    routing : bool
-        Whether counts and weights go along, that is a dispatch.
-
-    Returns
-    -------
-    ExpertTransfer, ``[n]``
+    ``routing`` is set for a dispatch.
     """
     of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor)
     codes, streams, *inputs = np.broadcast_arrays(routed.dispatcher, routed.tier_streams, *of)
@@ -235,7 +178,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
 
 
 def _gathered(rows: _Rows) -> ExpertTransfer:
-    """All tokens of the etp x ep ranks to each of them: (etp ep - 1) n_l x in; their sum back."""
+    """All-gather dispatcher: all tokens of the etp x ep ranks go to each of them, (etp ep - 1) n_l x in; their sum goes back."""
     size = rows.etp * rows.ep
     one = np.ones_like(size)
     total = size * rows.tokens * rows.token_bytes
@@ -254,7 +197,7 @@ def _gathered(rows: _Rows) -> ExpertTransfer:
 
 
 def _exchanged(rows: _Rows) -> ExpertTransfer:
-    """One copy for each chosen expert, straight to its rank; no copy is saved where two share a node."""
+    """All-to-all dispatcher: one copy for each chosen expert goes straight to its rank. Experts in one node share no copy."""
     copied = rows.copied_bytes * rows.load
     domains = rows.domains
     etp_s, etp_bytes = _expert_tensor_parallel(rows)
@@ -266,7 +209,7 @@ def _exchanged(rows: _Rows) -> ExpertTransfer:
 
 
 def _two_level(rows: _Rows) -> ExpertTransfer:
-    """One copy to each domain that a token needs, to the peer of the same local rank; copies are made inside."""
+    """Two-level dispatcher: one copy goes to each domain that a token needs, at the same local rank, and is replicated inside."""
     domains = rows.domains
     sent = rows.tokens * rows.token_bytes * _fullest_domain_tokens(rows)
     inter_s = all_to_all_s(sent, domains, _domain_stride(rows), rows.network)
@@ -276,10 +219,10 @@ def _two_level(rows: _Rows) -> ExpertTransfer:
 
 
 def _fullest_domain_tokens(rows: _Rows) -> Floats:
-    """Domains that a token meets, times the load of the fullest: N times the share of tokens that meet it.
+    """Expected domains of a token times the load of the fullest domain: N times the fraction of tokens that reach it.
 
-    Of one load for all, or where a token chooses groups first, of which experts say nothing, choices are uniform. Of one load
-    one rank alone is hot, and slows the fabric by its share of its domain only: 1 + (load - 1) / m.
+    Choices are uniform if there is one load for all ranks, or if a token chooses groups first, for which counts of experts say
+    nothing. With one load only one rank is hot. It slows the fabric by its share of its domain: 1 + (load - 1) / m.
     """
     domains = rows.domains
     if rows.uneven is not None and rows.moe.num_groups == 1:
@@ -289,7 +232,7 @@ def _fullest_domain_tokens(rows: _Rows) -> Floats:
 
 
 def _hierarchical(rows: _Rows) -> ExpertTransfer:
-    """All tokens to the peers of the same local rank in every domain, whatever their routing; copies are made inside."""
+    """Hierarchical dispatcher: all tokens go to the same local rank of every domain, and are replicated inside."""
     domains = rows.domains
     per_rank = rows.tokens * rows.token_bytes
     gather = all_gather_s if rows.routing else reduce_scatter_s
@@ -298,24 +241,16 @@ def _hierarchical(rows: _Rows) -> ExpertTransfer:
 
 
 def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats, copies: Floats | float) -> ExpertTransfer:
-    """Between domains, then inside: one after the other, or tokens forwarded as they arrive where each tier has its stream.
+    """Time of the stage between domains and the stage inside.
 
-    ``copies`` of a token move inside the domains of its experts.
+    The stages run one after the other, or overlap if each tier has its own stream and forwards tokens as they arrive.
 
     Parameters
     ----------
-    rows : _Rows
-        Rows of one dispatcher.
-    inter_s : Floats, seconds
-        Between domains.
-    inter_bytes : Floats, bytes
-        What the busiest rank sends between domains.
-    copies : Floats or float
-        Copies of a token that move inside.
-
-    Returns
-    -------
-    ExpertTransfer
+    inter_bytes
+        Sent by the busiest rank between domains.
+    copies
+        Copies of a token that move inside the domains of its experts.
     """
     members = rows.ep / rows.domains
     copied = copies * rows.tokens * rows.token_bytes * rows.load
@@ -326,7 +261,7 @@ def _two_stage(rows: _Rows, inter_s: Floats, inter_bytes: Floats, copies: Floats
 
 
 def _routing_s(rows: _Rows) -> Floats:
-    """Seconds of the small messages beside a dispatch: how many tokens each expert gets, and the weight of each copy."""
+    """Seconds of a dispatch's small messages: tokens for each expert, and the weight of each copy."""
     if not rows.routing:
         return np.zeros_like(rows.ep)
     ranks = rows.etp * rows.ep
@@ -336,7 +271,7 @@ def _routing_s(rows: _Rows) -> Floats:
 
 
 def _expert_tensor_parallel(rows: _Rows) -> tuple[Floats, Floats]:
-    """Seconds and bytes of sharing the received copies among the ranks of one expert, or of summing their outputs."""
+    """Seconds and bytes to share received copies among the ranks of one expert, or to sum their outputs."""
     received = rows.copied_bytes * rows.load
     gather = all_gather_s if rows.routing else reduce_scatter_s
     time_s = gather(rows.etp * received, rows.etp, np.ones_like(rows.etp), rows.network)
@@ -344,30 +279,20 @@ def _expert_tensor_parallel(rows: _Rows) -> tuple[Floats, Floats]:
 
 
 def _domain_stride(rows: _Rows) -> Floats:
-    """Distance of ranks with the same place in neighbouring domains, which share none."""
+    """Rank distance between the same place in neighbouring domains; one group has a single member in each."""
     return np.full_like(rows.ep, rows.network.domain_devices or 1)
 
 
 def _domains_met(domains: Floats, moe: MoeShape) -> Floats:
     # Strategies have a handful of domain counts: price each once.
-    """Distinct domains that a token meets under uniform routing.
-
-    Parameters
-    ----------
-    domains : Floats
-        Domains over which the experts lie evenly.
-
-    Returns
-    -------
-    Floats
-    """
+    """Distinct domains that a token meets under uniform routing, broadcast like ``domains``."""
     distinct, index = np.unique(domains, return_inverse=True)
     met = expected_domains_per_token(distinct, moe.num_experts, moe.top_k, moe.num_groups, moe.group_topk)
     return met[index.reshape(domains.shape)]
 
 
 def _binomial(n: Floats, r: int) -> Floats:
-    """C(n, r), 0 for r > n; ``n`` may be fractional, where experts do not divide."""
+    """C(n, r), 0 for r > n. ``n`` may be fractional, if experts do not divide evenly."""
     result = np.ones_like(n)
     for i in range(r):
         result = result * np.maximum(n - i, 0.0) / (i + 1)

@@ -1,4 +1,4 @@
-"""Passes over routed rows that no kernel fuses: clamps before the experts' activation, biases behind their second matmul."""
+"""Unfused passes over routed rows: clamps before the experts' activation, biases after their second matmul."""
 
 from __future__ import annotations
 
@@ -11,22 +11,23 @@ from cost_models.layer.expert_rows import expert_rows
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.workload import ModelShape, Workload
 
-# A row and channel of the gate, which comes with one of what it gates. Forward: both are clamped, and joined again. Backward:
-# of each the gradient and the input are read and a gradient written, and both are joined [megatron-main, fused_bias_geglu.py].
+# Bytes a row and channel of the gate, together with the value that it gates. Forward: both are clamped, then concatenated.
+# Backward: for each, gradient and input are read and a gradient is written; both are concatenated
+# [megatron-main, fused_bias_geglu.py].
 CLAMP_FORWARD_BYTES = 2 * READ_WRITE_BYTES + 2 * READ_WRITE_BYTES
 CLAMP_BACKWARD_BYTES = 2 * ADD_BYTES + 2 * READ_WRITE_BYTES
-CLAMPED_BYTES = 2 * ELEMENT_BYTES  # kept by the activation function beside what the first matmul's output keeps
-FIRST_BIAS_BACKWARD_BYTES = 2 * ELEMENT_BYTES  # the same: its gradient is a sum; its forward is the matmul's [transformer-engine]
-# A row and channel of the hidden size. Forward: the bias times the row's weight in FP32, that and the matmul's output read and
-# their sum written in FP32, the experts joined, and cast. Backward: cast to FP32 and from it, the experts joined, and a product
-# written, read and summed for the bias, and for the weights [megatron-main, experts.py, _apply_bias].
+CLAMPED_BYTES = 2 * ELEMENT_BYTES  # that the activation function keeps in addition to the first matmul's output
+FIRST_BIAS_BACKWARD_BYTES = 2 * ELEMENT_BYTES  # sums the gradient; the forward is fused in the matmul [transformer-engine]
+# Bytes a row and channel of the hidden size. Forward: bias times the row's weight in FP32, sum with the matmul's output in FP32,
+# concatenation of the experts, cast. Backward: casts to and from FP32, concatenation, and one product written, read and summed
+# each for the bias and for the weights [megatron-main, experts.py, _apply_bias].
 BIAS_FORWARD_BYTES = FP32_BYTES + (ELEMENT_BYTES + 2 * FP32_BYTES) + 2 * FP32_BYTES + (FP32_BYTES + ELEMENT_BYTES)
 BIAS_BACKWARD_BYTES = 2 * (ELEMENT_BYTES + FP32_BYTES) + READ_WRITE_BYTES + 2 * 3 * FP32_BYTES
-BIAS_KERNELS = 3  # of an expert and forward, twice that in a backward: a product and a sum; casts, two products, two sums
+BIAS_KERNELS = 3  # an expert in a forward, twice that in a backward: a product and a sum; casts, two products, two sums
 
 
 class ExpertPasses(NamedTuple):
-    """Seconds ``[k]``; ``clamps`` are part of the activation function, and computed again with it."""
+    """Seconds of unfused expert passes, ``[k]``. Clamps belong to the activation function and are recomputed with it."""
 
     clamps_forward: Floats
     clamps_backward: Floats
@@ -35,28 +36,14 @@ class ExpertPasses(NamedTuple):
 
 
 def clamps_experts(model: ModelShape) -> bool:
-    """Whether what enters the experts' activation is clamped first, by operators of its own."""
+    """Whether separate operators clamp the inputs of the experts' activation."""
     return model.moe is not None and model.gated_linear_unit and model.constants.activation_clamp is not None
 
 
 def expert_passes(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool) -> ExpertPasses:
-    """What the clamps and biases of one layer's routed experts take, beside the fused activation function.
+    """Time of the clamps and biases of one layer's routed experts, in addition to the fused activation. [s] ``[k]``
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    moe : bool
-        A MoE layer, else a dense one, which has neither.
-
-    Returns
-    -------
-    ExpertPasses, ``[k]``, seconds
-        Of one layer and micro batch; nothing where a compiler fuses them.
+    It is 0 for dense layers, and if a compiler fuses the passes.
     """
     model, zero = workload.model, np.zeros(len(keys.tp))
     shape = model.moe

@@ -1,4 +1,4 @@
-"""Rows that a rank's experts process in one micro batch."""
+"""Rows that the experts of a rank process in one micro batch."""
 
 from __future__ import annotations
 
@@ -12,72 +12,28 @@ from cost_models.shapes.workload import MoeShape, TrainingJob
 
 
 def routed_copies(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """Token copies a rank sends to experts: k n_l, or what the capacity pads or drops them to. ``[k]``
+    """Token copies that a rank sends to experts: k n_l, or as many as the capacity pads or drops them to. ``[k]``
 
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
-    training : TrainingJob
-        Sequence length, batch, precision and routing load.
-
-    Returns
-    -------
-    Floats, ``[k]``, token copies
-        Of one micro batch; balanced over ranks by construction, since each sends what its own tokens chose.
+    For one micro batch. Every rank sends the copies of its own tokens, so the number is the same on all ranks.
     """
     copies = keys.sharded_tokens(training) * shape.top_k
     return copies * (shape.capacity_factor or 1.0)
 
 
 def token_holders(keys: LayerKeys) -> Floats:
-    """Ranks of one etp group with the same tokens: without sequence parallelism, those that share a tp group. ``[k]``
-
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[k]``, ranks
-        1 under sequence parallelism.
-    """
+    """Ranks of one etp group with the same tokens: 1 under sequence parallelism, else the ranks that share a tp group. ``[k]``"""
     return np.where(keys.sequence_parallel != 0, 1.0, np.minimum(keys.etp, keys.tp))
 
 
 def padded(keys: LayerKeys, shape: MoeShape) -> np.ndarray:
-    """Whether every expert gets the same rows: padding needs a capacity to pad to. ``[k]``
-
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
-
-    Returns
-    -------
-    bool, ``[k]``
-    """
+    """Whether every expert gets the same number of rows, which needs a capacity to pad to. ``[k]``"""
     return keys.has(Feature.MOE_PAD_TO_CAPACITY) & bool(shape.capacity_factor)
 
 
 def uneven_experts(shape: MoeShape, training: TrainingJob) -> ExpertCounts | ExpertSpread | None:
-    """What says the load of every degree: counts, else a spread; none where a capacity pads or drops every expert to the same.
+    """Source of the load of each expert: measured counts, else an assumed spread.
 
-    Parameters
-    ----------
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
-    training : TrainingJob
-        Sequence length, batch, precision and routing load.
-
-    Returns
-    -------
-    ExpertCounts, ExpertSpread or None
+    ``None`` if a capacity gives every expert the same load.
     """
     return None if shape.capacity_factor else training.expert_counts or training.expert_spread
 
@@ -85,25 +41,11 @@ def uneven_experts(shape: MoeShape, training: TrainingJob) -> ExpertCounts | Exp
 def load_factor(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
     """Copies on the busiest expert-parallel rank over the mean, averaged over the MoE layers. ``[k]``
 
-    A capacity bounds every expert alike, which makes it one [megatron-0.12, moe].
-
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
-    training : TrainingJob
-        Sequence length, batch, precision and routing load.
-
-    Returns
-    -------
-    Floats, ``[k]``
-        At least 1 for given counts; what the job says otherwise.
+    At least 1 for measured counts. A capacity bounds every expert alike, so the factor is 1 [megatron-0.12, moe].
 
     Notes
     -----
-    This is where imbalance enters times: expert matmuls, permutation and exchanges all wait for the busiest rank. Sources in
+    Imbalance enters times here: expert matmuls, permutation and exchanges all wait for the busiest rank. Sources in
     order: a capacity factor (1), measured counts (by ``ep``), an assumed spread (by ``ep`` and the rank's copies),
     ``expert_load_factor`` (one guess for every ``ep``).
     """
@@ -118,64 +60,26 @@ def load_factor(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floa
 
 
 def _mean_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """Copies that a rank's experts get in the mean, gathered over the etp ranks; ranks that hold the same tokens count once.
+    """Mean rows of a rank's experts, gathered over the etp ranks, for one micro batch and layer. ``[k]``
 
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
-    training : TrainingJob
-        Sequence length, batch, precision and routing load.
-
-    Returns
-    -------
-    Floats, ``[k]``, rows
-        Of one micro batch and layer.
+    Ranks that hold the same tokens count once.
     """
     return routed_copies(keys, shape, training) * keys.etp / token_holders(keys)
 
 
 def expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """Rows on the busiest expert-parallel rank: load factor x copies, gathered over the etp ranks. ``[k]``
+    """Rows that the busiest expert-parallel rank multiplies: load factor x copies, gathered over the etp ranks. ``[k]``
 
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
-    training : TrainingJob
-        Sequence length, batch, precision and routing load.
-
-    Returns
-    -------
-    Floats, ``[k]``, rows
-        That the experts of the busiest rank multiply, of one micro batch and layer.
+    For one micro batch and layer.
     """
     return _mean_rows(keys, shape, training) * load_factor(keys, shape, training)
 
 
 def peak_expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
-    """The same as memory must hold them, of each layer. ``[k]``
+    """Rows that memory must hold in each layer: at least ``expert_rows`` for measured counts. ``[k]``
 
-    Of counts those of the layer with the fullest rank, as if one rank were it everywhere; of a spread those of the rank that
-    holds most in sum.
-
-    Parameters
-    ----------
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    shape : MoeShape
-        Routed experts, and how many of them a token chooses.
-    training : TrainingJob
-        Sequence length, batch, precision and routing load.
-
-    Returns
-    -------
-    Floats, ``[k]``, rows
-        Of counts at least ``expert_rows``.
+    With counts, every layer holds as much as the layer with the fullest rank, as if one rank were the busiest everywhere. With a
+    spread, the rank with the largest sum over the layers decides.
     """
     rows, uneven = _mean_rows(keys, shape, training), uneven_experts(shape, training)
     if isinstance(uneven, ExpertSpread):

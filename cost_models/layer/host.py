@@ -1,4 +1,4 @@
-"""What the host takes to dispatch a layer's kernels, and what a layer waits for it."""
+"""Host time to dispatch a layer's kernels, and the time that a layer waits for the host."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cost_models.shapes.recompute_modules import MODULES, RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-# Kernels a forward pass of one eager layer launches; a backward launches twice as many [runs-fit].
-ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # the last for each expert without a grouped matmul
-# Latent attention: two down- and up-projections and their norms for one projection, angles made anew in every layer, rotations
-# of a part of queries and keys by single operators, and what splits and joins them [megatron-0.12, multi_latent_attention.py].
+# Kernels that a forward of one eager layer launches; a backward launches twice as many [runs-fit].
+ATTENTION_KERNELS, MLP_KERNELS, MOE_KERNELS, EXPERT_KERNELS = 20, 10, 30, 8  # the last: for each expert without a grouped matmul
+# Latent attention replaces one projection by two down- and up-projections with norms. Every layer computes its own angles,
+# rotates parts of queries and keys by single operators, and splits and joins them [megatron-0.12, multi_latent_attention.py].
 LATENT_ATTENTION_KERNELS = 45
 # One call to the library casts the operands of an expert's two matmuls: about one eager kernel's time on the host
 # [transformer-engine]; [runs-fit].
 QUANTISED_EXPERT_KERNELS = 1
 FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}  # of a forward [runs-fit]
-# To compute a module again: its own kernels, and about ten kernels' time around each to set random states back and forth
+# Recompute of a module launches its own kernels, and takes about ten kernels' time to set random states back and forth
 # [megatron-0.12, tensor_parallel/random.py]; [runs-fit].
 CHECKPOINT_KERNELS = 10
 REPEATED_KERNELS = {
@@ -35,36 +35,22 @@ REPEATED_KERNELS = {
     RecomputeModule.MLP: CHECKPOINT_KERNELS + MLP_KERNELS,
     RecomputeModule.MOE: CHECKPOINT_KERNELS + MOE_KERNELS,
 }
-# A layer's forward where launches block: thirty kernels, for each some 20 us of the host's and 10 us to launch and to wake up.
-# One plan with and without differed by 0.87 ms a layer and forward [bigscience, chronicles-prequel.md]; [runs-gpu].
+# A layer's forward with blocking launches: thirty kernels, each with about 20 us on the host and 10 us to launch and wake up.
+# One plan differed by 0.87 ms a layer and forward with and without them [bigscience, chronicles-prequel.md]; [runs-gpu].
 BLOCKED_FORWARD_S = 9e-4
-SLOWEST_HOST_FRACTION = 0.1  # dispatch time that each doubling of tp adds: every collective waits for its slowest host [runs-fit]
+SLOWEST_HOST_FRACTION = 0.1  # added to dispatch by each doubling of tp: collectives wait for the slowest host [runs-fit]
 
 
 def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> tuple[Floats, Floats]:
-    """Host time to dispatch a forward, and what a MoE pass waits for the host besides, to know the sizes of its exchange.
+    """Host time to dispatch a forward, and the time a MoE pass waits for the host to learn the sizes of its exchange. [s] ``[k]``
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-    moe : bool
-        A MoE layer, else a dense one.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, seconds
-        Dispatch of one forward (a backward takes twice that), and waits of either pass.
+    A backward takes twice the dispatch time. The wait is the same in either pass.
 
     Notes
     -----
     dispatch = kernels x ``host_kernel_s`` x (1 + 0.1 log2 t), times ``graph_dispatch_factor`` under a graph. A MoE layer
-    waits ``host_moe_sync_s`` for its counts, once more for each expert that runs kernels of its own; never under a graph, nor
-    where every expert is padded to its capacity: dropping alone leaves sizes that nobody knows beforehand
+    waits ``host_moe_sync_s`` for its counts, and once more for each expert that runs its own kernels. It never waits under a
+    graph, nor if every expert is padded to its capacity. Dropping alone leaves sizes unknown beforehand
     [megatron-0.12, token_dispatcher.py].
     """
     kernels = np.full(len(keys.tp), float(ATTENTION_KERNELS + (MOE_KERNELS if moe else MLP_KERNELS)))
@@ -83,31 +69,14 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
         kernels = kernels - np.where(keys.has(feature), saved, 0)
     dispatch = kernels * _kernel_s(workload, keys, constants)
     unknown = np.zeros(len(keys.tp), dtype=bool) if not moe or shape is None else ~padded(keys, shape)
-    # Without a grouped kernel the shapes of each expert's own kernels follow from its count: one more wait each.
-    # What a graph has captured takes the counts from the device.
+    # Without a grouped kernel, each expert's own kernels wait once more for its count.
+    # A captured graph takes the counts from the device.
     waits = np.where(_captured(workload, keys), 0.0, (1.0 + looped) * unknown)
     return dispatch, waits * constants.host_moe_sync_s
 
 
 def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> Floats:
-    """Host time to dispatch what selected modules compute again in a backward.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-    moe : bool
-        A MoE layer, else a dense one.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-        Beside the two forwards' worth of a backward.
-    """
+    """Host time to dispatch the recompute of selected modules in a backward, in addition to two forwards' worth. [s] ``[k]``"""
     kernels = np.zeros(len(keys.tp))
     block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)  # with all that lies inside
     for module, repeated in REPEATED_KERNELS.items():
@@ -118,29 +87,21 @@ def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *
 
 
 def blocked_s(workload: Workload) -> float:
-    """What a layer's forward waits for its own launches; a backward waits twice as long.
+    """Time that a layer's forward waits for its own launches; a backward waits twice as long. [s]
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-
-    Returns
-    -------
-    float, seconds
-        0 where the host runs ahead of the device, as it does unless ``blocking_launches``.
+    It is 0 unless ``blocking_launches`` is set, because the host otherwise runs ahead of the device.
     """
     return BLOCKED_FORWARD_S * workload.software.blocking_launches
 
 
 def _kernel_s(workload: Workload, keys: LayerKeys, constants: Constants) -> Floats:
-    """To dispatch one kernel: less under a graph, more where several hosts wait for each other."""
+    """Host time to dispatch one kernel: less under a graph, more if several hosts wait for each other. [s] ``[k]``"""
     each = constants.host_kernel_s * np.where(_captured(workload, keys), constants.graph_dispatch_factor, 1.0)
     slowed: Floats = each * (1.0 + SLOWEST_HOST_FRACTION * np.log2(keys.tp))
     return slowed
 
 
 def _captured(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
-    """Whether a graph holds the layer: one that is compiled, or recorded."""
+    """Whether a graph contains the layer, compiled or recorded."""
     captured: NDArray[np.bool_] = keys.has(Feature.CUDA_GRAPH) | (not workload.software_traits.eager)
     return captured

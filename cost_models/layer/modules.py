@@ -1,4 +1,4 @@
-"""Compute of one layer and micro batch, module by module: what the matmul, attention and vector units take for it."""
+"""Compute time of one layer and micro batch, module by module, on the matmul, attention and vector units."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MlaShape, ModelShape, Workload
 
-# To scale, cast and swizzle the operands of one expert's two matmuls: kernels on the device, which a single call to the
-# library launches [transformer-engine]; [runs-fit].
+# Device kernels that scale, cast and swizzle the operands of one expert's two matmuls. One call to the library launches them
+# all [transformer-engine]; [runs-fit].
 QUANTISED_EXPERT_LAUNCHES = 10
-EXPERT_STREAMS = 4  # on which the matmuls of a rank's experts take turns [transformer-engine, multi_stream.cpp]
-PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # of the permutation traffic is left [runs-fit]
-PADDED_PERMUTE_PASSES = 4.0  # HBM passes over tokens padded to capacity, gathered by index in one read and one write each way
+EXPERT_STREAMS = 4  # the matmuls of a rank's experts alternate between them [transformer-engine, multi_stream.cpp]
+PERMUTE_FUSION_FRACTION = 1.0 / 3.0  # permutation traffic with fusion over that without [runs-fit]
+PADDED_PERMUTE_PASSES = 4.0  # HBM passes over padded tokens: an index gather reads and writes once each way
 UNFUSED_VECTOR_FACTOR = 2.5  # assumed traffic of an unfused norm, activation or rotary embedding over the fused kernel
 SCORE_FLOPS = 4.0  # a score and channel of its head, forward: two matmuls
 MASK_BYTES = 1.0  # a score: 8-bit booleans [cann]
@@ -41,40 +41,40 @@ ROUTER_BYTES = 40.0  # a token and expert: FP32 logits, softmax, top-k and auxil
 
 @dataclass(frozen=True)
 class Matmuls:
-    """Forward matmul time of a layer's modules, and of what a selective recompute repeats."""
+    """Forward matmul seconds of a layer's modules, and of the parts that a selective recompute repeats; ``[k]``."""
 
     attention: Floats
     mla_up: Floats
     mlp: Floats
     last: Floats  # second matmul of the MLP, whose output no gradient needs
     moe: Floats
-    entering: Floats  # what makes queries, keys and values, but for the latents of ``mla_up`` and for ``mla_up`` itself
-    mla_query_up: Floats  # of ``mla_up``
+    entering: Floats  # projections to queries, keys and values, without ``mla_up`` and its latents
+    mla_query_up: Floats  # part of ``mla_up``
     router: Floats
-    shared_last: Floats  # of ``last``
+    shared_last: Floats  # part of ``last``
 
     @property
     def total(self) -> Floats:
-        """All of them; those behind ``moe``, ``mla_up`` and ``last`` are parts of the others."""
+        """Seconds of all matmuls, ``[k]``. Fields after ``moe``, ``mla_up`` and ``last`` are parts of the others."""
         return self.attention + self.mlp + self.moe
 
 
 def _attention_matmuls(
     model: ModelShape, keys: LayerKeys, n: Floats, n_l: Floats, device: Device, *, local: bool
 ) -> tuple[Floats, Floats, Floats, Floats]:
-    """Projections of the attention: all of them, and of these those of the latents that ``mla_up_proj`` recomputes.
+    """Forward projections of attention. [s] ``[k]``
 
     Parameters
     ----------
-    n : Floats, ``[k]``, tokens
-        Of a micro batch on a rank.
-    n_l : Floats, ``[k]``, tokens
+    n : ``[k]``, tokens
+    n_l : ``[k]``, tokens
         Between the tensor-parallel blocks: down-projections run on the sequence shard.
 
     Returns
     -------
-    tuple of Floats, ``[k]``, seconds
-        Forward: all, those of latents, of these the queries' own, and without latents what makes queries, keys and values.
+    tuple of Floats
+        All projections; the latent up-projections that ``mla_up_proj`` recomputes; of these, the queries'; without latents, the
+        projection to queries, keys and values.
     """
     h, heads, t, linear = model.hidden_size, model.num_attention_heads, keys.tp, model.linear_attention(local=local)
     none = np.zeros_like(n)
@@ -100,19 +100,13 @@ def _attention_matmuls(
 
 
 def _mlp_matmuls(model: ModelShape, width: float, keys: LayerKeys, n: Floats, device: Device) -> tuple[Floats, Floats]:
-    """The matmuls of an MLP, and of them the second alone.
+    """Forward matmuls of an MLP, and the second one alone. [s] ``[k]``
 
     Parameters
     ----------
-    width : float
-        Channels between the two matmuls; 0: there is no MLP.
-    n : Floats, ``[k]``, tokens
-        Of a micro batch on a rank.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, seconds
-        Forward.
+    width
+        Channels between the two matmuls; 0 if there is no MLP.
+    n : ``[k]``, tokens
     """
     if width <= 0:
         return np.zeros_like(n), np.zeros_like(n)
@@ -122,31 +116,15 @@ def _mlp_matmuls(model: ModelShape, width: float, keys: LayerKeys, n: Floats, de
 
 
 def has_one_expert_kernel(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
-    """Whether the experts of a rank run as one kernel: Ascend's grouped matmul; on a GPU where a graph holds the layer.
+    """Whether all experts of a rank run as one kernel: with Ascend's grouped matmul, or on a GPU inside a graph. ``[k]``
 
-    A GPU's grouped matmul is a loop over plain ones, whose sizes the host must know [transformer-engine, grouped_linear.py].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    bool, ``[k]``
+    A GPU's grouped matmul is a loop over plain ones, and the host must know their sizes [transformer-engine, grouped_linear.py].
     """
     return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | workload.device_traits.one_expert_kernel)
 
 
 def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool) -> Matmuls:
-    """Forward matmuls of one layer; grouped ones of its experts with what launching each by itself adds.
-
-    Returns
-    -------
-    Matmuls, ``[k]``, seconds
-    """
+    """Forward matmuls of one layer; experts without a common kernel pay one launch each. [s] ``[k]``"""
     model, training = workload.model, workload.training
     n, n_l = keys.tokens(training), keys.sharded_tokens(training)
     attention, up, query_up, entering = _attention_matmuls(model, keys, n, n_l, device, local=local)
@@ -163,7 +141,7 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, 
     streams = np.where(one_kernel, held, EXPERT_STREAMS)
     first = matmul_s(rows, ways * width, model.hidden_size, device, groups=held, at_once=streams)
     second = matmul_s(rows, model.hidden_size, width, device, groups=held, at_once=streams)
-    # Without one kernel for all of them every expert is launched for itself.
+    # Without one kernel for all experts, each expert has its own launches.
     each = 2.0 + (QUANTISED_EXPERT_LAUNCHES if workload.training.precision in QUANTISED_PRECISIONS else 0.0)
     kernel_s = device.constants.kernel_s * device.time_factor
     launches = np.where(one_kernel, 0.0, (held - 1.0) * each * kernel_s)
@@ -175,14 +153,10 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, 
 
 
 def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, local: bool) -> tuple[Floats, Floats]:
-    """Scores, softmax and values: fused, or written out where flash attention is off, all of them whatever the mask.
+    """Forward and backward time of scores, softmax and values. [s] ``[k]``
 
-    Or a recurrence, in chunks. A window is to the fused kernel a shorter sequence.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, seconds
-        Forward and backward.
+    Fused attention sees a window as a shorter sequence. Without flash attention all scores are written out, whatever the mask.
+    A recurrence runs in chunks.
     """
     model, training = workload.model, workload.training
     n, linear = keys.tokens(training), model.linear_attention(local=local)
@@ -208,15 +182,10 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
 
 
 def _fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
-    """Head dims of queries and keys, and of values, that fused attention works on.
+    """Head dims of queries and keys, and of values, in fused attention. Padding is included.
 
     MindSpeed pads values with zeros to the width of queries, or in another layout all three to a multiple of
     ``padded-base-length``, unless ``mla-fa-without-pad`` is set [mindspeed-llm, multi_latent_attention.py].
-
-    Returns
-    -------
-    tuple of int
-        As they are where nothing is padded.
     """
     multiple = workload.software.latent_padding
     if multiple == 0:
@@ -226,12 +195,9 @@ def _fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
 
 
 def _padding_elements(mla: MlaShape, workload: Workload) -> int:
-    """Elements of a head that padding queries, keys and values moves, halved: what is read and what is written.
+    """Half of the elements of a head that padding reads and writes; 0 without padding.
 
-    Returns
-    -------
-    int
-        With the slice of the values that comes out of the kernel; 0 where nothing is padded.
+    They are those of queries, keys and values, and of the slice of the output.
     """
     queries, values = _fused_head_dims(mla, workload)
     moved = 0
@@ -243,17 +209,14 @@ def _padding_elements(mla: MlaShape, workload: Workload) -> int:
 
 
 def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, device: Device) -> Floats:
-    """What fused attention takes to read a mask of all scores, in either pass: every head reads its own scores' bytes.
+    """Time of fused attention to read a mask of all scores, in either pass; every head reads its own. [s] ``[k]``
+
+    It is 0 if the kernel builds the mask itself.
 
     Parameters
     ----------
-    flops : Floats, ``[k]``
-        Of the forward, 4 d a score that the kernel does not skip.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-        0 where the kernel builds the mask itself.
+    flops : ``[k]``
+        Forward FLOPs: 4 d for each score that the kernel does not skip.
     """
     if not workload.reads_whole_mask:
         return np.zeros_like(flops)
@@ -262,7 +225,7 @@ def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, d
 
 @dataclass(frozen=True)
 class VectorTimes:
-    """Forward time of memory-bound operators."""
+    """Forward seconds of memory-bound operators, ``[k]``."""
 
     norms: Floats
     rope: Floats
@@ -271,16 +234,12 @@ class VectorTimes:
 
     @property
     def total(self) -> Floats:
-        """All of them."""
+        """Seconds of all of them, ``[k]``."""
         return self.norms + self.rope + self.activation + self.rest
 
 
 def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool) -> VectorTimes:
-    """Memory-bound operators of a forward, each as the bytes that it reads and writes.
-
-    Returns
-    -------
-    VectorTimes, ``[k]``, seconds
+    """Memory-bound operators of a forward, priced by the bytes that each reads and writes. [s] ``[k]``
 
     Notes
     -----
@@ -325,12 +284,7 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
 
 
 def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
-    """Sorting routed tokens by expert and back, in either pass.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-    """
+    """Time to sort routed tokens by expert, or back, in either pass. [s] ``[k]``"""
     shape = workload.model.moe
     assert shape is not None
     rows = routed_copies(keys, shape, workload.training)
@@ -341,12 +295,7 @@ def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
 
 
 def _shared_expert_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
-    """Forward matmuls of the shared experts, which may run beside an exchange.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-    """
+    """Forward matmuls of the shared experts, which can overlap an exchange. [s] ``[k]``"""
     shape = workload.model.moe
     assert shape is not None
     width = shape.shared_expert_ffn_hidden_size
@@ -356,24 +305,15 @@ def _shared_expert_s(workload: Workload, keys: LayerKeys, device: Device) -> Flo
 def _selective_recompute(
     keys: LayerKeys, matmuls: Matmuls, attention_forward: Floats, vector: VectorTimes, permute: Floats, passes: ExpertPasses
 ) -> Floats:
-    """Compute that the recomputed modules repeat in the backward. ``[k]``
+    """Compute that the recomputed modules repeat in the backward. [s] ``[k]``
 
     Parameters
     ----------
-    matmuls : Matmuls, ``[k]``, seconds
-        Forward.
-    attention_forward : Floats, ``[k]``, seconds
-        Forward of the attention's core.
-    vector : VectorTimes, ``[k]``, seconds
-        Forward.
-    permute : Floats, ``[k]``, seconds
-        Of one pass.
-    passes : ExpertPasses, ``[k]``, seconds
-        Over routed rows.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
+    matmuls, vector, passes : ``[k]``, seconds
+    attention_forward : ``[k]``, seconds
+        The core of attention, forward.
+    permute : ``[k]``, seconds
+        One pass.
     """
     again = keys.recomputes
     repeated = np.where(again(RecomputeModule.CORE_ATTN), attention_forward, 0.0)
@@ -388,7 +328,7 @@ def _selective_recompute(
 
 @dataclass(frozen=True)
 class LayerCompute:
-    """What one layer and micro batch computes, columns ``[k]`` in seconds, without communication and without the host."""
+    """Compute of one layer and micro batch in seconds, columns ``[k]``, without communication and host time."""
 
     matmuls: Matmuls
     attention_forward: Floats
@@ -402,37 +342,18 @@ class LayerCompute:
 
     @property
     def forward(self) -> Floats:
-        """Of the forward pass."""
+        """Seconds of the forward, ``[k]``."""
         return self.matmuls.total + self.attention_forward + self.vector_forward + self.permute
 
     @property
     def backward(self) -> Floats:
-        """Of the backward pass, what selected modules compute again included."""
+        """Seconds of the backward with the recompute of selected modules, ``[k]``."""
         core = 2.0 * self.matmuls.total + self.attention_backward + self.vector_backward + self.permute
         return core + self.selective_recompute
 
 
 def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool = False) -> LayerCompute:
-    """Seconds that one layer of the given kind computes, per key.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    LayerCompute, ``[k]``
-        Of one micro batch on one rank.
-    """
+    """Compute time of one layer of the given kind for every key and one micro batch."""
     matmuls = _matmuls(workload, keys, device, moe=moe, local=local)
     attention_forward, attention_backward = _attention_core(workload, keys, device, local=local)
     vector = _vector(workload, keys, device, moe=moe, local=local)

@@ -1,4 +1,4 @@
-"""What communication hides behind the compute of its own layer, and how much longer that takes beside it."""
+"""Communication that a layer hides behind its own compute, and how much that slows the compute."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from cost_models.shapes.workload import Workload
 
 @dataclass(frozen=True)
 class Exposed:
-    """One kind of communication of one layer and micro batch, columns ``[k]`` in seconds.
+    """One kind of communication of one layer and micro batch, seconds ``[k]``.
 
-    ``forward_s`` and ``backward_s`` lengthen their passes. ``behind_*_s`` is what a pass hides, and compute that hides it, and
-    no second communication.
+    ``forward_s`` and ``backward_s`` are exposed and lengthen their passes. ``behind_*_s`` is the hidden part of a pass. The
+    compute that hides it can hide no second communication.
     """
 
     forward_s: Floats
@@ -41,7 +41,7 @@ class Exposed:
 
 
 class LayerComm(NamedTuple):
-    """What a layer and micro batch communicates, as far as its own compute does not hide it, by part of a breakdown."""
+    """Communication of a layer and micro batch that its own compute does not hide, by part of a breakdown."""
 
     tp_comm: Exposed
     cp_comm: Exposed
@@ -50,19 +50,14 @@ class LayerComm(NamedTuple):
     activation_swap: Exposed  # attention tensors to the host and back
 
     def contention_s(self, stretch: float, copy_stretch: float) -> tuple[Floats, Floats]:
-        """How much longer the compute of either pass takes beside what it hides.
+        """Time that contention with hidden communication adds to the compute of the forward and of the backward. [s] ``[k]``
 
         Parameters
         ----------
-        stretch : float
-            ``hidden_stretch_fraction``: what a hidden second of a collective costs.
-        copy_stretch : float
-            ``host_copy_stretch``: what one of copying to or from the host does.
-
-        Returns
-        -------
-        tuple of Floats, ``[k]``, seconds
-            Forward and backward.
+        stretch
+            ``hidden_stretch_fraction``: cost of a hidden second of a collective.
+        copy_stretch
+            ``host_copy_stretch``: cost of a hidden second of copying to or from the host.
         """
         *collectives, copies = self
         none = np.zeros_like(copies.behind_forward_s)
@@ -84,33 +79,11 @@ def layer_comm(
     moe: bool,
     local: bool = False,
 ) -> tuple[LayerComm, ExpertComm]:
-    """Prices what one layer of the given kind communicates beside its compute, per key.
+    """Exposed communication of one layer of the given kind, and its expert exchange before compute hides it. ``[k]``
 
-    TP communication is left by the fused or overlapped kernels' exposed share, its backward also beside weight gradients; a ring
-    hop hides behind the attention of its block; expert communication behind what ``_hidden_exchange_s`` says; ZeRO-3 gathers,
-    then swapped activations, behind the compute of the layer that hides nothing else.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-    compute : LayerCompute, ``[k]``
-        What may hide communication.
-    c : Constants
-        Calibrated values for the hardware family.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    tuple of LayerComm and ExpertComm, ``[k]``, seconds
-        Of one micro batch on one rank: what is left, and the expert exchange before anything hides it.
+    Fused or overlapped kernels leave a fraction of TP communication, in the backward also after weight gradients. A ring hop
+    hides behind the attention of its block. ``_hidden_exchange_s`` says what hides expert communication. ZeRO-3 gathers, then
+    swapped activations, hide behind the layer's remaining compute.
     """
     tp = _tensor_parallel(workload, keys, network, c, moe=moe, local=local)
     cp = _context_parallel(workload, keys, network, compute, c, local=local)
@@ -126,44 +99,24 @@ def layer_comm(
 
 
 def host_copy_stretch(workload: Workload) -> float:
-    """What a hidden second of copying to or from the host costs the compute beside it, at most.
+    """Upper bound on the slowdown of compute for each hidden second of copying to or from the host.
 
-    Copy engines take no core, only their share of the memory's bandwidth, which compute that is bound by memory misses. It is the
-    same for ``swap_attention`` as for tensors that are chosen one by one.
-
-    Parameters
-    ----------
-    workload : Workload
-        Its hardware decides.
-
-    Returns
-    -------
-    float
-        Bytes a second of the host link over those of the device's memory.
+    It is the host link's bandwidth over the device memory's. Copy engines take no core, only memory bandwidth, which
+    memory-bound compute then lacks. The same value holds for ``swap_attention`` and for tensors chosen one by one.
     """
     profile = workload.cluster.profile
     return min(profile.host_link_bytes_per_s / profile.hbm_bytes_per_s, 1.0)
 
 
 def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats) -> Exposed:
-    """One transfer in each pass, beside a window of compute in each.
+    """Overlap one transfer in each pass with a window of compute in each. ``[k]``
 
     Parameters
     ----------
-    forward_s : Floats, ``[k]``, seconds
-        Transfer in the forward.
-    backward_s : Floats, ``[k]``, seconds
-        Transfer in the backward.
-    window_forward : Floats, ``[k]``, seconds
-        Compute beside it.
-    window_backward : Floats, ``[k]``, seconds
-        Compute beside it.
-    stretch : float
-        What a hidden second costs the compute beside it.
-
-    Returns
-    -------
-    Exposed, ``[k]``
+    forward_s, backward_s : ``[k]``
+        The transfers.
+    window_forward, window_backward : ``[k]``, seconds
+        Compute that can hide them.
     """
     masked_forward, masked_backward = np.minimum(forward_s, window_forward), np.minimum(backward_s, window_backward)
     return Exposed(
@@ -176,12 +129,7 @@ def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, windo
 
 
 def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: Constants, *, moe: bool, local: bool) -> Exposed:
-    """Collectives around the attention and the MLP, of which fused or overlapped kernels leave a share.
-
-    Returns
-    -------
-    Exposed, ``[k]``
-    """
+    """Exposed fraction of the collectives around attention and MLP, under fused or overlapped kernels. ``[k]``"""
     tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
     fraction = exposed_tp_fraction(keys, c)
     forward = tp.forward_s * fraction
@@ -195,7 +143,7 @@ def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: C
 def _context_parallel(
     workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, local: bool
 ) -> Exposed:
-    """Each ring hop is beside the attention of one block; in the backward it moves twice the bytes."""
+    """Exposed ring hops and all-to-alls. Each hop overlaps the attention of one block; a backward hop moves twice the bytes."""
     cp = context_parallel_comm(workload, keys, network, local=local)
     blocks = np.maximum(cp.num_hops + 1.0, 1.0)
     hop_s = cp.hop_s * c.cp_factor
@@ -213,7 +161,7 @@ def _context_parallel(
 def _expert_parallel(
     workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, moe: bool
 ) -> tuple[ExpertComm, Exposed]:
-    """Dispatch and combine before anything hides them, and what is left of them."""
+    """Dispatch and combine before compute hides them, and their exposed part."""
     if not moe:
         none = np.zeros(len(keys.tp))
         return ExpertComm(none, none), Exposed(none, none, none, none, none)
@@ -227,27 +175,22 @@ def _expert_parallel(
 def _hidden_exchange_s(
     workload: Workload, keys: LayerKeys, exchange: ExpertComm, moe_matmuls_s: Floats, shared_s: Floats
 ) -> tuple[Floats, Floats]:
-    """Of dispatch and combine together, what a forward and a backward that run alone hide. ``[k]``
+    """Hidden part of dispatch and combine together, in a forward and in a backward that run alone. [s] ``[k]``
 
-    A switch that overlaps within the micro batch hides it behind the MoE matmuls, ``moe_shared_expert_overlap`` behind the shared
-    experts. ``moe_comm_overlap`` hides it in merged pairs: a pass that runs alone sends and waits. On Ascend the shared experts
-    run beside the dispatch, or in the backward beside the combine [mindspeed-fb-overlap, fwd.py; bwd.py], Megatron's overlap
-    excludes them. In both a backward's dispatch is beside the experts' weight gradients
+    A switch that overlaps within the micro batch hides it behind the MoE matmuls. ``moe_shared_expert_overlap`` hides it behind
+    the shared experts. ``moe_comm_overlap`` hides it in merged pairs, so a pass that runs alone sends and waits. On Ascend the
+    shared experts then overlap the dispatch, or in the backward the combine [mindspeed-fb-overlap, fwd.py; bwd.py]; Megatron's
+    overlap excludes them. In both, the dispatch of a backward overlaps the experts' weight gradients
     [megatron-main, model_chunk_schedule_plan.py].
 
     Parameters
     ----------
-    exchange : ExpertComm, ``[k]``, seconds
+    exchange : ``[k]``, seconds
         Dispatch and combine of a forward.
-    moe_matmuls_s : Floats, ``[k]``, seconds
+    moe_matmuls_s : ``[k]``
         Routed and shared experts with the router, forward.
-    shared_s : Floats, ``[k]``, seconds
-        Shared experts alone, forward.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, seconds
-        Forward and backward, at most the exchange itself.
+    shared_s : ``[k]``
+        Shared experts, forward.
     """
     gathers = keys.dispatcher == int(Dispatcher.ALLGATHER)
     overlapped = (keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & ~gathers) | (

@@ -1,8 +1,8 @@
-"""A layer's forward and a layer's backward of two micro batches, merged so that one's communication hides behind the other.
+"""Merged pairs: one layer's forward and another's backward interleaved, so that each hides the other's communication.
 
-Each is a chain of pieces on two exclusive streams, compute and expert communication; every order of the pieces that can be
-the shortest is tried, and the shortest kept [mindspeed-fb-overlap, fwdbwd.py]. A dense layer has no communication of its own and
-hides that of a MoE layer.
+Each pass is a chain of pieces on two exclusive streams, compute and expert communication. Every order of the pieces that can
+be the shortest is tried, and the shortest is kept [mindspeed-fb-overlap, fwdbwd.py]. A dense layer has no expert
+communication and hides that of a MoE layer.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cost_models.shapes.layer_keys import Floats
 
 Pieces = Mapping[str, Floats]  # seconds ``[k]`` by name, as in ``AFTER``; a layer without experts has no communication
 
-# What each piece waits for, beside its stream. The backward's combine and the forward's attention can start at once; a dense
-# layer's MLP has the place of the experts.
+# The pieces that each piece waits for, in addition to its stream. The backward's combine and the forward's attention can start
+# at once. A dense layer's MLP takes the place of the experts.
 AFTER = {
     "attention": (),
     "shared": ("attention",),
@@ -43,8 +43,8 @@ LETTERS = {
     "c": "combine_back", "s": "shared_back", "e": "experts_back", "d": "dispatch_back", "a": "attention_back",
     "f": "experts_weights", "b": "attention_weights",
 }  # fmt: skip
-# Of the 496 orders that the chains allow, those that 40,000 random durations needed; one pair in a thousand drawn otherwise
-# has a shorter one, by less than 5 %. Without the exchanges of a dense layer they hold the shortest of all.
+# The chains allow 496 orders. These are the shortest ones of 40,000 random durations. One pair in a thousand of other durations
+# has a shorter order, by less than 5 %. If one layer is dense, the shortest order is always among them.
 ORDERS = """
     ASceDEsfdabC ceASsfdabDEC ASsDEcefCdab AsceSfDEdabC sceASfdaDEbC ASDEcesfdabC ASsceDEfdabC ASDEscefCdab
     AceSsfdaDEbC AScDEesfCdab AScesfDEdabC AceSDEsfdabC ASsDEcefdabC ceASsfdaDEbC AScesDEfdabC ASscDEefCdab
@@ -54,7 +54,7 @@ ORDERS = """
 
 
 class _Step(NamedTuple):
-    """One piece of every order that begins with the same pieces, and what may follow."""
+    """One piece that several orders share at the same place, and the pieces that can follow it."""
 
     piece: str
     following: tuple[_Step, ...]
@@ -62,7 +62,7 @@ class _Step(NamedTuple):
 
 @lru_cache(maxsize=8)
 def _tree(pieces: frozenset[str]) -> tuple[_Step, ...]:
-    """All orders of the given pieces with their common beginnings put together, so that each is played once."""
+    """All orders of the given pieces as a tree of common prefixes, so that each prefix is simulated once."""
     orders = (tuple(LETTERS[letter] for letter in order if LETTERS[letter] in pieces) for order in ORDERS)
     return _steps(tuple(dict.fromkeys(orders)))
 
@@ -75,24 +75,17 @@ def _steps(orders: tuple[tuple[str, ...], ...]) -> tuple[_Step, ...]:
 
 
 def _shortest(pieces: Pieces, steps: tuple[_Step, ...], end: dict[str, Floats], compute: Floats, communication: Floats) -> Floats:
-    """The end of the shortest of the orders that go on as ``steps`` do.
+    """End of the shortest order that continues with one of ``steps``. [s] ``[k]``
 
     Parameters
     ----------
-    pieces : mapping of Floats, ``[k]``, seconds
-        Of one merged pair.
-    steps : tuple of _Step
-        Pieces that may come next.
-    end : dict of Floats, ``[k]``, seconds
-        When the pieces that were played have ended.
-    compute : Floats, ``[k]``, seconds
-        When the compute stream is free.
-    communication : Floats, ``[k]``, seconds
-        When the communication stream is free.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
+    pieces : ``[k]``, seconds
+    steps
+        Pieces that can come next.
+    end : ``[k]``, seconds
+        End of each piece so far.
+    compute, communication : ``[k]``, seconds
+        When each stream is free.
     """
     if not steps:
         return np.maximum(compute, communication)
@@ -101,7 +94,7 @@ def _shortest(pieces: Pieces, steps: tuple[_Step, ...], end: dict[str, Floats], 
         sent = piece in COMMUNICATION
         start = communication if sent else compute
         for need in AFTER[piece]:
-            if need in end:  # else the layer has none, and its stream keeps the order
+            if need in end:  # otherwise the layer lacks that piece, and its stream keeps the order
                 start = np.maximum(start, end[need])
         done = start + pieces[piece]
         ended = {**end, piece: done}
@@ -112,56 +105,29 @@ def _shortest(pieces: Pieces, steps: tuple[_Step, ...], end: dict[str, Floats], 
 
 
 def compute_s(pieces: Pieces) -> Floats:
-    """The exclusive compute stream's share, ``[k]``.
-
-    Parameters
-    ----------
-    pieces : mapping of Floats, ``[k]``, seconds
-        Of one merged pair, by the names of ``AFTER``.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-    """
+    """Seconds of the compute stream of one merged pair, ``[k]``."""
     return _sum([seconds for name, seconds in pieces.items() if name not in COMMUNICATION])
 
 
 def communication_s(pieces: Pieces) -> Floats:
-    """The communication stream's share, ``[k]``: dispatch and combine, forward and backward.
-
-    Parameters
-    ----------
-    pieces : mapping of Floats, ``[k]``, seconds
-        Of one merged pair, by the names of ``AFTER``.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-    """
+    """Seconds of the communication stream of one merged pair, ``[k]``: dispatch and combine, forward and backward."""
     return _sum([seconds for name, seconds in pieces.items() if name in COMMUNICATION])
 
 
 def _sum(parts: list[Floats]) -> Floats:
-    """One after the other: NumPy would add those of a single pair in another order than those of several."""
+    """Sum in a fixed order: NumPy would add the parts of one pair in another order than those of several pairs."""
     return sum(parts[1:], parts[0])
 
 
 def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:
-    """What communication adds to the pair's compute in the shortest order, ``[k]``.
+    """Time that communication adds to the pair's compute in the shortest order; 0 if all of it hides for free. [s] ``[k]``
 
-    ``stretch`` is what a hidden second of communication costs the compute beside it. Equal pairs are played once.
+    Equal pairs are simulated once.
 
     Parameters
     ----------
-    pieces : mapping of Floats, ``[k]``, seconds
-        Of one merged pair, by the names of ``AFTER``.
-    stretch : float
-        ``hidden_stretch_fraction``.
-
-    Returns
-    -------
-    Floats, ``[k]``, seconds
-        0 where all of it hides and costs nothing.
+    stretch
+        ``hidden_stretch_fraction``: cost of a hidden second for the compute beside it.
 
     Notes
     -----
@@ -171,7 +137,7 @@ def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:
     few = dict(zip(pieces, distinct, strict=True))
     zero = np.zeros(distinct.shape[1])
     shortest = _shortest(few, _tree(frozenset(few)), {}, zero, zero)
-    # Rounding may leave the sum of a stream a little above its parts' end.
+    # Rounding can make the sum of a stream slightly larger than the end of its last piece.
     exposed = np.maximum(shortest - compute_s(few), 0.0)
     hidden = np.maximum(communication_s(few) - exposed, 0.0)
     total: Floats = (exposed + stretch * hidden)[index.reshape(-1)]
@@ -180,32 +146,29 @@ def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:
 
 @dataclass(frozen=True)
 class PairSavings:
-    """Seconds that merging two layers saves by hiding expert communication beyond what each hides alone, ``[k]`` or ``[n]``.
+    """Seconds that merging two layers saves beyond the overlap that each has alone, ``[k]`` or ``[n]``.
 
-    Net of the contention that the hidden part brings: of a saving *x*, *x* / (1 - stretch) is hidden and the rest is contention.
-    By kind of the forward's layer and of the backward's, in the order of ``ModelShape.layer_kinds``. Two dense layers save
-    nothing: ``None``.
+    The contention of the hidden part is subtracted: of a saving *x*, *x* / (1 - stretch) is hidden and the rest is contention.
+    Rows are kinds of the forward's layer and columns kinds of the backward's, in the order of ``ModelShape.layer_kinds``. Two
+    dense layers save nothing: ``None``.
     """
 
     by_kinds: tuple[tuple[Floats | None, ...], ...]
 
 
 def pair_savings(costs: tuple[LayerCosts, ...], merged: NDArray[np.bool_], stretch: float) -> PairSavings:
-    """What merging saves for the ``merged`` of all keys; nothing for the others. The host dispatches both passes all the same.
+    """Saving of the keys whose passes are merged, 0 for the others: at most the exposed communication of both passes.
+
+    The host dispatches both passes all the same.
 
     Parameters
     ----------
-    costs : tuple of LayerCosts, ``[k]``
-        Of each kind of layer.
-    merged : bool, ``[k]``
+    costs
+        For each kind of layer.
+    merged : ``[k]``
         Keys whose passes are merged.
-    stretch : float
+    stretch
         ``hidden_stretch_fraction``.
-
-    Returns
-    -------
-    PairSavings, ``[k]``
-        At least 0, at most the communication that both passes show alone.
     """
 
     def saving_s(forward: LayerCosts, backward: LayerCosts) -> Floats | None:
@@ -218,7 +181,7 @@ def pair_savings(costs: tuple[LayerCosts, ...], merged: NDArray[np.bool_], stret
         pieces |= {name: seconds[merged] for name, seconds in backward.pieces.items() if name not in FORWARD}
         left = merged_communication_s(pieces, stretch)
         together = np.maximum(compute_s(pieces) + left, (forward.host["forward"] + backward.host["backward"])[merged])
-        # What merging hides beside the compute it stretches too: the saving is net of that.
+        # Hidden communication slows the compute beside it, which is subtracted from the saving.
         shown, sent = (forward.forward["ep_comm"] + backward.backward["ep_comm"])[merged], communication_s(pieces)
         exposed = shown + stretch * np.maximum(sent - shown, 0.0)
         alone = (forward.forward_s + backward.backward_s)[merged]

@@ -1,4 +1,4 @@
-"""What 8- and 4-bit matmuls cost beside themselves: their operands are scaled and cast first."""
+"""Extra cost of 8- and 4-bit matmuls: their operands must first be scaled and cast."""
 
 from __future__ import annotations
 
@@ -12,34 +12,16 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 
-SHORTENING_BYTES = 3  # 16 bits read and 8 written, or the other way round
+SHORTENING_BYTES = 3  # reads 16 bits and writes 8, or the reverse
 QUANTISED_PRECISIONS = ("fp8", "nvfp4")  # of linear layers; attention, router, embedding and head stay in 16 bits
 
 
 def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool = False) -> tuple[Floats, Floats]:
-    """Forward and backward time of casting one layer's activations, and their gradients, for its linear layers. [s] ``[k]``
+    """Time to cast activations, and their gradients, for the linear layers of one layer and micro batch. [s] ``[k]``
 
-    The forward casts the input of every linear layer, the backward the gradient of its output, each once, with its
-    transpose: both backward matmuls want their operands the other way round [transformer-engine]. Weights are cast once a
-    step and not counted. In 16 and 32 bits only ``fp8_activation_input`` casts.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, seconds
-        Forward and backward of one layer and micro batch.
+    The forward casts the input of every linear layer and the backward the gradient of its output. Each cast includes the
+    transpose that the backward matmuls need [transformer-engine]. Weights are cast once a step and not counted. In 16 and 32
+    bits only ``fp8_activation_input`` casts.
     """
     linears = workload.training.precision in QUANTISED_PRECISIONS
     pairs = list(_linear_elements(workload, keys, moe=moe, local=local)) if linears else []
@@ -50,7 +32,7 @@ def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool
 
 
 def _shortened_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Floats:
-    """Elements of what enters the activation functions of a layer, where it waits in 8 bits."""
+    """Elements of the activation functions' inputs in one layer, if they are kept in 8 bits."""
     if not workload.model.gated_linear_unit:
         return np.zeros(len(keys.tp))
     entering = 2.0 * sum((channels for _, channels in _mlp_rows(workload, keys, moe=moe)), np.zeros(len(keys.tp)))
@@ -59,13 +41,7 @@ def _shortened_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Fl
 
 
 def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) -> Iterator[tuple[Floats, Floats]]:
-    """Elements of the input and of the output of each linear layer of a layer, on a rank.
-
-    Yields
-    ------
-    tuple of Floats, ``[k]``, elements
-        Of the input, of the output.
-    """
+    """Elements of the input and of the output of each linear layer on a rank. Yields two ``[k]``."""
     model, training, t = workload.model, workload.training, keys.tp
     n, n_l, h = keys.tokens(training), keys.sharded_tokens(training), model.hidden_size
     yield from _attention_elements(model, n, n_l, np.asarray(t, dtype=np.float64), local=local)
@@ -76,13 +52,7 @@ def _linear_elements(workload: Workload, keys: LayerKeys, *, moe: bool, local: b
 
 
 def _mlp_rows(workload: Workload, keys: LayerKeys, *, moe: bool) -> Iterator[tuple[Floats, Floats]]:
-    """Rows that enter the dense or shared MLP of a layer, and its routed experts, and what one activation function gives.
-
-    Yields
-    ------
-    tuple of Floats, ``[k]``
-        Rows, elements behind the activation function.
-    """
+    """Rows into each MLP of a layer (dense or shared, then routed experts), and elements after its activation, ``[k]`` each."""
     model, training = workload.model, workload.training
     shape = model.moe if moe else None
     width = model.ffn_hidden_size if shape is None else shape.shared_expert_ffn_hidden_size
@@ -94,21 +64,15 @@ def _mlp_rows(workload: Workload, keys: LayerKeys, *, moe: bool) -> Iterator[tup
 
 
 def _attention_elements(model: ModelShape, n: Floats, n_l: Floats, t: Floats, *, local: bool) -> Iterator[tuple[Floats, Floats]]:
-    """The same of the attention's projections.
+    """Elements of the input and of the output of each projection of attention. Yields two ``[k]``.
 
     Parameters
     ----------
-    n : Floats, ``[k]``, tokens
-        Of a micro batch on a rank.
-    n_l : Floats, ``[k]``, tokens
+    n : ``[k]``, tokens
+    n_l : ``[k]``, tokens
         Between the tensor-parallel blocks.
-    t : Floats, ``[k]``
+    t : ``[k]``
         Tensor-parallel ranks.
-
-    Yields
-    ------
-    tuple of Floats, ``[k]``, elements
-        Of the input, of the output.
     """
     h, heads, mla, linear = model.hidden_size, model.num_attention_heads, model.mla, model.linear_attention(local=local)
     if linear is not None:

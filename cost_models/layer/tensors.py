@@ -1,4 +1,4 @@
-"""What every tensor that a layer keeps weighs, what it takes to compute it again, and a layer under a choice among them."""
+"""Bytes and recompute time of every tensor that a layer keeps, and the cost of a layer under a choice of tensors."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from cost_models.shapes.workload import Workload
 
 
 class Copies(NamedTuple):
-    """Copies to the host in a forward and back in a backward, columns in seconds.
+    """Seconds of copies to the host in a forward and back in a backward.
 
-    What shows of them, how much longer compute takes beside what does not, and what hides in both passes together.
+    The exposed part, the contention of the hidden part with compute, and the hidden part of both passes together.
     """
 
     exposed_forward_s: Floats
@@ -40,22 +40,22 @@ class Copies(NamedTuple):
 
     @property
     def forward_s(self) -> Floats:
-        """By which a forward is longer."""
+        """Seconds that the copies add to a forward; elementwise."""
         return self.exposed_forward_s + self.contention_forward_s
 
     @property
     def backward_s(self) -> Floats:
-        """By which a backward is longer."""
+        """Seconds that the copies add to a backward; elementwise."""
         return self.exposed_backward_s + self.contention_backward_s
 
 
 @dataclass(frozen=True)
 class TensorCosts:
-    """Of one kind of layer and one micro batch, columns ``[k]``.
+    """Costs of the tensors of one kind of layer and one micro batch, columns ``[k]``.
 
-    ``bytes`` of every tensor that the layer keeps, which sum to what it keeps; ``again_s`` to compute it once more in the
-    backward, of those that can be. Queries, keys and values share ``rope_s``, which either of them takes. ``window_*_s`` is
-    compute of a pass that hides copies between device and host, ``stretch`` what a hidden second costs it.
+    ``bytes`` is what the layer keeps of every tensor; it sums to all that the layer keeps. ``again_s`` is the recompute time of
+    each tensor that can be recomputed. Queries, keys and values share ``rope_s``, which either of them needs. ``window_*_s`` is
+    compute of a pass that can hide copies between device and host. ``stretch`` is the slowdown for each hidden second.
     """
 
     bytes: dict[Tensor, Floats]
@@ -67,49 +67,19 @@ class TensorCosts:
     stretch: float
 
     def recomputed_s(self, tensors: Tensor) -> Floats:
-        """Compute that a backward repeats for them.
-
-        Parameters
-        ----------
-        tensors : Tensor
-            What is computed again; what the layer does not have takes nothing.
-
-        Returns
-        -------
-        Floats, ``[k]``, seconds
-        """
+        """Time to recompute the given tensors in a backward; tensors that the layer lacks take none. [s] ``[k]``"""
         parts = [seconds for tensor, seconds in self.again_s.items() if tensor in tensors]
         rotated = any(tensor in self.again_s and tensor in tensors for tensor in ROTATED)
         total: Floats = sum(parts, np.zeros_like(self.rope_s)) + (self.rope_s if rotated else 0.0)
         return total
 
     def bytes_of(self, tensors: Tensor) -> Floats:
-        """Bytes that a layer keeps of them.
-
-        Parameters
-        ----------
-        tensors : Tensor
-            Those to weigh; what the layer does not have weighs nothing.
-
-        Returns
-        -------
-        Floats, ``[k]``, bytes
-        """
+        """Bytes that a layer keeps of the given tensors; tensors that it lacks count 0. ``[k]``"""
         total: Floats = sum((kept for tensor, kept in self.bytes.items() if tensor in tensors), np.zeros_like(self.rope_s))
         return total
 
     def copies(self, moved_bytes: Floats) -> Copies:
-        """What it takes to copy so much of one layer and micro batch to the host, and back.
-
-        Parameters
-        ----------
-        moved_bytes : Floats
-            Of one layer and micro batch, each way.
-
-        Returns
-        -------
-        Copies
-        """
+        """Time to copy ``moved_bytes`` of one layer and micro batch to the host, and back."""
         seconds = moved_bytes / self.host_bytes_per_s
         behind_forward, behind_backward = np.minimum(seconds, self.window_forward_s), np.minimum(seconds, self.window_backward_s)
         return Copies(
@@ -127,34 +97,15 @@ ROTATED = (Tensor.QUERIES, Tensor.KEYS_VALUES, Tensor.QUERY_KEY_VALUE)
 def tensor_costs(
     workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool, local: bool = False
 ) -> TensorCosts:
-    """Bytes and seconds of every tensor that one layer of the given kind keeps, where nothing is recomputed or moved.
+    """Bytes and recompute time of every tensor that one layer of the given kind keeps, with no recompute or swap in the keys.
 
-    A tensor that is not kept is wanted again by the backward itself, so that what makes it runs once whatever else is dropped;
-    only the rotary positions serve several. Collectives that gather a linear layer's input for its weight gradient serve what
-    computes its output again as well; the exchange of tokens runs once more, with nothing beside it.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys without recompute or swap; the result has an entry for each.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    TensorCosts, ``[k]``
+    The backward needs every dropped tensor again, so the operation that makes it runs once whatever else is dropped. Only rotary
+    positions serve several tensors. Collectives that gather a linear layer's input for its weight gradient also serve its
+    recompute. The exchange of tokens runs once more, and nothing hides it.
 
     Notes
     -----
-    What a layer keeps beyond the tensors that are known here counts with the last one of its class, so that nothing is lost.
+    Bytes beyond the tensors that are known here count with the last tensor of their class, so that nothing is lost.
     """
     compute = layer_compute(workload, keys, device, moe=moe, local=local)
     comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe, local=local)
@@ -179,7 +130,7 @@ def tensor_costs(
 
 
 def _attention_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats], *, local: bool) -> dict[Tensor, Floats]:
-    """The residual, the norms and the attention: what is kept of each tensor."""
+    """Kept bytes of the residual, the norms and the attention, by tensor."""
     model, n, t = workload.model, keys.tokens(workload.training), keys.tp.astype(np.float64)
     heads = model.num_attention_heads
     parts = {
@@ -218,18 +169,18 @@ def _attention_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats
     return parts | own
 
 
-ROUNDING = 1e-9  # of a sum: less than that is none
+ROUNDING = 1e-9  # smaller fractions of a sum count as 0
 
 
 def _mlp_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) -> dict[Tensor, Floats]:
-    """Both sides of a dense MLP's activation function."""
+    """Kept bytes before and after a dense MLP's activation function."""
     channels = channel_bytes(workload, keys)
     behind = kept["mlp"] * channels.output / channels.kept
     return {Tensor.MLP_HIDDEN: kept["mlp"] - behind, Tensor.MLP_ACTIVATION: behind}
 
 
 def _expert_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) -> dict[Tensor, Floats]:
-    """Router, routed and shared experts."""
+    """Kept bytes of router, routed and shared experts, by tensor."""
     shape, channels = workload.model.moe, channel_bytes(workload, keys)
     assert shape is not None
     rows = peak_expert_rows(keys, shape, workload.training)
@@ -251,7 +202,7 @@ def _expert_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) 
 def _attention_again_s(
     workload: Workload, compute: LayerCompute, ring_s: Floats, present: dict[Tensor, Floats], *, local: bool
 ) -> dict[Tensor, Floats]:
-    """Seconds for the norms and the attention; ``ring_s`` is what its context-parallel ranks exchange in a forward."""
+    """Recompute time of the norms and the attention. ``ring_s`` is its context-parallel exchange in a forward."""
     matmuls = compute.matmuls
     again = {Tensor.NORM_OUTPUT: compute.vector.norms}
     if workload.model.linear_attention(local=local) is not None:
@@ -262,14 +213,14 @@ def _attention_again_s(
         mla = workload.model.mla
         values = matmuls.mla_up - matmuls.mla_query_up if mla.q_lora_rank else matmuls.mla_up
         return again | {Tensor.QUERIES: matmuls.mla_query_up, Tensor.KEYS_VALUES: values}
-    # Where no kernel keeps its inputs, the projection itself is what comes before the rotary positions.
+    # If no kernel keeps its inputs, the projection itself comes before the rotary positions.
     is_kept = Tensor.ROTARY_INPUTS in present
     again[Tensor.QUERY_KEY_VALUE] = np.zeros_like(core) if is_kept else matmuls.entering
     return again | {Tensor.ROTARY_INPUTS: matmuls.entering}
 
 
 def _mlp_again_s(compute: LayerCompute) -> dict[Tensor, Floats]:
-    """Seconds for a dense MLP."""
+    """Recompute time of a dense MLP."""
     first = compute.matmuls.mlp - compute.matmuls.last
     return {Tensor.MLP_HIDDEN: first, Tensor.MLP_ACTIVATION: compute.vector.activation}
 
@@ -282,7 +233,7 @@ def _experts_again_s(
     dispatch_s: Floats,
     present: dict[Tensor, Floats],
 ) -> dict[Tensor, Floats]:
-    """Seconds for router, routed and shared experts."""
+    """Recompute time of router, routed and shared experts."""
     matmuls, shape = compute.matmuls, workload.model.moe
     assert shape is not None
     second = matmuls.last - matmuls.shared_last
@@ -301,38 +252,16 @@ def _experts_again_s(
 
 
 def working_bytes(again_bytes: Floats, moved_bytes: Floats) -> Floats:
-    """What a layer's backward holds of tensors that it does not keep: all that it computes again, two layers' copies.
+    """Bytes that a layer's backward holds of tensors that are not kept; elementwise.
 
-    Parameters
-    ----------
-    again_bytes : Floats
-        Of tensors that are computed again.
-    moved_bytes : Floats
-        Of tensors that wait on the host; the next layer's come while this one's are used [mindspeed, swap_attention.md].
-
-    Returns
-    -------
-    Floats, bytes
+    They are all recomputed tensors of one layer, and the copied tensors of two layers: the next layer's copies arrive while this
+    layer's are in use [mindspeed, swap_attention.md].
     """
     return again_bytes + 2.0 * moved_bytes
 
 
 def chosen_activations(whole: LayerActivations, tensors: TensorCosts, choice: TensorChoice) -> LayerActivations:
-    """What a layer keeps and holds under a choice.
-
-    Parameters
-    ----------
-    whole : LayerActivations, ``[k]``
-        With nothing recomputed or moved; its table of classes may be empty.
-    tensors : TensorCosts, ``[k]``
-        Of the same layer.
-    choice : TensorChoice
-        What is computed again, and what waits on the host.
-
-    Returns
-    -------
-    LayerActivations, ``[k]``
-    """
+    """Activation memory of a layer under a choice of tensors. ``whole`` is without recompute or swap; its table may be empty."""
     gone = choice.recompute | choice.swap
     saved = dict(whole.saved)
     for tensor in gone:
@@ -349,21 +278,7 @@ def chosen_activations(whole: LayerActivations, tensors: TensorCosts, choice: Te
 
 
 def chosen_costs(whole: LayerCosts, tensors: TensorCosts, choice: TensorChoice) -> LayerCosts:
-    """What a layer takes under a choice.
-
-    Parameters
-    ----------
-    whole : LayerCosts, ``[k]``
-        With nothing recomputed or moved; its tables of parts may be empty.
-    tensors : TensorCosts, ``[k]``
-        Of the same layer.
-    choice : TensorChoice
-        What is computed again, and what waits on the host.
-
-    Returns
-    -------
-    LayerCosts, ``[k]``
-    """
+    """Time of a layer under a choice of tensors. ``whole`` is without recompute or swap; its tables may be empty."""
     again = tensors.recomputed_s(choice.recompute)
     copies = tensors.copies(tensors.bytes_of(choice.swap))
 
