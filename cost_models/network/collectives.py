@@ -1,20 +1,21 @@
 """Time of collectives on a tiered network.
 
-Every function takes the columns ``size`` and ``stride`` of a group (``cost_models.network.rank_placement``) and is elementwise
-over broadcastable arrays. A group of one, or a message of no bytes, takes exactly 0.
+Every function takes the columns ``size`` and ``stride`` of a group (``cost_models.network.rank_placement``): its number of
+ranks, and the rank distance between neighbours. Functions are elementwise over arrays that broadcast. A group of one, or a
+message of no bytes, takes exactly 0.
 
-A group of g ranks has m_i members in its domain of tier i, m_0 = 1; the tier joins n_i = m_i / m_(i-1) blocks, at the
-rate r_i of one device through it: the links to n_i - 1 peers in a full mesh, at most the tier's bandwidth. One all-gather
-to S bytes, the slowest rank:
+A group of g ranks has m_i members in its domain of tier i, m_0 = 1. The tier joins n_i = m_i / m_(i-1) blocks. r_i is the
+rate of one device through the tier: the links to n_i - 1 peers in a full mesh, at most the tier's bandwidth. Time of one
+all-gather to S bytes on the slowest rank:
 
 - tier after tier (HCCL), the outermost first: the sum of (n_i - 1) S / m_i / r_i  [hccl-doc, Mesh and NHR]
-- pipelined (NCCL): one ring over all tiers; each of the m_(i-1) ranks of a block carries its part of what leaves
+- pipelined (NCCL): one ring over all tiers. Each of the m_(i-1) ranks of a block carries its part of the data that leaves
   the block: the largest of (g - 1)/g S / (m_(i-1) r_i), hence min(NVLink, NIC x members in the node)
   [nccl-tests, PERFORMANCE.md]
 
-plus a latency a step: one in a mesh, ceil(log2 n_i) in a switch or fabric (recursive doubling [thakur2005, section 3],
-NHR [hccl-doc]). Reduction arithmetic, contention between groups and congestion inside a fabric are left out; each device
-has its own port in every tier.
+Each step adds a latency: one step in a mesh, ceil(log2 n_i) in a switch or fabric (recursive doubling [thakur2005,
+section 3], NHR [hccl-doc]). Left out: reduction arithmetic, contention between groups, congestion inside a fabric. Each
+device has its own port in every tier.
 """
 
 from __future__ import annotations
@@ -27,74 +28,31 @@ from cost_models.network.tiers import ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, Ne
 from hardware_profiles.schema import Wiring
 
 Floats = NDArray[np.float64]
-Phases = tuple[Floats, NDArray[np.bool_]]  # seconds, and whether a measurement covers them
+Phases = tuple[Floats, NDArray[np.bool_]]  # seconds, and whether they come from a measurement
 
 
 def all_gather_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of an all-gather to ``bytes_total`` (what a rank holds afterwards) [hccl-doc]; [thakur2005, section 3.1].
+    """Seconds of an all-gather; ``bytes_total`` is what a rank holds afterwards; elementwise.
 
-    Parameters
-    ----------
-    bytes_total : array, bytes
-        What a rank holds afterwards.
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-        0 for a group of one or no bytes; the fixed cost of a call included unless a measurement covers it.
+    Includes the fixed cost of a call, unless a measured curve already covers it [hccl-doc]; [thakur2005, section 3.1].
     """
     return _alone_s(_gather(ALL_GATHER, bytes_total, size, stride, network), bytes_total, size, network)
 
 
 def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of a reduce-scatter of ``bytes_total`` (what a rank holds before): an all-gather backwards [hccl-doc].
+    """Seconds of a reduce-scatter; ``bytes_total`` is what a rank holds before; elementwise.
 
-    Parameters
-    ----------
-    bytes_total : array, bytes
-        What a rank holds before.
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-        0 for a group of one or no bytes. The sums themselves are free.
+    It is an all-gather backwards [hccl-doc]. The sums themselves are free.
     """
     return _alone_s(_gather(REDUCE_SCATTER, bytes_total, size, stride, network), bytes_total, size, network)
 
 
 def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of an all-reduce of ``bytes_total``: reduce-scatter, then all-gather, in one call [thakur2005, section 4.5].
+    """Seconds of an all-reduce; ``bytes_total`` is what a rank holds before and afterwards; elementwise.
 
-    Two A2 nodes of 8 with 18.3 GB/s a link and 20 GB/s a NIC: 1 / (1/73.2 + 1/160) = 50.2 GB/s of message [hcomm].
-    Too slow for messages of a few hundred KB, where libraries switch to one-shot algorithms.
-
-    Parameters
-    ----------
-    bytes_total : array, bytes
-        What a rank holds before and afterwards.
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-        0 for a group of one or no bytes; the fixed cost of one call, not of two.
+    It is a reduce-scatter, then an all-gather, with the fixed cost of one call [thakur2005, section 4.5]. Two A2 nodes of 8 with
+    18.3 GB/s a link and 20 GB/s a NIC: 1 / (1/73.2 + 1/160) = 50.2 GB/s of message [hcomm]. Too slow for messages of a few
+    hundred KB, for which libraries switch to one-shot algorithms.
     """
     scatter_s, scatter_measured = _gather(REDUCE_SCATTER, bytes_total, size, stride, network)
     if network.symmetric:
@@ -104,57 +62,24 @@ def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, net
 
 
 def all_to_all_s(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of an all-to-all in which a rank holds ``bytes_per_rank``, its own share included.
+    """Seconds of an all-to-all in which a rank holds ``bytes_per_rank``, its own share included; elementwise.
 
-    Direct sends: (m_i - m_(i-1)) / g of the bytes cross tier i through the rank's own port; tier after tier (HCCL,
+    Direct sends: (m_i - m_(i-1)) / g of the bytes cross tier i through the rank's own port, tier after tier (HCCL,
     inside the node first) or all tiers at once (NCCL). Steps: one in a mesh, ceil(log2 n) in a switch, n - 1 in a fabric
-    (pairwise) [hccl-doc, Pairwise].
-
-    Parameters
-    ----------
-    bytes_per_rank : array, bytes
-        What a rank holds, its own share included, as much for every rank: skew is the caller's factor.
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-        0 for a group of one or no bytes.
+    (pairwise) [hccl-doc, Pairwise]. All ranks hold equal bytes; the caller applies any skew.
 
     Notes
     -----
-    Exact for direct sends over ports that nobody else uses. In a fabric the n - 1 pairwise steps make it latency-bound for
-    small messages.
+    Exact for direct sends over uncontended ports. The n - 1 pairwise steps make it latency-bound for small messages in a fabric.
     """
     return _alone_s(_exchange(bytes_per_rank, size, stride, network), bytes_per_rank, size, network)
 
 
 def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
-    """Seconds of one hop between neighbours of a chain or ring, over the slowest link it contains.
+    """Seconds of one message between neighbours of a chain or ring, over its slowest link; elementwise.
 
     Pipeline stages: ``size`` pp, ``stride`` tp cp dp [megatron-0.12, p2p_communication.py]. Ring attention: ``size``
-    cp, ``stride`` tp. A mesh gives a pair one link.
-
-    Parameters
-    ----------
-    bytes_sent : array, bytes
-        Of one message, in one direction.
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-        One message; 0 for a group of one or no bytes. Both directions of a link run at once.
+    cp, ``stride`` tp. A mesh gives a pair one link. Both directions of a link run at once.
     """
     tiers = network.tiers
     bytes_sent, size = np.asarray(bytes_sent, dtype=np.float64), np.asarray(size)
@@ -165,18 +90,9 @@ def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, netwo
 
 
 def _alone_s(parts: Phases, message_bytes: ArrayLike, size: ArrayLike, network: Network) -> Floats:
-    """One call of its own: the fixed cost is part of what was measured, else added.
+    """Seconds of a collective as a call of its own; measured curves already contain the fixed cost of a call.
 
-    Parameters
-    ----------
-    parts : pair of arrays, seconds and bool
-        Phases of the collective, and whether a measurement covers the innermost of them.
-    message_bytes : array, bytes
-        Nothing to move takes no time.
-
-    Returns
-    -------
-    Floats, seconds
+    ``parts`` are the seconds of its phases, and whether a measurement covers the innermost of them.
     """
     steps_s, measured = parts
     call_s = np.where(measured, 0.0, network.call_latency_s)
@@ -188,18 +104,12 @@ def _gather(op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike,
 
     Parameters
     ----------
-    op : str
-        ``ALL_GATHER`` or ``REDUCE_SCATTER``: whose measured curve applies.
-    bytes_total : array, bytes
-        What a rank holds of the whole.
-
-    Returns
-    -------
-    tuple of Floats in seconds and bool
+    op
+        ``ALL_GATHER`` or ``REDUCE_SCATTER``: selects the measured curve.
     """
     total, size, stride = _columns(bytes_total, size, stride)
     elapsed = _Elapsed(network, total.shape)
-    blocks_below = size  # blocks that the tiers inside leave
+    blocks_below = size  # blocks after the gathers of the inner tiers
     for tier in network.tiers:
         domains = domains_spanned(size, stride, tier.domain_devices)
         blocks = blocks_below / domains
@@ -220,17 +130,7 @@ def _gather(op: str, bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike,
 
 
 def _exchange(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Phases:
-    """Seconds of the phases of an all-to-all, and whether a measurement covers the innermost.
-
-    Parameters
-    ----------
-    bytes_per_rank : array, bytes
-        What a rank holds, its own share included.
-
-    Returns
-    -------
-    tuple of Floats in seconds and bool
-    """
+    """Seconds of the phases of an all-to-all, and whether a measurement covers the innermost."""
     held, size, stride = _columns(bytes_per_rank, size, stride)
     elapsed = _Elapsed(network, held.shape)
     members_below = np.ones_like(size)
@@ -250,18 +150,9 @@ def _exchange(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, net
 
 
 def _exchange_steps(tier: Tier, blocks: Floats) -> Floats:
-    """Latency steps of an all-to-all among ``blocks`` of one tier [hccl-doc, Pairwise].
+    """Latency steps of an all-to-all among ``blocks`` of one tier; elementwise [hccl-doc, Pairwise].
 
-    Parameters
-    ----------
-    tier : Tier
-        Whose wiring decides: a mesh sends to all at once, a switch doubles, a fabric goes round in pairs.
-    blocks : Floats, broadcast
-        Blocks that the tier joins.
-
-    Returns
-    -------
-    Floats, steps
+    A mesh sends to all peers at once, a switch uses doubling, a fabric exchanges in pairs.
     """
     if tier.wiring is Wiring.MESH:
         return np.ones_like(blocks)
@@ -273,7 +164,7 @@ def _columns(*values: ArrayLike) -> tuple[Floats, ...]:
 
 
 class _Elapsed:
-    """Phases from the inside out: their bytes in sequence or at once, their latencies always in sequence."""
+    """Accumulates phases from the inside out: transfers in sequence or at once, latencies always in sequence."""
 
     def __init__(self, network: Network, shape: tuple[int, ...]) -> None:
         self._sequential = network.sequential
@@ -282,14 +173,14 @@ class _Elapsed:
         self.measured = np.zeros(shape, dtype=np.bool_)
 
     def add(self, crossing: NDArray[np.bool_], transfer_s: Floats, steps: Floats, tier: Tier) -> None:
-        """One more phase, for the rows that cross this tier."""
+        """Add one phase for the rows that cross this tier."""
         crossed_s = transfer_s * crossing
         combine = np.add if self._sequential else np.maximum
         combine(self._transfer_s, crossed_s, out=self._transfer_s)
         self._latency_s += steps * crossing * tier.latency_s
 
     def replace(self, crossing: NDArray[np.bool_], measured_s: Floats) -> None:
-        """What was measured among all members of a domain, ``measured_s`` of those rows, stands for the tiers inside it too."""
+        """Use a measured time for the rows that cross this tier. It includes all tiers inside."""
         self._transfer_s[crossing] = measured_s
         self._latency_s[crossing] = 0.0
         self.measured |= crossing

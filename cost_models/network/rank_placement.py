@@ -1,7 +1,7 @@
-"""Where the ranks of a process group sit on the topology.
+"""Mapping of process groups to the topology.
 
 Ranks are numbered in Megatron's order tp-cp-ep-dp-pp, innermost first, and fill the cluster node by node
-[megatron-0.12, parallel_state.py]. A group is then its size and the rank distance between neighbours.
+[megatron-0.12, parallel_state.py]. A group is therefore described by its size and the rank distance between neighbours.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 class Group(NamedTuple):
-    """Process groups of one kind, one entry a strategy: ``size`` ranks, ``stride`` ranks apart."""
+    """Process groups of one kind, ``[n]``: ``size`` ranks, ``stride`` ranks apart."""
 
     size: IntColumn
     stride: IntColumn
@@ -42,24 +42,14 @@ class RankGroups:
 
 
 def rank_groups(batch: StrategyBatch) -> RankGroups:
-    """Groups of every strategy, ``[n]`` each [megatron-0.12, parallel_state.py].
+    """Process groups of every strategy [megatron-0.12, parallel_state.py].
 
     Dense ranks are laid out tp, cp, dp, pp; expert ranks etp, ep, edp, pp over the same devices of a stage, hence
-    ``etp ep edp = tp cp dp``. ``ep`` counts the expert-parallel ranks inside tp too.
-
-    Parameters
-    ----------
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    RankGroups
-        Columns ``[n]`` of size and stride by kind of group.
+    ``etp ep edp = tp cp dp``. ``ep`` includes the expert-parallel ranks inside tp.
 
     Notes
     -----
-    Validity: every group of a legal plan nests in the domains of the tiers. Placement by hand (rank files) is not described.
+    Validity: every group of a legal plan nests in the domains of the tiers. Rank files (placement by hand) are not modelled.
     """
     one = np.ones_like(batch.tp)
     stage = batch.tp * batch.cp * batch.dp
@@ -75,24 +65,10 @@ def rank_groups(batch: StrategyBatch) -> RankGroups:
 
 
 def domains_spanned(size: ArrayLike, stride: ArrayLike, domain_devices: int | None) -> Floats:
-    """Domains of ``domain_devices`` devices over which one group spreads, 1 to ``size`` (``None``: one domain).
+    """Number of domains of ``domain_devices`` consecutive devices that one group spans, 1 to ``size``; elementwise.
 
-    Exact where group and domain nest, as every group of a legal plan does; otherwise the fewest domains that hold
-    the group, which ignores that some groups straddle one boundary more.
-
-    Parameters
-    ----------
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    domain_devices : int or None
-        Devices of a domain that are numbered one after the other; ``None``: all of the cluster.
-
-    Returns
-    -------
-    Floats, broadcast
-        Domains, at least 1.
+    ``None`` is one domain that holds the whole cluster. Exact if group and domain nest, as every group of a legal plan does.
+    Otherwise it is the fewest domains that hold the group: some groups then straddle one boundary more.
     """
     size, stride = np.asarray(size, dtype=np.float64), np.asarray(stride, dtype=np.float64)
     if domain_devices is None:
@@ -101,46 +77,23 @@ def domains_spanned(size: ArrayLike, stride: ArrayLike, domain_devices: int | No
 
 
 def members_per_domain(size: ArrayLike, stride: ArrayLike, domain_devices: int | None) -> Floats:
-    """Members of one group that share a domain of ``domain_devices`` devices, 1 to ``size`` (``None``: all).
+    """Number of members of one group that share a domain, 1 to ``size`` (``None``: all); elementwise.
 
-    The mean over the domains it touches where they do not share it evenly: 12 neighbours over nodes of 8 are 6 and 6.
-
-    Parameters
-    ----------
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    domain_devices : int or None
-        Devices of a domain that are numbered one after the other; ``None``: all of the cluster.
-
-    Returns
-    -------
-    Floats, broadcast
-        Members; a fraction where domains do not share a group evenly.
+    The mean if domains hold unequal numbers: 12 neighbours over nodes of 8 are 6 and 6.
     """
     return np.asarray(size, dtype=np.float64) / domains_spanned(size, stride, domain_devices)
 
 
 def crossed_tier(size: ArrayLike, stride: ArrayLike, domains: Sequence[int | None]) -> NDArray[np.int64]:
-    """Index of the innermost tier whose domain holds a whole group: the slowest link between its neighbours.
+    """Index of the innermost tier whose domain holds a whole group: the slowest link between its neighbours; elementwise.
 
-    ``domains`` are the tiers' devices from the inside out; a group larger than all of them uses the last. A chain of
-    pipeline stages that spans several nodes has neighbours in different nodes, even where some share one.
+    A group larger than all domains uses the last tier. A chain of pipeline stages that spans several nodes has neighbours in
+    different nodes, even if some share one.
 
     Parameters
     ----------
-    size : array of int
-        Ranks of a group.
-    stride : array of int
-        Rank distance between neighbours of a group.
-    domains : sequence of int or None
+    domains
         Devices of a domain of each tier, from the inside out.
-
-    Returns
-    -------
-    int, broadcast
-        Index into ``domains``.
     """
     outside = [domains_spanned(size, stride, domain) > 1.0 for domain in domains[:-1]]
     shape = np.broadcast_shapes(np.shape(size), np.shape(stride))

@@ -1,8 +1,8 @@
-"""A cluster's network as the collectives see it: tiers with the rates of this site, and measured curves.
+"""The network of a cluster as collectives see it: tiers with this site's rates, and measured curves.
 
-``rate_fraction`` is the share of a tier's profile rate that training reaches: the calibrated efficiency times what
-the site's fabric has of the profile's. It scales formulas and the bytes of measured curves alike, never latencies:
-curves are measured on an idle machine, the fraction is what concurrent kernels and strided buffers leave of it.
+``rate_fraction`` is the fraction of a tier's profile rate that training reaches: the calibrated efficiency times the
+site's fabric rate over the profile's. It scales formulas and the bytes of measured curves, never latencies: curves are
+measured on an idle machine, and concurrent kernels and strided buffers leave this fraction.
 """
 
 from __future__ import annotations
@@ -33,46 +33,30 @@ class Tier:
     domain_devices: int | None
     bandwidth_bytes_per_s: float
     link_bytes_per_s: float
-    latency_s: float  # of one step
+    latency_s: float  # for one step
     rate_fraction: float
     curves: Mapping[str, MeasuredCollective]
 
     def rate(self, peers: ArrayLike) -> Floats:
-        """Bytes per second that a device exchanges with ``peers`` others: in a mesh over the links to them [hccl-doc, Mesh].
+        """Bandwidth of one device to ``peers`` others, in one direction, before ``rate_fraction``; elementwise. [bytes/s]
 
-        Parameters
-        ----------
-        peers : array
-            Other members of the group that share the domain.
-
-        Returns
-        -------
-        Floats, bytes a second
-            Of one device and one direction, before ``rate_fraction``.
+        In a mesh it is the sum of the links to them, at most the tier's bandwidth [hccl-doc, Mesh].
         """
         if self.wiring is not Wiring.MESH:
             return np.asarray(self.bandwidth_bytes_per_s, dtype=np.float64)
         return np.minimum(np.maximum(peers, 1.0) * self.link_bytes_per_s, self.bandwidth_bytes_per_s)
 
     def gather_steps(self, blocks: Floats) -> Floats:
-        """Latency steps of an all-gather or reduce-scatter among ``blocks`` [hccl-doc, Mesh and NHR].
+        """Latency steps of an all-gather or reduce-scatter among ``blocks``; elementwise [hccl-doc, Mesh and NHR].
 
-        Parameters
-        ----------
-        blocks : Floats, broadcast
-            Blocks that the tier joins.
-
-        Returns
-        -------
-        Floats, steps
-            One in a mesh, else ceil(log2) [hccl-doc].
+        One in a mesh, else ceil(log2).
         """
         return np.ones_like(blocks) if self.wiring is Wiring.MESH else ceil_log2(blocks)
 
 
 @dataclass(frozen=True)
 class Network:
-    """Tiers from the inside out. ``call_latency_s``: fixed cost of a collective call beside its steps."""
+    """Tiers of a cluster from the inside out, with the rates that collectives reach."""
 
     tiers: tuple[Tier, ...]
     sequential: bool
@@ -90,24 +74,11 @@ class Network:
     ) -> Network:
         """The cluster's network with calibrated efficiencies.
 
-        ``inter_fraction`` belongs to the outermost tier (the only tier too, where that is a fabric), ``intra_fraction``
-        to all inside it; the cluster's ``time_factor`` scales all times. Raises
-        ``WorkloadError`` for a profile without tiers and for rates, factors or oversubscriptions that are not positive.
+        ``inter_fraction`` is the fraction of the profile's rate that collectives reach in the outermost tier (also a single tier,
+        if
+        it is a fabric). ``intra_fraction`` is the same for all tiers inside it. The cluster's ``time_factor`` scales all times.
 
-        Parameters
-        ----------
-        cluster : Cluster
-            Profile and what is known of the site: its fabric's rate, oversubscription, time factor.
-        intra_fraction : float
-            Share of the profile's rate that collectives reach inside the outermost tier.
-        inter_fraction : float
-            The same in the outermost tier.
-        call_latency_s : float, seconds
-            Fixed cost of a collective call beside its steps.
-
-        Returns
-        -------
-        Network
+        Raises ``WorkloadError`` for a profile without tiers, and for rates, factors or oversubscriptions that are not positive.
         """
         profile = cluster.profile
         if not profile.tiers:
@@ -136,15 +107,15 @@ class Network:
 
     @property
     def domain_devices(self) -> int | None:
-        """Devices inside the outermost fabric's reach: a node, or a supernode (``None``: a single tier holds all)."""
+        """Devices of a domain of the outermost fabric: a node, or a supernode. ``None``: a single tier holds all."""
         return self.tiers[-2].domain_devices if len(self.tiers) > 1 else None
 
 
 @dataclass(frozen=True)
 class MeasuredCollective:
-    """Measured times of one operation inside one tier, for one or more group sizes, in increasing order.
+    """Measured times of one operation inside one tier, for one or more group sizes in increasing order.
 
-    Gathers count ``message_bytes`` a shard, all-to-alls all that a rank holds (as ``schema.CollectiveCurve``).
+    ``message_bytes`` is one shard for gathers, and all that a rank holds for all-to-alls (as in ``schema.CollectiveCurve``).
     """
 
     group_sizes: Floats
@@ -154,30 +125,17 @@ class MeasuredCollective:
     is_gather: bool
 
     def time_s(self, message_bytes: Floats, members: Floats, tier: Tier) -> Floats:
-        """Seconds among ``members`` of one domain, from the measured group size nearest in ratio.
+        """Seconds of one call among ``members`` of one domain, from the curve of the nearest group size (in ratio); elementwise.
 
         T(m, x) = T_measured(m0, x b(m) / (b(m0) f)) + max(0, a(m) - a(m0)) with the formula's seconds a byte b and latency a
-        and the tier's ``rate_fraction`` f: at m = m0 and f = 1 the measurement itself, for large messages T_measured times
-        the ratio of the formulas, and never faster for more bytes. Log-log between points; above the largest its bandwidth,
-        below the smallest its time by the ratio of the formulas.
-
-        Parameters
-        ----------
-        message_bytes : Floats, bytes
-            What the operation counts: a shard for gathers, all that a rank holds for all-to-alls.
-        members : Floats
-            Members of the group in the domain.
-        tier : Tier
-            Whose formula extends the measurement to other sizes.
-
-        Returns
-        -------
-        Floats, seconds
-            Of one call, its fixed cost included.
+        and the tier's ``rate_fraction`` f. At m = m0 and f = 1 this is the measurement itself. For large messages it is
+        T_measured
+        times the ratio of the formulas. More bytes are never faster. Interpolation is log-log between points. Above the largest
+        point its bandwidth holds; below the smallest, its time scales with the formula. The fixed cost of a call is included.
 
         Notes
         -----
-        Validity: the curve is that of an idle machine; ``rate_fraction`` stands for what training leaves of it.
+        Validity: the curve is that of an idle machine; ``rate_fraction`` stands for the losses under training.
         """
         nearest = np.searchsorted(np.sqrt(self.group_sizes[1:] * self.group_sizes[:-1]), members)
         result = np.zeros(np.shape(members))
@@ -198,62 +156,24 @@ class MeasuredCollective:
         return result
 
     def _s_per_byte(self, members: Floats, tier: Tier) -> Floats:
-        """Seconds a byte by the formula, at the tier's full rate.
-
-        Parameters
-        ----------
-        members : Floats
-            Members of the group in the domain.
-        tier : Tier
-            Whose rate applies.
-
-        Returns
-        -------
-        Floats, seconds a byte
-        """
+        """Seconds a byte by the formula, at the tier's full rate; elementwise."""
         peers = members - 1.0
         return (peers if self.is_gather else peers / members) / tier.rate(peers)
 
 
 def ceil_log2(blocks: Floats) -> Floats:
-    """Steps of a doubling algorithm over ``blocks``, which is a ratio of counts and may carry rounding.
+    """Steps of a doubling algorithm over at least 1 ``blocks``, a ratio of counts; elementwise.
 
-    Parameters
-    ----------
-    blocks : Floats
-        At least 1.
-
-    Returns
-    -------
-    Floats
-        Whole numbers; the next lower one where rounding put the ratio just above a power of two.
+    If rounding put the ratio just above a power of two, the next lower number is returned.
     """
-    # The exponent of what is just below a power of two is its logarithm, several times faster than log2 and ceil.
+    # The binary exponent of a number just below a power of two is its ceil(log2), computed several times faster.
     return np.frexp(blocks * (1.0 - 1e-12))[1].astype(np.float64)
 
 
 def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, time_factor: float) -> Tier:
     """One tier of the profile with this site's rates, and its measured curves by operation.
 
-    Parameters
-    ----------
-    tier : NetworkTier
-        As the profile states it.
-    domain_devices : int or None
-        Devices of a domain; ``None``: all of the cluster.
-    rate_fraction : float
-        Share of the profile's rate that training reaches here.
-    time_factor : float
-        Multiplies every time of the cluster.
-
-    Returns
-    -------
-    Tier
-
-    Raises
-    ------
-    WorkloadError
-        A mesh without the rate of a link, or a curve with a group of one, no message or no time.
+    Raises ``WorkloadError`` for a mesh without a link rate, and for a curve with a group of one, no message or no time.
     """
     if tier.wiring is Wiring.MESH and tier.link_bytes_per_s is None:
         raise WorkloadError(f"tier '{tier.name}': link_bytes_per_s is missing, a mesh needs the rate to one peer")
@@ -264,7 +184,7 @@ def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, t
         _require_positive(f"tier '{tier.name}': measured {curve.op}: shortest time", min(curve.time_s, default=0.0))
     link = tier.link_bytes_per_s or tier.bandwidth_bytes_per_s
     curves: dict[str, MeasuredCollective] = {}
-    # Half an all-reduce stands in for a gather that nobody measured.
+    # Half an all-reduce substitutes for a gather without measurements.
     halves = [
         CollectiveCurve(
             op=ALL_GATHER,
@@ -296,7 +216,7 @@ def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, t
 
 
 def _measured(curves: Sequence[CollectiveCurve], time_factor: float, *, is_gather: bool) -> MeasuredCollective | None:
-    """Curves by group size; where a larger message was measured faster, the slower time of a smaller one holds."""
+    """Curves by group size. If a larger message was measured faster, the slower time of a smaller message is used."""
     points: dict[int, list[tuple[float, float]]] = {}
     for curve in curves:
         points.setdefault(curve.group_size, []).extend(zip(curve.message_bytes, curve.time_s, strict=True))
