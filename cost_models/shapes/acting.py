@@ -1,4 +1,4 @@
-"""Which switches act: for one strategy, for the columns of a batch, and under the options of a search."""
+"""Which switches have an effect: for one strategy, for a batch, and under the options of a search."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Sco
 from cost_models.shapes.workload import ModelShape, Workload
 
 NOTHING = Scope(0)
-Rows = Any  # a strategy, or columns of the same names: what holds is a truth value, or one a row
+Rows = Any  # a strategy (conditions are truth values) or a batch with the same names (conditions are columns)
 SCHEDULE_SCOPES = {Schedule.INTERLEAVED: Scope.INTERLEAVED, Schedule.DUALPIPE_V: Scope.DUALPIPEV}
 
 
 def has_replicas(model: ModelShape, rows: Rows) -> Any:
-    """Whether some parameters, dense or expert, sit on several ranks."""
+    """Whether some dense or expert parameters are replicated on several ranks."""
     replicas = rows.dp * rows.cp
     experts = model.moe is not None
     return (replicas > 1) | (experts & (rows.tp * replicas // (rows.ep * rows.etp) > 1))
@@ -48,13 +48,13 @@ MISSING = {
     Scope.GATED_MLP: "the MLPs are not gated",
     Scope.ROTARY: "the positions are learned",
 }
-OF_MODEL = Scope(sum(map(int, _OF_MODEL)))  # the model alone decides them
+OF_MODEL = Scope(sum(map(int, _OF_MODEL)))  # scopes that depend on the model alone
 _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
     Scope.TENSOR_PARALLEL: lambda model, rows: rows.tp > 1,
     Scope.CONTEXT_PARALLEL: lambda model, rows: rows.cp > 1,
     Scope.REPLICAS: has_replicas,
     Scope.SHARDED_OPTIMIZER: lambda model, rows: rows.zero_stage > 0,
-    # Where there are virtual stages, 1F1B and no schedule mean the interleaved one.
+    # With virtual stages, 1F1B and no schedule mean the interleaved one.
     Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & (rows.schedule <= Schedule.INTERLEAVED),
     Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & (rows.schedule == Schedule.DUALPIPE_V),
     Scope.ROUTED: lambda model, rows: (model.moe is not None) & (rows.ep * rows.etp > 1),
@@ -64,22 +64,23 @@ _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
 }
 
 
-@lru_cache(maxsize=64)  # asked for by every rule and option of every plan
+@lru_cache(maxsize=64)  # every rule and option of every plan asks for it
 def model_scope(model: ModelShape) -> Scope:
-    """What the model has for switches to act on."""
+    """The scopes that the model itself provides."""
     return Scope(sum(int(scope) for scope, holds in _OF_MODEL.items() if holds(model)))
 
 
 def possible(model: ModelShape) -> Feature:
-    """The switches that act in some strategy of the model."""
+    """The switches that have an effect in some strategy of the model."""
     there = model_scope(model)
     return Feature(sum(f for f, switch in SWITCHES.items() if not switch.acts_on & ~there & OF_MODEL))
 
 
 def fuses_attention(workload: Workload) -> bool:
-    """Whether the devices have a fused kernel of attention for the job's precision.
+    """Whether the devices have a fused attention kernel for the job's precision.
 
-    A GPU's are for 16 bits or fewer and from Ampere on, which brought BF16 [transformer-engine, utils.py; flash-attention-2].
+    GPU kernels support 16 bits or fewer, on Ampere (which brought BF16) and later [transformer-engine, utils.py;
+    flash-attention-2].
     """
     if workload.device_traits.own_fused_attention:
         return True
@@ -87,48 +88,38 @@ def fuses_attention(workload: Workload) -> bool:
 
 
 def usual_features(workload: Workload) -> Feature:
-    """The switches that are on where nothing is asked."""
+    """The switches that are on by default."""
     return DEFAULT_FEATURES if fuses_attention(workload) else DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION
 
 
 def why_idle(feature: Feature, there: Scope) -> str:
-    """Why a switch does nothing where ``there`` is all it could act on; empty where it acts."""
+    """Why a switch has no effect if only ``there`` is present; empty if it has one."""
     missing = SWITCHES[feature].acts_on & ~there
-    if Scope.EXPERTS in missing:  # which all else about them follows from
+    if Scope.EXPERTS in missing:  # all other scopes of experts follow from it
         return MISSING[Scope.EXPERTS]
     return " and ".join(MISSING[scope] for scope in missing)
 
 
 def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:
-    """What a dispatcher and a ZeRO stage have."""
+    """The scopes that a dispatcher and a ZeRO stage provide."""
     sharded = Scope.SHARDED_OPTIMIZER if zero_stage > 0 else Scope(0)
     staged = Scope.STAGED if dispatcher in (Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL) else Scope(0)
     return sharded | staged | (Scope.GATHERED if dispatcher is Dispatcher.ALLGATHER else Scope.EXCHANGED)
 
 
 def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:
-    """All that one strategy has; its ``dp`` must be set."""
+    """All scopes of one strategy; its ``dp`` must be set."""
     held = sum(bit for bit, holds in _ROW_TESTS if holds(model, strategy))
     return Scope(held | int(model_scope(model)))
 
 
 def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> IntColumn:
-    """Of ``features``, those of each row that have all they act on, as bits ``[n]``. ``given`` is taken to be there.
+    """The ``features`` that have an effect in each row, as bits ``[n]``.
 
     Parameters
     ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    features : Feature
-        Switches to look at.
-    given : Scope
-        What is there in every row, whatever its columns say.
-
-    Returns
-    -------
-    IntColumn, ``[n]``, bits of ``Feature``
+    given
+        Scopes that every row has, whatever its columns say.
     """
     found = np.zeros(len(batch), dtype=np.int64)
     for missing, bits in _groups(int(features), int(model_scope(model)) | int(given)):
@@ -143,7 +134,7 @@ def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given:
 
 @lru_cache(maxsize=1024)
 def _groups(wanted: int, there: int) -> tuple[tuple[int, int], ...]:
-    """What each row has to have beside what is ``there``, and which of the switches then act."""
+    """Scopes that each row still needs, and the switches that then have an effect."""
     groups: dict[int, int] = {}
     for bit, needed in _NEEDS:
         if bit & wanted and not needed & ~there & _MODEL_BITS:

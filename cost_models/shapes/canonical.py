@@ -1,6 +1,6 @@
-"""One form for strategies that run alike: an option without effect takes one fixed value.
+"""Canonical form of strategies: an option without effect takes one fixed value.
 
-Without this, a switch that does nothing would multiply the space and the plans would repeat themselves.
+Otherwise a switch without effect would multiply the search space, and plans would repeat.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ DATA_PARALLEL_FEATURES = acting_on(Scope.REPLICAS)
 
 
 def expert_domain_devices(cluster: Cluster) -> int:
-    """Devices inside which expert traffic needs no outermost link: the node, or the supernode where there is one."""
+    """Devices that exchange expert traffic without the outermost link: the supernode if there is one, else the node."""
     inner = [tier.domain_devices for tier in cluster.profile.tiers[:-1] if tier.domain_devices is not None]
     return max(inner, default=cluster.profile.devices_per_node)
 
@@ -31,40 +31,40 @@ def layers_per_chunk(model: ModelShape, pp: int, vpp: int) -> int:
 
 
 def canonical_zero_stage(scope: Scope, zero_stage: int) -> int:
-    """Optimizer sharding over one rank is the distributed optimizer, whatever was asked."""
+    """ZeRO stage; without replicas every stage is the distributed optimizer (1)."""
     return zero_stage if Scope.REPLICAS in scope else 1
 
 
-@lru_cache(maxsize=4096)  # asked for each of the many strategies that reading one comes to
+@lru_cache(maxsize=4096)  # parsing a strategy asks for many candidates
 def schedules_of(pp: int, vpp: int) -> tuple[Schedule, ...]:
-    """The schedules that a pipeline of that shape can run, the usual one first."""
+    """Schedules that a pipeline of that shape can run, the default first."""
     return tuple(schedule for schedule in Schedule if schedule.runs(pp, vpp))
 
 
 def canonical_schedule(pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> Schedule:
-    """None, 1F1B and interleaved are one schedule at different vpp; another one stays, wherever there is a pipeline."""
+    """The schedule; none, 1F1B and interleaved are one schedule at different vpp. Other schedules stay if there is a pipeline."""
     if pp == 1 or schedule in (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
         return schedules_of(pp, vpp)[0]
     return schedule
 
 
 def group_size(strategy: ParallelStrategy) -> int:
-    """Micro batches that a chunk of the interleaved schedule takes in turn."""
+    """Micro batches that a chunk of the interleaved schedule takes before the next chunk."""
     return strategy.microbatch_group_size_per_vp_stage or strategy.pp
 
 
 def canonical_group_size(pp: int, schedule: Schedule, size: int) -> int:
-    """Micro batches that a chunk takes in turn, 0 for pp of them and where chunks take no turns."""
+    """Micro batches that a chunk takes before the next; 0 means pp, or no interleaving."""
     return 0 if schedule is not Schedule.INTERLEAVED or size == pp else size
 
 
 def canonical_mtp_before_head(model: ModelShape, pp: int, vpp: int, given: int) -> int:
-    """Virtual stages between MTP modules and head: none without such modules, or with one stage."""
+    """Virtual stages between MTP modules and head; 0 without MTP modules or with one stage."""
     return given if model.mtp_num_layers and pp * vpp > 1 else 0
 
 
 def canonical_cp(cp: int, algo: CpAlgo, ulysses_degree: int) -> tuple[CpAlgo, int]:
-    """Algorithm and Ulysses degree; a hybrid with nothing left for one side is the other side alone."""
+    """Context-parallel algorithm and Ulysses degree; a hybrid with one side of degree 1 becomes the other side."""
     if cp == 1:
         return CpAlgo.NONE, 1
     if algo is CpAlgo.ULYSSES or (algo is CpAlgo.HYBRID and ulysses_degree == cp):
@@ -75,9 +75,9 @@ def canonical_cp(cp: int, algo: CpAlgo, ulysses_degree: int) -> tuple[CpAlgo, in
 
 
 def canonical_dispatcher(model: ModelShape, expert_ranks: int, cluster: Cluster, dispatcher: Dispatcher) -> Dispatcher:
-    """Dispatcher of ``expert_ranks`` = ep etp; forms of two levels inside one domain are the plain all-to-all.
+    """Dispatcher of ``expert_ranks`` = ep etp; inside one domain, two-level forms become the plain all-to-all.
 
-    But for DeepEP's on a GPU, which sends a rank one copy of a token however many of its experts the rank has.
+    DeepEP on a GPU is an exception: it sends a rank one copy of a token, however many of the token's experts the rank has.
     """
     if model.moe is None:
         return Dispatcher.NONE
@@ -97,9 +97,9 @@ def canonical_recompute(
     num_layers: int,
     modules: RecomputeModule,
 ) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule]:
-    """Granularity, method, layers and modules, where the longest virtual stage holds ``longest_chunk`` layers.
+    """Recompute granularity, method, layers and modules, if the longest virtual stage holds ``longest_chunk`` layers.
 
-    A block that covers every layer keeps one checkpoint a layer, which is the uniform method with one layer.
+    A block that covers every layer keeps one checkpoint a layer, which equals the uniform method with one layer.
     """
     nothing = Recompute.NONE, RecomputeMethod.NONE, 0, RecomputeModule(0)
     if granularity is Recompute.SELECTIVE:
@@ -114,7 +114,7 @@ def canonical_recompute(
 
 
 def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
-    """The strategy with ``dp`` derived from the cluster and every option without effect at its fixed value.
+    """The strategy with ``dp`` derived from the cluster, and every option without effect at its fixed value.
 
     Degrees are never changed, so an illegal strategy stays illegal.
     """
@@ -139,7 +139,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
     )
     tensors = strategy.tensor_plan
     if strategy.recompute is Recompute.FULL and strategy.recompute_layers_per_stage is not None:
-        # A plan by stage says alone which layers are recomputed; the modules speak for the others.
+        # A plan by stage alone decides which layers are recomputed; the modules apply to the other layers.
         recompute, method, num_layers, modules = Recompute.FULL, RecomputeMethod.NONE, 0, strategy.recompute_modules
     return replace(
         strategy,

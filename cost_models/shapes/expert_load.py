@@ -1,4 +1,4 @@
-"""Measured routing: how unevenly copies of tokens fall on expert-parallel ranks and on bandwidth domains."""
+"""Measured routing: load of expert-parallel ranks and bandwidth domains from token counts of a training log."""
 
 from __future__ import annotations
 
@@ -14,93 +14,58 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class ExpertCounts:
-    """Token copies that each routed expert got, as a training log sums them: a row a MoE layer, or one for all of them.
+    """Token copies that each routed expert received in a training log: one row a MoE layer, or one row for all.
 
-    All rows have E entries and a positive sum. Experts lie in order, E / n of them on each of n ranks
-    [megatron-0.12, moe_layer.py]; a domain of ranks that follow each other holds experts that do.
+    All rows have E entries and a positive sum. Experts are placed in order, E / n of them on each of n ranks
+    [megatron-0.12, moe_layer.py]. A domain of consecutive ranks holds consecutive experts.
     """
 
     layers: tuple[tuple[float, ...], ...]
 
     @cached_property
     def _shares_before(self) -> Floats:
-        """Share of a layer's copies that the experts before each one take. ``[layer, expert + 1]``"""
+        """Share of a layer's copies that go to experts before each one, ``[layer, expert + 1]``."""
         counts = np.asarray(self.layers, dtype=np.float64)
         before = np.concatenate([np.zeros((len(counts), 1)), np.cumsum(counts, axis=1)], axis=1)
         shares: Floats = before / before[:, -1:]
         return shares
 
     def shares(self, num_parts: int) -> Floats:
-        """Share of a layer's copies that each of ``num_parts`` equal runs of experts takes. ``[layer, part]``
+        """Share of a layer's copies that each of ``num_parts`` equal groups of consecutive experts receives, ``[layer, part]``.
 
-        Parameters
-        ----------
-        num_parts : int
-            Ranks, or domains of ranks, over which the experts lie evenly.
-
-        Returns
-        -------
-        Floats, ``[layer, part]``
-            Each row sums to 1.
+        A part is a rank, or a domain of ranks. Each row sums to 1.
         """
         num_experts = self._shares_before.shape[1] - 1
         return np.diff(self._shares_before[:, np.arange(num_parts + 1) * num_experts // num_parts], axis=1)
 
     def load_factor(self, num_parts: ArrayLike) -> Floats:
-        """Copies of the fullest of ``num_parts`` parts over the mean, averaged over the layers, elementwise.
+        """Factor on time: copies of the fullest of ``num_parts`` parts over the mean, averaged over the layers; elementwise.
 
-        Each layer waits for its own fullest part: the mean of the maxima, not the maximum of the means.
-
-        Parameters
-        ----------
-        num_parts : array of int
-            Ranks or domains.
-
-        Returns
-        -------
-        Floats
-            At least 1; 1 is balanced. What time is multiplied by.
+        At least 1, which is balanced. Each layer waits for its own fullest part, so this is the mean of the maxima, not the
+        maximum
+        of the means.
         """
         return _looked_up(num_parts, lambda parts: float(np.mean(parts * self.shares(parts).max(axis=1))))
 
     def peak_load_factor(self, num_parts: ArrayLike) -> Floats:
-        """The same in the layer where it is largest, which no rank's sum over layers exceeds. Elementwise.
+        """Factor on memory: the load factor of the most uneven layer, at least ``load_factor``; elementwise.
 
-        Parameters
-        ----------
-        num_parts : array of int
-            Ranks or domains.
-
-        Returns
-        -------
-        Floats
-            At least ``load_factor``. What memory is multiplied by.
+        No rank's sum over the layers exceeds it.
         """
         return _looked_up(num_parts, lambda parts: float(np.max(parts * self.shares(parts))))
 
     def tokens_of_fullest_domain(self, num_domains: ArrayLike, top_k: int) -> Floats:
-        """N times the share of tokens with an expert in the fullest of N domains, averaged over the layers, elementwise.
+        """N times the share of tokens with an expert in the fullest of N domains, averaged over the layers; elementwise.
 
-        Counts say how often each expert was chosen, not which of them together. A domain that takes the share q of all
-        copies is met as if q E of E equally likely experts were its own: uniform top-k without replacement for even
-        counts, and k q copies in the mean for any.
-
-        Parameters
-        ----------
-        num_domains : array of int
-            Bandwidth domains over which the experts lie evenly.
-        top_k : int
-            Experts that a token chooses.
-
-        Returns
-        -------
-        Floats
-            Between 1 and ``num_domains``: domains that a token meets, as if all were as full as the fullest.
+        Counts say how often each expert was chosen, not which experts were chosen together. A domain that receives the share q of
+        all copies is treated as if q E of E equally likely experts were its own. That is uniform top-k without replacement for
+        even
+        counts, and k q copies in the mean for any counts. The result is between 1 and ``num_domains``.
 
         Notes
         -----
         Exact for even counts. Choices that are as random as their counts allow met up to 5 % fewer on counts of three models
-        [esft; olmoe]; choices that go together meet fewer still.
+        [esft; olmoe]; correlated choices meet fewer still.
         """
         num_experts = self._shares_before.shape[1] - 1
 
@@ -111,17 +76,9 @@ class ExpertCounts:
         return _looked_up(num_domains, fullest)
 
     def with_excess(self, factor: float) -> ExpertCounts:
-        """Counts whose loads lie ``factor`` times as far above balance.
+        """Counts with ``factor`` times the deviation from balance: 1 changes nothing, 0 balances.
 
-        Parameters
-        ----------
-        factor : float
-            1 leaves the counts; 0 balances them.
-
-        Returns
-        -------
-        ExpertCounts
-            Rows keep their sums; a strong excess may leave negative counts of the emptiest experts.
+        Rows keep their sums. A large factor can make counts of the emptiest experts negative.
         """
         counts = np.asarray(self.layers, dtype=np.float64)
         mean = counts.mean(axis=1, keepdims=True)
@@ -129,21 +86,9 @@ class ExpertCounts:
 
 
 def share_missed(candidates: float, held: Floats, top_k: int) -> Floats:
-    """C(A - c, k) / C(A, k): probability that none of ``top_k`` out of ``candidates`` is among the ``held``.
+    """Probability that none of ``top_k`` draws from ``candidates`` experts is among the ``held``; elementwise.
 
-    Parameters
-    ----------
-    candidates : float
-        Equally likely experts, A.
-    held : Floats
-        How many of them, c, the part holds; fractions interpolate.
-    top_k : int
-        Experts that are drawn without replacement.
-
-    Returns
-    -------
-    Floats
-        Probability, 0 to 1.
+    C(A - c, k) / C(A, k) for A equally likely candidates, c held, k drawn without replacement. Fractions interpolate.
     """
     share = np.ones_like(held)
     for i in range(top_k):
@@ -153,20 +98,7 @@ def share_missed(candidates: float, held: Floats, top_k: int) -> Floats:
 
 def _looked_up(column: ArrayLike, of: Callable[[int], float]) -> Floats:
     # Strategies have a handful of degrees: count each once.
-    """The value of a function at each entry of a column.
-
-    Parameters
-    ----------
-    column : array of int
-        A handful of distinct values.
-    of : callable
-        The function of one value.
-
-    Returns
-    -------
-    Floats
-        Shaped like ``column``.
-    """
+    """Apply a function of one integer to each entry of a column, shaped like the column."""
     values = np.asarray(column)
     distinct, index = np.unique(values, return_inverse=True)
     table = np.array([of(int(value)) for value in distinct])

@@ -1,8 +1,8 @@
-"""Routing that nobody counted: how uneven experts are by what balances the router, and what follows for ranks and domains.
+"""Assumed routing: how uneven experts are, by the method that balances the router, and the resulting load of ranks and domains.
 
-The weight of an expert in a layer is lognormal on two levels: ``base_sd`` is of the expert itself, ``domain_sd`` of the expert in
-one domain of the data, and a micro batch averages ``NUM_DOMAINS`` domains. From it follow, without a draw, the mean and the
-quantiles of the fullest of any number of ranks.
+The weight of an expert in a layer is lognormal on two levels. ``base_sd`` belongs to the expert itself, ``domain_sd`` to the
+expert in one domain of the data. A micro batch averages ``NUM_DOMAINS`` domains. The mean and the quantiles of the fullest of
+any number of ranks follow in closed form, without random draws.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from cost_models.shapes.router_balance import RouterBalance
 
 Floats = NDArray[np.float64]
 
-# Tasks in the mixtures, and as good as web text: both have the loads that four domains give [esft; olmoe].
+# Domains of the data in a micro batch: mixtures of tasks and web text both have the loads that four domains give [esft; olmoe].
 NUM_DOMAINS = 4
-# Of the fullest rank over steps and stages: what memory must hold. No rank is the fullest in all that it holds at once, which is
-# at least two layers of two micro batches where experts' activations are kept; more would be more even.
+# Quantile of the fullest rank over steps and stages that memory must hold. No rank is the fullest in all that it holds at once:
+# at least two layers of two micro batches if experts' activations are kept. More would be more even.
 PEAK_QUANTILE = 0.9
 HELD_LAYERS = 2
 HELD_MICRO_BATCHES = 2
@@ -31,8 +31,8 @@ HELD_MICRO_BATCHES = 2
 
 _TRAINED = "spread of the inference of trained models over domains of data"
 _ASSUMED = "spread assumed, within the balance that such routers reach over a whole validation set"
-# By routed experts of what was measured: standard deviations of ln(weight), base and domain, and where they come from. They give
-# the variance of shares in a domain, and their covariance between domains [esft; olmoe; loss-free-balancing, table 2].
+# By number of routed experts in the measured model: standard deviations of ln(weight), base and domain, and their source. They
+# reproduce the variance of shares in a domain and the covariance between domains [esft; olmoe; loss-free-balancing, table 2].
 _SPREADS = {
     RouterBalance.AUXILIARY_LOSS: {
         8: (0.10, 0.10, f"{_TRAINED}: Mixtral 8x7B"),
@@ -41,8 +41,8 @@ _SPREADS = {
     RouterBalance.LOSS_FREE: {8: (0.05, 0.10, _ASSUMED), 64: (0.05, 0.30, _ASSUMED)},
 }
 _SPREADS[RouterBalance.GROUP] = _SPREADS[RouterBalance.AUXILIARY_LOSS]  # inside a group
-# How strong a loss is decides more than what it spans: DeepSeek-V2-Lite was trained with a weak one over sequences, OLMoE with
-# one over micro batches, and neither is even in one domain. No loads are published under a loss over an expert-parallel group.
+# The strength of a loss matters more than its extent. DeepSeek-V2-Lite was trained with a weak loss over sequences and OLMoE with
+# a loss over micro batches; neither is even in one domain. No loads are published for a loss over an expert-parallel group.
 _MIXTRAL = _SPREADS[RouterBalance.AUXILIARY_LOSS][8]
 _SPREADS |= {
     RouterBalance.SEQUENCE: {8: _MIXTRAL, 64: (0.30, 0.70, f"{_TRAINED}: DeepSeek-V2-Lite")},
@@ -53,9 +53,9 @@ _SPREADS |= {
 
 @dataclass(frozen=True)
 class ExpertSpread:
-    """How the weights of ``num_experts`` spread. Each of ``num_groups`` groups gets the same copies.
+    """Spread of the weights of ``num_experts`` experts. Each of ``num_groups`` groups gets the same copies.
 
-    ``excess`` scales what is above balance: 0 is even. ``source`` says where the standard deviations come from.
+    ``excess`` scales the deviation from balance; 0 is even. ``source`` is the source of the standard deviations.
     """
 
     balance: RouterBalance
@@ -68,108 +68,51 @@ class ExpertSpread:
 
     @property
     def expert_variance(self) -> float:
-        """Of an expert's copies in a micro batch over their mean: exp(b^2) (1 + (exp(d^2) - 1) / D) - 1."""
+        """Relative variance of an expert's copies in a micro batch: exp(b^2) (1 + (exp(d^2) - 1) / D) - 1."""
         return self._variance(NUM_DOMAINS)
 
     def _variance(self, num_domains: int) -> float:
-        """Of an expert's copies in a layer over their mean, averaged over domains.
-
-        Parameters
-        ----------
-        num_domains : int
-            Domains of the data, each with its own weights.
-
-        Returns
-        -------
-        float
-        """
+        """Relative variance of an expert's copies in a layer, averaged over domains of the data with separate weights."""
         return math.exp(self.base_sd**2) * (1.0 + math.expm1(self.domain_sd**2) / num_domains) - 1.0
 
     def load_factor(self, num_parts: ArrayLike, copies: ArrayLike = np.inf) -> Floats:
-        """Copies of the fullest of ``num_parts`` parts over the mean, in the mean of layers and steps, elementwise.
+        """Factor on time: mean copies of the fullest of ``num_parts`` parts over the mean of all parts; elementwise.
+
+        The mean is over layers and steps. The factor is between 1 and ``num_parts``.
 
         Parameters
         ----------
-        num_parts : array of int
-            Ranks or domains over which the experts lie evenly.
-        copies : array
-            That a part gets in the mean: a finite number scatters by its root.
-
-        Returns
-        -------
-        Floats
-            From 1 to ``num_parts``. What time is multiplied by.
+        copies
+            Mean copies of a part. A finite number adds random scatter.
         """
         return self._scaled(num_parts, copies, self._mean)
 
     def peak_load_factor(self, num_parts: ArrayLike, copies: ArrayLike = np.inf) -> Floats:
-        """The same of all that a stage holds at once, at the ``PEAK_QUANTILE`` of steps and stages, elementwise.
+        """Factor on memory: ``PEAK_QUANTILE`` over steps and stages of the load that a stage holds at once; elementwise.
+
+        It is between 1 and ``num_parts``.
 
         Parameters
         ----------
-        num_parts : array of int
-            Ranks or domains.
-        copies : array
-            That a part gets in the mean, of one layer and micro batch.
-
-        Returns
-        -------
-        Floats
-            From 1 to ``num_parts``. What memory is multiplied by.
+        copies
+            Mean copies of a part in one layer and micro batch.
         """
         return self._scaled(num_parts, copies, self._held_peak)
 
     def tokens_of_fullest_domain(self, num_domains: ArrayLike, top_k: int) -> Floats:
-        """N times the share of tokens with an expert in the fullest of N domains, elementwise; as of ``ExpertCounts``.
-
-        Parameters
-        ----------
-        num_domains : array of int
-            Bandwidth domains over which the experts lie evenly.
-        top_k : int
-            Experts that a token chooses.
-
-        Returns
-        -------
-        Floats
-            Between 1 and ``num_domains``.
-        """
+        """N times the share of tokens with an expert in the fullest of N domains, as in ``ExpertCounts``; elementwise."""
         domains = np.asarray(num_domains, dtype=np.float64)
         held = self.num_experts / domains * self.load_factor(domains)
         met: Floats = domains * (1.0 - share_missed(self.num_experts, held, top_k))
         return met
 
     def with_excess(self, factor: float) -> ExpertSpread:
-        """A spread whose loads lie ``factor`` times as far above balance.
-
-        Parameters
-        ----------
-        factor : float
-            1 leaves it; 0 balances it.
-
-        Returns
-        -------
-        ExpertSpread
-        """
+        """A spread with ``factor`` times the deviation from balance: 1 changes nothing, 0 balances."""
         return replace(self, excess=self.excess * factor)
 
     def _scaled(self, num_parts: ArrayLike, copies: ArrayLike, of: Callable[[int, float], float]) -> Floats:
         # Strategies have a handful of degrees and micro batches: price each pair once, and remember it.
-        """1 + excess x (what ``of`` says of parts and copies - 1), elementwise.
-
-        Parameters
-        ----------
-        num_parts : array of int
-            Ranks or domains.
-        copies : array
-            That a part gets in the mean.
-        of : callable
-            Load of the fullest part.
-
-        Returns
-        -------
-        Floats
-        """
+        """1 + excess x (``of``(parts, copies) - 1); elementwise."""
         parts, each = np.broadcast_arrays(np.asarray(num_parts, dtype=np.float64), np.asarray(copies, dtype=np.float64))
         numbers, row = np.unique(parts, return_inverse=True)
         sizes, column = np.unique(each, return_inverse=True)
@@ -178,37 +121,13 @@ class ExpertSpread:
         return found
 
     def _mean(self, num_parts: int, copies: float) -> float:
-        """Load of the fullest part in the mean. A part is E / n experts, of a group or of all.
-
-        Parameters
-        ----------
-        num_parts : int
-            Ranks or domains.
-        copies : float
-            That a part gets in the mean.
-
-        Returns
-        -------
-        float
-        """
+        """Mean load of the fullest part. A part is E / n experts, of one group or of all."""
         num_blocks = math.gcd(num_parts, self.num_groups)
         variance = self.expert_variance * num_parts / self.num_experts + 1.0 / copies
         return _fullest_of(num_blocks, num_parts // num_blocks, variance)[0]
 
     def _held_peak(self, num_parts: int, copies: float) -> float:
-        """``PEAK_QUANTILE`` of the fullest part's sum over layers, and over micro batches of other domains.
-
-        Parameters
-        ----------
-        num_parts : int
-            Ranks or domains.
-        copies : float
-            That a part gets in the mean, of one layer and micro batch.
-
-        Returns
-        -------
-        float
-        """
+        """``PEAK_QUANTILE`` of the fullest part's sum over layers, and over micro batches of other domains."""
         num_blocks = math.gcd(num_parts, self.num_groups)
         variance = self._variance(NUM_DOMAINS * HELD_MICRO_BATCHES) * num_parts / self.num_experts
         variance += 1.0 / (copies * HELD_MICRO_BATCHES)
@@ -216,22 +135,12 @@ class ExpertSpread:
 
 
 def usual_balance(top_k: int, num_groups: int, group_topk: int, *, expert_bias: bool | None) -> RouterBalance:
-    """What balances a router of which the model says this.
+    """The method that most likely balances a router, from what its model states.
 
     Parameters
     ----------
-    top_k : int
-        Experts that a token chooses.
-    num_groups : int
-        Groups of experts; 1: none.
-    group_topk : int
-        Groups that a token chooses from.
-    expert_bias : bool or None
-        Whether a bias on the choice balances; None: not stated.
-
-    Returns
-    -------
-    RouterBalance
+    expert_bias
+        Whether a bias on the choice balances; ``None``: not stated.
     """
     if chooses_one_of_every_group(top_k, num_groups, group_topk):
         return RouterBalance.GROUP
@@ -239,39 +148,17 @@ def usual_balance(top_k: int, num_groups: int, group_topk: int, *, expert_bias: 
 
 
 def chooses_one_of_every_group(top_k: int, num_groups: int, group_topk: int) -> bool:
-    """Whether as many experts are chosen as there are groups, from all of them [pangu-pro-moe].
-
-    Parameters
-    ----------
-    top_k : int
-        Experts that a token chooses.
-    num_groups : int
-        Groups of experts; 1: none.
-    group_topk : int
-        Groups that a token chooses from.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether a token chooses as many experts as there are groups, from all groups [pangu-pro-moe]."""
     return num_groups > 1 and top_k == num_groups == group_topk
 
 
 def expert_spread(balance: RouterBalance, num_experts: int, num_groups: int = 1) -> ExpertSpread:
-    """The spread of experts that are balanced so: of the measured model whose number of experts is nearer, by ratio.
+    """Spread of experts under a balancing method, from the measured model with the nearest number of experts (by ratio).
 
     Parameters
     ----------
-    balance : RouterBalance
-        What balances the router.
-    num_experts : int
-        Routed experts.
-    num_groups : int
-        Groups that get the same copies under ``GROUP``; no others matter.
-
-    Returns
-    -------
-    ExpertSpread
+    num_groups
+        Groups that get the same copies; used under ``GROUP`` only.
     """
     if balance is RouterBalance.FORCED:
         return ExpertSpread(balance, num_experts, 0.0, 0.0, "every rank gets the mean", excess=0.0)
@@ -280,7 +167,7 @@ def expert_spread(balance: RouterBalance, num_experts: int, num_groups: int = 1)
     return ExpertSpread(balance, num_experts, *by_experts[measured], num_groups if balance is RouterBalance.GROUP else 1)
 
 
-# The fullest part lies between these numbers of standard deviations, to one in 10^14; a normal variable by three points.
+# The fullest part is within these standard deviations, to one in 10^14. Three points represent a normal variable.
 _DEVIATIONS = np.linspace(-7.8, 7.8, 391)
 _NORMAL = np.array([0.5 * math.erfc(-deviation / math.sqrt(2.0)) for deviation in _DEVIATIONS])
 _POINTS, _WEIGHTS = math.sqrt(3.0) * np.array([-1.0, 0.0, 1.0]), np.array([1.0, 4.0, 1.0]) / 6.0
@@ -288,25 +175,12 @@ _POINTS, _WEIGHTS = math.sqrt(3.0) * np.array([-1.0, 0.0, 1.0]), np.array([1.0, 
 
 @lru_cache(maxsize=2**14)
 def _fullest_of(num_blocks: int, parts: int, variance: float) -> tuple[float, float]:
-    """Mean and ``PEAK_QUANTILE`` of the fullest of ``num_blocks`` times r ``parts``, over the mean of a part.
+    """Mean and ``PEAK_QUANTILE`` of the fullest part over the mean part, from 1 to ``parts``.
 
-    A part of relative ``variance`` is lognormal, s^2 = ln(1 + variance) [fenton1960]. The largest of a block's r is below z
-    standard deviations with probability Phi(z)^r, and the others of its sum are lognormals cut off at it: their mean over it
-    is exp(s^2 / 2 - s z) Phi(z - s) / Phi(z), give or take what a mean of r - 1 scatters.
-
-    Parameters
-    ----------
-    num_blocks : int
-        Blocks of parts that share a fixed sum.
-    parts : int
-        Parts of a block, r; one alone is even.
-    variance : float
-        Of a part over its mean, were its sum not fixed.
-
-    Returns
-    -------
-    tuple of float
-        From 1 to ``parts``.
+    There are ``num_blocks`` blocks of r ``parts`` with a fixed sum in each block. ``variance`` is a part's relative variance
+    without that constraint. A part is lognormal, s^2 = ln(1 + variance) [fenton1960]. The largest of a block's r parts is below z
+    standard deviations with probability Phi(z)^r. The other parts of its sum are lognormals truncated at it: their mean over it
+    is exp(s^2 / 2 - s z) Phi(z - s) / Phi(z), plus or minus the scatter of a mean of r - 1.
     """
     if parts == 1:
         return 1.0, 1.0

@@ -7,10 +7,10 @@ from collections import Counter
 from cost_models.shapes.parameters import layer_parameters, linear_attention_weights
 from cost_models.shapes.workload import ModelShape, Workload
 
-# Matmuls of keys by values that a token needs in each head of a recurrence: state read for the correction, correction and key
-# written, state read by the query [megatron-main, training.py]; lightning attention corrects nothing [minimax-01].
+# Key by value matmuls of a token in each head of a recurrence: reading the state for the correction, writing correction and
+# key, reading the state with the query [megatron-main, training.py]. Lightning attention corrects nothing [minimax-01].
 DELTA_RULE_PRODUCTS, LIGHTNING_PRODUCTS = 4, 2
-BACKWARD_OVER_FORWARD = 2.0  # a gradient of the input and one of the weight for each matmul [narayanan2021, eq. 3]
+BACKWARD_OVER_FORWARD = 2.0  # each matmul has a gradient of its input and one of its weight [narayanan2021, eq. 3]
 MFU_CONVENTION = (
     "model FLOPs (causal attention, MTP and output head counted; recompute, padding and router not) "
     "over dense matmul peak of the training precision"
@@ -18,24 +18,10 @@ MFU_CONVENTION = (
 
 
 def attended_length(model: ModelShape, seq_length: float, *, local: bool = False) -> float:
-    """Length of the sequence on which full attention would look at as many keys as this layer does.
+    """Equivalent sequence length of full attention for a layer with a window. [tokens]
 
-    A causal window of w tokens on s leaves s w - w^2 / 2 of s^2 / 2 pairs of query and key: those of a sequence of
-    w (2 - w / s) tokens, for each token.
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    seq_length : float
-        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    float, tokens
-        ``seq_length`` in layers without a window, or with one as long.
+    A causal window of w tokens on s leaves s w - w^2 / 2 of s^2 / 2 pairs of query and key. A sequence of w (2 - w / s) tokens
+    has as many pairs for each token. Without a window, or with one as long as ``seq_length``, it is ``seq_length``.
     """
     if not local or model.local_attention is None or model.local_attention.is_linear:
         return seq_length
@@ -46,22 +32,10 @@ def attended_length(model: ModelShape, seq_length: float, *, local: bool = False
 def attention_score_flops_per_token(model: ModelShape, seq_length: float, *, local: bool = False) -> float:
     """Forward FLOPs of QK^T and PV for one token of one layer under a causal mask. [flops]
 
-    GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py]. A recurrence, whatever the
-    length: 8 H dk dv of its value heads under the delta rule, 4 H dk dv in lightning attention.
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    seq_length : float
-        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    float, FLOPs
-        A causal mask leaves half of the scores: the mean token attends to half of ``seq_length``, or of ``attended_length``.
+    GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py]. A causal mask leaves half of the
+    scores: the mean token attends to half of ``seq_length``, or of ``attended_length``. A recurrence has, at any length, 8 H dk
+    dv
+    of its value heads under the delta rule and 4 H dk dv in lightning attention.
     """
     heads, linear = model.num_attention_heads, model.linear_attention(local=local)
     if linear is not None:
@@ -76,23 +50,8 @@ def attention_score_flops_per_token(model: ModelShape, seq_length: float, *, loc
 def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool, local: bool = False) -> float:
     """Forward model FLOPs of one layer for one token: 2 FLOPs a used parameter plus causal attention. [flops]
 
-    Norms and router are left out, as in Megatron's throughput figure [megatron-0.12, training.py].
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    seq_length : float
-        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
-    moe : bool
-        A MoE layer, whose token passes ``top_k`` routed experts and all shared ones.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    float, FLOPs
-        A forward; the backward is twice that.
+    A token in a MoE layer uses ``top_k`` routed experts and all shared ones. The backward is twice the forward. Norms and router
+    are left out, as in Megatron's throughput figure [megatron-0.12, training.py].
     """
     parts, recurrence = layer_parameters(model, moe=moe, local=local), model.linear_attention(local=local)
     attention = parts.attention_sharded if recurrence is None else linear_attention_weights(model, recurrence)
@@ -105,20 +64,7 @@ def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool, lo
 
 
 def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
-    """Forward and backward (3x forward) model FLOPs a token, output head and MTP included. [flops]
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    seq_length : float
-        Tokens that a token may attend to, itself and its past: the sequence length [tokens].
-
-    Returns
-    -------
-    float, FLOPs
-        Three forwards; recompute is not model work and left out.
-    """
+    """Forward and backward (3x forward) model FLOPs a token, with output head and MTP, without recompute. [flops]"""
     layers = model.kinds_of_layers()
     each = {kind: layer_flops_per_token(model, seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)}
     forward = sum(number * each[kind] for kind, number in Counter(layers).items())
@@ -129,17 +75,9 @@ def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
 
 
 def model_flops_per_step(workload: Workload) -> float:
-    """Model FLOPs of one optimizer step over the global batch. [flops]
+    """Model FLOPs of one optimizer step over the global batch, for the whole cluster. [flops]
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-
-    Returns
-    -------
-    float, FLOPs
-        Of the whole cluster. Packed samples attend to the mean of their squared lengths over the sequence length.
+    Packed samples attend to the mean of their squared lengths over the sequence length.
     """
     training = workload.training
     tokens = float(training.seq_length) * training.global_batch_size

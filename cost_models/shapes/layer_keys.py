@@ -1,7 +1,7 @@
-"""Distinct layer keys: what decides the cost of one layer, so that each is priced once and gathered.
+"""Distinct layer keys: the columns that decide the cost of one layer, so that each combination is priced once.
 
-A space of 10^8 strategies has a few thousand keys, since pp, vpp, dp, the schedule and the extent of a full
-recompute leave the cost of a single layer alone.
+A space of 10^8 strategies has a few thousand keys, because pp, vpp, dp, the schedule and the extent of a full recompute do
+not change the cost of a single layer.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LayerKeys:
-    """Columns ``[k]`` of distinct keys. ``weight_shards`` and ``expert_weight_shards`` are above one under ZeRO-3 only."""
+    """Distinct combinations of the columns that decide the cost of one layer, ``[k]`` each.
+
+    ``weight_shards`` and ``expert_weight_shards`` are above 1 under ZeRO-3 only.
+    """
 
     tp: IntColumn
     cp: IntColumn
@@ -39,92 +42,37 @@ class LayerKeys:
     expert_weight_shards: IntColumn
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
-        """Whether each key has the feature. Raises ``PlaceError`` where its entry does not price it in layers.
+        """Whether each key has the feature, ``[k]``; of several features, any counts.
 
-        Parameters
-        ----------
-        feature : Feature
-            One switch, or several of which any counts.
-
-        Returns
-        -------
-        bool, ``[k]``
+        Raises ``PlaceError`` if the feature's entry does not price it in layers.
         """
         found: NDArray[np.bool_] = (self.features & priced_bits(feature, Place.LAYER)) != 0
         return found
 
     def recomputes(self, module: RecomputeModule) -> NDArray[np.bool_]:
-        """Whether each key computes the module again in the backward.
-
-        Parameters
-        ----------
-        module : RecomputeModule
-            One module of a layer.
-
-        Returns
-        -------
-        bool, ``[k]``
-        """
+        """Whether each key recomputes the module in the backward, ``[k]``."""
         found: NDArray[np.bool_] = (self.recompute_modules & int(module)) != 0
         return found
 
     def tokens(self, training: TrainingJob) -> Floats:
-        """Tokens of one micro batch on one context-parallel rank.
-
-        Parameters
-        ----------
-        training : TrainingJob
-            Sequence length, batch, precision and routing load.
-
-        Returns
-        -------
-        Floats, ``[k]``, tokens
-        """
+        """Tokens of one micro batch on one context-parallel rank, ``[k]``."""
         return training.seq_length * self.micro_batch_size / self.cp
 
     def sharded_tokens(self, training: TrainingJob) -> Floats:
-        """Tokens a rank holds between the tensor-parallel blocks: divided by tp under sequence parallelism.
-
-        Parameters
-        ----------
-        training : TrainingJob
-            Sequence length, batch, precision and routing load.
-
-        Returns
-        -------
-        Floats, ``[k]``, tokens
-        """
+        """Tokens that a rank holds between the tensor-parallel blocks, ``[k]``: divided by tp under sequence parallelism."""
         return self.tokens(training) / np.where(self.sequence_parallel != 0, self.tp, 1)
 
 
 def data_parallel_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
-    """Ranks over which dense and expert parameters are replicated: dp cp, and tp cp dp / (ep etp).
-
-    Parameters
-    ----------
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    tuple of IntColumn, ``[n]``, ranks
-    """
+    """Ranks that replicate dense and expert parameters, ``[n]`` each: dp cp, and tp cp dp / (ep etp)."""
     replicas = batch.dp * batch.cp
     return replicas, np.maximum(batch.tp * replicas // (batch.ep * batch.etp), 1)
 
 
 def shard_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
-    """Ranks that share one optimizer state, for dense and expert parameters (1 without sharding).
+    """Ranks that share one optimizer state, for dense and expert parameters, ``[n]`` each; 1 without sharding.
 
-    Parameters
-    ----------
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    tuple of IntColumn, ``[n]``, ranks
-        At most ``optimizer_shard_size``, where the strategy gives one.
+    At most ``optimizer_shard_size``, if the strategy has one.
     """
     dense, expert = data_parallel_sizes(batch)
     limit = np.where(batch.optimizer_shard_size > 0, batch.optimizer_shard_size, np.iinfo(np.int64).max)
@@ -133,17 +81,12 @@ def shard_sizes(batch: StrategyBatch) -> tuple[IntColumn, IntColumn]:
 
 
 def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
-    """First row of each distinct combination, and for every row the index of its combination.
+    """First row of each distinct combination ``[k]``, and the index of each row's combination ``[n]``.
 
     Parameters
     ----------
-    columns : list of IntColumn, ``[n]``
-        What rows must have in common.
-
-    Returns
-    -------
-    tuple of IntColumn
-        Rows ``[k]``, and for each of the n rows an index below k.
+    columns : ``[n]`` each
+        The columns to combine.
     """
     code, size = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
@@ -166,7 +109,10 @@ def distinct_rows(columns: list[IntColumn]) -> tuple[IntColumn, IntColumn]:
 
 
 def _distinct(code: IntColumn, size: int) -> tuple[IntColumn, IntColumn]:
-    """First row of each distinct number, all below ``size``, in their order, and which each row has; few need no sorting."""
+    """First row of each distinct code, in the order of codes, and the index of each row's code. All codes are below ``size``.
+
+    If ``size`` is small, no sort is needed.
+    """
     n = len(code)
     if size <= 4 * n:
         first_of = np.full(size, n)
@@ -184,18 +130,7 @@ def _distinct(code: IntColumn, size: int) -> tuple[IntColumn, IntColumn]:
 
 
 def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
-    """Rows that are equal in all columns, one set after the other.
-
-    Parameters
-    ----------
-    columns : list of IntColumn, ``[n]``
-        What rows of a set share.
-
-    Yields
-    ------
-    IntColumn
-        Rows in ascending order.
-    """
+    """Sets of rows that are equal in all ``columns`` ``[n]``, one after the other, each in ascending order."""
     first, set_of = distinct_rows(columns)
     order = np.argsort(set_of, kind="stable")
     bounds = np.searchsorted(set_of[order], np.arange(len(first) + 1))
@@ -204,17 +139,7 @@ def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
 
 
 def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
-    """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the key's index ``[n]``.
-
-    Parameters
-    ----------
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    tuple of LayerKeys, ``[k]``, and IntColumn, ``[n]``
-    """
+    """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the index of its key ``[n]``."""
     dense, expert = shard_sizes(batch)
     gathered = batch.zero_stage == 3
     columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
@@ -227,21 +152,10 @@ def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
 
 
 def key_value_heads(model: ModelShape, keys: LayerKeys) -> Floats:
-    """Heads of keys and values that the ranks of a tensor-parallel group have together, outside latent attention. ``[k]``
+    """Heads of keys and values of a whole tensor-parallel group, without latent attention. ``[k]``
 
-    Where there are fewer than ranks, tensor parallelism gives each rank one. Ulysses repeats them for every head of the
-    queries before it exchanges them [mindspeed, ulysses_context_parallel.py].
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    keys : LayerKeys, ``[k]``
-        Distinct layer keys; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[k]``
+    If there are fewer heads than ranks, tensor parallelism gives each rank one. Ulysses repeats them for every query head before
+    it exchanges them [mindspeed, ulysses_context_parallel.py].
     """
     ranks, groups = keys.tp * keys.ulysses_degree, model.num_query_groups
     repeated = np.where(keys.ulysses_degree > 1, model.num_attention_heads, keys.tp)

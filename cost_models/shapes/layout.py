@@ -1,4 +1,4 @@
-"""Which layers sit on which virtual stage."""
+"""Placement of layers on virtual stages."""
 
 from __future__ import annotations
 
@@ -13,28 +13,12 @@ from cost_models.shapes.workload import LayerKind, ModelShape
 
 
 def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True) -> LayerLayout:
-    """Layers of each virtual stage, ``[chunk][stage]``, as even as they can be.
+    """Layers of each virtual stage, ``[chunk][stage]``, as even as possible.
 
-    Every virtual stage has ceil(L / (pp vpp)) slots. Where that leaves slots over, they hold no-op layers, at
-    most one a virtual stage, from the last pipeline rank on (head, loss and MTP run there). Slots for exactly two ranks go
-    to the last and the first (embedding, most micro batches in flight) unless ``keep_first``.
+    Every virtual stage has ceil(L / (pp vpp)) slots. Surplus slots hold no-op layers, at most one in a virtual stage, from the
+    last pipeline rank on (head, loss and MTP run there). If there is a surplus slot for exactly two ranks, they are the last and
+    the first (embedding, most micro batches in flight) unless ``keep_first``. ``num_layers`` excludes MTP modules.
     Source of no-op layers: [mindspeed, noop_layers]; [pangu-pro-moe, section 4.1] uses two of them.
-
-    Parameters
-    ----------
-    num_layers : int
-        Of the model, MTP modules not counted.
-    pp : int
-        Pipeline ranks.
-    vpp : int
-        Chunks of layers on a rank, virtual stages.
-    keep_first : bool
-        Whether the first rank keeps all of its slots.
-
-    Returns
-    -------
-    LayerLayout, ``[chunk][stage]``
-        Layers, at least 0.
     """
     slots = -(-num_layers // (pp * vpp))
     counts = [[slots] * pp for _ in range(vpp)]
@@ -46,21 +30,9 @@ def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True)
 
 
 def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
-    """As many layers on every virtual stage, the rest missing from the end of the model, where one is left if it can be.
+    """Layers of each virtual stage, ``[chunk][stage]``: equal numbers, with the missing layers at the end of the model.
 
-    Parameters
-    ----------
-    num_layers : int
-        Of the model, MTP modules not counted.
-    pp : int
-        Pipeline ranks.
-    vpp : int
-        Chunks of layers on a rank, virtual stages.
-
-    Returns
-    -------
-    LayerLayout, ``[chunk][stage]``
-        Layers of each virtual stage in the order of the model.
+    Each virtual stage keeps at least one layer if possible. ``num_layers`` excludes MTP modules.
     """
     slots = -(-num_layers // (pp * vpp))
     free = slots * pp * vpp - num_layers
@@ -73,28 +45,12 @@ def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
 
 
 def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> LayerLayout:
-    """The layout of a strategy that gives none: ``layer_layout`` with a full first rank if dense layers lead the model.
+    """Layout ``[chunk][stage]`` of a strategy that gives none.
 
-    In a V the first rank runs both ends of the model, so that the layers that are missing are its last
-    [mindspeed-llm, deepseek3 with DualPipeV].
-
-    MindSpeed-LLM wants more layers on the first rank than lead [mindspeed-llm, first_k_dense_replace]; otherwise one fewer
-    on the first and the last rank is what Megatron can express [megatron-0.12, arguments.py].
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    pp : int
-        Pipeline ranks.
-    vpp : int
-        Chunks of layers on a rank, virtual stages.
-    schedule : Schedule
-        Whose path through the ranks decides where layers are missing.
-
-    Returns
-    -------
-    LayerLayout, ``[chunk][stage]``
+    It is ``layer_layout``, with a full first rank if dense layers lead the model. In a V the first rank runs both ends of the
+    model, so the missing layers are the model's last ones [mindspeed-llm, deepseek3 with DualPipeV]. MindSpeed-LLM requires more
+    layers on the first rank than lead the model [mindspeed-llm, first_k_dense_replace]. Otherwise Megatron can express one layer
+    fewer on the first and the last rank [megatron-0.12, arguments.py].
     """
     if schedule.is_vee:
         return lean_tail_layout(model.num_layers, pp, vpp)
@@ -104,10 +60,10 @@ def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Sc
 
 @dataclass(frozen=True)
 class StageTable:
-    """Layers of every (stage, chunk) of one layout.
+    """Layers of every stage and chunk of one layout.
 
     ``layers``: ``[layer kind, stage, chunk]``, in the order of ``ModelShape.layer_kinds``. ``prefix[kind, stage, chunk, j]``:
-    those among the first ``j`` layers of a chunk, which is what a block recompute of ``j`` layers covers.
+    those among the first ``j`` layers of a chunk, which a block recompute of ``j`` layers covers.
     """
 
     layers: NDArray[np.int64]
@@ -120,16 +76,11 @@ def _stage_table(layers: tuple[LayerKind, ...], pp: int, vpp: int, layout: Layer
 
     Parameters
     ----------
-    layers : tuple of LayerKind
+    layers
         The kind of each layer of the model.
-    layout : LayerLayout, ``[chunk][stage]``
-        Layers of each virtual stage.
-
-    Returns
-    -------
-    StageTable
+    layout : ``[chunk][stage]``
     """
-    # Of each kind among the first j layers; the chunk's own layers begin at 1.
+    # Layers of each kind among the first j layers; a chunk's own layers begin at j = 1.
     kinds = sorted(set(layers))
     of_layers = np.array([kinds.index(kind) for kind in layers])
     held = np.zeros((len(kinds), pp, vpp, max(map(max, layout)) + 1), dtype=np.int64)
@@ -146,25 +97,8 @@ def stage_table(
 ) -> StageTable:
     """Layers of each stage and chunk by kind, under the given or the default layout.
 
-    Raises ``ValueError`` if the layout does not hold the model's layers.
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    pp : int
-        Pipeline ranks.
-    vpp : int
-        Chunks of layers on a rank, virtual stages.
-    layout : LayerLayout or None
-        Layers of each virtual stage; ``None`` takes ``default_layout``.
-    schedule : Schedule
-        Of the pipeline, where the layout is not given.
-
-    Returns
-    -------
-    StageTable
-        Stages and chunks in the order of the model, whatever path the schedule takes.
+    Stages and chunks are in the order of the model, whatever the schedule. Raises ``ValueError`` if the layout does not hold the
+    model's layers.
     """
     layout = layout or default_layout(model, pp, vpp, schedule)
     if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
@@ -174,10 +108,10 @@ def stage_table(
 
 @dataclass(frozen=True)
 class DistinctStages:
-    """Pipeline ranks that differ in what they hold, so that equal ones are priced once.
+    """Kinds of pipeline ranks that hold the same layers, so that equal ranks are priced once.
 
-    ``first`` is the first rank of each kind, ``count`` how many there are, ``[kind]``, and ``ranks`` which;
-    ``before_first[i, j]`` is how many ranks of kind ``j`` come before the first rank of kind ``i`` (``before_last``: before
+    ``first`` is the first rank of each kind and ``count`` the number of its ranks, ``[kind]``; ``ranks`` lists them.
+    ``before_first[i, j]`` is the number of ranks of kind ``j`` before the first rank of kind ``i`` (``before_last``: before
     its last), ``[kind, kind]``.
     """
 
@@ -190,20 +124,7 @@ class DistinctStages:
 
 @lru_cache(maxsize=4096)
 def distinct_stages(pp: int, kinds: tuple[object, ...]) -> DistinctStages:
-    """Group ``pp`` ranks by ``kinds`` (one hashable a rank), in order of first occurrence.
-
-    Parameters
-    ----------
-    pp : int
-        Pipeline ranks.
-    kinds : tuple, ``[rank]``
-        What makes a rank what it is.
-
-    Returns
-    -------
-    DistinctStages
-        Kinds in the order in which their first rank comes.
-    """
+    """Group ``pp`` ranks by ``kinds`` (one hashable a rank), in order of first occurrence."""
     index = {kind: i for i, kind in enumerate(dict.fromkeys(kinds))}
     of_rank = np.array([index[kind] for kind in kinds])
     ranks = [np.flatnonzero(of_rank == kind) for kind in range(len(index))]

@@ -1,4 +1,4 @@
-"""What a framework must be told of a model and no price depends on: bases, epsilons, the router's arithmetic.
+"""Model constants that frameworks need and no price depends on: bases, epsilons, the router's arithmetic.
 
 Three of them are parameters, a few in a layer, which are counted: the bias of attention's output, sinks, a shared expert's gate.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class RopeScaling:
-    """Rotary positions stretched beyond the length that they were trained on.
+    """Rotary positions extended beyond the trained length.
 
-    ``kind``: ``llama3`` (frequencies between two cut-offs), ``yarn``, ``linear``. None: not stated, or of another kind.
+    ``kind``: ``llama3`` (frequencies between two cut-offs), ``yarn``, ``linear``. ``None``: not stated, or of another kind.
     """
 
     kind: str
@@ -24,12 +24,12 @@ class RopeScaling:
     beta_slow: float | None = None
     mscale: float | None = None
     mscale_all_dim: float | None = None
-    truncate: bool | None = None  # of YaRN: the channels between which frequencies are mixed are rounded to whole ones
+    truncate: bool | None = None  # YaRN: round the channel range in which frequencies are mixed to whole channels
 
 
 @dataclass(frozen=True)
 class RouterConstants:
-    """How scores of experts become weights. None: not stated."""
+    """How the router turns scores of experts into weights. ``None``: not stated."""
 
     score_function: str | None = None  # softmax | sigmoid
     normalize_topk: bool | None = None  # the chosen experts' weights are divided by their sum
@@ -40,7 +40,7 @@ class RouterConstants:
 
 @dataclass(frozen=True)
 class ModelConstants:
-    """Names are Megatron's where it has one. None: not stated; a launch file names what it then leaves to the framework."""
+    """Constants of a model under Megatron's names. ``None``: not stated; a launch file then leaves it to the framework."""
 
     model_type: str = ""  # Hugging Face's; "": unknown
     activation: str | None = None  # of the MLP: silu | gelu | gelu_tanh | quick_gelu | relu | relu2; gated or not is the shape's
@@ -50,7 +50,7 @@ class ModelConstants:
     rotary_base: float | None = None
     rotary_fraction: float = 1.0  # part of a head's channels that is rotated
     rotary_interleaved: bool = False  # pairs of neighbours are rotated, not halves
-    local_rotary_base: float | None = None  # of layers with a window, where it is another
+    local_rotary_base: float | None = None  # of layers with a window, if different
     rope_scaling: RopeScaling | None = None
     max_position_embeddings: int | None = None
     attention_output_bias: bool = False
@@ -60,7 +60,7 @@ class ModelConstants:
     embedding_scale: float | None = None
     attention_sinks: bool = False
     router: RouterConstants = field(default_factory=RouterConstants)
-    activation_clamp: float | None = None  # of the gate, and of what it gates to both sides
-    glu_linear_offset: float = 0.0  # added to what the gate multiplies
+    activation_clamp: float | None = None  # upper limit of the gate; limit of the gated value on both sides
+    glu_linear_offset: float = 0.0  # added to the value that the gate multiplies
     qk_norm_over_heads: bool = False  # the norm of queries, and of keys, is over all heads together
     post_norm_residual: float | None = None  # the residual is the normed input times this; None: the input itself

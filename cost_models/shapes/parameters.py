@@ -9,13 +9,13 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import LocalAttention, ModelShape, MoeShape
 
-GATED_MATRICES, PLAIN_MATRICES = 3, 2  # of an MLP: gate, up and down; up and down
+GATED_MATRICES, PLAIN_MATRICES = 3, 2  # of an MLP: gate, up and down, or up and down
 MTP_NORMS = 3  # of the hidden state, of the embedding, and behind the layer [deepseek-v3, eq. 21]
 
 
 @dataclass(frozen=True)
 class LayerParameters:
-    """Parameters of one transformer layer; biases of its dense MLP are left out (below 0.02 %)."""
+    """Parameters of one transformer layer, without the biases of its dense MLP (below 0.02 %)."""
 
     attention_sharded: int  # divided by tp
     attention_replicated: int  # MLA down-projections, the norms inside attention, a bias of its output
@@ -27,25 +27,25 @@ class LayerParameters:
 
     @property
     def total(self) -> int:
-        """All of them."""
+        """Parameters of the whole layer."""
         return self.dense + self.experts
 
     @property
     def dense(self) -> int:
-        """All but the routed experts."""
+        """Parameters without the routed experts."""
         return self.attention_sharded + self.attention_replicated + self.norms + self.mlp + self.router + self.shared_experts
 
     def chosen_experts(self, shape: MoeShape) -> int:
-        """Routed experts that one token passes."""
+        """Parameters of the routed experts that one token passes."""
         return self.experts // shape.num_experts * shape.top_k
 
 
 @dataclass(frozen=True)
 class ParameterCounts:
-    """Totals of a model.
+    """Parameter totals of a model.
 
-    ``total`` leaves the MTP module out; ``active`` counts the layers with ``top_k`` experts and the output
-    head, not the input embedding: the convention under which DeepSeek-V3 has 37 B and Pangu Ultra MoE 39 B.
+    ``total`` leaves the MTP module out. ``active`` counts the layers with ``top_k`` experts and the output head, not the input
+    embedding: under this convention DeepSeek-V3 has 37 B and Pangu Ultra MoE 39 B.
     """
 
     total: int
@@ -56,19 +56,9 @@ class ParameterCounts:
 
 
 def linear_attention_weights(model: ModelShape, linear: LocalAttention) -> int:
-    """Weights that a token passes in a recurrence: of queries, keys, values, their gate, the output; step, decay, convolution.
+    """Weights that a token passes in one layer's recurrence [gated-delta-net; minimax-01].
 
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    linear : LocalAttention
-        Its recurrence.
-
-    Returns
-    -------
-    int
-        Parameters of one layer [gated-delta-net; minimax-01].
+    They are the projections to queries, keys, values and gate, the output, step and decay, and the convolution.
     """
     steps = 2 * linear.num_value_heads if linear.is_delta_rule else 0
     convolved = linear.conv_kernel * (2 * linear.query_key_width + linear.value_width)
@@ -76,7 +66,10 @@ def linear_attention_weights(model: ModelShape, linear: LocalAttention) -> int:
 
 
 def _linear_attention(model: ModelShape, linear: LocalAttention) -> tuple[int, int]:
-    """As ``_attention``, of a recurrence: with the norm of the output; under a delta rule of a head, with its decay and bias."""
+    """Sharded and replicated parameters of a recurrence, like ``_attention``.
+
+    The norm of the output is included; under a delta rule also decay and bias, and the norm is that of one head.
+    """
     weights = linear_attention_weights(model, linear)
     if not linear.is_delta_rule:
         return weights + linear.value_width, 0
@@ -84,12 +77,7 @@ def _linear_attention(model: ModelShape, linear: LocalAttention) -> tuple[int, i
 
 
 def _attention(model: ModelShape, *, local: bool) -> tuple[int, int]:
-    """Parameters of the attention that tensor parallelism divides, and those that every rank holds whole.
-
-    Returns
-    -------
-    tuple of int
-    """
+    """Parameters of attention that tensor parallelism divides, and parameters that every rank holds whole."""
     h, heads = model.hidden_size, model.num_attention_heads
     linear = model.linear_attention(local=local)
     if linear is not None:
@@ -113,21 +101,9 @@ def _attention(model: ModelShape, *, local: bool) -> tuple[int, int]:
 
 
 def layer_parameters(model: ModelShape, *, moe: bool, local: bool = False) -> LayerParameters:
-    """Parameters of a layer of one kind [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1].
+    """Parameters of one layer of the given kind [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1].
 
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    moe : bool
-        A MoE layer, else a dense one; of a model without experts both are dense.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    LayerParameters
-        Of the whole layer, before any sharding.
+    They are those of the whole layer before any sharding. In a model without experts, both kinds are dense.
     """
     h = model.hidden_size
     matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
@@ -152,23 +128,9 @@ def layer_parameters(model: ModelShape, *, moe: bool, local: bool = False) -> La
 def layer_rank_parameters(
     model: ModelShape, rows: StrategyBatch | LayerKeys, *, moe: bool, local: bool = False
 ) -> tuple[Floats, Floats]:
-    """Dense and routed-expert parameters of one layer on one rank.
+    """Dense and routed-expert parameters of one layer on one rank, ``[n]`` or ``[k]`` like ``rows``.
 
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    rows : StrategyBatch, ``[n]``, or LayerKeys, ``[k]``
-        Whose degrees divide the layer.
-    moe : bool
-        A MoE layer, else a dense one.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    tuple of Floats, ``[n]`` or ``[k]``, parameters
-        Before sharding over data parallel. Key/value heads fewer than tp count as divided all the same.
+    They are not yet sharded over data parallel. Fewer key/value heads than tp count as divided all the same.
     """
     parts = layer_parameters(model, moe=moe, local=local)
     sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / rows.tp
@@ -177,34 +139,16 @@ def layer_rank_parameters(
 
 
 def mtp_parameters(model: ModelShape) -> int:
-    """One multi-token-prediction module: a layer of the last kind, a 2h x h projection, three norms [deepseek-v3, eq. 21].
+    """Parameters of one MTP module: a layer of the last kind, a 2h x h projection, three norms [deepseek-v3, eq. 21].
 
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-
-    Returns
-    -------
-    int
-        Of one module, without its copy of the embedding and the head.
+    Its copy of the embedding and the head are left out.
     """
     h, last = model.hidden_size, model.kinds_of_layers()[-1]
     return layer_parameters(model, moe=last.moe, local=last.local).total + 2 * h * h + MTP_NORMS * h
 
 
 def num_parameters(model: ModelShape) -> ParameterCounts:
-    """Counts of the whole model; see ``ParameterCounts`` for the conventions.
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-
-    Returns
-    -------
-    ParameterCounts
-    """
+    """Parameter counts of the whole model; ``ParameterCounts`` has the conventions."""
     h = model.hidden_size
     embedding = model.vocab_size * h
     head = 0 if model.tied_embeddings else embedding

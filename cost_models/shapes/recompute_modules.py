@@ -1,8 +1,8 @@
-"""The parts of a layer that a selective recompute drops and computes again: one entry each.
+"""The parts of a layer that selective recompute drops and computes again, one entry each.
 
-An entry says which layers have the part and what recomputing it changes; the formulas are those of ``layer.activations`` (bytes),
-``layer.modules`` (time) and ``layer.costs`` (communication), and tests hold them to the entry. Adding one is an entry and its
-formula (CONTRIBUTING.md).
+An entry says which layers have the part and what recomputing it changes. The formulas are in ``layer.activations`` (bytes),
+``layer.modules`` (time) and ``layer.costs`` (communication); tests check them against the entry. A new module needs an entry
+and its formula (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from cost_models.shapes.workload import ModelShape
 
 @dataclass(frozen=True)
 class Module:
-    """One entry. ``in_layer``: whether a layer of that model and kind (MoE or dense) has it.
+    """One recomputable part. ``in_layer``: whether a layer of that model and kind (MoE or dense) has it.
 
-    ``drops``: tensor classes of ``LayerActivations.saved`` that become smaller. ``whole``: all of an MLP or MoE block, so that
-    what lies ``inside`` every such block needs no recompute of its own.
+    ``drops``: tensor classes of ``LayerActivations.saved`` that become smaller. ``whole``: it covers a whole MLP or MoE block, so
+    the parts ``inside`` every such block need no recompute of their own.
     """
 
     bit: int
@@ -53,7 +53,7 @@ def _every_layer(model: ModelShape, moe: bool) -> bool:
 
 @unique
 class RecomputeModule(IntFlag):
-    """The modules by name, as in jobs and run records."""
+    """The recomputable parts by name, as in jobs and run records."""
 
     # fmt: off
     CORE_ATTN = _module(0, _every_layer, "attention_scores",
@@ -88,13 +88,13 @@ def _those(modules: list[RecomputeModule]) -> RecomputeModule:
 
 
 def present_modules(model: ModelShape) -> RecomputeModule:
-    """The modules that some layer of the model has."""
+    """The modules that at least one layer of the model has."""
     kinds = set(model.moe_layers())
     return _those([module for module, entry in MODULES.items() if any(entry.in_layer(model, kind) for kind in kinds)])
 
 
 def effective_modules(model: ModelShape, modules: RecomputeModule) -> RecomputeModule:
-    """Those of ``modules`` that change something: the model has them, and no block that is recomputed has them inside."""
+    """The ``modules`` that have an effect: the model has them, and no recomputed block already contains them."""
     present = present_modules(model)
     blocks = _those([module for module, entry in MODULES.items() if entry.whole]) & present
     kept = modules & present

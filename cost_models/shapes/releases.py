@@ -1,7 +1,7 @@
-"""Releases of the training stacks: what people call them, when they appeared, and how device time differs between them.
+"""Releases of the training stacks: their names, their dates, and how device time differs between them.
 
-A ladder holds what is known of one stack, oldest first. Time of the devices under a release is one constant of the stack to the
-power of its rung, so that another release that is as far from its predecessor is another line here and no further constant.
+A ladder holds the known releases of one stack, oldest first. Device time under a release is one constant of the stack to the
+power of its rung. A new release with the same distance to its predecessor therefore needs one line and no new constant.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Rung:
-    """Releases of one speed. ``steps`` is the power of the ladder's constant; ``num_runs`` measured it."""
+    """Releases with the same speed. ``steps`` is the exponent of the ladder's constant; ``num_runs`` runs measured it."""
 
-    since: float  # the year from which on, as ``Software.year``
+    since: float  # first year, as in ``Software.year``
     releases: str
     steps: float
     num_runs: int
@@ -23,10 +23,10 @@ class Rung:
 
 @dataclass(frozen=True)
 class Ladder:
-    """A stack's releases.
+    """The releases of one stack.
 
-    ``constant`` names the device time of one step over none, in ``cost_models.constants``; ``rungs`` are in order of ``since``;
-    ``names`` are those of branches, with the years in which they appeared.
+    ``constant`` names the factor on device time for one step, in ``cost_models.constants``. ``rungs`` are in order of ``since``.
+    ``names`` maps branch names to the year of their release.
     """
 
     constant: str
@@ -34,43 +34,23 @@ class Ladder:
     names: Mapping[str, float]
 
     def rung(self, year: float | None) -> Rung:
-        """The releases of a year; the newest ones where it is not known.
-
-        Parameters
-        ----------
-        year : float or None
-            When a release appeared (2024.5: July 2024).
-
-        Returns
-        -------
-        Rung
-        """
+        """The rung of releases in a year (2024.5: July 2024); the newest if the year is unknown."""
         if year is None:
             return self.rungs[-1]
         return next((rung for rung in reversed(self.rungs) if year >= rung.since), self.rungs[0])
 
     @property
     def years(self) -> tuple[float, ...]:
-        """A year of each rung, in order: the one in which it begins, of the oldest the last one before the next."""
+        """One year for each rung, in order: the year in which it begins. For the oldest, the last year before the next rung."""
         return (math.ceil(self.rungs[1].since) - 1, *(rung.since for rung in self.rungs[1:]))
 
     def year_of(self, release: str) -> float | None:
-        """When a named release appeared: ``r1.3``, ``1.3`` and ``r1.3.0`` are one; ``None`` for a name that is not known.
-
-        Parameters
-        ----------
-        release : str
-            As its makers or its users call it.
-
-        Returns
-        -------
-        float or None
-        """
+        """Year of a named release, or ``None`` for an unknown name; ``r1.3``, ``1.3`` and ``r1.3.0`` are the same."""
         parts = release.strip().lower().removeprefix("r").split(".")
         return next((year for name, year in self.names.items() if name.removeprefix("r").split(".") == parts[:2]), None)
 
 
-# Steps are whole: which releases stand together follows from runs of one configuration under several releases [runs-ascend].
+# Steps are whole numbers. Runs of one configuration under several releases decide which releases share a rung [runs-ascend].
 MINDSPEED_LLM = Ladder(
     "recent_eager_factor",
     (Rung(0.0, "before 2.0", 0.0, 54), Rung(2025.0, "2.0 and later", 1.0, 20)),

@@ -1,4 +1,4 @@
-"""What balances a router, by name."""
+"""Methods that balance a router, by name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RouterBalance(StrEnum):
-    """What keeps the router from choosing the same experts always."""
+    """The method that keeps a router from always choosing the same experts."""
 
     AUXILIARY_LOSS = "auxiliary-loss"
     SEQUENCE = "sequence"  # a loss over each sequence
@@ -14,4 +14,4 @@ class RouterBalance(StrEnum):
     EP_GROUP = "ep-group"  # a loss over all tokens of an expert-parallel group [pangu-ultra-moe]
     LOSS_FREE = "loss-free"  # a bias on the choice, or a loss over the global batch [loss-free-balancing]
     GROUP = "group"  # each token chooses one expert of every group [pangu-pro-moe]
-    FORCED = "forced"  # by the benchmark: every rank gets the mean
+    FORCED = "forced"  # a benchmark gives every rank the mean

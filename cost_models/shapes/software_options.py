@@ -1,8 +1,7 @@
-"""What a stack may have beside its release: packs of faster operators, and how its host dispatches.
+"""Options of a software stack beyond its release: packs of faster operators, and ways to dispatch from the host.
 
-An option is factors on named constants of the model, each with the source that says how much. The constants describe the runs
-that were fitted: an option that those had (``in_runs``) costs something where it is missing, any other saves something where
-it is there.
+An option is a set of factors on named constants of the model, each with a source. The constants describe the fitted runs. An
+option that those runs had (``in_runs``) costs time if it is missing. Any other option saves time if it is present.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ OPERATORS, HOST = "operators", "host"  # kinds of options, as fields of a job's 
 
 @dataclass(frozen=True)
 class Change:
-    """A factor on a constant of ``cost_models.constants``, which takes it to ``stop`` at most, or to its own bound."""
+    """A factor on a constant of ``cost_models.constants``. The result is limited by ``stop``, or by the constant's own bound."""
 
     constant: str
     factor: float
@@ -26,9 +25,9 @@ class Change:
 
 @dataclass(frozen=True)
 class SoftwareOption:
-    """One entry. ``changes``: what having it does to constants; ``in_runs``: the runs that were fitted had it.
+    """One option. ``changes``: its factors on constants; ``in_runs``: the fitted runs had it.
 
-    ``library``: what it is part of; without one, any devices have it.
+    ``library``: the device software that it belongs to; ``None``: it is available on any device.
     """
 
     name: str
@@ -58,14 +57,14 @@ SOFTWARE_OPTIONS: tuple[SoftwareOption, ...] = (
         "Vector operators 300 % faster, as far as the memory bandwidth lets them.",
         (Change("vector_fraction", 4.0, stop=1.0), Change("permute_passes", 0.25), Change("cross_entropy_bytes", 0.25)),
         "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
-    # Unfused, an FP32 buffer takes 10 bytes a parameter beside the 2 that the matmul writes; fused, its epilogue reads 4 and
-    # writes 4 in their place, of which nothing is taken to hide.
+    # Unfused, an FP32 buffer costs 10 bytes a parameter in addition to the 2 that the matmul writes. Fused, the matmul's epilogue
+    # reads 4 and writes 4 instead; none of that is assumed to hide.
     SoftwareOption(
         "accumulating-matmul", OPERATORS,
         "Matmuls, grouped ones too (GMMAdd), add weight gradients to their buffer themselves.",
         (Change("accumulation_bytes", 0.6),),
         "[mindspeed, npu_groupmatmul_add.md]", "inferred", library=Library.CANN),
-    # Two threads that each do half; nobody published how much it is.
+    # Two threads that each do half of the work; no measurement is published.
     SoftwareOption(
         "task-queue", HOST,
         "Operators are prepared and launched on two threads (TASK_QUEUE_ENABLE=2).",
@@ -88,57 +87,21 @@ OPTION_NAMES = {kind: tuple(option.name for option in SOFTWARE_OPTIONS if option
 
 
 def options_for(library: Library | None, *, eager: bool) -> tuple[SoftwareOption, ...]:
-    """The options that a stack may have; a compiled graph has no host to speed up.
-
-    Parameters
-    ----------
-    library : Library or None
-        ``DeviceTraits.library`` of the devices.
-    eager : bool
-        Whether the host dispatches every kernel.
-
-    Returns
-    -------
-    tuple of SoftwareOption
-    """
+    """The options that a stack can have on devices with ``library``; a compiled graph has no host options."""
     return tuple(o for o in SOFTWARE_OPTIONS if o.library in (None, library) and (eager or o.kind != HOST))
 
 
 def has_option(option: SoftwareOption, operators: Collection[str], host: Collection[str] | None) -> bool:
-    """Whether the stack has it.
-
-    Parameters
-    ----------
-    option : SoftwareOption
-        One entry.
-    operators : collection of str
-        ``Software.operators``.
-    host : collection of str or None
-        ``Software.host``; ``None``: what the runs had that were fitted.
-
-    Returns
-    -------
-    bool
-    """
+    """Whether the stack has the option. ``host`` as in ``Software.host``; ``None``: that of the fitted runs."""
     if option.kind == HOST:
         return option.in_runs if host is None else option.name in host
     return option.name in operators
 
 
 def option_changes(operators: Collection[str], host: Collection[str] | None) -> Iterator[Change]:
-    """Factors that a stack with these options has over the runs that were fitted.
+    """Factors of a stack with these options relative to the fitted runs, in the order of the table.
 
-    Parameters
-    ----------
-    operators : collection of str
-        ``Software.operators``.
-    host : collection of str or None
-        ``Software.host``.
-
-    Yields
-    ------
-    Change
-        In the order of the table; several may be of one constant.
+    Several factors can apply to one constant.
     """
     for option in SOFTWARE_OPTIONS:
         has = has_option(option, operators, host)

@@ -1,9 +1,8 @@
-"""The switches that frameworks offer beside the degrees: one entry each, from which all that is known of them is derived.
+"""The switches that frameworks offer in addition to the degrees, one entry each; all other facts are derived from the entries.
 
-An entry says what the switch acts on, who prices it, its default, how a search treats it and what excludes it. Masks of layer
-keys, sharding and pipelines, the canonical form, legality, the space of a search, drafts of launch files, ``docs/switches.md``
-and the API's descriptions follow from it.
-Adding one is an entry and its formula (CONTRIBUTING.md).
+An entry says what the switch acts on, where it is priced, its default, how a search treats it and what excludes it. The masks
+of layer keys, sharding and pipelines, the canonical form, legality, the search space, drafts of launch files,
+``docs/switches.md`` and the API's descriptions follow from it. A new switch needs an entry and its formula (CONTRIBUTING.md).
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from cost_models.shapes.traits import Library
 
 
 class Scope(IntFlag):
-    """What a model, a layout and its options have for switches to act on; ``acting.py`` says when each of them is there."""
+    """Parts of a model, a layout or its options that switches act on; ``acting.py`` has the condition for each."""
 
     TENSOR_PARALLEL = 1 << 0  # tp above 1
     CONTEXT_PARALLEL = 1 << 1  # cp above 1
@@ -39,7 +38,7 @@ ANY_DISPATCHER = Scope.GATHERED | Scope.EXCHANGED
 
 
 class Place(IntFlag):
-    """Where prices follow from a switch. Rows that differ elsewhere share a price there, so that asking there is an error."""
+    """Where a switch is priced. Rows that differ in a switch share a price everywhere else, so reading it there is an error."""
 
     LAYER = 1  # once per layer key (``layer_keys``)
     SHARDING = 2  # once per sharding of the parameters (``priced_groups``)
@@ -48,7 +47,7 @@ class Place(IntFlag):
 
 
 class Exclusive(Enum):
-    """What several switches replace, each in its own way: one of them."""
+    """What several switches replace, each in its own way; at most one of them can be on."""
 
     TENSOR_PARALLEL_MATMULS = "the matmuls and collectives of tensor parallelism"
     MASTER_WEIGHTS = "the place of the master weights"
@@ -56,11 +55,11 @@ class Exclusive(Enum):
 
 
 class InSearch(Enum):
-    """How a search treats a switch, where the target offers it and nothing is asked.
+    """How a search treats a switch by default, if the target offers it.
 
-    ``ON`` is for what saves time and costs nothing. Of what saves the one and costs the other, a search begins with the faster
-    setting and tries the leaner one where the memory does not suffice: ``LEAN_ON`` and ``LEAN_OFF`` say which that is. What only
-    saves in prices, and costs what they do not see, is on only ``IF_ALLOWED``.
+    ``ON`` is for switches that save time and cost nothing. Some switches trade time for memory: a search starts with the faster
+    setting and tries the leaner one if memory does not suffice (``LEAN_ON`` and ``LEAN_OFF`` name the leaner one). Switches that
+    only save time, at a cost that is not priced, are on only ``IF_ALLOWED``.
     """
 
     ON = "on where the target takes it"
@@ -76,10 +75,10 @@ LEFT_OUT = (InSearch.IF_ALLOWED, InSearch.LEFT_OUT)
 
 @dataclass(frozen=True)
 class Switch:
-    """One entry. ``acts_on``: all of it must be there, or the switch does nothing. ``priced``: 0 where only launch files know it.
+    """One switch. ``acts_on``: it has no effect unless all of this is present. ``priced``: 0 if only launch files use it.
 
-    ``by_default``: what a strategy has unless told; ``in_search``: how a search treats it unless told, with the reason ``why``
-    where it is left out. ``library``: what it is part of; without one, any devices have it.
+    ``by_default``: its value in a strategy unless given. ``in_search``: its treatment by a search, with the reason ``why`` if it
+    is left out. ``library``: the device software that it belongs to; ``None``: it is available on any device.
     """
 
     bit: int
@@ -95,7 +94,7 @@ class Switch:
 
 
 class PlaceError(LookupError):
-    """A formula asked for a switch that its entry does not price there."""
+    """A formula read a switch in a place where the switch's entry does not price it."""
 
 
 _ENTRIES: list[Switch] = []
@@ -263,7 +262,7 @@ def treated(*ways: InSearch) -> Feature:
 
 
 def alternatives(kind: Exclusive) -> tuple[Feature, ...]:
-    """The switches that replace the same, each in its own way."""
+    """The switches that replace the same thing and exclude each other."""
     return tuple(f for f, switch in SWITCHES.items() if switch.one_of is kind)
 
 
@@ -271,13 +270,13 @@ FUSIONS = alternatives(Exclusive.TENSOR_PARALLEL_MATMULS)
 
 
 def acting_on(scope: Scope) -> Feature:
-    """The switches that need any of ``scope`` to act."""
+    """The switches that need any part of ``scope``."""
     return _those([f for f, switch in SWITCHES.items() if switch.acts_on & scope])
 
 
 @lru_cache(maxsize=8192)
 def acting_in(scope: Scope) -> Feature:
-    """The switches that have all they act on where ``scope`` is there."""
+    """The switches that have an effect if exactly ``scope`` is present."""
     return _those([f for f, switch in SWITCHES.items() if not switch.acts_on & ~scope])
 
 
@@ -285,7 +284,7 @@ PRICED = {place: int(_those([f for f, switch in SWITCHES.items() if switch.price
 
 
 def priced_bits(feature: Feature, place: Place) -> int:
-    """The bits of ``feature`` as a formula of ``place`` may ask for them; ``PlaceError`` where its entry prices it elsewhere."""
+    """The bits of ``feature`` for a formula of ``place``; raises ``PlaceError`` if its entry does not price it there."""
     bits = int(feature)
     if bits & ~PRICED[place]:
         raise PlaceError(f"{feature.name} is asked for in {place.name}, and its entry in switches.py does not price it there")

@@ -1,7 +1,8 @@
-"""The tensors that a layer keeps from its forward for its backward: one entry each, the source of masks, prices and documents.
+"""The tensors that a layer keeps from its forward for its backward, one entry each.
 
-An entry says in which class of ``LayerActivations.saved`` its bytes are, and which operator makes it again; ``layer.tensors`` has
-the formulas. Of every tensor a strategy keeps, computes again or moves to the host (``TensorChoice``), by virtual stage.
+Masks, prices and documents follow from the entries. An entry names the class of ``LayerActivations.saved`` that contains the
+tensor's bytes, and the operator that recomputes it. ``layer.tensors`` has the formulas. A strategy keeps, recomputes or swaps
+each tensor (``TensorChoice``), by virtual stage.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 
 @dataclass(frozen=True)
 class TensorEntry:
-    """One entry. ``saved_as``: its class. ``again``: what computes it once more, nothing where it can only be kept or moved.
+    """One tensor. ``saved_as``: its class. ``again``: the operators that recompute it; empty if it can only be kept or swapped.
 
-    ``module``: whose selective recompute drops it; none where no module does.
+    ``module``: the recompute module that drops it, if any.
     """
 
     bit: int
@@ -79,13 +80,13 @@ RECOMPUTABLE = Tensor(sum(tensor for tensor, entry in TENSORS.items() if entry.a
 
 
 class TensorChoice(NamedTuple):
-    """What a layer does not keep: computed again in its backward, or waiting on the host. No tensor is both."""
+    """Tensors that a layer recomputes in its backward, and tensors that it swaps to the host. No tensor is both."""
 
     recompute: Tensor = Tensor(0)
     swap: Tensor = Tensor(0)
 
 
-# Of every virtual stage and kind of layer, [chunk][stage][kind], kinds in the order of ``ModelShape.layer_kinds``.
+# The choice of each virtual stage and kind of layer, [chunk][stage][kind], kinds in the order of ``ModelShape.layer_kinds``.
 TensorPlan = tuple[tuple[tuple[TensorChoice, ...], ...], ...]
 
 
@@ -95,7 +96,7 @@ def tensor_names(tensors: Tensor) -> list[str]:
 
 
 def dropped(plan: TensorPlan) -> tuple[Tensor, Tensor]:
-    """The tensors that some layer computes again, and those that some layer moves to the host."""
+    """The tensors that some layer recomputes, and those that some layer swaps to the host."""
     choices = [choice for row in plan for stage in row for choice in stage]
     again = moved = Tensor(0)
     for choice in choices:
@@ -104,7 +105,7 @@ def dropped(plan: TensorPlan) -> tuple[Tensor, Tensor]:
 
 
 def covering_modules(plan: TensorPlan) -> RecomputeModule:
-    """The modules whose recompute drops whatever the plan drops, as far as a module does."""
+    """The recompute modules that drop the plan's tensors, for the tensors that have one."""
     again, moved = dropped(plan)
     found = RecomputeModule(0)
     for tensor in again | moved:
@@ -113,5 +114,5 @@ def covering_modules(plan: TensorPlan) -> RecomputeModule:
 
 
 def drops_nothing(plan: TensorPlan) -> bool:
-    """Whether every layer keeps everything."""
+    """Whether every layer keeps every tensor."""
     return not any(dropped(plan))

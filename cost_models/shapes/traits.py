@@ -1,7 +1,7 @@
-"""What formulas ask of a device and of a training stack: the one place where either is told apart by its name.
+"""Traits of devices and of training stacks. No other file tells families or stacks apart by name.
 
-A hardware family or a stack that the tables do not name has the defaults: the traits of a GPU, and those of a stack with
-nothing of its own.
+A hardware family or stack that the tables do not name has the defaults: the traits of a GPU, and those of a stack without
+special features.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hardware_profiles.schema import HardwareProfile
 
 
 class Generation(IntEnum):
-    """Of a GPU's matrix instructions, by the precisions that its profile lists: Ampere's and older, Hopper's, Blackwell's."""
+    """Generation of a GPU's matrix instructions, from the precisions in its profile: Ampere and older, Hopper, Blackwell."""
 
     AMPERE = 0
     HOPPER = 1  # brought FP8
@@ -23,7 +23,7 @@ class Generation(IntEnum):
 
 
 class Library(Enum):
-    """Of device software, by the devices that it is for: what a switch may be part of, and other devices then lack."""
+    """Device software by its devices. A switch can belong to one; devices of the other then lack the switch."""
 
     CANN = "ascend"
     CUDA = "nvidia"
@@ -34,26 +34,26 @@ AMPERE_INSTRUCTION_FRACTION = {Generation.AMPERE: 1.0, Generation.HOPPER: 0.5, G
 
 @dataclass(frozen=True)
 class DeviceTraits:
-    """What is different between hardware families, and between generations of one. The defaults are a GPU's.
+    """Differences between hardware families, and between generations of one family. The defaults are those of a GPU.
 
     Attributes
     ----------
-    priors : which column of ``cost_models.constants.CONSTANTS`` is the family's: ``ascend`` or ``gpu``.
-    library : whose switches the devices have beside everybody's.
-    generation : matrix instructions of a GPU; an Ascend profile leaves the lowest.
-    own_fused_attention : fused attention is always the vendor's newest kernel, whatever the software brings.
-    one_expert_kernel : a grouped matmul is one kernel; a GPU's is a loop over plain ones, whose sizes the host must know
+    priors : the family's column of ``cost_models.constants.CONSTANTS``: ``ascend`` or ``gpu``.
+    library : the library whose switches the devices have, in addition to the general ones.
+    generation : matrix instructions of a GPU; an Ascend profile has the lowest.
+    own_fused_attention : fused attention always uses the vendor's newest kernel, whatever the software.
+    one_expert_kernel : a grouped matmul is one kernel. On a GPU it is a loop over plain ones, and the host must know their sizes
         [transformer-engine, grouped_linear.py].
-    position_bias_fills_mask : a bias on attention scores comes with a full mask, of which no block is skipped
-        [mindspeed-attention].
-    merged_pairs_overlap_shared_experts : a pass of a merging schedule that runs alone has the shared experts beside its
+    position_bias_fills_mask : a bias on attention scores needs a full mask, so no block is skipped [mindspeed-attention].
+    merged_pairs_overlap_shared_experts : a pass of a merging schedule that runs alone overlaps the shared experts with its
         exchange [mindspeed-fb-overlap, fwd.py; bwd.py]; Megatron's overlap excludes them.
-    softmax_statistics_bytes : that fused attention keeps, a token and head. Ascend's are the maximum and the sum in FP32,
-        (B, H, S, 8) [cann]; a GPU's one log-sum-exp in FP32 [flash-attention-2].
+    softmax_statistics_bytes : bytes that fused attention keeps for each token and head. On Ascend the maximum and the sum in
+    FP32,
+        (B, H, S, 8) [cann]; on a GPU one log-sum-exp in FP32 [flash-attention-2].
     rotary_keeps_inputs : the fused rotary kernel keeps its inputs, views of the whole projection [mindspeed-attention].
     keeps_quantised_inputs : a linear layer that multiplies in 8 bits or fewer keeps its input in 8 bits, as Transformer
         Engine does [transformer-engine, linear.py].
-    eager_loss_copies_logits : eager cross-entropy also keeps the FP32 logits less their maximum.
+    eager_loss_copies_logits : eager cross-entropy also keeps a copy of the FP32 logits, with the maximum subtracted.
     p2p_buffer_bytes : send and receive buffer of a neighbour pair in a pipeline.
     """
 
@@ -72,7 +72,7 @@ class DeviceTraits:
 
     @property
     def ampere_instruction_fraction(self) -> float:
-        """Share of the matmul peak that Ampere's matrix instruction reaches, which FlashAttention-2 was written for."""
+        """Fraction of the matmul peak that Ampere's matrix instruction reaches; FlashAttention-2 uses this instruction."""
         return AMPERE_INSTRUCTION_FRACTION[self.generation]
 
 
@@ -97,68 +97,48 @@ FAMILIES = {
 
 
 def family_traits(family: str) -> DeviceTraits:
-    """Traits of a hardware family whatever the generation; a family that is not in the table is taken for a GPU's.
-
-    Parameters
-    ----------
-    family : str
-        ``HardwareProfile.family``.
-
-    Returns
-    -------
-    DeviceTraits
-    """
+    """Traits of a hardware family without its generation; an unknown family has a GPU's."""
     return FAMILIES.get(family, GPU)
 
 
 def device_traits(profile: HardwareProfile) -> DeviceTraits:
-    """Traits of one product: those of its family, and its generation.
-
-    Parameters
-    ----------
-    profile : HardwareProfile
-        One product, in SI units.
-
-    Returns
-    -------
-    DeviceTraits
-    """
+    """Traits of one product: those of its family, and its generation."""
     return replace(family_traits(profile.family), generation=_generation(profile.matmul_flops_per_s))
 
 
 def _generation(precisions: Collection[str]) -> Generation:
-    """The newest that a precision of the profile tells."""
+    """The newest generation that the profile's precisions imply."""
     brought = {"nvfp4": Generation.BLACKWELL, "fp8": Generation.HOPPER}
     return max((brought.get(precision, Generation.AMPERE) for precision in precisions), default=Generation.AMPERE)
 
 
 @dataclass(frozen=True)
 class SoftwareTraits:
-    """What is different between training stacks. The defaults are those of a stack that brings nothing of its own.
+    """Differences between training stacks. The defaults are those of a stack without special features.
 
     Attributes
     ----------
-    eager : the host dispatches every kernel; else a graph is compiled ahead of the step.
-    reads_whole_mask : fused attention is given a mask of all scores, a byte each, where the others build the causal one from a
-        tile (MindFormers' ``use_attn_mask_compression`` is off by default, but needed with CP) [mindformers-1.8].
-    overlaps_weight_gradients : collectives of a tensor-parallel backward run beside the gradients of weights. MindFormers' graphs
-        do that with ``matmul_grad_comm_overlap`` alone, off by default [mindformers-1.8, config_args.py].
+    eager : the host dispatches every kernel; otherwise a graph is compiled before the step.
+    reads_whole_mask : fused attention reads a mask of all scores, a byte each; other stacks build the causal mask from a tile
+        (MindFormers' ``use_attn_mask_compression`` is off by default, but needed with CP) [mindformers-1.8].
+    overlaps_weight_gradients : collectives of a tensor-parallel backward overlap the weight gradients. MindFormers' graphs do so
+        only with ``matmul_grad_comm_overlap``, off by default [mindformers-1.8, config_args.py].
     fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
         [pytorch-fsdp, section 4.4].
-    early_stop_year : the release from which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
-        own checkpoints do from 2.1 on [pytorch-checkpoint]. None: it runs whole, as Megatron's and DeepSpeed's do.
+    early_stop_year : first release in which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
+        own checkpoints do from 2.1 on [pytorch-checkpoint]. ``None``: it runs whole, as in Megatron and DeepSpeed.
     uses_transformer_engine : linear layers are Transformer Engine's [transformer-engine, linear.py].
-    router_keeps_norm_output_year : the release from which a router keeps no FP32 copy of its input; core 0.13 was published in
-        July 2025 [megatron-0.19, moe_utils.py]. None: it keeps one.
+    router_keeps_norm_output_year : first release in which a router keeps no FP32 copy of its input; core 0.13 was published in
+        July 2025 [megatron-0.19, moe_utils.py]. ``None``: it keeps one.
     shards_accumulated_gradients : under ZeRO-2 in a pipeline every micro batch scatters its gradients into the shard
-        [mindformers-1.8, Parallel configuration, gradient_accumulation_shard]; other stacks add them up whole and reduce with
-        the last one [megatron-0.12, schedules.py; pytorch, schedules.py].
-    bf16_gradient_bytes : that the backward writes beside the buffer in which BF16 gradients add up, a parameter
+        [mindformers-1.8, Parallel configuration, gradient_accumulation_shard]. Other stacks accumulate whole gradients and reduce
+        them with the last micro batch [megatron-0.12, schedules.py; pytorch, schedules.py].
+    bf16_gradient_bytes : bytes a parameter that the backward writes in addition to the accumulation buffer of BF16 gradients
         [deepspeed, bf16_optimizer.py].
-    repeats_allocations : every micro batch asks for the sizes of the one before, on one stream, as Megatron's schedules do but
-        for dropless experts. FSDP gathers weights on a stream of its own, whose blocks others wait for
-        [pytorch-fsdp, section 3.4], DeepSpeed flattens gradients into buckets [deepspeed, bf16_optimizer.py].
-    releases : which of them device time differs between; None: not known.
+    repeats_allocations : every micro batch allocates the same sizes as the one before, on one stream. Megatron's schedules do so,
+        except with dropless experts. FSDP gathers weights on a stream of its own, whose blocks others wait for
+        [pytorch-fsdp, section 3.4]; DeepSpeed flattens gradients into buckets [deepspeed, bf16_optimizer.py].
+    releases : the releases between which device time differs; ``None``: not known.
     """
 
     eager: bool = True
@@ -176,13 +156,13 @@ class SoftwareTraits:
 
 @dataclass(frozen=True)
 class Stack:
-    """A training stack that a job or a run record may name.
+    """A training stack that a job or a run record can name.
 
     Attributes
     ----------
-    devices : that it runs on, as ``DeviceTraits.priors`` calls them.
-    traits : what formulas ask of it.
-    graph_by_default : a job that does not say how it is executed compiles a graph.
+    devices : the devices that it runs on, as in ``DeviceTraits.priors``.
+    traits : its traits for the formulas.
+    graph_by_default : a job without an execution mode compiles a graph.
     """
 
     devices: str
@@ -192,7 +172,7 @@ class Stack:
 
 ROUTER_RELEASE = 2025.5
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
-STACKS = {  # the first one of a kind of devices is what runs there where nothing is said
+STACKS = {  # the first stack for a kind of devices is the default there
     "mindspeed-llm": Stack("ascend", SoftwareTraits(releases=MINDSPEED_LLM)),
     "mindformers": Stack(
         "ascend",
@@ -210,49 +190,17 @@ STACKS = {  # the first one of a kind of devices is what runs there where nothin
 
 
 def stacks_of(family: str) -> tuple[str, ...]:
-    """Names of the stacks that run on a hardware family, its usual one first.
-
-    Parameters
-    ----------
-    family : str
-        ``HardwareProfile.family``.
-
-    Returns
-    -------
-    tuple[str, ...]
-    """
+    """Names of the stacks that run on a hardware family, the default first."""
     devices = family_traits(family).priors
     return tuple(name for name, stack in STACKS.items() if stack.devices == devices)
 
 
 def default_stack(family: str) -> str:
-    """The stack of a hardware family where a job or a run record does not tell it.
-
-    Parameters
-    ----------
-    family : str
-        ``HardwareProfile.family``.
-
-    Returns
-    -------
-    str
-    """
+    """Stack of a hardware family if a job or a run record names none."""
     return stacks_of(family)[0]
 
 
 def software_traits(stack: str, execution: str) -> SoftwareTraits:
-    """Traits of a stack under ``execution`` (``eager`` or ``graph``); one that is not in the table has the defaults.
-
-    Parameters
-    ----------
-    stack : str
-        ``Software.stack``.
-    execution : str
-        ``eager`` or ``graph``; anything else counts as a compiled graph.
-
-    Returns
-    -------
-    SoftwareTraits
-    """
+    """Traits of a stack under ``execution``: ``eager``, or else a compiled graph. Unknown stacks have the defaults."""
     traits = STACKS[stack].traits if stack in STACKS else SoftwareTraits()
     return replace(traits, eager=execution == "eager")

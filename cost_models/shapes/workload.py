@@ -1,4 +1,4 @@
-"""What is trained, on what, with which software: the inputs that all strategies share."""
+"""Inputs that all strategies share: the model, the training job, the cluster and the software."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
 from hardware_profiles.schema import HardwareProfile
 
-DEFAULT_CONFIDENCE = 0.9  # that a plan fits
+DEFAULT_CONFIDENCE = 0.9  # required probability that a plan fits
 
 
 class WorkloadError(ValueError):
@@ -32,7 +32,7 @@ class MlaShape:
 
     @property
     def qk_head_dim(self) -> int:
-        """Of queries and keys, without and with rotary embedding together."""
+        """Head dim of queries and keys, without and with rotary embedding together."""
         return self.qk_nope_head_dim + self.qk_rope_head_dim
 
 
@@ -55,11 +55,11 @@ class MoeShape:
 
 @dataclass(frozen=True)
 class LocalAttention:
-    """Layers whose attention does not look at the whole sequence: a window, or a linear recurrence.
+    """Layers whose attention does not see the whole sequence: a window, or a linear recurrence.
 
-    ``full_attention_every``: each n-th layer still looks at everything; 0: none does. The widths are those of linear attention:
-    the gated delta rule where queries, keys and values pass a short convolution (``conv_kernel`` above 0) [gated-delta-net],
-    else lightning attention, whose decay is fixed [minimax-01].
+    ``full_attention_every``: each n-th layer still has full attention; 0: none has. The widths are those of linear attention: the
+    gated delta rule if queries, keys and values pass a short convolution (``conv_kernel`` above 0) [gated-delta-net], else
+    lightning attention, whose decay is fixed [minimax-01].
     """
 
     kind: str  # window | linear
@@ -73,12 +73,12 @@ class LocalAttention:
 
     @property
     def is_linear(self) -> bool:
-        """A recurrence, else a window."""
+        """Whether it is a recurrence; otherwise it is a window."""
         return self.kind == "linear"
 
     @property
     def is_delta_rule(self) -> bool:
-        """A recurrence whose decay and step follow from the token."""
+        """Whether it is a recurrence whose decay and step depend on the token."""
         return self.is_linear and self.conv_kernel > 0
 
     @property
@@ -88,17 +88,17 @@ class LocalAttention:
 
     @property
     def value_width(self) -> int:
-        """Channels of all values, of their gate and of the output of a recurrence."""
+        """Channels of all values of a recurrence, and of their gate and output."""
         return self.num_value_heads * self.value_head_dim
 
     @property
     def state_elements(self) -> int:
-        """Of all value heads together: a matrix of keys by values each."""
+        """Elements of a recurrence's state: a key by value matrix for each value head."""
         return self.num_value_heads * self.key_head_dim * self.value_head_dim
 
 
 class LayerKind(NamedTuple):
-    """What tells the layers of a model apart: experts in place of a dense MLP, ``local_attention`` in place of full attention."""
+    """Kind of a layer: ``moe`` has experts, not a dense MLP; ``local`` has ``local_attention``, not full attention."""
 
     moe: bool = False
     local: bool = False
@@ -111,7 +111,7 @@ class LayerKind(NamedTuple):
 
 @dataclass(frozen=True)
 class ModelShape:
-    """One transformer. Names are Megatron's."""
+    """Dimensions of one transformer, under Megatron's names."""
 
     name: str
     num_layers: int
@@ -160,16 +160,19 @@ class ModelShape:
         )
 
     def layer_kinds(self) -> tuple[LayerKind, ...]:
-        """The kinds that some layer is of, dense before MoE and full attention before local: the order of tables by kind."""
+        """Distinct kinds of layers, dense before MoE and full attention before local. Tables by kind have this order."""
         return tuple(sorted(set(self.kinds_of_layers())))
 
     def linear_attention(self, *, local: bool) -> LocalAttention | None:
-        """The recurrence that a layer has in place of attention, if it is a local one and has."""
+        """The recurrence of a layer, or ``None`` if the layer has attention."""
         recurrence = self.local_attention
         return recurrence if local and recurrence is not None and recurrence.is_linear else None
 
     def expert_spread(self, balance: RouterBalance | None = None) -> ExpertSpread | None:
-        """How uneven its experts are under ``balance``, by default what is usual for its router; None without experts."""
+        """Assumed spread of the experts' loads under ``balance`` (default: the router's usual method).
+
+        ``None`` without experts.
+        """
         moe = self.moe
         if moe is None:
             return None
@@ -179,11 +182,10 @@ class ModelShape:
 
 @dataclass(frozen=True)
 class TrainingJob:
-    """The batch, and how evenly the router loads the experts.
+    """Sequence length, batch, precision, and how evenly the router loads the experts.
 
-    ``expert_load_factor`` is the largest rank's share of routed tokens over the mean
-    (1.0: balanced). ``expert_spread``, which has a load for every degree, takes its place, and ``expert_counts``, where a log
-    has them, that of both.
+    ``expert_load_factor`` is the largest rank's share of routed tokens over the mean (1.0: balanced). ``expert_spread`` has a
+    load for every degree and replaces it; ``expert_counts``, if a log has them, replace both.
     ``mean_squared_length_fraction`` is mean(L_i^2 summed over the packed samples) / seq_length^2: 1.0 unpacked.
     """
 
@@ -198,17 +200,17 @@ class TrainingJob:
 
     @property
     def attended_length(self) -> float:
-        """Sequence length that attention works on in the mean of the packed samples, in tokens."""
+        """Mean sequence length that attention sees over the packed samples, in tokens."""
         return self.seq_length * self.mean_squared_length_fraction
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """``num_devices`` of one profile, ranks filled node by node.
+    """``num_devices`` of one profile; ranks fill it node by node.
 
-    ``inter_node_bytes_per_s`` replaces the profile's outermost bandwidth where the site's
-    fabric is known; ``oversubscription`` divides it. ``time_factor`` multiplies the time of the devices and of all
-    communication (clocks, power caps, a slow fabric): what one measured run said of this cluster, or an assumption.
+    ``inter_node_bytes_per_s`` replaces the profile's outermost bandwidth if the site's fabric is known; ``oversubscription``
+    divides it. ``time_factor`` multiplies the time of devices and of all communication (clocks, power caps, a slow fabric). It
+    comes from a measured run on this cluster, or is an assumption.
     """
 
     profile: HardwareProfile
@@ -220,27 +222,26 @@ class Cluster:
 
 @dataclass(frozen=True)
 class Software:
-    """The framework whose efficiency applies.
+    """The framework whose efficiency applies, with its options.
 
-    ``execution`` is ``eager`` (every kernel is dispatched by the host) or ``graph``
-    (compiled: MindSpore, CUDA graphs). ``year`` is when it was released, where known (2024.5: July 2024).
+    ``execution`` is ``eager`` (the host dispatches every kernel) or ``graph`` (compiled: MindSpore, CUDA graphs).
+    ``year`` is the release date if known (2024.5: July 2024).
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
-    ``portable_attention``: FlashAttention-2, before 2024 Triton's kernels, which leave newer matmul instructions unused.
+    ``portable_attention``: FlashAttention-2, or Triton's kernels before 2024, which do not use newer matmul instructions.
     ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
-    ``latent_padding``: fused attention on Ascend gets the heads of latent attention padded: values as wide as queries (1), or all
-    to a multiple of this (``padded-base-length``, 128) [mindspeed-llm, multi_latent_attention.py]; 0: as wide as they are.
-    ``compressed_mask``: MindFormers' fused attention makes its mask from a tile (``use_attn_mask_compression``) and reads none.
+    ``latent_padding``: fused attention on Ascend pads the heads of latent attention: values as wide as queries (1), or all
+    to a multiple of this (``padded-base-length``, 128) [mindspeed-llm, multi_latent_attention.py]; 0: no padding.
+    ``compressed_mask``: MindFormers' fused attention builds its mask from a tile (``use_attn_mask_compression``) and reads none.
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
-    ``stock_matmuls``: matmuls on Blackwell as fast as the one published machine with a plain Megatron-LM has them
-    (``stock_blackwell_factor``); of published runs alone, never of a job [simumax].
-    ``sharded_accumulation``: under ZeRO-2 stages of a pipeline scatter the gradients of every micro batch, whatever their stack
+    ``stock_matmuls``: matmuls on Blackwell as slow as on the one published machine with a plain Megatron-LM
+    (``stock_blackwell_factor``); used for published runs only, never for a job [simumax].
+    ``sharded_accumulation``: under ZeRO-2 pipeline stages scatter the gradients of every micro batch, whatever their stack
     usually does (``SoftwareTraits.shards_accumulated_gradients``).
-    ``blocking_launches``: the host waits for every kernel before it launches the next (``CUDA_LAUNCH_BLOCKING``), and never runs
-    ahead.
-    ``target`` is whose legality rules apply (``any``: the physics alone).
-    ``time_factor`` multiplies the time of the devices alone: kernels older or fresher than those that were measured.
-    ``operators`` and ``host`` name the options of ``software_options.py`` that it has; no ``host``: those of the runs that were
-    fitted. They are factors on constants (``cost_models.constants.constants_with_options``).
+    ``blocking_launches``: the host waits for every kernel before it launches the next (``CUDA_LAUNCH_BLOCKING``).
+    ``target``: the framework whose legality rules apply (``any``: the physics alone).
+    ``time_factor`` multiplies device time alone: kernels older or newer than the measured ones.
+    ``operators`` and ``host`` name its options of ``software_options.py``; ``host`` ``None``: those of the fitted runs. They are
+    factors on constants (``cost_models.constants.constants_with_options``).
     """
 
     stack: str
@@ -263,7 +264,7 @@ class Software:
 
 @dataclass(frozen=True)
 class MemoryRoom:
-    """How much device memory must stay free, and how sure that has to be for a strategy to fit."""
+    """Device memory that must stay free, and the confidence required for a strategy to fit."""
 
     min_headroom_bytes: float = 0.0
     confidence: float = DEFAULT_CONFIDENCE
@@ -271,7 +272,7 @@ class MemoryRoom:
 
 @dataclass(frozen=True)
 class Workload:
-    """Everything that prices a strategy, apart from the strategy; ``room`` moves no price, only what fits."""
+    """Model, training job, cluster and software: all inputs of a price except the strategy. ``room`` only decides what fits."""
 
     model: ModelShape
     training: TrainingJob
@@ -281,15 +282,15 @@ class Workload:
 
     @cached_property
     def device_traits(self) -> DeviceTraits:
-        """What formulas ask of the cluster's devices."""
+        """Traits of the cluster's devices."""
         return device_traits(self.cluster.profile)
 
     @cached_property
     def software_traits(self) -> SoftwareTraits:
-        """What formulas ask of the training stack."""
+        """Traits of the training stack."""
         return software_traits(self.software.stack, self.software.execution)
 
     @property
     def reads_whole_mask(self) -> bool:
-        """Whether fused attention reads a mask of all scores, context parallelism apart."""
+        """Whether fused attention reads a mask of all scores (without context parallelism)."""
         return self.software_traits.reads_whole_mask and not self.software.compressed_mask
