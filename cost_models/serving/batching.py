@@ -1,8 +1,8 @@
-"""Continuous batching: when each request of a batch is done, on instances that keep a bounded number in flight.
+"""Continuous batching: finish time of each request of a batch, on instances with a bounded number of requests in flight.
 
-A request gains tokens at every step while it is in flight, so the order of events does not depend on how long steps take: on the
-clock of steps a request that starts at n ends at n + its length, and the k-th of the waiting starts when the k-th is done. What
-steps take is put in afterwards, once for each stretch between two ends.
+A request gains tokens at every step while it is in flight, so the order of events does not depend on the duration of steps. On
+the clock of steps, a request that starts at n ends at n + its length, and the k-th waiting request starts when the k-th request
+ends. Step durations are applied afterwards, once for each interval between two ends.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from cost_models.serving.steps import decode_step_s
 
 Floats = NDArray[np.float64]
 
-TABLE_EXACT = 32  # requests in flight, up to which each number has its step; above, 16 an octave are interpolated between
+TABLE_EXACT = 32  # up to this many requests in flight every number has an entry; above, 16 an octave are interpolated
 TABLE_CONTEXTS = 24
-COLUMNS_AT_ONCE = 2**21  # requests whose events are in the processor's caches together
-WATERMARK_FRACTION = 0.01  # of the cache that an admission leaves free [vllm-ascend]
+COLUMNS_AT_ONCE = 2**21  # requests whose events fit in the processor's caches together
+WATERMARK_FRACTION = 0.01  # fraction of the cache that an admission leaves free [vllm-ascend]
 
 
 @dataclass(frozen=True)
 class StepTable:
     """Time of a decode step by requests in flight and mean context, linear between points and beyond the last.
 
-    ``time_s`` is ``[batch, context]``; ``tokens_per_step`` what a request gains.
+    ``time_s`` is ``[batch, context]``. ``tokens_per_step`` are the tokens that a request gains in a step.
     """
 
     batches: Floats
@@ -38,17 +38,7 @@ class StepTable:
     tokens_per_step: float = 1.0
 
     def row(self, batch: float) -> Floats:
-        """Times at one number of requests, by context.
-
-        Parameters
-        ----------
-        batch : float
-            Requests in flight.
-
-        Returns
-        -------
-        Floats, seconds, ``[context]``
-        """
+        """Seconds of a step with ``batch`` requests in flight, by context: ``[context]``."""
         high = int(np.clip(np.searchsorted(self.batches, batch), 1, len(self.batches) - 1)) if len(self.batches) > 1 else 0
         if high == 0:
             only: Floats = self.time_s[0]
@@ -59,26 +49,14 @@ class StepTable:
         return row
 
     def step_s(self, batch: float, context_tokens: Floats) -> Floats:
-        """A step with so many in flight, whose mean contexts differ.
-
-        Parameters
-        ----------
-        batch : float
-            Requests in flight.
-        context_tokens : Floats
-            Their mean context.
-
-        Returns
-        -------
-        Floats, seconds
-        """
+        """Seconds of a step with ``batch`` requests in flight, for each mean context; elementwise."""
         found: Floats = np.interp(context_tokens, self.contexts, self.row(batch))
         return found
 
 
 @dataclass(frozen=True)
 class BatchedTimes:
-    """Of each instance: the last finish, evictions; of each request its finish. Seconds from the start of the phase."""
+    """Finish times and evictions, in seconds from the start of the phase."""
 
     finish_s: Floats  # [..., request]
     makespan_s: Floats  # [...]
@@ -87,23 +65,7 @@ class BatchedTimes:
 
 
 def step_table(workload: ServingWorkload, layout: ServingLayout, max_in_flight: int, max_context_tokens: float) -> StepTable:
-    """Decode steps of an instance up to a number in flight and a context.
-
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    max_in_flight : int
-        Requests of the instance.
-    max_context_tokens : float
-        Longest mean context.
-
-    Returns
-    -------
-    StepTable
-    """
+    """Decode steps of an instance, up to ``max_in_flight`` requests and ``max_context_tokens`` of mean context."""
     batches = table_batches(max_in_flight)
     contexts = np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
     times = decode_step_s(workload, layout, batches[:, None], contexts[None, :])
@@ -111,16 +73,9 @@ def step_table(workload: ServingWorkload, layout: ServingLayout, max_in_flight: 
 
 
 def table_batches(max_in_flight: int) -> Floats:
-    """Numbers in flight of a table, the last no smaller than the most; those of a shorter table are the first of a longer one.
+    """Numbers of requests in flight in a table, ``[batch]``; the last is at least ``max_in_flight``.
 
-    Parameters
-    ----------
-    max_in_flight : int
-        Requests of an instance.
-
-    Returns
-    -------
-    Floats, ascending
+    A shorter table has the first numbers of a longer one.
     """
     found = list(range(1, TABLE_EXACT + 1))
     while found[-1] < max_in_flight:
@@ -137,32 +92,26 @@ def batched_times(
     kv_capacity_tokens: float = np.inf,
     prefill_s_per_token: float = 0.0,
 ) -> BatchedTimes:
-    """When requests are done that all wait at the start, first come first served, on each instance for itself.
+    """Finish times of requests that all wait at the start, first come first served, on each instance separately.
 
     Parameters
     ----------
-    prompt_tokens : array, ``[..., request]``
-        Of each request, in the order of admission; leading axes are simulations and instances.
-    response_tokens : array, ``[..., request]``
-        Of each request; 0 is no request.
-    steps : StepTable
-        Decode steps of an instance.
-    max_in_flight : int
+    prompt_tokens : ``[..., request]``
+        In the order of admission; leading axes are simulations and instances.
+    response_tokens : ``[..., request]``
+        0 marks no request.
+    max_in_flight
         Requests that an instance decodes at once.
-    kv_capacity_tokens : float
-        Tokens that its memory holds. When decoding would exceed it, the request that was admitted last waits again, in front, and
-        then prefills what it had.
-    prefill_s_per_token : float
-        For which all in flight wait; 0 where prefill runs elsewhere.
-
-    Returns
-    -------
-    BatchedTimes
+    kv_capacity_tokens
+        Tokens that fit in its memory. If decoding would exceed it, the request admitted last goes back to the front of the queue,
+        and later prefills all its tokens again.
+    prefill_s_per_token
+        All requests in flight wait for this; 0 if prefill runs elsewhere.
 
     Notes
     -----
-    Exact but for two things: a stretch between two ends takes the time of its middle step for each, and a table of steps is
-    interpolated. Instances whose memory never overflows are vectorised, the others are simulated one by one.
+    Two approximations: all steps of an interval between two ends take the time of its middle step, and the table of steps is
+    interpolated. Instances whose memory never overflows are vectorised; the others are simulated one by one.
     """
     prompts, responses = (np.asarray(column, dtype=np.float64) for column in np.broadcast_arrays(prompt_tokens, response_tokens))
     shape, num_requests = prompts.shape[:-1], prompts.shape[-1]
@@ -189,10 +138,10 @@ def batched_times(
 
 
 def _starts(responses: Floats, slots: int) -> Floats:
-    """On the clock of steps, when each request starts: the k-th of the waiting with the k-th end. ``[column, request]``
+    """Start of each request on the clock of steps: the k-th waiting request starts with the k-th end. ``[column, request]``
 
-    Ends that are too early at first are put right from the front: each round settles at least all that start before the
-    earliest end that moved.
+    Ends that are too early at first are corrected from the front. Each round settles at least all requests that start before the
+    earliest corrected end.
     """
     starts = np.zeros_like(responses)
     waiting = responses.shape[1] - slots
@@ -213,7 +162,7 @@ def _unbounded(
     capacity: float,
     prefill_s_per_token: float,
 ) -> tuple[Floats, NDArray[np.bool_]]:
-    """Finish of each request as if memory had no bound, and whether an instance stays inside its own.
+    """Finish of each request with unbounded memory, and whether each instance stays within its memory.
 
     Returns
     -------
@@ -226,7 +175,7 @@ def _unbounded(
     ends = starts + responses
     order = np.argsort(ends, axis=1)
     ended = np.ascontiguousarray(np.take_along_axis(ends, order, axis=1).T)  # [event, column]
-    kept = np.where(responses > 0.0, prompts - starts, -starts)  # what a request holds at n, less n
+    kept = np.where(responses > 0.0, prompts - starts, -starts)  # tokens that a request holds at step n, minus n
     left = np.ascontiguousarray(np.take_along_axis(kept, order, axis=1).T)
     entered = np.ascontiguousarray(kept[:, slots:].T)
     entering = np.where(responses > 0.0, prompts, 0.0) * prefill_s_per_token
@@ -237,9 +186,9 @@ def _unbounded(
     for event in range(num_requests):
         batch = min(slots, num_requests - event)
         now = ended[event]
-        middle = held / batch + (clock + now + 1.0) / 2.0  # a stretch from n to m has the steps n + 1 to m
+        middle = held / batch + (clock + now + 1.0) / 2.0  # an interval from n to m has the steps n + 1 to m
         elapsed = elapsed + (now - clock) / steps.tokens_per_step * steps.step_s(batch, middle)
-        # Those that end with one step are done together, before others enter.
+        # Requests that end in the same step finish together, before others enter.
         times[event] = elapsed if event == 0 else np.where(now > clock, elapsed, times[event - 1])
         clock = now
         peak = np.maximum(peak, held + batch * now)
@@ -259,12 +208,12 @@ def _evicting(
     capacity: float,
     prefill_s_per_token: float,
 ) -> tuple[Floats, int, float]:
-    """One instance whose memory overflows, event by event.
+    """Simulate one instance whose memory overflows, event by event.
 
     Returns
     -------
     tuple
-        Finish of each request in seconds, evictions, tokens of prefill.
+        Finish of each request in seconds, number of evictions, tokens of prefill.
     """
     need, left = prompts.tolist(), responses.tolist()  # tokens to prefill at an admission, tokens still to come
     finish = [0.0] * len(need)
@@ -285,7 +234,7 @@ def _evicting(
             held += need[index]
             prefilled += need[index]
             elapsed += need[index] * prefill_s_per_token
-        admits = False  # until the next is done: who was evicted would only be so again
+        admits = False  # until the next request ends: an evicted one would only be evicted again
         while flying.get(ends[0][1]) != ends[0][2]:
             heapq.heappop(ends)
         batch = len(flying)

@@ -1,4 +1,4 @@
-"""What is served, on what, by which engine, and how an instance is laid out: the inputs of every price of inference."""
+"""Inputs of every price of inference: the model, the cluster, the engine, and the layout of an instance."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.traits import device_traits
 from cost_models.shapes.workload import Cluster, ModelShape, WorkloadError
 
-WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}  # of linear layers; embedding, router and head stay in 16 bits
+WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}  # linear layers; embedding, router and head stay in 16 bits
 CACHE_BYTES = {"bf16": 2, "fp8": 1, "int8": 1}  # of a cached element
 
-# The only numbers of inference beside those of training, both as published and moved by no run: [flashmla] has 3000 GB/s of 3350
-# and 660 TFLOPS of 989 on H800.
+# Inference adds only these constants to those of training. They are published values, and no run moves them: [flashmla] has 3000
+# GB/s of 3350 and 660 TFLOPS of 989 on H800.
 SERVING_CONSTANTS: tuple[Constant, ...] = (
     Constant("decode_read_fraction", "share of HBM bandwidth at which decode reads weights, keys and values", "1",
              0.5, 1.0, 0.1, 0.84, 0.90, "[cloudmatrix384]; [flashmla]", "measured"),
@@ -26,24 +26,27 @@ SERVING_CONSTANTS: tuple[Constant, ...] = (
 
 
 class Overlap(StrEnum):
-    """What runs beside what, where a batch is halved; weights are then read twice."""
+    """What an engine overlaps when it halves a batch. Weights are then read twice."""
 
     NONE = "none"
     EXCHANGE = "exchange"  # tokens of one half travel while the other half computes [deepseek-v3, section 3.4]
-    STREAMS = "streams"  # attention of one half beside exchange and experts of the other, on cores of their own [cloudmatrix384]
-    FASTEST = "fastest"  # of these, at each batch
+    STREAMS = "streams"  # attention of one half overlaps exchange and experts of the other, on separate cores [cloudmatrix384]
+    FASTEST = "fastest"  # the fastest of these for each batch
 
 
 @dataclass(frozen=True)
 class Engine:
     """How an inference engine runs the model.
 
-    ``precision`` is of weights and inputs of linear layers, ``cache_precision`` of keys and values. ``graph``: steps are replayed
-    from a captured graph, else the host dispatches every kernel. ``asynchronous``: a step is scheduled while another runs.
-    ``draft_tokens`` are proposed a step, each accepted with probability ``acceptance`` if those before it are; ``draft_layers``
-    are run for each (1: multi-token prediction; 0: drafts looked up in the text). ``balanced``: every device gets as many tokens
-    for its experts, else as the router's spread says. ``shared_experts_apart``: on devices of their own, to which every token
-    travels; else beside the attention of each replica.
+    ``precision`` is that of weights and inputs of linear layers, ``cache_precision`` that of keys and values. ``graph``: steps
+    are
+    replayed from a captured graph; otherwise the host dispatches every kernel. ``asynchronous``: a step is scheduled while
+    another
+    runs. ``draft_tokens`` are proposed in each step; each is accepted with probability ``acceptance`` if those before it are.
+    ``draft_layers`` run for each draft token (1: multi-token prediction; 0: drafts are looked up in the text). ``balanced``:
+    every
+    device gets the same number of tokens for its experts; otherwise the router's spread decides. ``shared_experts_apart``: shared
+    experts have their own devices, to which every token is sent; otherwise they run with the attention of each replica.
     """
 
     precision: str = "bf16"
@@ -59,21 +62,22 @@ class Engine:
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens that a request gains in a step of decode: 1 + a + ... + a^d."""
+        """Mean tokens that a request gains in one decode step: 1 + a + ... + a^d."""
         return float(sum(self.acceptance**accepted for accepted in range(self.draft_tokens + 1)))
 
     @property
     def rows_per_request(self) -> int:
-        """Tokens of a request that pass the model in a step of decode."""
+        """Tokens of a request that pass the model in one decode step."""
         return 1 + self.draft_tokens
 
 
 @dataclass(frozen=True)
 class ServingLayout:
-    """One instance: ``pp`` stages of ``dp`` attention replicas of ``tp`` devices.
+    """Layout of one instance: ``pp`` stages of ``dp`` attention replicas of ``tp`` devices.
 
-    ``ep`` is 1, experts sliced over ``tp`` in every replica, or ``tp`` times ``dp``, experts spread over a stage's devices.
-    ``redundant_experts`` are copies of busy ones, over all devices of a stage.
+    ``ep`` is 1 if every replica slices the experts over its ``tp`` devices, or ``tp`` times ``dp`` if the experts are spread over
+    a
+    stage's devices. ``redundant_experts`` are extra copies of busy experts, counted over all devices of a stage.
     """
 
     tp: int = 1
@@ -88,38 +92,41 @@ class ServingLayout:
 
     @property
     def num_devices(self) -> int:
-        """Of one instance."""
+        """Devices of one instance."""
         return self.tp * self.pp * self.dp
 
 
 @dataclass(frozen=True)
 class ServingWorkload:
-    """What all layouts share. ``constants`` are those of training (``cost_models.constants``)."""
+    """Model, cluster, engine and constants: all inputs that layouts share.
+
+    ``constants`` are those of training (``cost_models.constants``).
+    """
 
     model: ModelShape
     cluster: Cluster
     constants: Constants
     engine: Engine = field(default_factory=Engine)
-    expert_spread: ExpertSpread | None = None  # None: what is usual for the model's router
+    expert_spread: ExpertSpread | None = None  # None: the default for the model's router
 
     @cached_property
     def read_fraction(self) -> float:
-        """``decode_read_fraction`` of the hardware family."""
+        """The hardware family's ``decode_read_fraction``."""
         return _prior(0, self.cluster)
 
     @cached_property
     def attention_fraction(self) -> float:
-        """``decode_attention_fraction`` of the hardware family."""
+        """The hardware family's ``decode_attention_fraction``."""
         return _prior(1, self.cluster)
 
     @cached_property
     def spread(self) -> ExpertSpread | None:
-        """How uneven experts are; None without experts, or where the engine balances them."""
+        """Spread of the experts' loads; ``None`` without experts, or if the engine balances them."""
         return None if self.engine.balanced else self.expert_spread or self.model.expert_spread()
 
     @cached_property
     def network(self) -> Network:
-        """The cluster's, at the rates that collectives reach."""
+        """The cluster's network at the rates that collectives reach."""
         constants = self.constants
         return Network.of(
             self.cluster,

@@ -1,4 +1,4 @@
-"""Time of one layer of inference on the busiest device of a stage: its parts, before anything overlaps."""
+"""Time of one inference layer on the busiest device of a stage, by part, before any overlap."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from hardware_profiles.schema import Wiring
 
 Floats = NDArray[np.float64]
 
-# Kernels of a layer that wait for each other: projections in, core attention, projections out, of latent attention with the way
-# out of the latent before that, its ways in fused to one [cloudmatrix384, MLAProlog]; the MLP's two; the router.
+# Dependent kernels of a layer: input projections, core attention, output projection. Latent attention fuses its input projections
+# and adds the projection out of the latent [cloudmatrix384, MLAProlog]. The MLP has two and the router one.
 LATENT_KERNELS, GROUPED_KERNELS, MLP_KERNELS, ROUTER_KERNELS = 4, 3, 2, 1
-HIDDEN_PASSES = 10  # reads and writes of the hidden state beside matmuls: two norms, two sums, what enters and leaves them
-LEAST_QUERY_ROWS = 16  # of a matrix instruction, which few heads a key fill in part [asc-devkit-guide, Matmul tiling]
+HIDDEN_PASSES = 10  # reads and writes of the hidden state outside matmuls: two norms, two sums, their inputs and outputs
+LEAST_QUERY_ROWS = 16  # rows of a matrix instruction; fewer heads a key fill it partly [asc-devkit-guide, Matmul tiling]
 STATE_BYTES = 4  # of a recurrence's state, kept in FP32 [gated-delta-net]
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one device, or of the share of its cores that a stream has; memory is everybody's."""
+    """Rates of one device, or of a stream with a share of its cores; streams share the memory bandwidth."""
 
     linear_flops_per_s: float
     half_flops_per_s: float
@@ -47,7 +47,7 @@ class Rates:
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """Seconds of the parts of one layer, broadcast over batches."""
+    """Seconds of the parts of one layer; arrays broadcast over batches."""
 
     projections_s: Floats
     attention_s: Floats
@@ -58,33 +58,19 @@ class LayerTimes:
 
     @property
     def attention_side_s(self) -> Floats:
-        """Projections, core attention and its sum over tensor-parallel devices."""
+        """Seconds of projections, core attention and its tensor-parallel sum; elementwise."""
         return self.projections_s + self.attention_s + self.tensor_parallel_s
 
     @property
     def expert_side_s(self) -> Floats:
-        """Exchange, experts and the MLP beside them."""
+        """Seconds of exchange, experts and the MLP beside them; elementwise."""
         return self.mlp_s + self.experts_s + self.exchange_s
 
 
 def rates(workload: ServingWorkload, cores: float = 1.0) -> Rates:
-    """Rates of one device of the workload's cluster.
+    """Rates of one device of the workload's cluster, with ``cores`` as the share of its matmul cores.
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    cores : float
-        Share of the matmul cores.
-
-    Returns
-    -------
-    Rates
-
-    Raises
-    ------
-    ValueError
-        The profile has no peak in the engine's precision.
+    Raises ``ValueError`` if the profile has no peak in the engine's precision.
     """
     profile, constants = workload.cluster.profile, workload.constants
     share = cores * constants.matmul_fraction / workload.cluster.time_factor
@@ -101,45 +87,27 @@ def rates(workload: ServingWorkload, cores: float = 1.0) -> Rates:
 
 
 def linear_s(rows: Floats, weights: float, kernels: int, flops_per_s: float, weight_bytes: float, device: Rates) -> Floats:
-    """Time of matmuls that every row passes: the slower of arithmetic and reading the weights once. [s]
+    """Time of matmuls on ``rows``: the maximum of arithmetic and of reading the weights once; elementwise. [s]
 
     Parameters
     ----------
-    rows : Floats
-        Tokens.
-    weights : float
-        Of all of them together, on the device.
-    kernels : int
-        That wait for each other.
-    flops_per_s : float
+    weights
+        Number of weights of all matmuls on the device.
+    kernels
+        Dependent kernels, each with its fixed time.
+    flops_per_s
         Rate of a large matmul.
-    weight_bytes : float
-        Of a weight.
-    device : Rates
-        Of the device.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
     """
     arithmetic_s = 2.0 * rows * weights / flops_per_s
     return np.maximum(arithmetic_s, weights * weight_bytes / device.read_bytes_per_s) + kernels * device.kernel_s
 
 
 def cached_elements(model: ModelShape, *, local: bool = False) -> float:
-    """Elements that a layer keeps of a token: the latent and its rotary key [deepseek-v2, section 2.1], or keys and values.
+    """Elements that a layer caches for a token, before sharding.
 
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    local : bool
-        A layer with the model's ``local_attention``; of a recurrence nothing grows with tokens.
-
-    Returns
-    -------
-    float
-        Before sharding; 576 of DeepSeek-V3, 2 H_k d of grouped attention.
+    They are the latent and its rotary key [deepseek-v2, section 2.1], or keys and values: 576 for DeepSeek-V3, 2 H_k d for
+    grouped
+    attention. A recurrence caches nothing that grows with tokens.
     """
     if model.linear_attention(local=local) is not None:
         return 0.0
@@ -151,29 +119,18 @@ def cached_elements(model: ModelShape, *, local: bool = False) -> float:
 def decode_attention_s(
     workload: ServingWorkload, tp: int, requests: Floats, context_tokens: Floats, device: Rates, *, local: bool
 ) -> Floats:
-    """Time of core attention of one decode step: the slower of reading the cache and of its arithmetic. [s]
+    """Time of core attention of one decode step: the maximum of reading the cache and of arithmetic; elementwise. [s]
 
     Latent attention stays in the latent (absorbed): every head of a device reads the same d_l + d_r elements a token, at
-    2 (2 d_l + d_r) FLOPs a head, row and token. Grouped: 4 d FLOPs, each key and value read once for all its heads.
+    2 (2 d_l + d_r) FLOPs a head, row and token. Grouped attention has 4 d FLOPs; each key and value is read once for all its
+    heads.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model and engine.
-    tp : int
-        Devices that share the heads.
-    requests : Floats
+    requests
         On the device.
-    context_tokens : Floats
-        Of each request, in the mean.
-    device : Rates
-        Of the device.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
+    context_tokens
+        Mean context of a request.
     """
     model, engine = workload.model, workload.engine
     rows, heads = engine.rows_per_request, model.num_attention_heads / tp
@@ -201,24 +158,14 @@ def decode_attention_s(
 
 
 def prefill_attention_s(workload: ServingWorkload, tp: int, tokens: Floats, prompt_tokens: Floats, *, local: bool) -> Floats:
-    """Time of core attention over prompts, by training's fused kernel: R s / (s + s0). [s]
+    """Time of core attention over prompts in training's fused kernel, R s / (s + s0); elementwise. [s]
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster and constants.
-    tp : int
-        Devices that share the heads.
-    tokens : Floats
-        On the device's attention replica.
-    prompt_tokens : Floats
+    tokens
+        Of the attention replica.
+    prompt_tokens
         Of one prompt.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
     """
     constants, profile = workload.constants, workload.cluster.profile
     each = np.vectorize(lambda length: attention_score_flops_per_token(workload.model, length, local=local), otypes=[float])
@@ -229,24 +176,9 @@ def prefill_attention_s(workload: ServingWorkload, tp: int, tokens: Floats, prom
 
 
 def mixed_linear_s(workload: ServingWorkload, rows: Floats, weights: float, kernels: int, device: Rates) -> Floats:
-    """Time of linear layers in the engine's precision, with the cast of their inputs where that is 8 bits. [s]
+    """Time of linear layers in the engine's precision; in 8 bits with the cast of their inputs; elementwise. [s]
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Engine and constants.
-    rows : Floats
-        Tokens.
-    weights : float
-        On the device.
-    kernels : int
-        That wait for each other.
-    device : Rates
-        Of the device.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
+    ``weights`` and ``kernels`` as in ``linear_s``.
     """
     precision = workload.engine.precision
     time_s = linear_s(rows, weights, kernels, device.linear_flops_per_s, WEIGHT_BYTES[precision], device)
@@ -268,33 +200,22 @@ def layer_times(
     attention_cores: float = 1.0,
     expert_cores: float = 1.0,
 ) -> LayerTimes:
-    """One layer of a kind.
+    """Time of one layer of a kind, on the busiest attention replica and on the busiest expert device.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    kind : LayerKind
-        Which of the model's layers.
-    requests : Floats
+    requests
         Of the instance, in one stage at a time.
-    tokens : Floats
-        Of each of them that pass.
-    length : Floats
-        Context of decode, or prompt of prefill. [tokens]
-    decode : bool
-        One step of decode, else of prefill.
-    attention_cores : float
+    tokens
+        Of each request in this step.
+    length
+        Context length in decode, prompt length in prefill. [tokens]
+    decode
+        A decode step; otherwise prefill.
+    attention_cores
         Share of a device's matmul cores for projections and attention.
-    expert_cores : float
+    expert_cores
         Share for experts and the MLP.
-
-    Returns
-    -------
-    LayerTimes
-        Of the busiest attention replica and of the busiest expert device.
     """
     model, tp = workload.model, layout.tp
     parts = layer_parameters(model, moe=kind.moe, local=kind.local)
@@ -330,7 +251,7 @@ def layer_times(
 
 
 def _elementwise_s(workload: ServingWorkload, parts: LayerParameters, rows: Floats, tp: int, device: Rates) -> Floats:
-    """Memory traffic beside matmuls: of the hidden state, of queries, keys and values written and read, of gated channels. [s]"""
+    """Time of memory traffic outside matmuls: hidden state, queries, keys and values, gated channels. [s]"""
     model = workload.model
     hidden = model.hidden_size
     heads = model.num_attention_heads
@@ -347,7 +268,7 @@ def _elementwise_s(workload: ServingWorkload, parts: LayerParameters, rows: Floa
 
 
 def _routed(workload: ServingWorkload, kind: LayerKind) -> MoeShape | None:
-    """Experts that tokens travel to: with shared ones on devices of their own, one more."""
+    """Experts that tokens are sent to. Shared experts on their own devices count among them."""
     moe = workload.model.moe if kind.moe else None
     if moe is None or not workload.engine.shared_experts_apart:
         return moe
@@ -355,23 +276,10 @@ def _routed(workload: ServingWorkload, kind: LayerKind) -> MoeShape | None:
 
 
 def expert_load(workload: ServingWorkload, layout: ServingLayout, moe: MoeShape, tokens: Floats) -> Floats:
-    """Copies of the busiest expert device over the mean.
+    """Copies on the busiest expert device over the mean; elementwise.
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        The router's spread.
-    layout : ServingLayout
-        Degrees of the instance.
-    moe : MoeShape
-        Routed experts.
-    tokens : Floats
-        Of the instance, that pass one stage together.
-
-    Returns
-    -------
-    Floats
-        1 where experts are not spread over devices, or balanced.
+    It is 1 if experts are balanced, or not spread over devices. ``tokens`` are those of the instance that pass one stage
+    together.
     """
     parts = min(layout.ep, moe.num_experts)
     if workload.spread is None or parts == 1:
@@ -389,14 +297,16 @@ def _experts_s(
     load: Floats,
     device: Rates,
 ) -> Floats:
-    """Routed experts of the busiest device: all experts that some token chose are read, and their rows multiplied. [s]
+    """Time of the routed experts on the busiest device: reading every chosen expert, or multiplying its rows. [s]
 
     Parameters
     ----------
-    tokens, rows : Floats
-        Of the instance, and of one attention replica.
-    load : Floats
-        Copies of the busiest device over the mean.
+    tokens
+        Of the instance.
+    rows
+        Of one attention replica.
+    load
+        Copies on the busiest device over the mean.
     """
     each = parts.experts / moe.num_experts
     if layout.ep == 1:  # sliced: every device has a slice of every expert, for its replica's tokens
@@ -412,9 +322,9 @@ def _experts_s(
 
 
 def _sorting_s(workload: ServingWorkload, copies: Floats, device: Rates) -> Floats:
-    """Copies put in the order of experts and back: read and written as they came, and as they leave in 16 bits. [s]
+    """Time to sort copies by expert and back in prefill, as received and as returned in 16 bits. [s]
 
-    Of prefill: what decode sends arrives in the order of experts [deepep].
+    In decode, copies already arrive sorted by expert [deepep].
     """
     moved = 2.0 * (WEIGHT_BYTES[workload.engine.precision] + ELEMENT_BYTES) * workload.model.hidden_size
     return copies * moved / device.read_bytes_per_s
@@ -423,15 +333,18 @@ def _sorting_s(workload: ServingWorkload, copies: Floats, device: Rates) -> Floa
 def _exchange_s(
     workload: ServingWorkload, layout: ServingLayout, moe: MoeShape, sent: Floats, load: Floats, *, decode: bool
 ) -> Floats:
-    """Dispatch in the engine's precision and combine in 16 bits. [s]
+    """Time of dispatch in the engine's precision and combine in 16 bits. [s]
 
-    Prefill: one copy to each node that a token needs, forwarded inside. Decode: straight to every chosen expert, all peers at
-    once [deepep].
+    Prefill sends one copy to each node that a token needs and forwards it inside. Decode sends straight to every chosen expert,
+    to
+    all peers at once [deepep].
 
     Parameters
     ----------
-    sent, load : Floats
-        Tokens of a device in the mean, and copies of the busiest over the mean.
+    sent
+        Mean tokens of a device.
+    load
+        Copies on the busiest device over the mean.
     """
     width = workload.model.hidden_size
     dispatched = width * WEIGHT_BYTES[workload.engine.precision]
@@ -452,17 +365,7 @@ def _exchange_s(
 
 
 def direct_puts(network: Network) -> Network:
-    """The network as kernels see it that write to all peers at once: one step of latency in a fabric [deepep].
-
-    Parameters
-    ----------
-    network : Network
-        As collectives see it.
-
-    Returns
-    -------
-    Network
-    """
+    """The network for kernels that write to all peers at once: one step of latency in a fabric [deepep]."""
     tiers = tuple(
         replace(tier, wiring=Wiring.MESH, link_bytes_per_s=tier.bandwidth_bytes_per_s) if tier.wiring is Wiring.FABRIC else tier
         for tier in network.tiers

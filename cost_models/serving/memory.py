@@ -1,4 +1,4 @@
-"""What a device of an instance holds: weights, workspace, and the keys and values that the rest has room for."""
+"""Memory of an instance's devices: weights, workspace, and the room that is left for keys and values."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cost_models.serving.layer_times import STATE_BYTES, cached_elements
 from cost_models.shapes.parameters import GATED_MATRICES, PLAIN_MATRICES, layer_parameters
 from cost_models.shapes.workload import LayerKind
 
-DEFAULT_UTILISATION = 0.9  # of usable memory that an engine takes [vllm-ascend]
-DEFAULT_PASS_TOKENS = 8192  # of prefill that pass a replica at once [vllm-ascend]
-HIDDEN_COPIES = 4  # of the hidden state, alive at once in a layer: residual, norm, what enters and leaves a block
+DEFAULT_UTILISATION = 0.9  # fraction of usable memory that an engine takes [vllm-ascend]
+DEFAULT_PASS_TOKENS = 8192  # prefill tokens that pass a replica at once [vllm-ascend]
+HIDDEN_COPIES = 4  # copies of the hidden state alive at once in a layer: residual, norm, input and output of a block
 
 
 @dataclass(frozen=True)
 class ServingMemory:
-    """Of the fullest device, in bytes; ``limit_bytes`` is what the engine may fill."""
+    """Bytes of the fullest device; ``limit_bytes`` is what the engine can fill."""
 
     limit_bytes: float
     weights_bytes: float
@@ -28,24 +28,14 @@ class ServingMemory:
 
     @property
     def cache_bytes(self) -> float:
-        """Left for keys and values; negative where the weights do not fit."""
+        """Bytes left for keys and values; negative if the weights do not fit."""
         return self.limit_bytes - self.weights_bytes - self.workspace_bytes - self.communicator_bytes
 
 
 def weight_bytes(workload: ServingWorkload, layout: ServingLayout) -> float:
-    """Weights of the fullest device: that of the stage with most layers, with the embedding or the head. [bytes]
+    """Weights of the fullest device: the stage with most layers, with the embedding or the head. [bytes]
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model and engine.
-    layout : ServingLayout
-        Degrees of the instance.
-
-    Returns
-    -------
-    float, bytes
-        Linear layers in the engine's precision; embedding, head, norms and routers in 16 bits.
+    Linear layers have the engine's precision; embedding, head, norms and routers have 16 bits.
     """
     model, engine = workload.model, workload.engine
     kinds = model.kinds_of_layers()
@@ -61,7 +51,7 @@ def weight_bytes(workload: ServingWorkload, layout: ServingLayout) -> float:
 
 
 def _layer_bytes(workload: ServingWorkload, layout: ServingLayout, kind: LayerKind) -> float:
-    """Of one layer on a device."""
+    """Weight bytes of one layer on a device."""
     model, engine, tp = workload.model, workload.engine, layout.tp
     parts = layer_parameters(model, moe=kind.moe, local=kind.local)
     shared = 0 if engine.shared_experts_apart else parts.shared_experts
@@ -74,39 +64,16 @@ def _layer_bytes(workload: ServingWorkload, layout: ServingLayout, kind: LayerKi
 
 
 def kv_bytes_per_token(workload: ServingWorkload, layout: ServingLayout) -> float:
-    """Keys and values of one token on a device: a stage's layers, grouped heads divided over tp, latents whole. [bytes]
+    """Keys and values of one token on a device, over a stage's layers that keep all tokens. [bytes]
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model and engine.
-    layout : ServingLayout
-        Degrees of the instance.
-
-    Returns
-    -------
-    float, bytes
-        Of layers that keep all tokens; 70,272 of DeepSeek-V3 in 16 bits on one stage.
+    Grouped heads are divided over tp; every device holds latents whole. 70,272 for DeepSeek-V3 in 16 bits on one stage.
     """
     full = sum(not kind.local for kind in workload.model.kinds_of_layers())
     return full * _layer_cache_bytes(workload, layout, local=False)
 
 
 def kv_bytes_per_request(workload: ServingWorkload, layout: ServingLayout) -> float:
-    """What a request keeps besides, however long: windows and states of recurrences, on a device. [bytes]
-
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model and engine.
-    layout : ServingLayout
-        Degrees of the instance.
-
-    Returns
-    -------
-    float, bytes
-        0 without layers of local attention.
-    """
+    """Bytes that a request keeps on a device whatever its length: windows, and states of recurrences. [bytes]"""
     local = workload.model.local_attention
     if local is None:
         return 0.0
@@ -118,7 +85,7 @@ def kv_bytes_per_request(workload: ServingWorkload, layout: ServingLayout) -> fl
 
 
 def _layer_cache_bytes(workload: ServingWorkload, layout: ServingLayout, *, local: bool) -> float:
-    """Of one token in a layer, times the share of layers that the fullest stage has."""
+    """Cache bytes of one token in a layer, times the share of layers on the fullest stage."""
     model = workload.model
     elements = cached_elements(model, local=local)
     if model.mla is None:
@@ -134,22 +101,14 @@ def serving_memory(
     utilisation: float = DEFAULT_UTILISATION,
     pass_tokens: float = DEFAULT_PASS_TOKENS,
 ) -> ServingMemory:
-    """What the fullest device holds beside keys and values.
+    """Memory of the fullest device without keys and values.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster and engine.
-    layout : ServingLayout
-        Degrees of the instance.
-    utilisation : float
-        Share of usable memory that the engine may fill.
-    pass_tokens : float
-        Tokens that pass a replica at once: what the workspace is for.
-
-    Returns
-    -------
-    ServingMemory
+    utilisation
+        Fraction of usable memory that the engine can fill.
+    pass_tokens
+        Tokens that pass a replica at once; they decide the workspace.
     """
     model, profile, tp = workload.model, workload.cluster.profile, layout.tp
     matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES
@@ -175,25 +134,14 @@ def kv_capacity_tokens(
     pass_tokens: float = DEFAULT_PASS_TOKENS,
     requests: float = 0.0,
 ) -> float:
-    """Tokens whose keys and values an instance holds, over its attention replicas.
+    """Tokens whose keys and values fit in an instance, over all its attention replicas.
+
+    0 if the weights alone do not fit; infinite for a model that keeps nothing a token.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster and engine.
-    layout : ServingLayout
-        Degrees of the instance.
-    utilisation : float
-        Share of usable memory that the engine may fill.
-    pass_tokens : float
-        Tokens of prefill that pass a replica at once.
-    requests : float
-        In flight in the instance, for what each keeps whatever its length.
-
-    Returns
-    -------
-    float, tokens
-        0 where the weights alone do not fit; infinite for a model that keeps nothing a token.
+    requests
+        In flight in the instance; each keeps ``kv_bytes_per_request``.
     """
     room = serving_memory(workload, layout, utilisation=utilisation, pass_tokens=pass_tokens).cache_bytes
     room -= requests / layout.dp * kv_bytes_per_request(workload, layout)

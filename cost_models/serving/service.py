@@ -1,4 +1,4 @@
-"""A service in its steady state: pools of prefill and decode, requests that follow each other without end."""
+"""Steady state of a service: pools of prefill and decode instances with a continuous stream of requests."""
 
 from __future__ import annotations
 
@@ -16,32 +16,32 @@ from cost_models.serving.steps import decode_step_s, prefill_s
 Floats = NDArray[np.float64]
 
 MAX_IN_FLIGHT = 2**20  # requests of an instance; no engine schedules more
-PASSES_TO_SETTLE = 6  # a pass that is longer finds more prompts that waited
-SETTLING = 64  # numbers in flight among which the one is found that prefill keeps up with
+PASSES_TO_SETTLE = 6  # iterations: after a longer pass more prompts wait
+SETTLING = 64  # numbers in flight that are tried, to find the one that prefill keeps up with
 
 
 @dataclass(frozen=True)
 class RequestShape:
-    """Requests of a service, all alike: means stand for lengths that differ."""
+    """Requests of a service, all alike: the means stand for varying lengths."""
 
     prompt_tokens: float
     response_tokens: float
-    cached_fraction: float = 0.0  # of the prompt, whose keys and values are at hand
+    cached_fraction: float = 0.0  # of the prompt: keys and values are already cached
 
     @property
     def new_tokens(self) -> float:
-        """Of a prompt, that prefill computes."""
+        """Tokens of a prompt that prefill computes."""
         return max(self.prompt_tokens * (1.0 - self.cached_fraction), 1.0)
 
     @property
     def mean_context_tokens(self) -> float:
-        """That a step of decode sees of a request, over its life."""
+        """Mean context of a request over its decode steps."""
         return self.prompt_tokens + (self.response_tokens + 1.0) / 2.0
 
 
 @dataclass(frozen=True)
 class PrefillRate:
-    """One instance of prefill: seconds of a pass, prompts in it, prompts a second."""
+    """One prefill instance: seconds of a pass, prompts in it, prompts a second."""
 
     pass_s: float
     prompts_per_pass: float
@@ -50,9 +50,9 @@ class PrefillRate:
 
 @dataclass(frozen=True)
 class Service:
-    """What a service gives. ``requests_per_s`` is what its slower pool lets through.
+    """Performance of a service. ``requests_per_s`` is the rate of its slower pool.
 
-    ``in_flight`` are the requests of a decode instance at that rate. Uses are shares of what a pool could let through.
+    ``in_flight`` are the requests of a decode instance at that rate. Uses are fractions of each pool's maximum rate.
     """
 
     requests_per_s: float
@@ -64,30 +64,16 @@ class Service:
 
     @property
     def bound_by(self) -> str:
-        """The slower pool; of one pool that does both, the part that takes longer."""
+        """The slower pool; if one pool does both, the part that takes longer."""
         return "prefill" if self.prefill_use > self.decode_use else "decode"
 
 
 def mean_requests_held(
     workload: ServingWorkload, layout: ServingLayout, shape: RequestShape, utilisation: float = DEFAULT_UTILISATION
 ) -> int:
-    """Requests whose keys and values an instance holds, at their mean length: some are young while others are old.
+    """Requests of mean length whose keys and values fit in an instance; 0 if the weights do not fit.
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, cluster and engine.
-    layout : ServingLayout
-        Degrees of the instance.
-    shape : RequestShape
-        Lengths.
-    utilisation : float
-        Share of usable memory that the engine may fill.
-
-    Returns
-    -------
-    int
-        0 where the weights do not fit.
+    The mean length is enough, because some requests are young while others are old.
     """
     tokens = kv_capacity_tokens(workload, layout, utilisation=utilisation)
     return MAX_IN_FLIGHT if math.isinf(tokens) else min(int(tokens // shape.mean_context_tokens), MAX_IN_FLIGHT)
@@ -96,24 +82,12 @@ def mean_requests_held(
 def time_per_token_s(
     workload: ServingWorkload, layout: ServingLayout, shape: RequestShape, in_flight: ArrayLike, prefill_each_s: float = 0.0
 ) -> Floats:
-    """Seconds from one output token of a request to its next, in the mean.
+    """Mean seconds between two output tokens of a request; elementwise over ``in_flight``.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    shape : RequestShape
-        Lengths.
-    in_flight : array
-        Requests of the instance.
-    prefill_each_s : float
-        That the instance gives each request's prefill: while a request decodes, as many others enter as are in flight.
-
-    Returns
-    -------
-    Floats, seconds
+    prefill_each_s
+        Time that the instance spends on each request's prefill. While a request decodes, as many others enter as are in flight.
     """
     flying = np.asarray(in_flight, dtype=np.float64)
     step_s = decode_step_s(workload, layout, flying, shape.mean_context_tokens) / workload.engine.tokens_per_step
@@ -123,23 +97,9 @@ def time_per_token_s(
 def prefill_rate(
     workload: ServingWorkload, layout: ServingLayout, shape: RequestShape, pass_tokens: float = DEFAULT_PASS_TOKENS
 ) -> PrefillRate:
-    """What one instance prefills: passes of as many prompts as fit in ``pass_tokens`` a replica, one at least.
+    """Prefill rate of one instance, in passes of as many prompts as fit in ``pass_tokens`` a replica, at least one.
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    shape : RequestShape
-        Lengths.
-    pass_tokens : float
-        Tokens of a replica in a pass.
-
-    Returns
-    -------
-    PrefillRate
-        With stages, as many passes are under way.
+    With pipeline stages, as many passes run at once.
     """
     prompts = layout.dp * max(math.floor(pass_tokens / shape.new_tokens), 1)
     pass_s = float(prefill_s(workload, layout, prompts, shape.new_tokens))
@@ -147,21 +107,9 @@ def prefill_rate(
 
 
 def cache_transfer_s(workload: ServingWorkload, layout: ServingLayout, shape: RequestShape) -> float:
-    """A prompt's keys and values from a prefill instance to a decode instance, every device to its peer.
+    """Time to send a prompt's keys and values from a prefill instance to a decode instance, device to device. [s]
 
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, cluster and engine.
-    layout : ServingLayout
-        Of the prefill instance.
-    shape : RequestShape
-        Lengths.
-
-    Returns
-    -------
-    float, seconds
-        Across the outermost tier that instances of this size lie behind.
+    ``layout`` is that of the prefill instance. The transfer crosses the outermost tier between instances of this size.
     """
     moved = shape.prompt_tokens * kv_bytes_per_token(workload, layout)
     return float(send_recv_s(moved, 2, layout.num_devices, workload.network))
@@ -176,33 +124,22 @@ def service(
     prefill: tuple[ServingLayout, int] | None = None,
     pass_tokens: float = DEFAULT_PASS_TOKENS,
 ) -> Service:
-    """A service whose decode instances are kept at ``in_flight`` requests each, as far as prefill can follow.
+    """A service whose decode instances keep ``in_flight`` requests each, as far as prefill can keep up.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    shape : RequestShape
-        Lengths.
-    decode : ServingLayout
-        Of each decode instance.
-    num_decode : int
-        Decode instances.
-    in_flight : float
-        Requests of each.
-    prefill : tuple of ServingLayout and int, or None
-        Prefill instances; None: decode instances prefill too, and all in flight wait for it.
-    pass_tokens : float
-        Tokens of a replica in a pass of prefill.
-
-    Returns
-    -------
-    Service
+    decode
+        Layout of each of ``num_decode`` decode instances.
+    prefill
+        Layout and number of the prefill instances. ``None``: decode instances also prefill, and all requests in flight wait for
+        it.
+    pass_tokens
+        Tokens of a replica in one prefill pass.
 
     Notes
     -----
-    TTFT is the wait for a pass under way, a pass of what arrived meanwhile, the way of keys and values, and a step of decode:
-    requests that arrive evenly. A queue before an overloaded pool is not in it.
+    TTFT is the wait for a running pass, a pass over the prompts that arrived meanwhile, the transfer of keys and values, and one
+    decode step, for evenly spaced arrivals. It excludes the queue before an overloaded pool.
     """
     rate = prefill_rate(workload, decode if prefill is None else prefill[0], shape, pass_tokens)
     if prefill is None:
@@ -219,7 +156,7 @@ def service(
     rates = num_decode * flying / (tpots * shape.response_tokens)
     decoded, prefilled = float(rates[-1]), num_prefill * rate.prompts_per_s
     requests_per_s = min(decoded, prefilled)
-    # Where prefill sets the rate, fewer are in flight.
+    # If prefill limits the rate, fewer requests are in flight.
     settled = float(np.interp(requests_per_s, np.maximum.accumulate(rates), flying))
     tpot_s = float(np.interp(settled, flying, tpots))
     use = requests_per_s / prefilled
@@ -232,13 +169,13 @@ def service(
 def _first_pass_s(
     workload: ServingWorkload, layout: ServingLayout, shape: RequestShape, rate: PrefillRate, arrivals_per_s: float
 ) -> float:
-    """Half a pass in the share of time that one is under way, and a pass of the prompts that arrive during one.
+    """Wait for a running pass, and a pass over the prompts that arrive during one. [s]
 
     Parameters
     ----------
-    rate : PrefillRate
+    rate
         Of full passes.
-    arrivals_per_s : float
+    arrivals_per_s
         Requests of one instance.
     """
     prompts, pass_s = rate.prompts_per_pass, rate.pass_s

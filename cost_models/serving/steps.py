@@ -1,4 +1,4 @@
-"""Time of a step of decode and of a pass of prefill on one instance, with its parts."""
+"""Time of one decode step and of one prefill pass on an instance, by part."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from cost_models.shapes.workload import LayerKind
 
 Floats = NDArray[np.float64]
 
-ATTENTION_CORES = 2.0 / 3.0  # of the matmul cores where attention and experts run beside each other: 16 of 24 [cloudmatrix384]
+ATTENTION_CORES = 2.0 / 3.0  # share of matmul cores if attention and experts run in parallel: 16 of 24 [cloudmatrix384]
 
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Seconds of one step by part, broadcast over batches; parts are exposed time and sum to ``total_s``.
+    """Exposed seconds of one step by part; they sum to ``total_s``. Arrays broadcast over batches.
 
     Parts: ``projections``, ``attention``, ``tensor_parallel``, ``mlp``, ``experts``, ``exchange``, ``pipeline``, ``head``,
     ``draft``, ``host``.
@@ -33,29 +33,22 @@ class StepTimes:
 
     @property
     def total_s(self) -> Floats:
-        """The step."""
+        """Seconds of the whole step; elementwise."""
         total: Floats = np.sum(np.broadcast_arrays(*self.parts_s.values()), axis=0)
         return total
 
 
 def decode_step(workload: ServingWorkload, layout: ServingLayout, batch: ArrayLike, context_tokens: ArrayLike) -> StepTimes:
-    """One step of decode of an instance, in which each request gains ``Engine.tokens_per_step`` tokens.
+    """One decode step of an instance; each request gains ``Engine.tokens_per_step`` tokens. Elementwise.
+
+    The time is from one step of a request to its next. Pipeline stages work on other requests meanwhile.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    batch : array
+    batch
         Requests in flight in the instance, evenly over its attention replicas and stages.
-    context_tokens : array
-        Of each request, prompt and response so far, in the mean.
-
-    Returns
-    -------
-    StepTimes, broadcast
-        From one step of a request to its next. Pipeline stages work on other requests meanwhile.
+    context_tokens
+        Mean context of a request: prompt and response so far.
     """
     if workload.engine.overlap is Overlap.FASTEST:
         return _fastest([decode_step(each, layout, batch, context_tokens) for each in _overlapping(workload)])
@@ -71,23 +64,16 @@ def decode_step(workload: ServingWorkload, layout: ServingLayout, batch: ArrayLi
 
 
 def prefill(workload: ServingWorkload, layout: ServingLayout, batch: ArrayLike, prompt_tokens: ArrayLike) -> StepTimes:
-    """One pass of prefill of an instance over ``batch`` prompts.
+    """One prefill pass of an instance over ``batch`` prompts, through all stages. Elementwise.
+
+    With pipeline stages, as many passes run at once.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    batch : array
-        Prompts that pass together, evenly over attention replicas.
-    prompt_tokens : array
-        Of each, not cached.
-
-    Returns
-    -------
-    StepTimes, broadcast
-        Through all stages; with stages, as many passes are under way.
+    batch
+        Prompts in the pass, evenly over attention replicas.
+    prompt_tokens
+        Of each prompt, without cached tokens.
     """
     if workload.engine.overlap is Overlap.FASTEST:
         return _fastest([prefill(each, layout, batch, prompt_tokens) for each in _overlapping(workload)])
@@ -100,44 +86,12 @@ def prefill(workload: ServingWorkload, layout: ServingLayout, batch: ArrayLike, 
 
 
 def decode_step_s(workload: ServingWorkload, layout: ServingLayout, batch: ArrayLike, context_tokens: ArrayLike) -> Floats:
-    """``decode_step`` in all: divided by ``Engine.tokens_per_step`` it is the time per output token. [s]
-
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    batch : array
-        Requests in flight in the instance.
-    context_tokens : array
-        Of each request, in the mean.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-    """
+    """Seconds of ``decode_step`` in total; elementwise. Divided by ``Engine.tokens_per_step`` it is the time per output token."""
     return decode_step(workload, layout, batch, context_tokens).total_s
 
 
 def prefill_s(workload: ServingWorkload, layout: ServingLayout, batch: ArrayLike, prompt_tokens: ArrayLike) -> Floats:
-    """``prefill`` in all. [s]
-
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, cluster, engine and constants.
-    layout : ServingLayout
-        Degrees of the instance.
-    batch : array
-        Prompts that pass together.
-    prompt_tokens : array
-        Of each, not cached.
-
-    Returns
-    -------
-    Floats, seconds, broadcast
-    """
+    """Seconds of ``prefill`` in total; elementwise."""
     return prefill(workload, layout, batch, prompt_tokens).total_s
 
 
@@ -150,7 +104,7 @@ def _overlapping(workload: ServingWorkload) -> list[ServingWorkload]:
 
 
 def _fastest(steps: Sequence[StepTimes]) -> StepTimes:
-    """The parts of the shortest, element by element."""
+    """The parts of the shortest step, element by element."""
     best = np.argmin([step.total_s for step in steps], axis=0)
     return StepTimes({part: np.choose(best, [step.parts_s[part] for step in steps]) for part in steps[0].parts_s})
 
@@ -160,7 +114,7 @@ def _columns(*values: ArrayLike) -> tuple[Floats, ...]:
 
 
 def _local(requests: Floats, dp: int) -> Floats:
-    """Requests of the busiest attention replica: fewer than replicas leave some idle."""
+    """Requests of the busiest attention replica. With fewer requests than replicas, some replicas are idle."""
     busiest: Floats = np.maximum(requests / dp, np.minimum(requests, 1.0))
     return busiest
 
@@ -186,7 +140,7 @@ def _exposed(
     *,
     decode: bool,
 ) -> dict[str, Floats]:
-    """One layer of a kind under the engine's overlap."""
+    """Exposed seconds of one layer of a kind by part, under the engine's overlap."""
     overlap = workload.engine.overlap if kind.moe and layout.ep > 1 else Overlap.NONE
     if overlap is Overlap.NONE:
         return _named(layer_times(workload, layout, kind, requests, tokens, length, decode=decode))
@@ -208,7 +162,7 @@ def _exposed(
         attention_cores=ATTENTION_CORES,
         expert_cores=1.0 - ATTENTION_CORES,
     )
-    # The longer stream is what a step sees; all of the other hides behind it.
+    # Only the longer stream is exposed; the other hides behind it.
     attends = times.attention_side_s >= times.expert_side_s
     sides = {"projections": attends, "attention": attends, "tensor_parallel": attends}
     return {part: 2.0 * np.where(sides.get(part, ~attends), time_s, 0.0) for part, time_s in _named(times).items()}
@@ -226,14 +180,14 @@ def _named(times: LayerTimes) -> dict[str, Floats]:
 
 
 def _head_s(workload: ServingWorkload, layout: ServingLayout, rows: Floats) -> Floats:
-    """Output head, divided over tp, in 16 bits."""
+    """Time of the output head in 16 bits, divided over tp."""
     device, model = rates(workload), workload.model
     weights = model.vocab_size * model.hidden_size / layout.tp
     return linear_s(rows, weights, 1, device.half_flops_per_s, ELEMENT_BYTES, device)
 
 
 def _draft_s(workload: ServingWorkload, layout: ServingLayout, requests: Floats, context: Floats) -> Floats:
-    """Draft layers of multi-token prediction: a projection of 2 h by h, a layer of the last kind and the head for each token."""
+    """Time of the draft layers: a projection of 2 h by h, a layer of the last kind and the head for each draft token."""
     engine, model = workload.engine, workload.model
     if not engine.draft_tokens or not engine.draft_layers:
         return np.zeros_like(requests)
@@ -245,13 +199,13 @@ def _draft_s(workload: ServingWorkload, layout: ServingLayout, requests: Floats,
 
 
 def _hops_s(workload: ServingWorkload, layout: ServingLayout, rows: Floats) -> Floats:
-    """Hidden states from stage to stage, all hops of a pass."""
+    """Time to send hidden states from stage to stage, for all hops of a pass."""
     moved = rows * workload.model.hidden_size * ELEMENT_BYTES / layout.tp
     return (layout.pp - 1) * send_recv_s(moved, layout.pp, layout.tp * layout.dp, workload.network)
 
 
 def _with_host(workload: ServingWorkload, layout: ServingLayout, parts: dict[str, Floats]) -> StepTimes:
-    """What the host adds: dispatch beyond the device's time, and the schedule of a step where nothing runs beside it."""
+    """Add host time: dispatch beyond the device's time, and the scheduling of a step if nothing overlaps it."""
     device_s = StepTimes(parts).total_s
     dispatch_s = _dispatch_s(workload, layout)
     preparing_s = workload.constants.host_micro_batch_s
@@ -263,7 +217,7 @@ def _with_host(workload: ServingWorkload, layout: ServingLayout, parts: dict[str
 
 
 def _dispatch_s(workload: ServingWorkload, layout: ServingLayout) -> float:
-    """Host time to launch the kernels of a pass: those of an eager forward of training."""
+    """Host time to launch the kernels of a pass, which are those of an eager forward in training."""
     model, constants = workload.model, workload.constants
     kernels = 0
     for kind in model.kinds_of_layers():
