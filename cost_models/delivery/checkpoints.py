@@ -1,4 +1,4 @@
-"""What saving and loading a plan's state costs."""
+"""Cost of saving and loading a plan's state, and the interval between checkpoints."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CheckpointCost:
-    """Seconds of one checkpoint: the job waits ``blocking_s``; storage is busy for ``drain_s`` more in the background.
+    """Seconds of one checkpoint: the job waits ``blocking_s``; storage is then busy for ``drain_s`` in the background.
 
-    ``load_s`` is reading it back. ``total_bytes`` are written, ``device_bytes`` by the device that writes most.
+    ``load_s`` is the time to read it back. All devices write ``total_bytes``; the device that writes most writes
+    ``device_bytes``.
     """
 
     total_bytes: float
@@ -21,7 +22,7 @@ class CheckpointCost:
 
     @property
     def least_interval_s(self) -> float:
-        """Useful time below which the next checkpoint would meet the one before it in storage."""
+        """Shortest useful time between checkpoints; with less, two would overlap in storage."""
         return self.drain_s
 
 
@@ -35,31 +36,23 @@ def checkpoint_cost(
     asynchronous: bool,
     fixed_s: float = 0.0,
 ) -> CheckpointCost:
-    """What a checkpoint of these bytes costs.
+    """Cost of one checkpoint of these bytes.
 
-    An asynchronous one blocks while each device copies its share to the host, and drains from there; a synchronous one blocks
-    until all is in storage [mindcluster-resume].
+    An asynchronous checkpoint blocks while each device copies its share to the host, and is written from there. A synchronous one
+    blocks until storage has everything [mindcluster-resume].
 
     Parameters
     ----------
-    total_bytes : float, bytes
+    total_bytes
         Weights, master weights and moments of the whole model, once.
-    device_bytes : float, bytes
-        The share of the device that writes most of them.
-    host_link_bytes_per_s : float, bytes a second
+    device_bytes
+        Share of the device that writes most.
+    host_link_bytes_per_s
         From a device to its host.
-    write_bytes_per_s : float, bytes a second
-        Of storage, all devices together.
-    read_bytes_per_s : float, bytes a second
-        The same, reading.
-    asynchronous : bool
-        Whether training goes on while storage is written.
-    fixed_s : float, seconds
-        What blocks whatever the bytes: planning and synchronising a save.
-
-    Returns
-    -------
-    CheckpointCost
+    write_bytes_per_s, read_bytes_per_s
+        Bandwidth of the storage for all devices together.
+    fixed_s
+        Blocking time that does not depend on the bytes: planning and synchronising a save.
     """
     staging_s, writing_s = device_bytes / host_link_bytes_per_s, total_bytes / write_bytes_per_s
     blocking_s = fixed_s + (staging_s if asynchronous else max(staging_s, writing_s))
@@ -69,36 +62,17 @@ def checkpoint_cost(
 
 
 def young_interval_s(blocking_s: float, mtbf_s: float) -> float:
-    """Useful time between checkpoints by Young's rule, sqrt(2 C M) [young1974].
+    """Useful seconds between checkpoints by Young's rule, sqrt(2 C M) [young1974].
 
-    Parameters
-    ----------
-    blocking_s : float, seconds
-        C, that the job waits for a checkpoint.
-    mtbf_s : float, seconds
-        M, mean time between failures that lose work.
-
-    Returns
-    -------
-    float, seconds
+    C is ``blocking_s`` and M is ``mtbf_s``, the mean time between failures that lose work.
     """
     return math.sqrt(2.0 * blocking_s * mtbf_s)
 
 
 def daly_interval_s(blocking_s: float, mtbf_s: float) -> float:
-    """Useful time between checkpoints by Daly's higher-order rule [daly2006].
+    """Useful seconds between checkpoints by Daly's higher-order rule [daly2006]; arguments as in ``young_interval_s``.
 
-    Parameters
-    ----------
-    blocking_s : float, seconds
-        C, that the job waits for a checkpoint.
-    mtbf_s : float, seconds
-        M, mean time between failures that lose work.
-
-    Returns
-    -------
-    float, seconds
-        M itself where a checkpoint takes 2 M or more.
+    It is M itself if a checkpoint takes 2 M or more.
     """
     if math.isinf(mtbf_s):
         return math.inf
@@ -109,28 +83,17 @@ def daly_interval_s(blocking_s: float, mtbf_s: float) -> float:
 
 
 def best_interval_s(blocking_s: float, mtbf_s: float) -> float:
-    """Useful time between checkpoints that delivers most under random failures: exact, where Young and Daly approximate.
+    """Useful seconds between checkpoints that deliver most under random failures: exact; Young and Daly approximate it.
 
-    The root x = tau / M of (1 - x) exp(x + C / M) = 1, by bisection; recovery does not move it.
-
-    Parameters
-    ----------
-    blocking_s : float, seconds
-        C, that the job waits for a checkpoint.
-    mtbf_s : float, seconds
-        M, mean time between failures that lose work; infinite where none does.
-
-    Returns
-    -------
-    float, seconds
-        0 for checkpoints that are free, infinite where no failure loses work.
+    The root x = tau / M of (1 - x) exp(x + C / M) = 1, by bisection; recovery does not change it. Arguments as in
+    ``young_interval_s``. The interval is 0 for free checkpoints, and infinite if no failure loses work.
     """
     if math.isinf(mtbf_s):
         return math.inf
     share = blocking_s / mtbf_s
     if share <= 0.0:
         return 0.0
-    # y = 1 - x: ln y - y + 1 + share = 0 has its root in (0, 1); bisection on ln y keeps its digits where y is tiny.
+    # y = 1 - x: ln y - y + 1 + share = 0 has its root in (0, 1); bisection on ln y stays accurate for tiny y.
     low, high = -(1.0 + share) - 1.0, 0.0
     for _ in range(200):
         middle = (low + high) / 2.0

@@ -1,4 +1,4 @@
-"""What a plan delivers on a site: its step, and all that interrupts it, put together."""
+"""Delivered rate of a plan on a site: its step time with all interruptions."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ LONGEST_INTERVAL_S = DAY_S  # between checkpoints, whatever the failures
 
 @dataclass(frozen=True)
 class RunningPlan:
-    """What of a plan its failures touch.
+    """The parts of a plan that failures affect.
 
-    ``replicas_per_node`` is below 1 where a data-parallel replica spans nodes; ``peer_bytes_per_s`` is what a device gets from
-    a peer in another node.
+    ``replicas_per_node`` is below 1 if a data-parallel replica spans nodes. ``peer_bytes_per_s`` is the bandwidth from a peer
+    device
+    in another node.
     """
 
     num_nodes: int
@@ -38,11 +39,11 @@ class RunningPlan:
 
 @dataclass(frozen=True)
 class Site:
-    """What interrupts jobs on a cluster, and what the cluster does about it.
+    """Interruptions of jobs on a cluster, and the cluster's response to them.
 
-    ``interval_s`` is useful time between checkpoints, ``None`` for the best. ``in_memory_interval_s`` is that between copies of
-    the state in the memory of other nodes, ``None`` for no copies. ``dying_gasp``: a fault that leaves a replica whole is
-    followed by a checkpoint before the job ends.
+    ``interval_s`` is useful time between checkpoints; ``None``: the best interval. ``in_memory_interval_s`` is the time between
+    copies of the state into the memory of other nodes; ``None``: no copies. ``dying_gasp``: after a fault that leaves a replica
+    whole, a checkpoint is written before the job ends.
     """
 
     failures_per_node_day: float
@@ -68,7 +69,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Delivered:
-    """What is left of the step's rate, and where the rest goes. ``rate`` is useful time at full rate over wall time."""
+    """Fraction of the step's rate that is delivered, and the losses. ``rate`` is useful time at full rate over wall time."""
 
     classes: Sequence[FailureClass]
     checkpoint: CheckpointCost
@@ -83,22 +84,7 @@ class Delivered:
 
 
 def failure_classes(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> list[FailureClass]:
-    """What interrupts the plan there, class by class.
-
-    Parameters
-    ----------
-    plan : RunningPlan
-        Nodes, replicas, step and state.
-    site : Site
-        Rates, and the level of recovery.
-    checkpoint : CheckpointCost
-        Of the plan's state there.
-
-    Returns
-    -------
-    list of FailureClass
-        Classes that cannot happen are left out.
-    """
+    """Classes of failures that can interrupt the plan on the site. ``checkpoint`` is that of the plan's state."""
     of_nodes = plan.num_nodes * site.failures_per_node_day / DAY_S
     recovery_s, keeps = _recovery(plan, site, checkpoint)
     in_place = min(site.mode.in_place_fraction, site.replaced_fraction) if plan.num_replicas > 1 else 0.0
@@ -114,9 +100,9 @@ def failure_classes(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -
 
 
 def _recovery(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> tuple[float, bool]:
-    """Seconds until the next useful step after a node's fault, and whether the work since the last checkpoint survives.
+    """Seconds from a node's fault to the next useful step, and whether the work since the last checkpoint survives.
 
-    Without a second replica there is no copy of the state to be had anywhere but in storage.
+    Without a second replica only storage has a copy of the state.
     """
     start_s = site.detection_s + site.mode.restart_s
     peers_s = plan.state.device_bytes / plan.peer_bytes_per_s
@@ -132,19 +118,9 @@ def _recovery(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> tupl
 
 
 def delivered(plan: RunningPlan, site: Site) -> Delivered:
-    """What the plan delivers there, in the long run.
+    """Delivered rate of the plan on the site in the long run.
 
-    Parameters
-    ----------
-    plan : RunningPlan
-        Nodes, replicas, step and state.
-    site : Site
-        What interrupts it, and what is done about it.
-
-    Returns
-    -------
-    Delivered
-        Waiting for nodes, slow nodes and failures multiply: each acts on what the others leave.
+    Waiting for nodes, slow nodes and failures multiply: each applies to the time that the others leave.
     """
     checkpoint = checkpoint_cost(
         plan.state.total_bytes,

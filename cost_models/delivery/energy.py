@@ -1,4 +1,4 @@
-"""Power and energy of a job, and what energy and devices cost."""
+"""Power and energy of a job, and the cost of energy and devices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ JOULES_PER_KWH = 3.6e6
 
 @dataclass(frozen=True)
 class Power:
-    """Watts of one device with its share of the host: while it computes, while it waits or communicates, and while it idles."""
+    """Watts of one device with its share of the host while it computes, while it waits or communicates, and while it is idle."""
 
     busy_w: float
     waiting_w: float
@@ -17,24 +17,20 @@ class Power:
 
 
 def device_power(power_w: float, idle_fraction: float, waiting_fraction: float, host_fraction: float, pue: float) -> Power:
-    """What the meter of the site sees for each device.
+    """Power of each device as the site's meter sees it.
 
     Parameters
     ----------
-    power_w : float, watts
+    power_w
         Of a device that computes.
-    idle_fraction : float
-        Of that, while it does nothing.
-    waiting_fraction : float
-        Of that, while it waits for a link or for other ranks inside a step.
-    host_fraction : float
-        Of ``power_w``, that host, NICs and fans draw always.
-    pue : float
+    idle_fraction
+        Fraction of ``power_w`` while idle.
+    waiting_fraction
+        Fraction of ``power_w`` while the device waits for a link or for other ranks inside a step.
+    host_fraction
+        Fraction of ``power_w`` that host, NICs and fans always draw.
+    pue
         Power of the site over that of its machines, 1 or more.
-
-    Returns
-    -------
-    Power
     """
     host_w = power_w * host_fraction
     return Power(
@@ -45,39 +41,29 @@ def device_power(power_w: float, idle_fraction: float, waiting_fraction: float, 
 
 
 def mean_power_w(power: Power, busy_fraction: float, running_fraction: float) -> float:
-    """Of a device in the long run.
+    """Mean power of a device in the long run.
 
     Parameters
     ----------
-    power : Power
-        By what the device does.
-    busy_fraction : float
-        Of a step, in which the device computes.
-    running_fraction : float
-        Of the time, in which steps run, those that are repeated later too.
-
-    Returns
-    -------
-    float, watts
+    busy_fraction
+        Fraction of a step in which the device computes.
+    running_fraction
+        Fraction of the time in which steps run, including steps that are repeated later.
     """
     in_step_w = busy_fraction * power.busy_w + (1.0 - busy_fraction) * power.waiting_w
     return running_fraction * in_step_w + (1.0 - running_fraction) * power.idle_w
 
 
 def owned_device_hour_usd(price_usd: float, years: float, used_fraction: float) -> float:
-    """What an hour of a device costs that was bought, over the hours in which it is used.
+    """Cost of an hour of use of a purchased device.
 
     Parameters
     ----------
-    price_usd : float, USD
+    price_usd
         Of a device with its share of the machine.
-    years : float
-        Over which it is written off.
-    used_fraction : float
-        Of these, in which it works for somebody.
-
-    Returns
-    -------
-    float, USD an hour
+    years
+        Depreciation period.
+    used_fraction
+        Fraction of these years in which the device is in use.
     """
     return price_usd / (years * 365.25 * 24.0 * used_fraction)

@@ -1,4 +1,4 @@
-"""What interrupts a job, how often, and what each interruption costs before the next useful step."""
+"""Classes of interruptions of a job: their rate, and the time from each to the next useful step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ DAY_S = 86_400.0
 
 @dataclass(frozen=True)
 class FailureClass:
-    """Interruptions of one kind. They come at random: ``rate_per_s`` is that of the whole job while it runs.
+    """Interruptions of one kind. They are random; ``rate_per_s`` is the rate for the whole job while it runs.
 
-    ``recovery_s`` passes from the fault to the next useful step, work that is lost apart. With ``keeps_state`` the work since the
-    last checkpoint survives, and what is repeated (at most a step) is part of ``recovery_s``. ``replaces_node`` sends a node away
-    for repair.
+    ``recovery_s`` is the time from the fault to the next useful step, without lost work. With ``keeps_state`` the work since the
+    last checkpoint survives, and the repeated part (at most a step) is in ``recovery_s``. With ``replaces_node`` a node leaves
+    for
+    repair.
     """
 
     name: str
@@ -31,7 +32,7 @@ class FailureClass:
 
 @dataclass(frozen=True)
 class FailureRate:
-    """Failures a node-day as a log shows them, with the ends of an interval that holds the true rate at ``confidence``."""
+    """Failures a node-day in a log, with an interval that contains the true rate at ``confidence``."""
 
     per_node_day: float
     low_per_node_day: float
@@ -42,20 +43,7 @@ class FailureRate:
 
 
 def poisson_cdf(count: int, mean: float) -> float:
-    """Probability that a Poisson number is ``count`` at most.
-
-    Parameters
-    ----------
-    count : int
-        Below zero gives 0.
-    mean : float
-        Not negative.
-
-    Returns
-    -------
-    float
-        From 0 to 1.
-    """
+    """Probability that a Poisson variable with this mean is at most ``count``."""
     if count < 0:
         return 0.0
     if mean <= 0:
@@ -66,26 +54,19 @@ def poisson_cdf(count: int, mean: float) -> float:
 
 @lru_cache(maxsize=4)
 def _log_factorials(count: int) -> NDArray[np.float64]:
-    """Of 0, 1, ... ``count``."""
+    """Logarithms of the factorials of 0, 1, ... ``count``."""
     return np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, count + 1)))])
 
 
 def rate_from_log(num_failures: int, node_days: float, confidence: float = 0.9) -> FailureRate:
-    """The rate that a log of failures shows, with its exact interval [garwood1936].
+    """Maximum-likelihood failure rate of a log, with its exact confidence interval [garwood1936].
 
     Parameters
     ----------
-    num_failures : int
-        Interruptions in the log; 0 is allowed, and leaves the upper end.
-    node_days : float, node-days
+    num_failures
+        Interruptions in the log. 0 is allowed and still gives the upper end.
+    node_days
         Nodes times days that the log covers; above zero.
-    confidence : float
-        Of the interval, between 0 and 1.
-
-    Returns
-    -------
-    FailureRate
-        The maximum-likelihood rate and its ends, failures a node-day.
     """
     tail = (1.0 - confidence) / 2.0
     low = 0.0 if num_failures == 0 else _mean_where(lambda mean: 1.0 - poisson_cdf(num_failures - 1, mean), tail, num_failures)
@@ -94,7 +75,7 @@ def rate_from_log(num_failures: int, node_days: float, confidence: float = 0.9) 
 
 
 def _mean_where(rising: Callable[[float], float], level: float, count: int) -> float:
-    """The Poisson mean at which a probability that rises with it reaches ``level``, by bisection."""
+    """The Poisson mean at which a probability that increases with it reaches ``level``, by bisection."""
     low, high = 0.0, count + 12.0 * math.sqrt(count + 1.0) + 12.0
     for _ in range(64):
         middle = (low + high) / 2.0

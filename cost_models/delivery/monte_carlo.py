@@ -1,4 +1,4 @@
-"""Many simulated histories of one job, side by side as columns: what the closed forms cannot say, the spread."""
+"""Many simulated histories of one job, as columns. They give the spread, which the closed forms lack."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from cost_models.delivery.failures import FailureClass
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
-HISTORIES_AT_ONCE = 20_000  # of which all columns stay in the cache's reach
+HISTORIES_AT_ONCE = 20_000  # all their columns fit in the cache
 
 
 @dataclass(frozen=True)
 class Campaign:
-    """A job with all that interrupts it. Fields as ``effective``, ``supply`` and ``rate_left`` take them."""
+    """A job with all its interruptions. Fields as the arguments of ``effective``, ``supply`` and ``rate_left``."""
 
     classes: Sequence[FailureClass]
     interval_s: float
@@ -35,7 +35,7 @@ class Campaign:
 
 @dataclass(frozen=True)
 class Histories:
-    """What became of each history, ``[n]``: wall time, and useful time at full rate inside it."""
+    """Result of each history, ``[n]``: wall time, and useful time at full rate within it."""
 
     elapsed_s: Floats
     useful_s: Floats
@@ -45,24 +45,10 @@ class Histories:
 def histories(
     campaign: Campaign, num_histories: int, seed: int, *, horizon_s: float = math.inf, target_s: float = math.inf
 ) -> Histories:
-    """Plays a job ``num_histories`` times, each until ``horizon_s`` has passed or ``target_s`` of useful time is done.
+    """Simulate a job ``num_histories`` times, ``[num_histories]``.
 
-    Parameters
-    ----------
-    campaign : Campaign
-        The job and what interrupts it.
-    num_histories : int
-        Columns of the result.
-    seed : int
-        The same seed gives the same histories.
-    horizon_s : float, seconds
-        Of wall time.
-    target_s : float, seconds
-        Of useful time at full rate; one of the two is finite.
-
-    Returns
-    -------
-    Histories, ``[num_histories]``
+    Each history runs until ``horizon_s`` of wall time has passed or ``target_s`` of useful time at full rate is done; one of them
+    must be finite. The same seed gives the same histories.
     """
     generator = np.random.default_rng(seed)
     parts = []
@@ -74,10 +60,10 @@ def histories(
 
 @dataclass(frozen=True)
 class Stretch:
-    """A time in which a job does one thing.
+    """A period in which a job does one thing.
 
-    ``state``: ``runs``, ``recovers`` or ``waits`` for nodes. ``rate`` is of useful work, over the full one. ``ended_by`` is the
-    class of the failure at its end, which makes ``repeated_s`` of useful time to be done again.
+    ``state``: ``runs``, ``recovers`` or ``waits`` for nodes. ``rate`` is the useful rate over the full rate. ``ended_by`` is the
+    class of the failure at its end; ``repeated_s`` is the useful time that this failure loses.
     """
 
     start_s: float
@@ -89,21 +75,9 @@ class Stretch:
 
 
 def one_history(campaign: Campaign, seed: int, horizon_s: float) -> list[Stretch]:
-    """One history of a job, told: the first of those that ``histories`` plays alone with this seed.
+    """One history of a job as periods without a gap from 0 to ``horizon_s``; checkpoints are part of ``runs``.
 
-    Parameters
-    ----------
-    campaign : Campaign
-        The job and what interrupts it.
-    seed : int
-        The same seed gives the same history.
-    horizon_s : float, seconds
-        Of wall time.
-
-    Returns
-    -------
-    list of Stretch
-        Without a gap from 0 to ``horizon_s``; checkpoints are part of ``runs``.
+    It is the history that ``histories`` simulates alone with this seed.
     """
     played = _Told(campaign, 1, np.random.default_rng(seed), horizon_s, math.inf)
     played.to_the_end()
@@ -111,7 +85,7 @@ def one_history(campaign: Campaign, seed: int, horizon_s: float) -> list[Stretch
 
 
 class _Columns:
-    """The state of histories that go on: an event of each at a time."""
+    """State of all unfinished histories; each simulation step advances every history by one event."""
 
     def __init__(self, campaign: Campaign, count: int, generator: np.random.Generator, horizon_s: float, target_s: float) -> None:
         self.campaign, self.generator, self.horizon_s, self.target_s = campaign, generator, horizon_s, target_s
@@ -127,7 +101,7 @@ class _Columns:
         self.tracks_nodes = slots > 0
         self.now, self.saved, self.unsaved = np.zeros((3, count))
         self.position = np.zeros(count)  # since the last checkpoint ended
-        self.recovering = np.zeros(count)  # seconds of recovery that are left
+        self.recovering = np.zeros(count)  # remaining seconds of recovery
         self.slow_until = np.zeros(count)
         self.back_at = np.zeros((count, slots))  # when nodes come back from repair
         self.failures = np.zeros(count, dtype=np.int64)
@@ -161,10 +135,10 @@ class _Columns:
             self._leave(is_done)
 
     def _tell(self, runs: Bools, waits: Bools, rate: Floats, step: Floats) -> None:
-        """What has just gone on, for who wants to know."""
+        """Record the last period; a subclass that keeps periods overrides this."""
 
     def _nodes(self) -> tuple[Floats, Floats]:
-        """Share of the replicas that have their nodes, and when the next node comes back where that matters."""
+        """Share of the replicas that have their nodes, and when the next node returns if that matters."""
         campaign = self.campaign
         if not self.tracks_nodes:
             return np.ones(len(self.now)), np.full(len(self.now), np.inf)
@@ -177,20 +151,20 @@ class _Columns:
         return share, next_back
 
     def _slow(self, runs: Bools) -> tuple[Floats, Floats]:
-        """Time until a node turns slow, and until the one that is slow is taken out."""
+        """Time until a node turns slow, and until the current slow node is removed."""
         if not self.campaign.slowdowns_per_s:
             return np.full(len(runs), np.inf), np.full(len(runs), np.inf)
         left = self.slow_until - self.now
         return self._draw(np.where(runs, self.campaign.slowdowns_per_s, 0.0)), np.where(left > 0.0, left, np.inf)
 
     def _draw(self, rate: Floats) -> Floats:
-        """Exponential times; without a memory they may be drawn anew at each event."""
+        """Exponential times. They have no memory, so they can be drawn anew at each event."""
         draws = self.generator.standard_exponential(len(rate))
         times: Floats = np.divide(draws, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
         return times
 
     def _until_target(self, rate: Floats) -> Floats:
-        """Running time until all useful work is done, checkpoints on the way included."""
+        """Running time until all useful work is done, with the checkpoints in between."""
         campaign = self.campaign
         if math.isinf(self.target_s):
             return np.full(len(rate), np.inf)
@@ -236,7 +210,7 @@ class _Columns:
             self.back_at[gone, self.back_at[gone].argmin(axis=1)] = self.now[gone] + away_s
 
     def _kinds(self, count: int) -> NDArray[np.int64]:
-        """Classes of failures that happen, by their rates."""
+        """Classes of the failures that happen, drawn by their rates."""
         found: NDArray[np.int64] = np.searchsorted(self.up_to, self.generator.random(count), side="right")
         return np.minimum(found, len(self.up_to) - 1)
 
@@ -251,7 +225,7 @@ class _Columns:
 
 
 class _Told(_Columns):
-    """A single history that remembers."""
+    """A single history that keeps its periods."""
 
     def __init__(self, campaign: Campaign, count: int, generator: np.random.Generator, horizon_s: float, target_s: float) -> None:
         super().__init__(campaign, count, generator, horizon_s, target_s)

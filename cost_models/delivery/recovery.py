@@ -1,4 +1,4 @@
-"""How far a job is taken down to recover from a fault, and what that costs."""
+"""Levels of recovery from a fault, and their cost."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 class RecoveryMode:
     """One level of recovery.
 
-    ``restart_s`` passes from the end of detection until ranks may load their state. ``from_peers``: the state comes from a
-    replica over the network between devices, and at most a step is repeated; else from the last checkpoint in storage.
+    ``restart_s`` is the time from the end of detection until ranks can load their state. ``from_peers``: the state comes from a
+    replica over the device network, and at most a step is repeated; otherwise it comes from the last checkpoint in storage.
     ``in_place_fraction`` of the interruptions by nodes are repaired without a restart.
     """
 
@@ -21,7 +21,7 @@ class RecoveryMode:
     in_place_fraction: float = 0.0
 
 
-# The levels of MindCluster, whose documentation prints no times [mindcluster-resume]: those of other systems stand in.
+# The levels of MindCluster. Its documentation has no times [mindcluster-resume], so those of other systems are used.
 RECOVERY_MODES = {
     mode.name: mode
     for mode in (
@@ -37,4 +37,4 @@ RECOVERY_MODES = {
         ),
     )
 }
-REPLACED_FRACTION = 0.78  # of interruptions by nodes: hardware, which goes for repair [llama-3, section 3.3.4]
+REPLACED_FRACTION = 0.78  # of interruptions by nodes are hardware faults, which need repair [llama-3, section 3.3.4]

@@ -1,8 +1,8 @@
-"""The share of time that is useful under random failures of several classes: exact, by a renewal argument.
+"""Exact fraction of useful time under random failures of several classes, by a renewal argument.
 
-Between checkpoints lie ``interval_s`` of useful time and a blocking checkpoint. A failure that loses state sends the job back to
-the last checkpoint; one that keeps it only stops the job. A recovery may be struck by the next failure, of any class, and then
-starts again as that one's.
+A blocking checkpoint follows each ``interval_s`` of useful time. A failure that loses state returns the job to the last
+checkpoint; a failure that keeps it only stops the job. Another failure of any class can interrupt a recovery, which then
+restarts as the recovery of that class.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ from cost_models.delivery.failures import FailureClass
 
 @dataclass(frozen=True)
 class Effective:
-    """Where the time of a job goes, as fractions that sum to 1; ``recovery`` by class."""
+    """Use of a job's time as fractions that sum to 1; ``recovery`` is by class."""
 
     useful: float
     checkpoints: float
-    repeated: float  # work that a failure took, and what had run of a checkpoint
+    repeated: float  # work that a failure lost, and unfinished checkpoints
     recovery: Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Interruptions:
-    """What failures of several classes do together.
+    """Combined effect of several failure classes.
 
-    ``mtbf_s`` is between failures while the job runs; ``lossy_mtbf_s`` between those after which work is lost, be it that a
-    recovery which would have kept it was struck; ``recovery_s`` the mean time until the job runs again, by class in which it is
-    spent, strikes included.
+    ``mtbf_s`` is the mean time between failures while the job runs. ``lossy_mtbf_s`` is that between failures that lose work; a
+    failure during a recovery can lose work that the recovery would have kept. ``recovery_s`` is the mean time until the job runs
+    again, by the class in which the time is spent, interrupted recoveries included.
     """
 
     mtbf_s: float
@@ -39,22 +39,11 @@ class Interruptions:
 
 
 def interruptions(classes: Sequence[FailureClass]) -> Interruptions:
-    """Competing failure classes as one stream.
-
-    Parameters
-    ----------
-    classes : sequence of FailureClass
-        A class with rate 0 does nothing.
-
-    Returns
-    -------
-    Interruptions
-        Infinite times where nothing fails.
-    """
+    """Combine failure classes into one stream of failures; times are infinite if nothing fails."""
     rate = math.fsum(each.rate_per_s for each in classes)
     if rate == 0.0:
         return Interruptions(math.inf, math.inf, {each.name: 0.0 for each in classes})
-    # A recovery of length R ends with probability exp(-rate R); else the next failure's begins.
+    # A recovery of length R ends with probability exp(-rate R); otherwise the next failure's recovery begins.
     ends = [math.exp(-rate * each.recovery_s) for each in classes]
     shares = [each.rate_per_s / rate for each in classes]
     ending = math.fsum(share * end for share, end in zip(shares, ends, strict=True))
@@ -72,21 +61,10 @@ def interruptions(classes: Sequence[FailureClass]) -> Interruptions:
 
 
 def effective(classes: Sequence[FailureClass], interval_s: float, blocking_s: float) -> Effective:
-    """Where the time goes when a checkpoint that blocks ``blocking_s`` follows each ``interval_s`` of useful time.
+    """Use of a job's time if a checkpoint that blocks ``blocking_s`` follows each ``interval_s`` of useful time.
 
-    Parameters
-    ----------
-    classes : sequence of FailureClass
-        What interrupts the job.
-    interval_s : float, seconds
-        Useful time between checkpoints; infinite for none, which only a job that loses no state survives.
-    blocking_s : float, seconds
-        That the job waits for one.
-
-    Returns
-    -------
-    Effective
-        Nothing useful where the job never gets from one checkpoint to the next.
+    Nothing is useful if the job never gets from one checkpoint to the next. An infinite ``interval_s`` means no checkpoints; only
+    a job that loses no state survives it.
     """
     found = interruptions(classes)
     downtime = math.fsum(found.recovery_s.values())
@@ -98,7 +76,7 @@ def effective(classes: Sequence[FailureClass], interval_s: float, blocking_s: fl
         exponent = (interval_s + blocking_s) / found.lossy_mtbf_s
         if exponent > 700.0 or math.isinf(downtime):
             return _stuck(classes, found)
-        # What a segment takes of running time, those that failed included: M (e^((tau + C) / M) - 1), for each useful second.
+        # Running time of a segment with its failed attempts is M (e^((tau + C) / M) - 1), here for each useful second.
         running = found.lossy_mtbf_s * math.expm1(exponent) / interval_s
         cycle = blocking_s / interval_s
         repeated = running - 1.0 - cycle
@@ -117,7 +95,7 @@ def effective(classes: Sequence[FailureClass], interval_s: float, blocking_s: fl
 
 
 def _stuck(classes: Sequence[FailureClass], found: Interruptions) -> Effective:
-    """All time goes to work that is repeated, or to recoveries, without end."""
+    """All time goes to repeated work or to recoveries."""
     downtime = math.fsum(found.recovery_s.values())
     share = 1.0 if math.isinf(downtime) else downtime / (downtime + found.mtbf_s)
     parts = [each.rate_per_s for each in classes]

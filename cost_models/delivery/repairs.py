@@ -1,4 +1,4 @@
-"""Nodes in repair, the spares that stand in for them, and what a job does when there are none."""
+"""Nodes in repair, the spares that replace them, and a job without enough nodes."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Supply:
-    """What repairs leave of a job, in the long run.
+    """Loss of a job from missing nodes, in the long run.
 
-    ``waiting`` is the fraction of time without enough nodes to run at all, ``missing`` what running with fewer replicas loses
-    on top; ``mean_in_repair`` counts nodes.
+    ``waiting`` is the fraction of time without enough nodes to run. ``missing`` is the further loss from running with fewer
+    replicas. ``mean_in_repair`` is a number of nodes.
     """
 
     waiting: float
@@ -25,27 +25,22 @@ class Supply:
 
     @property
     def rate(self) -> float:
-        """Of a job that always has its nodes: the fraction that is left."""
+        """Remaining fraction of the rate of a job that always has its nodes."""
         return 1.0 - self.waiting - self.missing
 
 
 def in_repair(birth_per_s: Floats, repair_s: float) -> Floats:
-    """Stationary probabilities of 0, 1, 2, ... nodes in repair.
+    """Stationary probabilities of 0, 1, 2, ... nodes in repair, ``[k + 1]``.
 
-    Nodes are repaired beside each other. Where no failure strikes a job that waits, the probabilities depend on the mean repair
-    alone, however repairs are distributed (Erlang's loss formula).
+    Nodes are repaired in parallel. If no failure strikes a job that waits, the probabilities depend only on the mean repair time,
+    whatever its distribution (Erlang's loss formula).
 
     Parameters
     ----------
-    birth_per_s : Floats, ``[k]``, failures a second
-        That send a node away while 0, 1, ... are in repair; one entry fewer than the result.
-    repair_s : float, seconds
+    birth_per_s : ``[k]``
+        Rate at which nodes leave while 0, 1, ... are in repair.
+    repair_s
         Mean time until a node is back.
-
-    Returns
-    -------
-    Floats, ``[k + 1]``
-        They sum to 1.
     """
     with np.errstate(divide="ignore"):
         steps = np.log(birth_per_s * repair_s) - np.log(np.arange(1, len(birth_per_s) + 1))
@@ -63,29 +58,19 @@ def supply(
     replicas_per_node: float = 1.0,
     elastic: bool = False,
 ) -> Supply:
-    """What ``num_spares`` nodes beside a job are worth.
+    """Loss of a job with ``num_spares`` spare nodes.
 
-    A job that is not elastic waits while more nodes are in repair than there are spares. An elastic one goes on with the data
-    parallel replicas that are whole, each missing node costing one at least, until it has none.
+    A job that is not elastic waits while more nodes are in repair than there are spares. An elastic job continues with its whole
+    data-parallel replicas, until it has none. Each missing node costs at least one replica.
 
     Parameters
     ----------
-    num_spares : int
-        Nodes that stand by.
-    node_failures_per_s : float, failures a second
-        Of the whole job at full size, that send a node away.
-    repair_s : float, seconds
+    node_failures_per_s
+        Rate at which nodes of the whole job leave for repair, at full size.
+    repair_s
         Mean time until a node is back.
-    num_replicas : int
-        Data-parallel replicas of the plan.
-    replicas_per_node : float
-        That a node holds: below 1 where a replica spans nodes.
-    elastic : bool
-        Whether the job goes on with fewer.
-
-    Returns
-    -------
-    Supply
+    replicas_per_node
+        Below 1 if a replica spans nodes.
     """
     if node_failures_per_s <= 0.0 or repair_s <= 0.0:
         return Supply(0.0, 0.0, 0.0)

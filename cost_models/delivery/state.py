@@ -1,4 +1,4 @@
-"""What a plan must save to go on later."""
+"""State that a plan must save to resume later."""
 
 from __future__ import annotations
 
@@ -17,30 +17,17 @@ from cost_models.step.priced_groups import priced_groups
 
 @dataclass(frozen=True)
 class SavedState:
-    """Bytes of a checkpoint: in all, and of the device that writes most where all replicas share the writing."""
+    """Bytes of a checkpoint: in total, and of the device that writes most if all replicas share the writing."""
 
     total_bytes: float
     device_bytes: float
 
 
 def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> SavedState:
-    """Weights in 16 bits, master weights and Adam's moments of all parameters, once.
+    """Bytes to save: 16-bit weights, master weights and Adam's moments of all parameters, once.
 
-    FP32 weights are their own master. Every data-parallel replica writes its share of what it has a copy of
+    FP32 weights are their own master. Every data-parallel replica writes its share of the parameters that it holds
     [megatron-0.12, fully_parallel.py].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software.
-    strategy : ParallelStrategy
-        One strategy, legal for ``any`` target.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    SavedState, bytes
     """
     batch = StrategyBatch.of([strategy])
     fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
