@@ -1,4 +1,4 @@
-"""What the post-training model rests on beside the training and serving models: few numbers, each with its source."""
+"""Constants of the post-training model in addition to those of training and serving, each with its source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hardware_profiles.schema import HardwareProfile
 
 @dataclass(frozen=True)
 class PostTrainingConstant:
-    """One number: what it means, its unit, the range that sources span, the value, where it comes from."""
+    """One constant: its meaning, unit, range of published values, value and source."""
 
     name: str
     meaning: str
@@ -36,7 +36,7 @@ CONSTANTS: tuple[PostTrainingConstant, ...] = (
 
 @dataclass(frozen=True)
 class ReshardEngine:
-    """How weights travel from the training layout to the rollout's: bytes of the whole model a second into every instance."""
+    """A way to send weights from the training layout to the rollout's: bytes of the whole model a second into every instance."""
 
     name: str
     meaning: str
@@ -46,7 +46,7 @@ class ReshardEngine:
     basis: str = "measured"
 
     def bytes_per_s(self, profile: HardwareProfile) -> float:
-        """On devices of that family. [B/s]"""
+        """Rate on devices of the profile's family. [B/s]"""
         value: float = getattr(self, f"{device_traits(profile).priors}_bytes_per_s")
         return value
 
@@ -68,5 +68,5 @@ DEFAULT_ENGINE = "sharded"
 
 
 def constant(name: str) -> float:
-    """The value of one entry of ``CONSTANTS``; an unknown name raises ``KeyError``."""
+    """The value of one entry of ``CONSTANTS``, a factor or a fraction; an unknown name raises ``KeyError``."""
     return {entry.name: entry.value for entry in CONSTANTS}[name]

@@ -1,4 +1,4 @@
-"""How long the answers of a step are: a distribution over prompts and samples, drawn the same way every time."""
+"""Lengths of a step's answers: a distribution over prompts and samples, drawn reproducibly."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-DEFAULT_SIGMA = 0.7  # of ln(length): 0.6 to 0.8 for mathematics under a loose cap, 0.9 to 1.1 for agents; assumed
-DEFAULT_GROUP_SHARE = 0.7  # of its square that the answers to one prompt share; assumed
+DEFAULT_SIGMA = 0.7  # assumed, of ln(length): 0.6 to 0.8 for mathematics under a loose cap, 0.9 to 1.1 for agents
+DEFAULT_GROUP_SHARE = 0.7  # assumed share of sigma^2 that the answers to one prompt have in common
 MAX_SIGMA = 3.0
-_FARTHEST = 5.5  # standard deviations: one answer in fifty million lies beyond
-_GRID = 4001  # quantiles over which means of the truncated distribution are taken
+_FARTHEST = 5.5  # standard deviations; one answer in fifty million is beyond
+_GRID = 4001  # number of quantiles for means of the truncated distribution
 
 
 @dataclass(frozen=True)
 class ResponseLengths:
-    """ln L = mu + a + e, cut off at ``cap``: ``a`` is shared by the answers to one prompt, ``e`` is each answer's own.
+    """ln L = mu + a + e, limited by ``cap``: the answers to one prompt share ``a``; each answer has its own ``e``.
 
     ``group_share`` is var(a) / sigma^2. An answer that would be longer stops at the cap and counts with that length.
-    ``histogram``: (lengths, weights) in place of the formula; prompts are then drawn with the same ``group_share``.
+    ``histogram``: (lengths, weights) instead of the formula; prompts are then drawn with the same ``group_share``.
     """
 
     mu: float
@@ -34,17 +34,7 @@ class ResponseLengths:
     histogram: tuple[tuple[int, ...], tuple[float, ...]] | None = None
 
     def quantile(self, levels: Floats) -> Floats:
-        """Length at each level, cap included.
-
-        Parameters
-        ----------
-        levels : Floats
-            In (0, 1).
-
-        Returns
-        -------
-        Floats, tokens
-        """
+        """Length in tokens at each of ``levels`` in (0, 1), with the cap; elementwise."""
         if self.histogram is not None:
             lengths, weights = (np.array(part, dtype=np.float64) for part in self.histogram)
             order = np.argsort(lengths, kind="stable")
@@ -60,29 +50,18 @@ class ResponseLengths:
 
     @property
     def truncated_fraction(self) -> float:
-        """Share of the answers that reach the cap: what a user can check in a log."""
+        """Fraction of the answers that reach the cap, which a user can compare with a log."""
         return float((self.quantile(_grid()) > self.cap - 0.5).mean())
 
 
 def lengths_from_mean(
     mean: float, cap: int, sigma: float = DEFAULT_SIGMA, group_share: float = DEFAULT_GROUP_SHARE
 ) -> ResponseLengths:
-    """The distribution with that mean once the cap has cut it off, by bisection over ``mu``.
+    """The distribution whose mean, with the cap applied, is ``mean`` tokens, by bisection over ``mu``.
 
-    Parameters
-    ----------
-    mean : float, tokens
-        At most the cap, which it meets where every answer is cut off.
-    cap : int, tokens
-        Longest answer.
-    sigma : float
-        Spread of ln(length); 0: all answers have the mean length.
-    group_share : float
-        Of sigma^2 that answers to one prompt share.
-
-    Returns
-    -------
-    ResponseLengths
+    At a mean equal to the cap, every answer is cut off. ``sigma`` is the standard deviation of ln(length); 0 gives all answers
+    the
+    mean length.
     """
     if sigma == 0.0 or mean >= cap:
         return ResponseLengths(math.log(max(min(mean, cap), 1.0)), 0.0, cap, group_share)
@@ -100,23 +79,10 @@ def lengths_from_mean(
 def lengths_from_quantile(
     mean: float, cap: int, level: float, length: float, group_share: float = DEFAULT_GROUP_SHARE
 ) -> ResponseLengths:
-    """The distribution with that mean whose quantile at ``level`` is ``length``: sigma by bisection, mu inside.
+    """The distribution with a given mean whose quantile at ``level`` is ``length`` tokens.
 
-    Parameters
-    ----------
-    mean, length : float, tokens
-        Mean, and the length that a share ``level`` of the answers does not exceed; below the cap.
-    cap : int, tokens
-        Longest answer.
-    level : float
-        In (0, 1): 0.5 for a median, 0.9 for the ninetieth percentile.
-    group_share : float
-        Of sigma^2 that answers to one prompt share.
-
-    Returns
-    -------
-    ResponseLengths
-        Nearest to what is asked where no sigma up to 3 gives it.
+    ``level`` is in (0, 1): 0.5 for a median, 0.9 for the ninetieth percentile. ``length`` is below the cap. If no sigma up to 3
+    matches, the nearest is used. Sigma is found by bisection, with mu inside.
     """
     levels = np.array([level])
     candidates = np.linspace(0.0, MAX_SIGMA, 121)
@@ -126,23 +92,10 @@ def lengths_from_quantile(
 
 
 def draw_lengths(lengths: ResponseLengths, prompts: int, samples: int, seed: int = 0) -> Ints:
-    """Lengths of one step's answers, ``[prompts, samples]``.
+    """Lengths of one step's answers in tokens, ``[prompts, samples]``; the same seed gives the same lengths.
 
-    Parts of both kinds are stratified quantiles in an order that the seed decides, so that a step's mean is the
-    distribution's and two placements of one job are compared on the same answers.
-
-    Parameters
-    ----------
-    lengths : ResponseLengths
-        What they are drawn from.
-    prompts, samples : int
-        Groups, and answers to each.
-    seed : int
-        The same seed gives the same lengths.
-
-    Returns
-    -------
-    int64, ``[prompts, samples]``, tokens
+    Both parts are stratified quantiles in an order that the seed decides. A step's mean therefore equals the distribution's, and
+    two placements of one job are compared on the same answers.
     """
     generator = np.random.default_rng(seed)
     shared = _strata(prompts, generator) * math.sqrt(lengths.group_share)
@@ -165,7 +118,7 @@ def _table() -> tuple[Floats, Floats]:
 
 
 def _normal_quantiles(levels: Floats) -> Floats:
-    """Of the standard normal distribution, from a table."""
+    """Quantiles of the standard normal distribution, from a table."""
     known, values = _table()
     return np.interp(levels, known, values)
 

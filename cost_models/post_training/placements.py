@@ -1,4 +1,4 @@
-"""Where the tasks of a step run: the same tasks as a program of pools, for each placement."""
+"""Placements of a step's tasks: for each placement, the tasks as a program on pools of devices."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from cost_models.post_training.constants import constant
 from cost_models.post_training.program import Steady, Task, steady, streamed_end_s
 
 ROLLOUT, TRAIN, SIDE, ALL = "rollout", "train", "reference", "all"
-PIECES = 16  # of a batch that is handed over while it is made
-MOST_LAG = 16  # steps: more make no difference to the pace, and the program's fill must fit its rounds
+PIECES = 16  # in which a batch is handed over during rollout
+MOST_LAG = 16  # steps; more do not change the pace, and the program's fill must fit in its rounds
 
 
 class PlacementKind(StrEnum):
-    """Of the three of RL Fusion, and their mixture."""
+    """The three placements of RL Fusion, and a mixture of them."""
 
-    SEPARATE = "separate"  # rollout and training on devices of their own
+    SEPARATE = "separate"  # rollout and training on separate devices
     COLOCATED = "train-infer-colocated"  # they share devices, reference and reward have others
     FULLY_COLOCATED = "fully-colocated"  # everything on all devices
-    HYBRID = "hybrid"  # training devices roll out too, beside others that only do that
+    HYBRID = "hybrid"  # training devices also roll out, together with others that only roll out
 
 
 @dataclass(frozen=True)
 class Parts:
     """Seconds of each task of one step on its own devices.
 
-    ``rollout_s`` lasts from the first prompt to the last answer; ``steady_rollout_s`` is what the same tokens take where new
-    prompts follow at once, so that no instance drains.
-    ``to_rollout_s`` and ``to_train_s`` are changes of layout with their loads and offloads, ``sync_s`` weights sent to devices
-    that only roll out. ``train_share``: of a hybrid's devices, those that train. ``queue_s``: samples through the storage of a
-    queue, all of a step. ``longest_s``: of the longest answer beside a whole batch of others.
+    ``rollout_s`` is from the first prompt to the last answer. ``steady_rollout_s`` is the time for the same tokens if new prompts
+    follow at once, so that no instance drains. ``to_rollout_s`` and ``to_train_s`` are changes of layout with loads and offloads.
+    ``sync_s`` sends weights to devices that only roll out. ``train_share``: of a hybrid's devices, the share that trains.
+    ``queue_s``: all samples of a step through the storage of a queue. ``longest_s``: the longest answer beside a whole batch of
+    others.
     """
 
     rollout_s: float
@@ -51,18 +51,18 @@ class Parts:
 
     @property
     def training_s(self) -> float:
-        """What follows the answers on the training side."""
+        """Seconds on the training side after the answers."""
         return self.old_log_prob_s + self.reference_s + self.reward_s + self.critic_s + self.update_s
 
 
 @dataclass(frozen=True)
 class Staleness:
-    """How far rollout may run ahead of training.
+    """How far rollout can run ahead of training.
 
     ``steps``: versions of the weights between an answer's start and its use (NeMo RL's ``max_trajectory_age_steps``, AReaL's
-    ``max_head_offpolicyness``; None: any number). ``partial``: answers go on over an update in place of being waited for.
-    ``leftover_fraction``: of a batch that may be unfinished when weights are exchanged (verl's ``staleness_threshold``); it takes
-    the place of ``steps``. ``streams``: training begins on the answers that are complete.
+    ``max_head_offpolicyness``; ``None``: any number). ``partial``: answers continue across an update; otherwise the update waits
+    for them. ``leftover_fraction``: part of a batch that can be unfinished when weights are exchanged (verl's
+    ``staleness_threshold``); it replaces ``steps``. ``streams``: training starts on the answers that are complete.
     """
 
     steps: int | None = 0
@@ -76,7 +76,7 @@ SYNCHRONOUS = Staleness()
 
 @dataclass(frozen=True)
 class StepTime:
-    """What a step takes once it repeats, and what it is made of. [s]"""
+    """Seconds of a step in steady state, and its parts."""
 
     step_s: float
     parts: Parts
@@ -87,22 +87,10 @@ class StepTime:
 def step_time(
     kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONOUS, *, remainder_fraction: float | None = None
 ) -> StepTime:
-    """Seconds a step of a placement under a staleness.
+    """Seconds of a step in steady state, for a placement and a staleness.
 
-    Parameters
-    ----------
-    kind : PlacementKind
-        Which tasks share devices.
-    parts : Parts
-        Seconds of each task.
-    staleness : Staleness
-        How far rollout may run ahead; only separate devices and hybrids can.
-    remainder_fraction : float or None
-        Of the step, for reward, data and book-keeping; None: the constant.
-
-    Returns
-    -------
-    StepTime
+    Only separate devices and hybrids let rollout run ahead. ``remainder_fraction`` is the part of the step for reward, data and
+    book-keeping; ``None``: the constant.
     """
     share = constant("remainder_fraction") if remainder_fraction is None else remainder_fraction
     program = steady(tasks_of(kind, parts, staleness))
@@ -110,21 +98,7 @@ def step_time(
 
 
 def tasks_of(kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONOUS) -> tuple[Task, ...]:
-    """The program of a placement.
-
-    Parameters
-    ----------
-    kind : PlacementKind
-        Which tasks share devices.
-    parts : Parts
-        Seconds of each task.
-    staleness : Staleness
-        How far rollout may run ahead.
-
-    Returns
-    -------
-    tuple of Task
-    """
+    """The program of a placement under a staleness."""
     if kind is PlacementKind.FULLY_COLOCATED:
         return _colocated(parts, (ALL,), parts.reference_s, parts.reward_s)
     if kind is PlacementKind.COLOCATED:
@@ -135,7 +109,10 @@ def tasks_of(kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONO
 
 
 def _beside(parts: Parts, staleness: Staleness) -> tuple[float, float]:
-    """Reference and reward on devices of their own: through a queue they are done with most answers when the last one comes."""
+    """Exposed time of reference and reward on separate devices.
+
+    A queue lets them finish most answers before the last answer comes.
+    """
     both = parts.reference_s + parts.reward_s
     if not staleness.streams or not parts.finish_s or both <= 0.0:
         return parts.reference_s, parts.reward_s
@@ -146,7 +123,7 @@ def _beside(parts: Parts, staleness: Staleness) -> tuple[float, float]:
 
 
 def _colocated(parts: Parts, side: tuple[str, ...], reference_s: float, reward_s: float) -> tuple[Task, ...]:
-    """One order on all devices; on a side pool the reference runs beside the old log-probabilities."""
+    """All tasks in one order on all devices; on a side pool the reference overlaps the old log-probabilities."""
     before_update = ("to_train", "old_log_prob", "reference", "reward", "critic")
     return (
         Task("to_rollout", (ALL,), parts.to_rollout_s, (("update", 1),)),
@@ -161,7 +138,7 @@ def _colocated(parts: Parts, side: tuple[str, ...], reference_s: float, reward_s
 
 
 def _hybrid(parts: Parts, staleness: Staleness) -> tuple[Task, ...]:
-    """All devices roll out; while some train, the others go on, so that training takes its share of the pool's time."""
+    """All devices roll out; while some train, the others continue, so training takes its share of the pool's time."""
     lag = lag_of(staleness)
     occupied = parts.steady_rollout_s if lag or staleness.partial else parts.rollout_s
     displaced = parts.train_share if lag else 1.0
@@ -174,7 +151,7 @@ def _hybrid(parts: Parts, staleness: Staleness) -> tuple[Task, ...]:
 
 
 def _separate(parts: Parts, staleness: Staleness) -> tuple[Task, ...]:
-    """Rollout ahead of training by ``lag`` steps; in pieces where training begins on the answers that are complete."""
+    """Rollout ``lag`` steps ahead of training, in pieces if training starts on the answers that are complete."""
     lag = lag_of(staleness)
     pools = (TRAIN,)
     ends, tail = _pieces(parts, staleness)
@@ -203,24 +180,14 @@ def _separate(parts: Parts, staleness: Staleness) -> tuple[Task, ...]:
 
 
 def lag_of(staleness: Staleness) -> int:
-    """Steps that rollout runs ahead of training in the program. [steps]
-
-    Parameters
-    ----------
-    staleness : Staleness
-        How far it may.
-
-    Returns
-    -------
-    int
-    """
+    """Steps that rollout runs ahead of training in the program. [steps]"""
     if staleness.leftover_fraction is not None:
         return 0
     return MOST_LAG if staleness.steps is None else min(staleness.steps, MOST_LAG)
 
 
 def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], float]:
-    """When pieces of a batch leave the rollout pool, from its start, and how much later each is complete."""
+    """Times at which pieces of a batch leave the rollout pool, and the delay until each is complete."""
     if staleness.leftover_fraction:
         return _left_over(parts, staleness.leftover_fraction), 0.0
     if staleness.partial:
@@ -234,7 +201,7 @@ def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], floa
 
 
 def _left_over(parts: Parts, fraction: float) -> tuple[float, ...]:
-    """Ends of the pieces where part of a batch is there when its step begins; the pool makes what is left over beside them."""
+    """Ends of the pieces if part of a batch exists when its step starts. The pool finishes the leftover part meanwhile."""
     ends, last = [], 0.0
     for index in range(PIECES):
         share = (index + 1) / PIECES

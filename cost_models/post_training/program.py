@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-ROUNDS = 48  # that are played: the first half is the fill
+ROUNDS = 48  # rounds to simulate; the first half is the fill
 
 
 @dataclass(frozen=True)
 class Task:
     """One task of every step.
 
-    It holds all its ``pools`` for ``seconds``; what it makes is there ``tail_s`` after that, and keeps nobody busy meanwhile.
-    ``after``: (name of a task, how many steps earlier) that must have been made. ``lag``: rounds behind the first task of its
-    step; in a round every pool runs its tasks in the order of the program.
+    It occupies all its ``pools`` for ``seconds``. Its result is available ``tail_s`` later, and no pool is busy meanwhile.
+    ``after``: the results that it needs, as (name of a task, how many steps earlier). ``lag``: rounds behind the first task of
+    its
+    step. In a round every pool runs its tasks in the order of the program.
     """
 
     name: str
@@ -27,7 +28,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Bar:
-    """When a task of a step held its pools, and when what it makes was there (``made_s``, after its tail). [s]"""
+    """Seconds at which a task of a step occupied its pools, and at which its result was available (``made_s``)."""
 
     name: str
     step: int
@@ -35,12 +36,12 @@ class Bar:
     start_s: float
     end_s: float
     made_s: float
-    waits_for: str  # the task or pool that let it start no earlier; "" at the start
+    waits_for: str  # the task or pool that delayed its start; "" at the start
 
 
 @dataclass(frozen=True)
 class Steady:
-    """What repeats: seconds a step, how busy each pool is, and the bars of the last rounds."""
+    """Steady state of a program: seconds a step, how busy each pool is, and the bars of the last rounds."""
 
     period_s: float
     busy_fraction: dict[str, float]
@@ -48,18 +49,14 @@ class Steady:
 
 
 def steady(tasks: Sequence[Task], rounds: int = ROUNDS) -> Steady:
-    """The pace at which a program of tasks goes on.
+    """Steady state of a program of tasks.
 
     Parameters
     ----------
-    tasks : sequence of Task
-        In the order in which each pool runs them in a round; what a task comes after lies before it in that order.
-    rounds : int
-        Played; the pace is that of the second half.
-
-    Returns
-    -------
-    Steady
+    tasks
+        In the order in which each pool runs them in a round. A task comes after the tasks of its own step that it needs.
+    rounds
+        Rounds to simulate; the pace is that of the second half.
     """
     free: dict[str, tuple[float, str]] = {}
     ready: dict[tuple[str, int], float] = {}
@@ -92,20 +89,16 @@ def steady(tasks: Sequence[Task], rounds: int = ROUNDS) -> Steady:
 
 
 def streamed_end_s(ready_s: Sequence[float], service_s: float, *, transfer_s: float = 0.0) -> float:
-    """When a server is done with micro-batches that arrive one after the other.
+    """Seconds until a server has finished micro-batches that arrive one after the other.
 
     Parameters
     ----------
-    ready_s : sequence of float, seconds
+    ready_s
         When each micro-batch is complete, in any order.
-    service_s : float, seconds
+    service_s
         The server's time for one.
-    transfer_s : float, seconds
-        From the queue to the server, each; the next one is read while one is served.
-
-    Returns
-    -------
-    float, seconds
+    transfer_s
+        Transfer of one from the queue to the server; the next is read while one is served.
     """
     end = 0.0
     for arrival in sorted(ready_s):

@@ -1,4 +1,4 @@
-"""From the training layout to the rollout's and back: bytes, seconds, and what the sleeping side leaves in memory."""
+"""Change between the training layout and the rollout layout: bytes, seconds, and memory of the sleeping side."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from cost_models.shapes.workload import ModelShape
 from hardware_profiles.schema import HardwareProfile
 
 BF16_BYTES = 2.0
-COMMUNICATORS = 3  # that a sleeping side keeps: tensor, expert and data parallel
+COMMUNICATORS = 3  # a sleeping side keeps those of tensor, expert and data parallelism
 
 
 @dataclass(frozen=True)
 class Shares:
-    """Of the model's weights that one device holds, dense part and routed experts."""
+    """Fractions of the model's weights on one device: of the dense part and of the routed experts."""
 
     dense: float
     experts: float
 
     def bytes_of(self, dense_bytes: float, expert_bytes: float) -> float:
-        """What that makes on a device. [B]"""
+        """Bytes of these fractions on a device. [B]"""
         return self.dense * dense_bytes + self.experts * expert_bytes
 
 
@@ -30,8 +30,8 @@ class Shares:
 class Reshard:
     """One change of layout.
 
-    ``model_bytes`` is what is moved in all, ``device_bytes`` what a rollout device receives beyond the shards that it has,
-    ``seconds`` by the engine, ``wire_s`` what the links alone need.
+    ``model_bytes`` are moved in total. A rollout device receives ``device_bytes`` in addition to the shards that it already has.
+    ``seconds`` is the engine's time, ``wire_s`` the time of the links alone.
     """
 
     model_bytes: float
@@ -41,19 +41,7 @@ class Reshard:
 
 
 def weight_bytes(model: ModelShape, bytes_per_weight: float = BF16_BYTES) -> tuple[float, float]:
-    """Bytes of the dense part and of the routed experts. [B]
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    bytes_per_weight : float
-        2 for bf16, 1 for 8 bits.
-
-    Returns
-    -------
-    tuple of float
-    """
+    """Bytes of the dense part and of the routed experts; ``bytes_per_weight`` is 2 for bf16 and 1 for 8 bits. [B]"""
     total = float(num_parameters(model).total)
     moe = model.moe
     experts = 0.0
@@ -65,17 +53,7 @@ def weight_bytes(model: ModelShape, bytes_per_weight: float = BF16_BYTES) -> tup
 
 
 def training_shares(strategy: ParallelStrategy) -> Shares:
-    """What a training device holds; under ZeRO-3 a slice of everything.
-
-    Parameters
-    ----------
-    strategy : ParallelStrategy
-        The training layout.
-
-    Returns
-    -------
-    Shares
-    """
+    """Fractions of the weights on a training device; under ZeRO-3 a slice of all of them."""
     replicas = strategy.dp * strategy.cp if strategy.zero_stage == 3 else 1
     dense = 1.0 / (strategy.tp * strategy.pp * replicas)
     experts = 1.0 / (max(strategy.ep, 1) * strategy.etp * strategy.pp)
@@ -91,29 +69,25 @@ def reshard(
     *,
     bytes_per_weight: float = BF16_BYTES,
 ) -> Reshard:
-    """Weights from training devices into rollout instances.
+    """Send weights from training devices to rollout instances.
 
-    A device that trains and rolls out keeps what it has of its new shard: 1 / (tg pg) - 1 / (t p) of the model arrives where
-    shards are nested [hybridflow, section 5.3]. The engine's time is that of the whole model, as engines were measured.
+    A device that trains and rolls out keeps the part of its new shard that it already has: 1 / (tg pg) - 1 / (t p) of the model
+    arrives if shards are nested [hybridflow, section 5.3]. The engine's time was measured for the whole model and is scaled to
+    the
+    part that moves.
 
     Parameters
     ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    profile : HardwareProfile
-        Its devices; the outermost tier is the wire.
-    held : Shares or None
-        What a rollout device holds as a training device; None: it does not train.
-    wanted : Shares
-        Of the rollout's layout.
-    engine : str
+    profile
+        The outermost tier is the wire.
+    held
+        Fractions on a rollout device as a training device; ``None``: it does not train.
+    wanted
+        Fractions under the rollout's layout.
+    engine
         A name of ``ENGINES``.
-    bytes_per_weight : float
-        In which the rollout keeps its weights.
-
-    Returns
-    -------
-    Reshard
+    bytes_per_weight
+        Precision of the rollout's weights.
     """
     dense, experts = weight_bytes(model, bytes_per_weight)
     had = held or Shares(0.0, 0.0)
@@ -127,32 +101,10 @@ def reshard(
 
 
 def host_copy_s(device_bytes: float, profile: HardwareProfile) -> float:
-    """Time to move a device's states to its host, or back. [s]
-
-    Parameters
-    ----------
-    device_bytes : float
-        Of one device; all devices copy at once.
-    profile : HardwareProfile
-        Whose ``host_link_bytes_per_s`` counts.
-
-    Returns
-    -------
-    float, seconds
-    """
+    """Time to move a device's states to its host, or back; all devices copy at once. [s]"""
     return device_bytes / profile.host_link_bytes_per_s
 
 
 def residual_bytes(profile: HardwareProfile) -> float:
-    """What a sleeping side leaves on a device: its communicators, and the runtime that both share is not counted. [B]
-
-    Parameters
-    ----------
-    profile : HardwareProfile
-        Whose ``communicator_bytes`` count.
-
-    Returns
-    -------
-    float, bytes
-    """
+    """Bytes of a sleeping side on a device: its communicators. The runtime is shared by both sides and not counted. [B]"""
     return COMMUNICATORS * profile.communicator_bytes

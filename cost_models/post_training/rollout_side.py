@@ -1,4 +1,4 @@
-"""The rollout of a step: its answers on the instances of a pool, by the serving model."""
+"""Rollout of one step: its answers on the instances of a pool, priced by the serving model."""
 
 from __future__ import annotations
 
@@ -17,40 +17,38 @@ from cost_models.serving.steps import StepTimes, decode_step, prefill_s
 from cost_models.shapes.workload import WorkloadError
 
 Floats = NDArray[np.float64]
-MAX_REQUESTS = 1024  # of an instance in flight where an engine is not told otherwise [vllm, max_num_seqs of RL frameworks]
-PREFILL_PASS_TOKENS = 8192  # of a pass: prompts are prefilled together
+MAX_REQUESTS = 1024  # default number in flight in an instance [vllm, max_num_seqs of RL frameworks]
+PREFILL_PASS_TOKENS = 8192  # in a pass, which prefills several prompts
 
 
 class Scheduling(StrEnum):
-    """In which units, and in which order, answers go to the replicas in turn."""
+    """Units and order in which answers are assigned to the replicas, one after the other."""
 
-    GROUPS = "groups"  # all answers to a prompt to one replica, as frameworks send them
-    ANSWERS = "answers"  # each for itself
-    LONGEST = (
-        "longest-groups-first"  # each for itself, those to prompts with long answers first: known from a probe of each [seer]
-    )
+    GROUPS = "groups"  # one replica gets all answers to a prompt, as in frameworks
+    ANSWERS = "answers"  # each answer separately
+    LONGEST = "longest-groups-first"  # each separately, prompts with long answers first, known from a probe of each [seer]
 
 
 @dataclass(frozen=True)
 class OngoingRollout:
-    """A pool whose instances never drain: what their pace follows from."""
+    """A pool whose instances never drain, and the inputs of its pace."""
 
     lengths: NDArray[np.int64] = field(repr=False)
-    units: NDArray[np.int64] = field(repr=False)  # answers that go together, in order of their turn
+    units: NDArray[np.int64] = field(repr=False)  # answers that stay together, in the order of assignment
     prompt_tokens: float
     instances: int
-    replicas: int  # of attention in an instance, each with answers and a cache of its own
+    replicas: int  # attention replicas of an instance, each with its own answers and cache
     most: int
     capacity_tokens: float
     steps: StepTable = field(repr=False)
     prompt_s: float
 
     def under_way(self, batches: float) -> float:
-        """Answers that an instance has in flight when so many batches are."""
+        """Number of answers in flight in an instance if ``batches`` batches are."""
         return min(float(self.most), max(self.lengths.size / self.instances * batches, 1.0))
 
     def steady_s(self, batches: float) -> float:
-        """Seconds in which the pool makes the tokens of a batch."""
+        """Seconds in which the pool generates the tokens of a batch."""
         total, context = float(self.lengths.sum()), self.mean_context_tokens
         in_flight = max(min(self.under_way(batches), self.capacity_tokens / max(context, 1.0)), 1.0)
         step = float(self.steps.step_s(in_flight, np.array(context)))
@@ -58,9 +56,9 @@ class OngoingRollout:
         return made + self.lengths.size / self.instances * self.prompt_tokens * self.prompt_s
 
     def longest_s(self, batches: float) -> float:
-        """Seconds of the longest answer where others take the place of those that are done.
+        """Seconds of the longest answer if new answers replace finished ones.
 
-        While it is made each of the others is in flight for the share of the time that its own length is of the longest.
+        During that time, each other answer is in flight for the share of its length in the longest one.
         """
         longest = float(self.lengths.max())
         beside = max(self.under_way(batches) * float(self.lengths.mean()) / longest, 1.0)
@@ -69,19 +67,20 @@ class OngoingRollout:
 
     @property
     def mean_context_tokens(self) -> float:
-        """What lies before a token that is made, in the mean."""
+        """Mean number of tokens before a generated token."""
         answers = self.lengths.astype(np.float64)
         return self.prompt_tokens + float((answers**2).sum()) / (2.0 * float(answers.sum()))
 
 
 @dataclass(frozen=True)
 class RolloutTimes:
-    """Of one step's answers. [s]
+    """Times of one step's answers. [s]
 
-    ``makespan_s`` from the first prompt to the last answer, ``steady_s`` what the same tokens take where new prompts follow at
-    once, ``longest_s`` what the longest answer takes there, beside others to its end; ``finish_s`` ascending, of every
-    answer, ``groups_s`` of the last answer to each prompt: advantages are taken over groups. ``first_instance_s``: when the
-    first replica of an instance is idle.
+    ``makespan_s`` is from the first prompt to the last answer. ``steady_s`` is the time for the same tokens if new prompts follow
+    at once; ``longest_s`` is the time of the longest answer then. ``finish_s`` has the end of every answer and ``groups_s`` that
+    of
+    the last answer to each prompt, both ascending; advantages are computed over groups. ``first_instance_s`` is the time at which
+    the first replica of an instance is idle.
     """
 
     makespan_s: float
@@ -97,16 +96,16 @@ class RolloutTimes:
     ongoing: OngoingRollout = field(repr=False)
 
     def going_on(self, batches: float) -> RolloutTimes:
-        """With answers of so many batches in flight together where rollout does not drain between steps."""
+        """The times with the answers of ``batches`` batches in flight, if rollout does not drain between steps."""
         return replace(self, steady_s=self.ongoing.steady_s(batches), longest_s=self.ongoing.longest_s(batches))
 
     def complete_s(self, fraction: float) -> float:
-        """When that part of the prompts has all its answers. [s]"""
+        """Time at which a fraction of the prompts has all its answers. [s]"""
         return _quantile(self.groups_s, fraction)
 
     @property
     def tail_s(self) -> float:
-        """How long the last tenth of the answers takes alone. [s]"""
+        """Time of the last tenth of the answers. [s]"""
         return self.makespan_s - _quantile(self.finish_s, 0.9)
 
 
@@ -120,31 +119,23 @@ def rollout_times(
     memory_fraction: float = DEFAULT_UTILISATION,
     scheduling: Scheduling = Scheduling.GROUPS,
 ) -> RolloutTimes:
-    """Rolls out the answers of one step, which go to the replicas of all instances in turn.
+    """Time to roll out the answers of one step, assigned to the replicas of all instances in turn.
 
-    No instance more makes it slower: where chance puts long groups together, some are left out.
+    More instances never make it slower: if chance puts long groups together, some instances are left out. Raises
+    ``WorkloadError`` if the pool holds no instance, or if an instance's weights do not fit.
 
     Parameters
     ----------
-    workload : ServingWorkload
-        Model, the rollout pool and the engine.
-    layout : ServingLayout
-        Of one instance; as many instances as the pool holds whole.
-    lengths : int64, ``[prompts, samples]``, tokens
-        Answers.
-    prompt_tokens : float
+    layout
+        Of one instance. The pool has as many whole instances as fit.
+    lengths : ``[prompts, samples]``
+        Tokens of each answer.
+    prompt_tokens
         Mean prompt.
-    max_requests : int or None
-        In flight in an instance's replica at once.
-    memory_fraction : float
-        Of a device's memory that an instance may fill.
-    scheduling : Scheduling
-        What goes together, and what goes first.
-
-    Returns
-    -------
-    RolloutTimes
-        Raises ``WorkloadError`` where the pool holds no instance, or an instance's weights do not fit.
+    max_requests
+        In flight at once in a replica of an instance.
+    memory_fraction
+        Of a device's memory that an instance can fill.
     """
     instances = workload.cluster.num_devices // layout.num_devices
     if instances < 1:
@@ -192,11 +183,11 @@ def rollout_times(
 
 
 def _played(pool: OngoingRollout) -> BatchedTimes:
-    """The answers on all instances; a number between two powers of two is at least as fast as smaller ones, down to the lower.
+    """Simulate the answers on all instances, or on fewer if that is faster.
 
-    With twice the instances each has some of the groups that it had, and is done no later. Between, chance may put long groups
-    together: then some instances are left out, but the answer is not faster than that of the next power of two. Smaller
-    numbers are played where the replica with the most tokens, or with the longest answer, would be done before all others.
+    With twice the instances each one has a subset of its groups, and finishes no later. Between two powers of two, chance can put
+    long groups together. Some instances are then left out, but the result is never faster than that of the next power of two.
+    Smaller numbers are simulated only if their busiest replica (most tokens, or longest answer) would finish earlier.
     """
     instances = min(pool.instances, 1 << (len(pool.units) - 1).bit_length())
     best = _batched(pool, instances)
@@ -222,7 +213,7 @@ def _batched(pool: OngoingRollout, instances: int) -> BatchedTimes:
 
 
 def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
-    """Requests of replicas, ``[..., request]``: a step takes what it takes where the others have as many in flight."""
+    """Finish times of the requests of replicas, ``[..., request]``, if the other replicas have as many in flight."""
     steps = pool.steps
     return batched_times(
         pool.prompt_tokens,
@@ -235,7 +226,7 @@ def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float
 
 
 def _turns(lengths: NDArray[np.int64], scheduling: Scheduling) -> NDArray[np.int64]:
-    """Order of the units: of groups, or of single answers."""
+    """Order of the units, which are groups or single answers."""
     if scheduling is Scheduling.GROUPS:
         return np.arange(len(lengths))
     if scheduling is Scheduling.ANSWERS:
@@ -246,7 +237,7 @@ def _turns(lengths: NDArray[np.int64], scheduling: Scheduling) -> NDArray[np.int
 
 
 def _dealt(units: NDArray[np.int64], replicas: int) -> Floats:
-    """Units in turn, ``[replica, request]``; 0 where a replica has a unit less."""
+    """Units assigned in turn, ``[replica, request]``; 0 if a replica has a unit less."""
     each = math.ceil(len(units) / replicas)
     dealt = np.zeros((each * replicas, units.shape[1]), dtype=np.float64)
     dealt[: len(units)] = units
@@ -254,7 +245,7 @@ def _dealt(units: NDArray[np.int64], replicas: int) -> Floats:
 
 
 def _of_groups(finish_s: Floats, turns: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
-    """The last finish of each group, ascending, of ``[replica, request]``."""
+    """Last finish of each group, ascending, from ``[replica, request]``."""
     replicas, together = len(finish_s), lengths.size // len(turns)
     in_turn = finish_s.reshape(replicas, -1, together).transpose(1, 0, 2).reshape(-1, together)[: len(turns)]
     answers = np.empty_like(in_turn)
@@ -272,24 +263,9 @@ def _busiest(requests: Floats) -> Floats:
 
 
 def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_flight: int, max_context_tokens: float) -> StepTable:
-    """Decode steps inside a rollout: those of a service with ``rollout_device_factor`` on what devices do.
+    """Decode steps in a rollout: those of a service, with ``rollout_device_factor`` on device time.
 
-    Dispatch that a longer device time hides stays hidden.
-
-    Parameters
-    ----------
-    workload : ServingWorkload
-        Model, the rollout pool and the engine.
-    layout : ServingLayout
-        Of one instance.
-    max_in_flight : int
-        Requests of the instance.
-    max_context_tokens : float
-        Longest mean context.
-
-    Returns
-    -------
-    StepTable
+    Dispatch that longer device time hides stays hidden.
     """
     batches, contexts = table_batches(max_in_flight), np.linspace(0.0, max(max_context_tokens, 1.0), TABLE_CONTEXTS)
     found = decode_step(workload, layout, batches[:, None], contexts[None, :])

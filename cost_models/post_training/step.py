@@ -1,4 +1,4 @@
-"""One step of post-training, from its answers to its seconds: rollout, training side and changes of layout put together."""
+"""One step of post-training: rollout, training side and changes of layout combined."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from cost_models.shapes.workload import Workload
 
 QUEUE_TOKEN_BYTES = 16.0  # ids of 8 bytes, log-probabilities of the policy and of the reference [asyncflow]
 CHANGES_OVER = (PlacementKind.COLOCATED, PlacementKind.FULLY_COLOCATED)  # devices train and roll out in turn
-MOST_AHEAD = 1.0  # batches that are begun while one is still under way: engines are fed a batch at a time
+MOST_AHEAD = 1.0  # batches that start while one still runs: engines get one batch at a time
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """Which tasks a step has beside rollout and update.
+    """Tasks of a step in addition to rollout and update.
 
-    ``old_log_prob``: of the answers under the weights that made them, by the training engine. ``kept_fraction``: of the generated
-    prompts that a filter passes (DAPO's dynamic sampling); what it drops was generated for nothing. ``num_updates``: optimizer
-    steps over one batch.
+    ``old_log_prob``: the training engine recomputes the log-probabilities of the answers under the weights that generated them.
+    ``kept_fraction``: part of the generated prompts that passes a filter (DAPO's dynamic sampling); the rest was generated for
+    nothing. ``num_updates``: optimizer steps over one batch.
     """
 
     reference: bool = True
@@ -40,19 +40,21 @@ class Algorithm:
 
     @property
     def forward_passes(self) -> float:
-        """Over all answers without gradients, in the time of a plain one."""
+        """Passes over all answers without gradients, as a multiple of a plain forward's time."""
         return self.old_log_prob * constant("forward_factor") + self.reference + self.reward_model + self.critic
 
 
 @dataclass(frozen=True)
 class PostTraining:
-    """A step: what is trained and rolled out, where, and on which answers.
+    """Inputs of a step: the models, the pools of devices and the answers.
 
-    ``training`` and ``serving`` each know the devices of their own pool, which is all of them where rollout shares those of
-    training; ``idle_train_devices`` lie beside those of ``training``, whose layout does not use them. ``lengths`` are the answers
-    that are trained on, ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: of a device that a
-    rollout instance may fill. ``reference_devices``: of their own, where reference and reward do not share those of training.
-    ``queue_bytes_per_s``: of the storage behind a queue of samples; None: none.
+    ``training`` and ``serving`` each have the devices of their own pool; these are all devices if rollout shares those of
+    training.
+    ``idle_train_devices`` are further devices of the training pool that its layout does not use. ``lengths`` are the answers that
+    are trained on, ``[prompts, samples]``, ``prompt_tokens`` the mean prompt. ``memory_fraction``: part of a device that a
+    rollout
+    instance can fill. ``reference_devices``: separate devices for reference and reward, if they do not share those of training.
+    ``queue_bytes_per_s``: bandwidth of the storage behind a queue of samples; ``None``: no queue.
     """
 
     training: Workload
@@ -77,29 +79,29 @@ class PostTraining:
 
     @property
     def train_devices(self) -> int:
-        """Of the training pool, with those that its layout leaves idle."""
+        """Devices of the training pool, including those that its layout leaves idle."""
         return self.training.cluster.num_devices + self.idle_train_devices
 
     @property
     def num_devices(self) -> int:
-        """Of all pools together."""
+        """Devices of all pools together."""
         apart = self.train_devices if self.placement is PlacementKind.SEPARATE else 0
         return self.serving.cluster.num_devices + (self.reference_devices or 0) + apart
 
     @property
     def shares_devices(self) -> bool:
-        """Whether rollout runs where training does."""
+        """Whether rollout runs on the training devices."""
         return self.placement in CHANGES_OVER
 
     @property
     def tokens(self) -> float:
-        """Of prompts and answers that a step trains on."""
+        """Tokens of prompts and answers that a step trains on."""
         return float(self.lengths.sum()) + self.prompt_tokens * self.lengths.size
 
 
 @dataclass(frozen=True)
 class PostTrainingStep:
-    """What a step takes and why."""
+    """Price of a step, with its parts."""
 
     time: StepTime
     training: TrainingTimes
@@ -111,40 +113,19 @@ class PostTrainingStep:
 
     @property
     def step_s(self) -> float:
-        """Seconds a step once it repeats."""
+        """Seconds of a step in steady state."""
         return self.time.step_s
 
 
 def training_cost_s(wanted: Algorithm, trained: TrainingTimes) -> float:
-    """What a step takes of its training devices: the update and the passes without gradients. [s]
-
-    Parameters
-    ----------
-    wanted : Algorithm
-        Which passes there are.
-    trained : TrainingTimes
-        Of a layout.
-
-    Returns
-    -------
-    float, seconds
-    """
+    """Time of a step on its training devices: the update and the passes without gradients. [s]"""
     return trained.update_s * (1 + wanted.critic) + wanted.forward_passes * trained.forward_s
 
 
 def least_passes(wanted: Algorithm, *, recomputes: bool) -> float:
-    """Forward passes over all tokens whose matmuls ``training_cost_s`` has at least. [1]
+    """Lower bound on the forward passes over all tokens whose matmuls ``training_cost_s`` contains. [1]
 
-    Parameters
-    ----------
-    wanted : Algorithm
-        Which passes there are.
-    recomputes : bool
-        Whether the update runs every layer forward twice.
-
-    Returns
-    -------
-    float
+    ``recomputes``: the update runs every layer forward twice.
     """
     update = 1.0 / FORWARD_PART + recomputes
     return update * (1 + wanted.critic) + wanted.forward_passes
@@ -159,26 +140,9 @@ def layout_change_s(
     *,
     offloads: bool,
 ) -> tuple[Reshard, float]:
-    """What a device that trains and rolls out needs to change over: its new shard, and a copy of its states to the host.
+    """Cost to change a device from training to rollout: its new shard, and seconds to copy its states to the host.
 
-    Parameters
-    ----------
-    serving : ServingWorkload
-        The rollout.
-    layout : ServingLayout
-        Of one instance.
-    strategy : ParallelStrategy
-        The training layout.
-    trained : TrainingTimes
-        Whose states are copied.
-    engine : str
-        A name of ``ENGINES``.
-    offloads : bool
-        Whether states go to the host.
-
-    Returns
-    -------
-    tuple of Reshard and float, seconds
+    ``engine`` is a name of ``ENGINES``. ``offloads``: states are copied to the host.
     """
     profile = serving.cluster.profile
     copy_s = host_copy_s(trained.allocated_after_step_bytes, profile) if offloads else 0.0
@@ -191,17 +155,7 @@ def _changed(serving: ServingWorkload, layout: ServingLayout, held: Shares | Non
 
 
 def trained_times(job: PostTraining) -> TrainingTimes:
-    """The training side of a step, which no choice of rollout moves.
-
-    Parameters
-    ----------
-    job : PostTraining
-        The step.
-
-    Returns
-    -------
-    TrainingTimes
-    """
+    """The training side of a step. It does not depend on the rollout."""
     sequences = np.rint(job.lengths.ravel() + job.prompt_tokens).astype(np.int64)
     return training_times(
         job.training,
@@ -214,17 +168,7 @@ def trained_times(job: PostTraining) -> TrainingTimes:
 
 
 def rolled_times(job: PostTraining) -> RolloutTimes:
-    """The rollout of a step, which no choice of staleness moves.
-
-    Parameters
-    ----------
-    job : PostTraining
-        The step.
-
-    Returns
-    -------
-    RolloutTimes
-    """
+    """The rollout of a step. It does not depend on the staleness."""
     return rollout_times(
         job.serving,
         job.layout,
@@ -239,21 +183,7 @@ def rolled_times(job: PostTraining) -> RolloutTimes:
 def post_training_step(
     job: PostTraining, trained: TrainingTimes | None = None, rolled: RolloutTimes | None = None
 ) -> PostTrainingStep:
-    """Prices one step.
-
-    Parameters
-    ----------
-    job : PostTraining
-        The step.
-    trained : TrainingTimes or None
-        Its training side, where it is known.
-    rolled : RolloutTimes or None
-        Its rollout, where that is known.
-
-    Returns
-    -------
-    PostTrainingStep
-    """
+    """Price one step. A known training side or rollout can be given."""
     trained = trained or trained_times(job)
     rolled = (rolled or rolled_times(job)).going_on(
         1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD)
@@ -276,23 +206,13 @@ def post_training_step(
 
 
 def rollout_shares(layout: ServingLayout) -> Shares:
-    """Of the weights that a rollout device holds.
-
-    Parameters
-    ----------
-    layout : ServingLayout
-        Of one instance.
-
-    Returns
-    -------
-    Shares
-    """
+    """Fractions of the weights on a rollout device."""
     sliced = layout.tp if layout.ep == 1 else layout.ep
     return Shares(1.0 / (layout.tp * layout.pp), 1.0 / (sliced * layout.pp))
 
 
 def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
-    """Answers that are generated: those that a filter drops are as long as those it keeps."""
+    """All generated answers. Dropped answers have the lengths of kept ones."""
     kept = job.algorithm.kept_fraction
     if kept >= 1.0:
         return job.lengths
@@ -301,7 +221,7 @@ def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
 
 
 def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
-    """Seconds of every task. A critic is priced as the actor is; a reward model passes every answer once."""
+    """Seconds of every task. A critic costs as much as the actor; a reward model passes every answer once."""
     wanted = job.algorithm
     others = 1.0 if job.reference_devices is None else job.training.cluster.num_devices / job.reference_devices
     aside = trained.forward_s * others

@@ -1,4 +1,4 @@
-"""The tasks of a step on the training layout: update, log-probabilities, reference; priced by the training cost model."""
+"""Training tasks of a step: update, log-probabilities, reference; priced by the training cost model."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMe
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 
-FORWARD_PART = 1.0 / 3.0  # of a pass forward and back without recompute: the backward has two matmuls for each forward one
-ONCE = ("optimizer", "dp_comm", "step_overhead", "weight_gather")  # of an update, and no part of a pass without gradients
+FORWARD_PART = 1.0 / 3.0  # of a pass without recompute: the backward has two matmuls for each one of the forward
+ONCE = ("optimizer", "dp_comm", "step_overhead", "weight_gather")  # parts of an update that a forward-only pass lacks
 
 
 @dataclass(frozen=True)
 class TrainingTimes:
-    """Of one step's answers on one training layout. [s], [B]
+    """Times and memory of one step's answers on one training layout. [s], [B]
 
-    ``update_s`` covers all ``num_updates`` optimizer steps, ``forward_s`` one pass over all answers without gradients
-    (the old log-probabilities, or the reference). ``packed_length`` is that of the packed sequences that were priced.
+    ``update_s`` covers all ``num_updates`` optimizer steps. ``forward_s`` is one pass over all answers without gradients (the old
+    log-probabilities, or the reference). ``packed_length`` is the length of the packed sequences.
     """
 
     update_s: float
@@ -39,7 +39,7 @@ class TrainingTimes:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Answers with their prompts, packed into sequences of one length, for one optimizer step."""
+    """Prompts with their answers, packed into sequences of one length, for one optimizer step."""
 
     length: int
     count: int
@@ -47,27 +47,21 @@ class PackedBatch:
 
 
 def packed(sequence_lengths: NDArray[np.int64], longest: int, replicas: int, multiple: int, num_updates: int) -> PackedBatch:
-    """How the sequences of one of ``num_updates`` equal mini-batches fill packs.
+    """Pack the sequences of one of ``num_updates`` equal mini-batches.
 
-    A replica gets at least one pack, so packs are shorter where a mini-batch has too few tokens to fill one each. No split of a
-    mini-batch over replicas is better than its longest sample: the busiest replica sets the pace.
+    A replica gets at least one pack, so packs are shorter if a mini-batch has too few tokens to fill one each. The longest sample
+    limits every split of a mini-batch over replicas: the busiest replica sets the pace.
 
     Parameters
     ----------
-    sequence_lengths : int64, tokens
-        Prompt and answer of every sample of the step.
-    longest : int, tokens
-        Of a pack: what a micro batch may hold.
-    replicas : int
+    sequence_lengths
+        Prompt and answer tokens of every sample of the step.
+    longest
+        Tokens that a micro batch can hold.
+    replicas
         Data-parallel replicas times micro batch size.
-    multiple : int
-        Packs are a multiple of this long (context and tensor parallel ranks share them).
-    num_updates : int
-        Optimizer steps over the batch.
-
-    Returns
-    -------
-    PackedBatch
+    multiple
+        Pack lengths are a multiple of this (context and tensor parallel ranks share them).
     """
     tokens = float(sequence_lengths.sum()) / num_updates
     each = sequence_lengths[: sequence_lengths.size // num_updates * num_updates].reshape(num_updates, -1)
@@ -88,26 +82,18 @@ def training_times(
     pack_length: int,
     num_updates: int = 1,
 ) -> TrainingTimes:
-    """Update and forward-only passes of one step's answers.
+    """Time of update and forward-only passes for one step's answers, under one training layout.
 
     Parameters
     ----------
-    workload : Workload
-        Model, devices of the training pool and software; the batch of its ``training`` is replaced.
-    strategy : ParallelStrategy
-        The training layout; ``dp`` fills the pool.
-    constants : Constants
-        Calibrated values for the hardware family.
-    sequence_lengths : int64, tokens
-        Prompt and answer of every sample.
-    pack_length : int, tokens
-        Longest packed sequence.
-    num_updates : int
-        Optimizer steps over the batch.
-
-    Returns
-    -------
-    TrainingTimes
+    workload
+        Has the devices of the training pool; the batch of its ``training`` is replaced.
+    strategy
+        ``dp`` fills the pool.
+    sequence_lengths
+        Prompt and answer tokens of every sample.
+    pack_length
+        Tokens of the longest packed sequence.
     """
     return all_training_times(
         workload, [strategy], constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates
@@ -123,27 +109,9 @@ def all_training_times(
     pack_length: int,
     num_updates: int = 1,
 ) -> list[TrainingTimes]:
-    """As ``training_times``, of several layouts of one pool; those that pack alike are priced together.
+    """Times for several training layouts of one pool, in their order; arguments as in ``training_times``.
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, devices of the training pool and software; the batch of its ``training`` is replaced.
-    strategies : sequence of ParallelStrategy
-        Training layouts.
-    constants : Constants
-        Calibrated values for the hardware family.
-    sequence_lengths : int64, tokens
-        Prompt and answer of every sample.
-    pack_length : int, tokens
-        Longest packed sequence.
-    num_updates : int
-        Optimizer steps over the batch.
-
-    Returns
-    -------
-    list of TrainingTimes
-        In the order of the layouts.
+    Layouts with the same packs are priced together.
     """
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, strategy in enumerate(strategies):
@@ -161,7 +129,7 @@ def all_training_times(
 def _of_pack(
     workload: Workload, strategies: Sequence[ParallelStrategy], constants: Constants, pack: PackedBatch, num_updates: int
 ) -> list[TrainingTimes]:
-    """Layouts with one batch: each as it is, and without recompute for its passes without gradients."""
+    """Price layouts with the same batch: each as given, and without recompute for its passes without gradients."""
     training = replace(
         workload.training,
         seq_length=pack.length,
