@@ -1,4 +1,4 @@
-"""Every constant that measured runs may move, with its prior, its bounds and what it means.
+"""Constants of the cost model that measured runs can calibrate, each with its prior, bounds and meaning.
 
 Priors come from published kernel and collective measurements and from grey-box fits over public training runs;
 ``basis`` says which. A constant describes a mechanism of a hardware family or of a software stack, never a run.
@@ -33,10 +33,10 @@ class Constant:
 
 @dataclass(frozen=True)
 class PeakSpread:
-    """How far true peaks of device memory lie from predicted ones.
+    """Error of predicted memory peaks.
 
-    One true peak in ten lies below e^``low`` times the predicted one, one in ten above e^``high`` times. No spread: the
-    prediction is taken for the truth.
+    One true peak in ten is below e^``low`` times the predicted one, and one in ten is above e^``high`` times. With both 0 the
+    prediction is taken as exact.
     """
 
     low: float = 0.0
@@ -45,7 +45,7 @@ class PeakSpread:
 
 @dataclass(frozen=True)
 class Constants:
-    """A value for each entry of ``CONSTANTS``, by its name, and how far the memory that they predict may be off."""
+    """A value for each entry of ``CONSTANTS``, and the error of memory peaks predicted with them."""
 
     matmul_fraction: float
     attention_forward_fraction: float
@@ -89,17 +89,7 @@ class Constants:
     peak_spread: PeakSpread = PeakSpread()
 
     def with_values(self, values: Mapping[str, float]) -> Constants:
-        """The same constants with some replaced; an unknown name raises ``KeyError``.
-
-        Parameters
-        ----------
-        values : mapping of str to float
-            New values by name; the others stay.
-
-        Returns
-        -------
-        Constants
-        """
+        """The same constants with some values replaced by name; an unknown name raises ``KeyError``."""
         unknown = set(values) - {constant.name for constant in CONSTANTS}
         if unknown:
             raise KeyError(f"unknown constants: {', '.join(sorted(unknown))}")
@@ -190,35 +180,16 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 def prior_constants(family: str) -> Constants:
-    """The priors of a hardware family: ``ascend``, or ``nvidia`` and ``amd``, which share theirs.
-
-    Parameters
-    ----------
-    family : str
-        ``HardwareProfile.family``; one that ``cost_models.shapes.traits`` does not name gets a GPU's.
-
-    Returns
-    -------
-    Constants
-    """
+    """Priors of a hardware family: ``ascend``, or those of a GPU for every other family."""
     column = family_traits(family).priors
     return Constants(**{c.name: getattr(c, column) for c in CONSTANTS})
 
 
 def constants_with_options(constants: Constants, software: Software) -> Constants:
-    """The constants of a stack with its operator packs and host options, over those of the runs that were fitted.
+    """Constants of a stack with its operator packs and host options, derived from those of the fitted runs.
 
-    Parameters
-    ----------
-    constants : Constants
-        Calibrated values for the hardware family.
-    software : Software
-        Its ``operators`` and ``host``.
-
-    Returns
-    -------
-    Constants
-        The same where it has what those runs had. A factor takes no constant beyond its bounds, nor beyond the change's ``stop``.
+    They are the same if the stack has the options of those runs. No factor moves a constant beyond its bounds, nor beyond the
+    change's ``stop``.
     """
     bounds = {constant.name: (constant.low, constant.high) for constant in CONSTANTS}
     values: dict[str, float] = {}
