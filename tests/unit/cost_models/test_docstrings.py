@@ -1,7 +1,8 @@
-"""What functions of the physics say of the columns that they take and return."""
+"""Docstrings of the cost model add to the signature: shapes, units, meaning. They do not repeat it."""
 
 import ast
 import re
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,74 +11,161 @@ import pytest
 import cost_models
 
 PHYSICS = Path(cost_models.__file__).parent
-# Types whose values are columns, or hold them.
-COLUMNS = re.compile(
-    r"\b(Floats|IntColumn|ArrayLike|NDArray|LayerKeys|StrategyBatch|LayerCosts|LayerActivations|KeptLayers|PassTimes|Group|PricedGroup)\b"
+MODEL_PAGE = PHYSICS.parent / "docs" / "model.md"
+ARRAYS = {"Floats", "IntColumn", "ArrayLike", "NDArray"}
+SHAPE = re.compile(r"``\[[^`]+\]``")
+# A function that takes arrays of any shape says how they combine instead.
+BROADCASTS = re.compile(r"\b(elementwise|broadcast|scalar|one number|any shape)\b", flags=re.IGNORECASE)
+ENTRY = re.compile(r"^(\w+(?:, \w+)*)(?: : (.+))?((?:\n    .*)*)$", flags=re.MULTILINE)
+UNITS = r"s|bytes?|flops|tokens?|fractions?|shares?|factors?|sizes?|parameters|w|usd"
+UNIT_IN_NAME = re.compile(rf"(^|_)({UNITS})(_|$)|_per_\w+$")
+UNIT_IN_WORDS = re.compile(
+    rf"\b({UNITS}|seconds?|hours?|power|ranks?|sequences?|probabilit\w+|copies|layers|numbers?|domains|passes|rows|"
+    r"micro batch(es)?|ind(ex|ices)|bits|multiple|ratio|steps)\b|\[(s|B|FLOPs|1)\]",
+    flags=re.IGNORECASE,
 )
+MOST_REPEATED = 3  # functions that may describe a parameter in the same words
+SHARED_FROM = 8  # functions of a type from which the page explains it once
 
 
 class Function(NamedTuple):
     place: str
-    parameters: list[str]
+    parameters: dict[str, str]
+    returned: str
     doc: str
-    takes_columns: bool
+
+    @property
+    def returns_arrays(self) -> bool:
+        return bool(ARRAYS & set(re.findall(r"\w+", self.returned)))
 
 
 def functions_of(source: str, place: str) -> list[Function]:
-    """Public functions and methods, those of private classes left out."""
-    tree = ast.parse(source)
-    owners = [("", tree.body)] + [
-        (f"{node.name}.", node.body) for node in tree.body if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
-    ]
+    """All functions and methods with a docstring."""
     found = []
-    for owner, body in owners:
-        for node in body:
-            if not isinstance(node, ast.FunctionDef) or node.name.startswith("_"):
-                continue
-            arguments = [
-                a for a in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs) if a.arg not in ("self", "cls")
-            ]
-            types = " ".join(ast.unparse(part) for part in (*(a.annotation for a in arguments), node.returns) if part is not None)
-            name = f"{place}: {owner}{node.name}"
-            doc = ast.get_docstring(node) or ""
-            found.append(Function(name, [a.arg for a in arguments], doc, COLUMNS.search(types) is not None))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FunctionDef) and (doc := ast.get_docstring(node)):
+            arguments = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+            types = {a.arg: ast.unparse(a.annotation) for a in arguments if a.annotation is not None}
+            found.append(Function(f"{place}: {node.name}", types, ast.unparse(node.returns) if node.returns else "", doc))
     return found
 
 
-def described(doc: str) -> list[tuple[str, str]]:
-    """Name and type of each entry of the section Parameters."""
+def described(doc: str) -> list[tuple[str, str, str]]:
+    """Names, shape and unit, and description of each entry of the section Parameters."""
     section = re.search(r"^Parameters\n-{10}\n(.*?)(?=\n\n|\Z)", doc, flags=re.MULTILINE | re.DOTALL)
-    return [] if section is None else re.findall(r"^(\w+) : (.+)\n    \S", section[1], flags=re.MULTILINE)
+    entries = [] if section is None else ENTRY.findall(section[1])
+    return [(names, said, " ".join(text.split())) for names, said, text in entries]
 
 
+def idle_entries(function: Function) -> list[str]:
+    """Entries that say no more than the signature, or name no parameter of it."""
+    return [
+        name
+        for names, said, text in described(function.doc)
+        for name in names.split(", ")
+        if name not in function.parameters or not (text or said) or (not text and said == function.parameters[name])
+    ]
+
+
+def shapeless(function: Function) -> bool:
+    return function.returns_arrays and SHAPE.search(function.doc) is None and BROADCASTS.search(function.doc) is None
+
+
+def unitless(function: Function) -> bool:
+    """Whether neither the name nor the docstring of a function that returns numbers says of what."""
+    name = function.place.split(": ")[1]
+    numbers = function.returned == "float" or (function.returns_arrays and "bool" not in function.returned)
+    return numbers and UNIT_IN_NAME.search(name) is None and UNIT_IN_WORDS.search(function.doc) is None
+
+
+def repeated(functions: list[Function]) -> dict[str, int]:
+    """Descriptions that stand on too many functions, each with their number."""
+    uses = Counter(text for function in functions for _, _, text in described(function.doc) if text)
+    return {text: count for text, count in uses.items() if count > MOST_REPEATED}
+
+
+LATER = ("pipeline/", "step/", "simulation/", "memory/", "shapes/strategy.py")
 FUNCTIONS = [
     function
     for path in sorted(PHYSICS.rglob("*.py"))
+    if not path.relative_to(PHYSICS).as_posix().startswith(LATER)
     for function in functions_of(path.read_text(encoding="utf-8"), path.relative_to(PHYSICS).as_posix())
 ]
+PUBLIC = [function for function in FUNCTIONS if not function.place.split(": ")[1].startswith("_")]
 
 
-@pytest.mark.parametrize("function", [f for f in FUNCTIONS if f.takes_columns and f.parameters], ids=lambda f: f.place)
-def test_a_function_of_columns_describes_every_parameter(function: Function) -> None:
-    assert [name for name, _ in described(function.doc)] == function.parameters
+def test_an_entry_says_more_than_the_signature() -> None:
+    assert {function.place: idle for function in FUNCTIONS if (idle := idle_entries(function))} == {}
 
 
-def test_a_parameter_left_out_is_noticed() -> None:
-    section = "    Parameters\n    ----------\n    a : Floats\n        One.\n"
-    source = f'def f(a: Floats, b: int) -> Floats:\n    """Adds.\n\n{section}    """\n'
-    (function,) = functions_of(source, "planted")
-    assert function.takes_columns
-    assert [name for name, _ in described(function.doc)] == ["a"] != function.parameters
+def test_no_description_of_a_parameter_is_repeated() -> None:
+    assert repeated(FUNCTIONS) == {}
 
 
-def test_a_third_of_the_physics_is_documentation() -> None:
-    code = documentation = 0
-    for path in PHYSICS.rglob("*.py"):
-        source = path.read_text(encoding="utf-8")
-        lines = {number for number, line in enumerate(source.splitlines(), 1) if line.strip()}
-        said = {number for number in lines if source.splitlines()[number - 1].lstrip().startswith("#")}
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and ast.get_docstring(node) is not None:
-                said |= set(range(node.body[0].lineno, (node.body[0].end_lineno or 0) + 1)) & lines
-        code, documentation = code + len(lines - said), documentation + len(said)
-    assert documentation / (code + documentation) > 1 / 3
+def test_a_public_function_of_arrays_says_their_shape() -> None:
+    assert [function.place for function in PUBLIC if shapeless(function)] == []
+
+
+def test_a_public_function_of_numbers_says_their_unit() -> None:
+    assert [function.place for function in PUBLIC if unitless(function)] == []
+
+
+def test_every_shared_type_is_explained_once() -> None:
+    users = defaultdict(set)
+    for function in FUNCTIONS:
+        for annotation in function.parameters.values():
+            for name in re.findall(r"\w+", annotation):
+                users[name].add(function.place)
+    classes = {
+        node.name
+        for path in PHYSICS.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
+    }
+    section = MODEL_PAGE.read_text(encoding="utf-8").split("\n## Shared types\n")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| `(\w+)` \| `(?:\w+)`(?:, `\w+`)* \| [^|]{20,} \|$", section, flags=re.MULTILINE)
+    assert {name for name in classes if len(users[name]) >= SHARED_FROM} - set(rows) == set()
+    assert set(rows) <= classes
+
+
+PLANTED = '''
+def pace(times: Floats, n: int) -> Floats:
+    """Pace of a pipeline.
+
+    Parameters
+    ----------
+    {entry}
+    """
+'''
+
+
+@pytest.mark.parametrize(
+    ("entry", "idle"),
+    [
+        ("times : ``[stage, n]``", []),
+        ("times\n        Of whole ranks.", []),
+        ("times, n : ``[n]``", []),
+        ("times : Floats", ["times"]),
+        ("n", ["n"]),
+        ("gone : ``[n]``", ["gone"]),
+    ],
+)
+def test_an_idle_entry_is_noticed(entry: str, idle: list[str]) -> None:
+    (function,) = functions_of(PLANTED.format(entry=entry), "planted")
+    assert idle_entries(function) == idle
+
+
+def test_a_missing_shape_and_a_missing_unit_are_noticed() -> None:
+    silent, spoken = functions_of(
+        'def pace(a: Floats) -> Floats:\n    """Pace."""\n\n'
+        'def gap(a: Floats) -> Floats:\n    """Seconds between two steps, ``[n]``."""\n',
+        "planted",
+    )
+    assert (shapeless(silent), unitless(silent)) == (True, True)
+    assert (shapeless(spoken), unitless(spoken)) == (False, False)
+
+
+def test_a_repeated_description_is_noticed() -> None:
+    (function,) = functions_of(PLANTED.format(entry="times\n        Of whole ranks."), "planted")
+    assert repeated([function] * MOST_REPEATED) == {}
+    assert repeated([function] * (MOST_REPEATED + 1)) == {"Of whole ranks.": MOST_REPEATED + 1}
