@@ -22,7 +22,8 @@ import psutil
 
 from app.server.connections import ConnectionLimits
 from benchmarks.rest import JOB as MANY_JOB
-from benchmarks.rest import server, strategies
+from benchmarks.rest import strategies
+from scripts.dashboard.server import server
 
 MAX_RSS_MB = 300
 MAX_SLOWDOWN = 3

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
 from playwright.sync_api import Browser, Route, sync_playwright
 
-ROOT = Path(__file__).resolve().parents[1]
+from scripts.dashboard.server import server
+
 JOB: dict[str, Any] = {
     "model": "pangu-ultra-moe-718b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144},
@@ -33,23 +27,6 @@ LIMIT_BYTES = 500_000
 CROWD = 10_000
 WHEELS = 40
 QUERIES = ("tp", "swap", "swap full", "")  # each typed over the one before
-
-
-@contextmanager
-def server() -> Iterator[str]:
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "meshplan", "serve", "--port", "0"]
-        environment = {**os.environ, "MESHPLAN_DATA_DIR": folder}
-        environment.pop("MESHPLAN_DATABASE_URL", None)
-        process = subprocess.Popen(
-            command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-        )
-        try:
-            assert process.stdout is not None
-            yield next(word for word in process.stdout.readline().split() if word.startswith("http://"))
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
 
 
 def searched(url: str) -> tuple[str, list[dict[str, Any]]]:
@@ -163,7 +140,7 @@ def main() -> None:
     if chromium is None:
         print("no Chromium here: `make chromium` installs Debian's")
         return
-    with server() as url, sync_playwright() as playwright:
+    with server(workers=1) as url, sync_playwright() as playwright:
         study, plans = searched(url)
         num_plans = len(plans)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])

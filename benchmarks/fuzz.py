@@ -13,8 +13,8 @@ from typing import Any
 
 import httpx
 
-from benchmarks.rest import server
 from meshplan import Client
+from scripts.dashboard.server import server
 
 CHECKS = (
     "not_a_server_error,status_code_conformance,content_type_conformance,response_headers_conformance,"

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
-import resource
 import statistics
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import httpx
 
-ROOT = Path(__file__).resolve().parents[1]
+from scripts.dashboard.server import server
+
 JOB: dict[str, Any] = {
     "model": "pangu-ultra-moe-718b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144},
@@ -53,42 +47,6 @@ def strategies(count: int) -> list[dict[str, Any]]:
     }
     rows = itertools.product(*axes.values())
     return [dict(zip(axes, row, strict=True)) for row in itertools.islice(rows, count)]
-
-
-@contextmanager
-def server(workers: int = 0, max_files: int | None = None) -> Iterator[str]:
-    """Its address. ``max_files``: that it may have open, whatever it asks for."""
-
-    def limited() -> None:
-        if max_files is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
-
-    with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "meshplan", "serve", "--port", "0", "--workers", str(workers)]
-        environment = {**os.environ, "MESHPLAN_DATA_DIR": folder}
-        environment.pop("MESHPLAN_DATABASE_URL", None)
-        process = subprocess.Popen(
-            command,
-            cwd=ROOT,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-            preexec_fn=limited,
-        )
-        try:
-            assert process.stdout is not None
-            url = next(word for word in process.stdout.readline().split() if word.startswith("http://"))
-            while True:
-                try:
-                    if httpx.get(f"{url}/readyz").is_success:
-                        break
-                except httpx.TransportError:
-                    time.sleep(0.05)
-            yield url
-        finally:
-            process.terminate()
-            process.wait(timeout=20)
 
 
 def timed_s(call: Callable[[], object], repeats: int) -> list[float]:

@@ -18,7 +18,8 @@ from typing import Any
 import psutil
 
 from benchmarks.rest import JOB as LARGE
-from benchmarks.rest import STRATEGY, server
+from benchmarks.rest import STRATEGY
+from scripts.dashboard.server import server
 
 NUM_CLIENTS = 64
 LEAST_A_SECOND = {"small": 500, "large": 150}  # other strategies of one job, on two cores

@@ -1,1 +1,1 @@
-"""Reference pages that follow from the sources, and the pictures of the dashboard."""
+"""Reference pages that follow from the sources."""

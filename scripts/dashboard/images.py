@@ -17,7 +17,7 @@ from playwright.sync_api import Browser, sync_playwright
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.dashboard import server
+from scripts.dashboard.server import server
 
 IMAGES = ROOT / "docs/images"
 WIDTH = 1280
@@ -114,7 +114,7 @@ def main() -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         sys.exit("no Chromium here: `make chromium` installs Debian's")
-    with server() as url, sync_playwright() as playwright:
+    with server(workers=1) as url, sync_playwright() as playwright:
         transport = httpx.HTTPTransport(retries=20)
         with httpx.Client(base_url=url, timeout=30, transport=transport) as client:
             for other in [submit(client, job) for job in OTHERS]:
