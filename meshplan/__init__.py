@@ -11,16 +11,16 @@ __version__ = "0.3.0"
 
 _EXPORTED = {
     "AsyncClient": "meshplan.client",
-    "Calibration": "meshplan.answers",
+    "Calibration": "meshplan.server_records",
     "Client": "meshplan.client",
     "Drawing": "meshplan.local",
     "Estimate": "meshplan.local",
-    "Event": "meshplan.answers",
+    "Event": "meshplan.server_records",
     "LocalPlan": "meshplan.local",
     "MeshplanError": "meshplan.errors",
-    "Plan": "meshplan.answers",
+    "Plan": "meshplan.server_records",
     "SearchResult": "meshplan.local",
-    "Study": "meshplan.answers",
+    "Study": "meshplan.server_records",
     "SweepResult": "meshplan.local",
     "Timeline": "meshplan.local",
     "check": "meshplan.local",
@@ -32,10 +32,6 @@ _EXPORTED = {
 }
 
 if typing.TYPE_CHECKING:
-    from meshplan.answers import Calibration as Calibration
-    from meshplan.answers import Event as Event
-    from meshplan.answers import Plan as Plan
-    from meshplan.answers import Study as Study
     from meshplan.client import AsyncClient as AsyncClient
     from meshplan.client import Client as Client
     from meshplan.errors import MeshplanError as MeshplanError
@@ -51,6 +47,10 @@ if typing.TYPE_CHECKING:
     from meshplan.local import goodput as goodput
     from meshplan.local import search as search
     from meshplan.local import sweep as sweep
+    from meshplan.server_records import Calibration as Calibration
+    from meshplan.server_records import Event as Event
+    from meshplan.server_records import Plan as Plan
+    from meshplan.server_records import Study as Study
 else:  # to a type checker every name of a module with __getattr__ is Any
 
     def __getattr__(name: str) -> typing.Any:

@@ -2,7 +2,7 @@
 
 import gc
 
-from meshplan.tree import ours
+from meshplan.application import ours
 
 # New containers between two collections of cyclic garbage, of which there is hardly any here: Python's 700 made looking for it
 # a twentieth of a search.

@@ -7,42 +7,46 @@ import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 from uuid import uuid4
 
 import httpx
 
-from meshplan.answers import Calibration, Event, JsonObject, Kind, Language, Plan, State, Visibility
-from meshplan.answers import Study as Study
-from meshplan.checks import CheckMethods
+from meshplan.check_methods import CheckMethods
+from meshplan.client_methods import call, listing
+from meshplan.connections import DEFAULT_URL, AsyncConnection, Connection, EventLines, connected
 from meshplan.errors import MeshplanError as MeshplanError
-from meshplan.flows import (
-    DEFAULT_URL,
+from meshplan.request_steps import (
     FIRST_PAUSE_S,
-    Answer,
-    EventLines,
     Flow,
     Pages,
     Pause,
     calibration_of,
-    call,
     checked,
-    connected,
     listed,
-    listing,
     plan_of,
     present,
     reading,
     study_of,
     text_of,
 )
+from meshplan.server_records import (
+    Calibration,
+    Event,
+    JsonObject,
+    Kind,
+    Language,
+    Plan,
+    State,
+    Visibility,
+)
+from meshplan.server_records import Study as Study
 
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
 SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep or a search of placements 60 s, and others may be before it
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
 SUBMITTED_TO: dict[Kind, str] = {"search": "/v1/studies", "sweep": "/v1/sweeps/studies", "rl": "/v1/rl/studies"}
-T = TypeVar("T")
 
 
 class _Methods(CheckMethods):
@@ -328,7 +332,7 @@ class _Methods(CheckMethods):
         return self._json("GET", f"/v1/hardware/{name}")
 
 
-class Client(_Methods):
+class Client(Connection, _Methods):
     """A connection to one server; use it in a ``with`` statement or close it. Safe to share between threads.
 
     A request that finds no server is repeated a few times; submitting is safe to repeat, because every submission
@@ -381,34 +385,8 @@ class Client(_Methods):
                     return
                 time.sleep(FIRST_PAUSE_S)
 
-    def _take(self, flow: Flow[T]) -> T:
-        answer: Answer = None
-        while True:
-            try:
-                step = flow.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if isinstance(step, Pause):
-                time.sleep(step.seconds)
-                answer = None
-                continue
-            try:
-                answer = self._http.request(**step.arguments)
-            except httpx.TransportError as error:
-                answer = error
 
-    def _through(self, pages: Pages[T]) -> Iterator[T]:
-        cursor = None
-        while True:
-            page = self._take(pages.page(cursor))
-            yield from map(pages.read, page["items"])
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return
-
-
-class AsyncClient(_Methods):
+class AsyncClient(AsyncConnection, _Methods):
     """The same methods, awaited, or gone through with ``async for`` where they go through a list; use it in ``async with``."""
 
     def __init__(
@@ -460,30 +438,3 @@ class AsyncClient(_Methods):
                 if (await self.study(study_id)).is_finished:
                     return
                 await asyncio.sleep(FIRST_PAUSE_S)
-
-    async def _take(self, flow: Flow[T]) -> T:
-        answer: Answer = None
-        while True:
-            try:
-                step = flow.send(answer)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            if isinstance(step, Pause):
-                await asyncio.sleep(step.seconds)
-                answer = None
-                continue
-            try:
-                answer = await self._http.request(**step.arguments)
-            except httpx.TransportError as error:
-                answer = error
-
-    async def _through(self, pages: Pages[T]) -> AsyncIterator[T]:
-        cursor = None
-        while True:
-            page = await self._take(pages.page(cursor))
-            for item in page["items"]:
-                yield pages.read(item)
-            cursor = page["next_cursor"]
-            if cursor is None:
-                return

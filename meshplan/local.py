@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from meshplan import drawings
-from meshplan.answers import Language
+from meshplan.application import TakenError, ours
 from meshplan.errors import MeshplanError
-from meshplan.tree import TakenError, ours
+from meshplan.server_records import Language
 
 JsonObject = dict[str, Any]
 Job = Mapping[str, Any] | str | PathLike[str]

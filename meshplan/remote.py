@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 
 from meshplan import __version__
-from meshplan.tree import ours
+from meshplan.application import ours
 
 
 def version() -> str:

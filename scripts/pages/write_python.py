@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = ("meshplan/local.py", "meshplan/errors.py", "meshplan/answers.py", "meshplan/client.py")
-PARTS = ("meshplan/checks.py",)  # bases of classes there, in files of their own
+SOURCES = ("meshplan/local.py", "meshplan/errors.py", "meshplan/server_records.py", "meshplan/client.py")
+PARTS = ("meshplan/check_methods.py",)  # bases of classes there, in files of their own
 BLOCK = re.compile(r"(<!-- reference: [^\n]*-->\n).*?(<!-- /reference -->)", re.DOTALL)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

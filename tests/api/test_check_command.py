@@ -109,7 +109,7 @@ def test_several_jobs_go_into_histories_of_their_own(api: TestClient, capsys: py
 def test_a_history_that_cannot_be_written_is_no_fault_of_the_jobs(
     api: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("meshplan.flows.FIRST_PAUSE_S", 0.0)
+    monkeypatch.setattr("meshplan.request_steps.FIRST_PAUSE_S", 0.0)
     away = httpx.MockTransport(lambda request: (_ for _ in ()).throw(httpx.ConnectError("refused")))
     monkeypatch.setattr(keeping, "Client", lambda url, **options: Client(url, transport=away))
     assert check() == DONE

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from meshplan import client as module
-from meshplan import flows
+from meshplan import request_steps
 from meshplan.client import Client, Event, MeshplanError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -192,7 +192,7 @@ def test_a_stream_that_never_comes_back_ends_in_an_error() -> None:
     client, requests = client_of(unreachable)
     with pytest.raises(MeshplanError, match="no server answers"):
         list(client.events("s1"))
-    assert len(requests) == flows.MAX_LOST_STREAMS + 1
+    assert len(requests) == request_steps.MAX_LOST_STREAMS + 1
 
 
 def test_the_events_of_an_unknown_study_are_a_refusal() -> None:

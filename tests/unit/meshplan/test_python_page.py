@@ -3,7 +3,7 @@
 from types import FunctionType
 
 import meshplan
-from meshplan import answers, client, errors, local
+from meshplan import client, errors, local, server_records
 from scripts.pages.write_python import ROOT, page, reference
 
 PAGE = (ROOT / "docs/python.md").read_text(encoding="utf-8")
@@ -18,7 +18,7 @@ def test_all_that_can_be_imported_from_meshplan_is_on_the_page() -> None:
     headings = {line.removeprefix("## ") for line in made.splitlines() if line.startswith("## ")}
     own = {
         name
-        for module in (answers, client, errors, local)
+        for module in (server_records, client, errors, local)
         for name, value in vars(module).items()
         if isinstance(value, type | FunctionType) and value.__module__ == module.__name__ and not name.startswith("_")
     }

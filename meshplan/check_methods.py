@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
 
-from meshplan.answers import CheckStatus, JsonObject, Visibility
-from meshplan.flows import Asking, Flow, Pages, call, listing, present
+from meshplan.client_methods import call, listing
+from meshplan.request_steps import Flow, Pages, RequestSteps, present
+from meshplan.server_records import CheckStatus, JsonObject, Visibility
 
 
-class CheckMethods(Asking):
+class CheckMethods(RequestSteps):
     """Checks that are only answered, checks that are kept, and their histories."""
 
     @call

@@ -1,26 +1,19 @@
-"""Methods of a server's clients, written once: what each asks, as steps that either client takes in its own way.
+"""Requests of the clients as steps: a method yields requests and pauses, receives answers, and returns its result.
 
-A method is a generator of requests and pauses, which gets answers back and returns its result. ``Client`` takes the steps one by
-one, ``AsyncClient`` awaits them.
+Both clients share these generators. ``Client`` runs a step and waits for it, ``AsyncClient`` awaits it.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, get_args, overload
+from typing import Any, Generic, TypeVar
 
 import httpx
 
-from meshplan.answers import Calibration, Event, JsonObject, Language, Plan, Study
 from meshplan.errors import MeshplanError
+from meshplan.server_records import Calibration, JsonObject, Plan, Study
 
-if TYPE_CHECKING:
-    from meshplan.client import AsyncClient, Client
-
-DEFAULT_URL = "http://127.0.0.1:8765"
 PAGE = 200
 WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # in one page
 ATTEMPTS = 4
@@ -28,7 +21,6 @@ FIRST_PAUSE_S = 0.25
 SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server sends something every 15 s
 MAX_LOST_STREAMS = 20  # in a row, about half a minute
 MAX_PAUSE_S = 5.0  # that a server may ask for; a quota's is longer, and told
-P = ParamSpec("P")
 T = TypeVar("T")
 U = TypeVar("U")
 Parameter = str | int | list[str]  # of an address; a list is said item by item
@@ -88,54 +80,6 @@ def listed(pages: Pages[T]) -> Flow[list[T]]:
             return found
 
 
-class call(Generic[P, T]):  # noqa: N801
-    """A method of both clients, from the one that says its steps."""
-
-    def __init__(self, steps: Callable[Concatenate[Any, P], Flow[T]]) -> None:
-        self.steps = steps
-        self.__doc__, self.__name__ = steps.__doc__, steps.__name__
-
-    @overload
-    def __get__(self, client: None, kind: type[Any]) -> call[P, T]: ...
-    @overload
-    def __get__(self, client: Client, kind: type[Any]) -> Callable[P, T]: ...
-    @overload
-    def __get__(self, client: AsyncClient, kind: type[Any]) -> Callable[P, Awaitable[T]]: ...
-    def __get__(self, client: Client | AsyncClient | None, kind: type[Any]) -> Any:
-        if client is None:
-            return self
-
-        @wraps(self.steps)
-        def taken(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client._take(self.steps(client, *args, **kwargs))
-
-        return taken
-
-
-class listing(Generic[P, T]):  # noqa: N801
-    """A method of both clients that goes through a list, page by page."""
-
-    def __init__(self, pages: Callable[Concatenate[Any, P], Pages[T]]) -> None:
-        self.pages = pages
-        self.__doc__, self.__name__ = pages.__doc__, pages.__name__
-
-    @overload
-    def __get__(self, client: None, kind: type[Any]) -> listing[P, T]: ...
-    @overload
-    def __get__(self, client: Client, kind: type[Any]) -> Callable[P, Iterator[T]]: ...
-    @overload
-    def __get__(self, client: AsyncClient, kind: type[Any]) -> Callable[P, AsyncIterator[T]]: ...
-    def __get__(self, client: Client | AsyncClient | None, kind: type[Any]) -> Any:
-        if client is None:
-            return self
-
-        @wraps(self.pages)
-        def gone_through(*args: P.args, **kwargs: P.kwargs) -> Any:
-            return client._through(self.pages(client, *args, **kwargs))
-
-        return gone_through
-
-
 def repeat_after_s(response: httpx.Response) -> float | None:
     """Until the request is worth repeating; None where it is not."""
     if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
@@ -158,43 +102,6 @@ def checked(response: httpx.Response) -> httpx.Response:
     raise MeshplanError(response.status_code, detail, hint=hint, pointer=pointer)
 
 
-class EventLines:
-    """Lines of a stream, as events."""
-
-    def __init__(self) -> None:
-        self._fields: dict[str, str] = {}
-
-    def event(self, line: str) -> Event | None:
-        """The event that the line ends, if it ends one."""
-        if line:
-            name, _, value = line.partition(":")
-            self._fields[name] = value.removeprefix(" ")
-            return None
-        fields, self._fields = self._fields, {}
-        if "data" not in fields or "id" not in fields:
-            return None
-        return Event(int(fields["id"]), fields.get("event", "message"), json.loads(fields["data"]))
-
-
-H = TypeVar("H", httpx.Client, httpx.AsyncClient)
-
-
-def connected(kind: type[H], url: str, api_key: str | None, language: Language, timeout_s: float, transport: Any) -> H:
-    """A connection of either kind; nothing is sent yet."""
-    if language not in get_args(Language):
-        raise MeshplanError(0, f"{language!r} is no language of answers.", hint="Give en or zh.")
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
-    if language != "en":
-        headers["Accept-Language"] = language
-    try:
-        http = kind(base_url=url, headers=headers, timeout=timeout_s, transport=transport)
-    except (httpx.InvalidURL, UnicodeError) as error:
-        raise MeshplanError(0, f"{url!r} is not the URL of a server: {error}.") from None
-    if http.base_url.scheme not in ("http", "https") or not http.base_url.host:
-        raise MeshplanError(0, f"{url!r} is not the URL of a server.", hint=f"Give one such as {DEFAULT_URL}.")
-    return http
-
-
 def present(values: Mapping[str, Any]) -> JsonObject:
     """What is not None."""
     return {name: value for name, value in values.items() if value is not None}
@@ -206,19 +113,19 @@ def text_of(response: httpx.Response) -> str:
 
 
 def study_of(document: JsonObject) -> Study:
-    """As the server tells it."""
+    """Read the server's document."""
     named = {name: document[name] for name in ("id", "state", "progress", "result", "error")}
     return Study(**named, document=document)
 
 
 def plan_of(document: JsonObject) -> Plan:
-    """As the server tells it."""
+    """Read the server's document."""
     named = {name: document[name] for name in ("rank", "plan_id", "strategy", "estimate", "explanation")}
     return Plan(**named, document=document)
 
 
 def calibration_of(document: JsonObject) -> Calibration:
-    """As the server tells it."""
+    """Read the server's document."""
     named = {name: document[name] for name in ("id", "hardware", "stack", "num_runs", "errors", "warnings")}
     return Calibration(**named, file=document["calibration"], document=document)
 
@@ -227,8 +134,8 @@ def _as_it_is(item: JsonObject) -> Any:
     return item
 
 
-class Asking:
-    """How a method asks: again where no server answers, page by page, and with what it says where it gives up."""
+class RequestSteps:
+    """Steps that methods share: requests that are repeated while no server answers, and lists that come page by page."""
 
     _timeout_s: float
     _url: str
