@@ -39,7 +39,7 @@ def million(tokens_per_s: float) -> str:
 
 
 def percent(fraction: float) -> str:
-    return f"{100 * fraction:.1f} %"
+    return f"{100 * fraction:z.1f} %"
 
 
 def change(fraction: float) -> str:
