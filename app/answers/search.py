@@ -21,7 +21,7 @@ from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState
-from search.exhaustive.target_search import LaunchableSearch, on_physics
+from search.exhaustive.target_search import TargetSearch, on_physics
 from search.ranking.criteria import Judgement
 from search.ranking.ties import PairedError
 from search.session.progress import SEARCHED, ProgressCallback
@@ -76,7 +76,7 @@ def _refined(
     from search.refinement.refinement_trials import Settings
 
     whole = _search_of(job, space, constants, physics, paired_error, None, RefinedSearch.part(checkpoint), (), executor)
-    lattice = whole.launchable if isinstance(whole, LaunchableSearch) else whole
+    lattice = whole.launchable if isinstance(whole, TargetSearch) else whole
     assert isinstance(lattice, LatticeSearch)
     settings = Settings(job.settings.refine, job.settings.seed, job.settings.refine_front)
     return RefinedSearch(
@@ -109,7 +109,7 @@ def _search_of(
     if settings.sampler == EXHAUSTIVE:
         shared |= {"limits": job.limits, "executor": executor}
     if settings.sampler == EXHAUSTIVE and physics is not None:
-        return LaunchableSearch(
+        return TargetSearch(
             job.workload,
             space,
             physics,

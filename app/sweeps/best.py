@@ -18,7 +18,7 @@ from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.simulation.step_times import simulate
 from search.plans.plan import plan_id, strategy_to_mapping
-from search.results.result_builder import Answers
+from search.results.result_builder import ResultBuilder
 from search.session.runner import run_to_end
 from search.space.search_space import search_space
 from search.sweep.point_search import PointSearch
@@ -54,7 +54,7 @@ def best_plan(
             return {"state": "infeasible", "reason": search.why_nothing()}
         return {"state": "found", "reason": f"stopped by {stopped_by.replace('_', ' ')} before a plan was found"}
     space = search_space(workload, job.limits)
-    (numbers,) = Answers(workload, space, constants, simulate).estimates([found.strategy])
+    (numbers,) = ResultBuilder(workload, space, constants, simulate).estimates([found.strategy])
     fill_intervals(workload, numbers, own, [found.strategy])
     return {
         "state": "proved" if search.is_closed else "found",

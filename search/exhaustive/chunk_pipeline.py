@@ -19,7 +19,7 @@ from cost_models.step.placing import Least, least_step_times_s, work
 from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
-from search.exhaustive.chunk_queue import InHand
+from search.exhaustive.chunk_queue import ChunkResult
 from search.exhaustive.lattice_state import Under
 from search.exhaustive.layer_climb import climbed
 from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, placed_rows
@@ -27,7 +27,7 @@ from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 from search.space.enumeration import legal_rows, option_rules
-from search.space.memory_saving_forms import leaner, leanest
+from search.space.memory_saving_forms import least_memory_form, memory_saving_forms
 from search.space.search_space import SearchSpace
 
 
@@ -51,57 +51,57 @@ class ChunkPricing:
         self._proves_by_time = proves_by_time
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
         self._fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
-        self._hand = InHand(Under())
+        self._found = ChunkResult(Under())
 
-    def found_in(self, batch: StrategyBatch, under: Under) -> InHand:
+    def found_in(self, batch: StrategyBatch, under: Under) -> ChunkResult:
         """What is found in legal rows, whatever else has been found by now."""
-        self._hand = hand = InHand(under)
+        self._found = found = ChunkResult(under)
         parts = self._priced(batch, np.arange(len(batch)))
         parts += [forms for part in parts for forms in self._leaner(part)]
         if self._refused_by is not None:
             parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
-        hand.legal += sum(len(part.batch) for part in parts)
-        hand.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
+        found.legal += sum(len(part.batch) for part in parts)
+        found.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
         if parts:
             fitting = [part.take(part.fits) for part in parts]
             order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
-            hand.rows = joined_rows(fitting).take(order)
-        return hand
+            found.rows = joined_rows(fitting).take(order)
+        return found
 
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
         """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
-        hand, usual = self._hand, priced_by(self.prices, batch)
+        found, usual = self._found, priced_by(self.prices, batch)
         least = least_step_times_s(usual, work(usual))
         open_rows = least.step_s < self._to_beat_s
         if not open_rows.all():
             closed = batch.take(~open_rows)
             refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
             number = len(closed) if refused is None else int(refused.sum())
-            hand.legal, hand.ruled_out = hand.legal + number, hand.ruled_out + number
+            found.legal, found.ruled_out = found.legal + number, found.ruled_out + number
             if len(closed) == len(batch):
                 return []
             usual, origin = usual.take(open_rows), origin[open_rows]
             least = Least(*(seconds[open_rows] for seconds in least))
-        least_bytes = hand.least_bytes
+        least_bytes = found.least_bytes
         priced = placed_rows(self.prices, self.placer, usual, origin, least, self._price, self._to_beat_s, least_bytes)
         row = int(np.argmin(priced.peak_memory_bytes))
         peak = float(priced.peak_memory_bytes[row])
         if peak < least_bytes:
-            hand.leanest = (peak, priced.batch.row(row))
+            found.leanest = (peak, priced.batch.row(row))
         return [priced]
 
     @property
     def _to_beat_s(self) -> float:
         """The step time that a row must be below to be listed."""
-        return self._hand.under.to_beat if self._proves_by_time else float("inf")
+        return self._found.under.to_beat if self._proves_by_time else float("inf")
 
     def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
         """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
-        model, switches, hand = self.workload.model, self._space.leaner, self._hand
+        model, switches, found = self.workload.model, self._space.leaner, self._found
         if not switches:
             return []
         could = self._could_matter(as_it_is)
-        enough_bytes = self._fit_limit_bytes if self._proves_by_time else hand.under.to_beat
+        enough_bytes = self._fit_limit_bytes if self._proves_by_time else found.under.to_beat
         could &= as_it_is.kept_bytes <= enough_bytes
         if could.any():
             could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
@@ -109,12 +109,12 @@ class ChunkPricing:
             alone = as_it_is.batch.pp == 1  # where layers usually lie says nothing of where those of a leaner form would
             as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self.prices, self._price)
             could &= self._could_matter(as_it_is)
-        found = leaner(model, as_it_is.batch.take(could), switches)
-        if found is None:
+        forms = memory_saving_forms(model, as_it_is.batch.take(could), switches)
+        if forms is None:
             return []
-        batch, origin = found
-        legal = legal_rows(self.workload, batch, self.rules, hand.rejections)
-        hand.enumerated += len(batch)
+        batch, origin = forms
+        legal = legal_rows(self.workload, batch, self.rules, found.rejections)
+        found.enumerated += len(batch)
         return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
 
     def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
@@ -127,7 +127,7 @@ class ChunkPricing:
     def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
         """Whether the leanest forms of rows need no more than that."""
         model, switches = self.workload.model, self._space.leaner
-        most, unswapped = (leanest(model, batch, chosen) for chosen in (switches, switches & ~Feature.SWAP_ATTENTION))
+        most, unswapped = (least_memory_form(model, batch, chosen) for chosen in (switches, switches & ~Feature.SWAP_ATTENTION))
         others = np.flatnonzero(unswapped.features != most.features)
         both = concatenate([most, unswapped.take(others)])  # once for both: few rows cost little more than one
         lean = peaks(priced_by(self.prices, both), enough_bytes).peak_bytes <= enough_bytes
@@ -136,7 +136,7 @@ class ChunkPricing:
         return found
 
 
-def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> InHand:
+def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> ChunkResult:
     """As the method of the pricing that the recipe makes; this process keeps it for further chunks."""
     return _made(pickle.dumps(recipe)).found_in(batch, under)
 

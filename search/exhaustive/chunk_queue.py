@@ -11,8 +11,8 @@ from search.exhaustive.lattice_state import Under
 from search.placement.placed_pricing import PricedRows
 from search.space.enumeration import Rejections
 
-MOST = 6  # chunks with rows between one and the last that it knows of
-ENTERED = 64  # chunks that are held, those without a legal row among them
+MOST_AHEAD = 6  # chunks with rows between one and the last that it knows of
+MOST_QUEUED = 64  # chunks that are held, those without a legal row among them
 
 
 def num_known(place: int) -> int:
@@ -20,14 +20,14 @@ def num_known(place: int) -> int:
 
     At the beginning, where times fall quickly, more are waited for. It does not depend on who is done, so that answers do not.
     """
-    known = max(0, place - MOST + 1)
-    while known + min(MOST, 1 + known // 2) <= place:
+    known = max(0, place - MOST_AHEAD + 1)
+    while known + min(MOST_AHEAD, 1 + known // 2) <= place:
         known += 1
     return known
 
 
 @dataclass
-class InHand:
+class ChunkResult:
     """What pricing one chunk has found so far; counts as in ``LatticeState``, ``leanest`` only below what was known."""
 
     under: Under
@@ -44,7 +44,7 @@ class InHand:
         return self.under.least_bytes if self.leanest is None else self.leanest[0]
 
 
-class Entered(NamedTuple):
+class QueuedChunk(NamedTuple):
     """A chunk's legal rows and what it knows; ``piece`` where others price it, or it was priced before its turn."""
 
     batch: StrategyBatch
@@ -52,4 +52,4 @@ class Entered(NamedTuple):
     num_enumerated: int
     done_fraction: float
     under: Under
-    piece: Piece[InHand] | None = None
+    piece: Piece[ChunkResult] | None = None

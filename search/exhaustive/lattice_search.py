@@ -1,6 +1,6 @@
 """Exhaustive search: every legal strategy is priced in closed form, and those that may be the best are simulated.
 
-Nothing is sampled and nothing is held but one chunk, the leaderboard and the finalists, so a space of any size runs in
+Nothing is sampled and nothing is held but one chunk, the leaderboard and the candidates, so a space of any size runs in
 bounded memory; one too large for the time given is cut, and the result says so.
 """
 
@@ -20,10 +20,10 @@ from cost_models.step.composition import estimate_priced
 from frameworks.target import ANY
 from search.executors.executor import SERIAL, Executor, Piece, work_off
 from search.exhaustive.chunk_pipeline import ChunkPricing, climbed_in, found_in
-from search.exhaustive.chunk_queue import ENTERED, MOST, Entered, InHand, num_known
+from search.exhaustive.chunk_queue import MOST_AHEAD, MOST_QUEUED, ChunkResult, QueuedChunk, num_known
 from search.exhaustive.lattice_state import LatticeState, Under
 from search.exhaustive.layer_climb import climbed
-from search.exhaustive.open_candidates import MAX_SIMULATIONS, Finalists, simulated_rows
+from search.exhaustive.open_candidates import MAX_SIMULATIONS, OpenCandidates, simulated_rows
 from search.heartbeat import beat
 from search.placement.placed_pricing import Pricer
 from search.plans.estimator import Estimator
@@ -32,7 +32,7 @@ from search.ranking.criteria import Judgement
 from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, joined
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
-from search.results.result_builder import Answers
+from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import ENUMERATE, SEARCHED, SIMULATE, Clock, Progress, ProgressCallback
 from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
@@ -52,7 +52,7 @@ class LatticeSearch:
     ``refused_by``: only rows that this target refuses are considered. ``state`` continues a search of the same arguments
     where it was saved: the result is that of one run, but for timings. ``baseline`` is the strategy to beat (default:
     ``search.plans.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
-    ``cost_models.step.composition.estimate_priced``), ``simulator`` one of finalists (as
+    ``cost_models.step.composition.estimate_priced``), ``simulator`` one of candidates (as
     ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
     ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
     ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
@@ -90,8 +90,8 @@ class LatticeSearch:
         self.constants = constants
         self.baseline = baseline
         self._space, self._judgement = space, judgement
-        self.state = state or LatticeState(Leaderboard(objective, top), finalists=Finalists(top))
-        self._answers = Answers(
+        self.state = state or LatticeState(Leaderboard(objective, top), candidates=OpenCandidates(top))
+        self._builder = ResultBuilder(
             workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
         )
         self.simulator = simulator
@@ -105,7 +105,7 @@ class LatticeSearch:
         self._pricing = ChunkPricing(*self._recipe[0], **self._recipe[1])
         self._stream = self._continued(space)
         self._climbs: dict[RankedStrategy, Piece[RankedStrategy]] = {}
-        self._executor, self._entered = executor, deque[Entered]()
+        self._executor, self._entered = executor, deque[QueuedChunk]()
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
     def _continued(self, space: SearchSpace) -> Iterator[tuple[Chunk, Rejections]]:
@@ -117,16 +117,16 @@ class LatticeSearch:
                 yield chunk, found
 
     def advance(self) -> bool:
-        """Price one more chunk, or simulate more finalists; ``False`` once there are none."""
+        """Price one more chunk, or simulate more candidates; ``False`` once there are none."""
         state, now = self.state, self._now
         self._look_ahead()
         if not self._entered:
             state.is_enumerated = 1
-            finalists = state.finalists.next_batch(self._max_simulations - state.finalists.num_simulated)
-            if finalists is not None:
-                self._settle(finalists)
+            candidates = state.candidates.next_batch(self._max_simulations - state.candidates.num_simulated)
+            if candidates is not None:
+                self._settle(candidates)
             state.elapsed_s = now() - self._started_s
-            return finalists is not None
+            return candidates is not None
         begun_s = now()
         first = self._entered[0]
         if first.piece is None or first.piece.is_done:
@@ -147,7 +147,7 @@ class LatticeSearch:
         """Enter the next chunk, or, where others work too, all those that know what they are priced under."""
         state, now = self.state, self._now
         room = self._executor.room
-        while not self._entered or (len(self._entered) < ENTERED and (room or self._entered[0].piece is not None)):
+        while not self._entered or (len(self._entered) < MOST_QUEUED and (room or self._entered[0].piece is not None)):
             place = state.num_priced + sum(len(entered.batch) > 0 for entered in self._entered)
             if num_known(place) > state.num_priced:
                 break
@@ -160,7 +160,7 @@ class LatticeSearch:
             batch = charge_illegal(self.workload, chunk.batch, self._pricing.rules, rejected)
             batch = self._pricing.placer.charge_unplaceable(batch, rejected)
             state.legality_s += now() - begun_s
-            entered = Entered(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
+            entered = QueuedChunk(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
             if len(batch) and room and any(map(self._is_free, self._entered)):  # what this process begins with is its own
                 piece = self._piece(batch, entered.under)
                 piece.give(self._executor)
@@ -168,10 +168,10 @@ class LatticeSearch:
             self._entered.append(entered)
             room = self._executor.room
 
-    def _piece(self, batch: StrategyBatch, under: Under) -> Piece[InHand]:
+    def _piece(self, batch: StrategyBatch, under: Under) -> Piece[ChunkResult]:
         return Piece(found_in, self._recipe, batch, under, own=lambda: self._pricing.found_in(batch, under))
 
-    def _is_free(self, entered: Entered) -> bool:
+    def _is_free(self, entered: QueuedChunk) -> bool:
         return entered.piece is None and len(entered.batch) > 0
 
     def _take_first(self) -> None:
@@ -200,7 +200,7 @@ class LatticeSearch:
         self.state.price_s += self._now() - begun_s
         self._take(found)
 
-    def _take(self, found: InHand) -> None:
+    def _take(self, found: ChunkResult) -> None:
         """Count what was found in a chunk, and show it to the leaderboard."""
         state, begun_s = self.state, self._now()
         state.rejections.add(found.rejections)
@@ -214,16 +214,16 @@ class LatticeSearch:
             state.fits_memory += len(ordinal)
             state.leaderboard.add(scored)
             if self._proves_by_time:
-                state.finalists.consider(scored, rows.bound_s)
+                state.candidates.consider(scored, rows.bound_s)
         state.rank_s += self._now() - begun_s
         # A good time early keeps the pool small.
-        promising = state.finalists.most_promising(self._max_simulations - state.finalists.num_simulated)
+        promising = state.candidates.most_promising(self._max_simulations - state.candidates.num_simulated)
         if promising is not None:
             self._settle(promising)
         state.num_priced += 1
-        to_beat = state.finalists.bar_s if self._proves_by_time else state.leaderboard.worst_that_counts
+        to_beat = state.candidates.bar_s if self._proves_by_time else state.leaderboard.worst_that_counts
         least_bytes = float("inf") if state.leanest is None else state.leanest[0]
-        state.history = [*state.history[-MOST:], Under(to_beat, least_bytes)]
+        state.history = [*state.history[-MOST_AHEAD:], Under(to_beat, least_bytes)]
 
     @property
     def _proves_by_time(self) -> bool:
@@ -232,21 +232,21 @@ class LatticeSearch:
 
     def _settle(self, scored: Scored) -> None:
         begun_s = self._now()
-        self.state.finalists.settle(simulated_rows(scored, self.simulator, self._pricing.prices))
+        self.state.candidates.settle(simulated_rows(scored, self.simulator, self._pricing.prices))
         self.state.simulate_s += self._now() - begun_s
 
     def _shown(self, *, is_cut: bool) -> Scored | None:
-        """The leaderboard's rows and all finalists, in simulated time. The state stays as it is: the search may go on.
+        """The leaderboard's rows and all candidates, in simulated time. The state stays as it is: the search may go on.
 
         Of a search that is cut, the best of the rows that have not been simulated: who cuts it waits for them.
         """
-        finalists, kept = self.state.finalists, self.state.leaderboard.kept
+        candidates, kept = self.state.candidates, self.state.leaderboard.kept
         if kept is None:
             return None
-        unseen = finalists.unseen(kept)
+        unseen = candidates.unseen(kept)
         if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
-            unseen = unseen.take(finalists.listed(unseen))
-        shown = finalists.simulated
+            unseen = unseen.take(candidates.listed(unseen))
+        shown = candidates.simulated
         for first in range(0, SHOWN_AT_ONCE if is_cut and len(unseen) else len(unseen), SHOWN_AT_ONCE):
             rows = unseen.take(np.arange(first, min(first + SHOWN_AT_ONCE, len(unseen))))
             simulated = simulated_rows(rows, self.simulator, self._pricing.prices)
@@ -263,9 +263,9 @@ class LatticeSearch:
             state.enumerated,
             state.legal,
             state.fits_memory,
-            state.finalists.best_s if state.finalists.num_simulated else state.leaderboard.best_step_time_s,
+            state.candidates.best_s if state.candidates.num_simulated else state.leaderboard.best_step_time_s,
             state.elapsed_s,
-            simulated=state.finalists.num_simulated,
+            simulated=state.candidates.num_simulated,
             phase=SIMULATE if state.is_enumerated == 1 else ENUMERATE,
         )
 
@@ -281,19 +281,19 @@ class LatticeSearch:
         begun_s = self._now()
         shown, ranked = self._found(is_cut=stopped_by is not None)
         simulated_s = self._now()
-        judgement, compared = self._judgement, self._answers.plans(ranked)
+        judgement, compared = self._judgement, self._builder.plans(ranked)
         plans = compared if judgement is None else compared[: judgement.top]
         num_simulated = 0 if shown is None else len(shown)
-        waiting = 0 if shown is None or state.finalists.pool is None else len(state.finalists.pool)
+        waiting = 0 if shown is None or state.candidates.pool is None else len(state.candidates.pool)
         if shown is not None and waiting:
-            assert state.finalists.pool is not None
-            waiting -= int(np.isin(state.finalists.pool.ordinal, shown.ordinal).sum())
-        comparison = self._answers.compared_with(self.baseline, plans)
-        launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
-        story = None if ranked or stopped_by else self._answers.infeasible(state.leanest)
-        nearest = None if story is None else self._answers.nearest(state.rejections, state.leanest, story)
+            assert state.candidates.pool is not None
+            waiting -= int(np.isin(state.candidates.pool.ordinal, shown.ordinal).sum())
+        comparison = self._builder.compared_with(self.baseline, plans)
+        launchable = self._builder.nearest_launchable(plans[0]) if plans else ()
+        story = None if ranked or stopped_by else self._builder.infeasible(state.leanest)
+        nearest = None if story is None else self._builder.nearest(state.rejections, state.leanest, story)
         if ranked and not plans:
-            nearest = self._answers.why_beyond(ranked)
+            nearest = self._builder.why_beyond(ranked)
         explain_s = self._now() - simulated_s
         by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
         refine_s = self._now() - simulated_s - explain_s if self._refines else None
@@ -315,8 +315,8 @@ class LatticeSearch:
             infeasible=story,
             nearest_launchable=launchable,
             by_tensor=by_tensor,
-            paired_error=self._answers.paired_error,
-            space=self._answers.space_account(plans[0] if plans else None),
+            paired_error=self._builder.paired_error,
+            space=self._builder.space_report(plans[0] if plans else None),
             pareto=() if judgement is None else tuple(judgement.front(compared)),
         )
 
@@ -328,7 +328,7 @@ class LatticeSearch:
         begun_s = self._now()
         # Once the proof is closed, no bound of what has not been simulated is below the best time.
         proved = self._proves_by_time and self.is_closed
-        ranked = self._climbed(self._ranked(self.state.finalists.simulated if proved else self._shown(is_cut=False)))
+        ranked = self._climbed(self._ranked(self.state.candidates.simulated if proved else self._shown(is_cut=False)))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
 
     def ranked(self) -> tuple[RankedStrategy, ...]:
@@ -388,29 +388,29 @@ class LatticeSearch:
     @property
     def _has_best(self) -> bool:
         """Whether the first place is proved; of the others some may be left."""
-        return self.state.is_enumerated == 1 and (not self._proves_by_time or self.state.finalists.num_proved > 0)
+        return self.state.is_enumerated == 1 and (not self._proves_by_time or self.state.candidates.num_proved > 0)
 
     @property
     def is_closed(self) -> bool:
         """Whether nothing is left that could beat the best time."""
-        is_open = self._proves_by_time and np.isfinite(self.state.finalists.open_bound_s)
+        is_open = self._proves_by_time and np.isfinite(self.state.candidates.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
 
     def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
-        best, finalists = self._answers.best_of(plans), self.state.finalists
+        best, candidates = self._builder.best_of(plans), self.state.candidates
         proof = self._proof(stopped_by, best, len(plans))
         if self._judgement is None:
             return proof
         first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
-        return self._judgement.proof(proof, best, min(finalists.best_s, finalists.open_bound_s), first_is_kept=first_is_kept)
+        return self._judgement.proof(proof, best, min(candidates.best_s, candidates.open_bound_s), first_is_kept=first_is_kept)
 
     def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
-        finalists, target = self.state.finalists, self.workload.software.target
+        candidates, target = self.state.candidates, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
         num_proved, gap = 0, None
         if enumerated and best is not None:
-            num_proved = finalists.num_proved if self._proves_by_time else num_listed
-            gap = 0.0 if num_proved else max(0.0, 1.0 - finalists.open_bound_s / best.estimate["step_time_s"])
+            num_proved = candidates.num_proved if self._proves_by_time else num_listed
+            gap = 0.0 if num_proved else max(0.0, 1.0 - candidates.open_bound_s / best.estimate["step_time_s"])
             stopped_by = None if num_proved else stopped_by or "max_simulations"
         return Proof(
             exhaustive=enumerated,

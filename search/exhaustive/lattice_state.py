@@ -11,7 +11,7 @@ import numpy as np
 from cost_models.shapes.strategy import COLUMNS, INDICES, LayerLayout, ParallelStrategy, StrategyBatch
 from frameworks.legality import RULES
 from search.errors import SearchError
-from search.exhaustive.open_candidates import Finalists
+from search.exhaustive.open_candidates import OpenCandidates
 from search.ranking.leaderboard import Leaderboard, scored_from_mapping, scored_to_mapping
 from search.space.enumeration import Rejections
 
@@ -36,7 +36,7 @@ class LatticeState:
 
     leaderboard: Leaderboard
     rejections: Rejections = field(default_factory=Rejections)
-    finalists: Finalists = field(default_factory=Finalists)
+    candidates: OpenCandidates = field(default_factory=OpenCandidates)
     num_chunks: int = 0
     done_fraction: float = 0.0
     is_enumerated: int = 0  # 1 once no chunk is left
@@ -67,7 +67,7 @@ class LatticeState:
                 for name, count in self.rejections.counts.items()
             ],
             "leaderboard": None if kept is None else scored_to_mapping(kept),
-            "finalists": self.finalists.to_mapping(),
+            "finalists": self.candidates.to_mapping(),
         }
 
     @classmethod
@@ -87,7 +87,7 @@ class LatticeState:
                 history=[
                     Under(*(float("inf") if value is None else float(value) for value in under)) for under in mapping["history"]
                 ],
-                finalists=Finalists.from_mapping(mapping["finalists"], top),
+                candidates=OpenCandidates.from_mapping(mapping["finalists"], top),
                 leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),
                 **plain,
             )
@@ -100,7 +100,7 @@ class LatticeState:
 _PLAIN: dict[str, type[int] | type[float]] = {
     f.name: float if f.name.endswith(("_s", "_fraction")) else int
     for f in fields(LatticeState)
-    if f.name not in ("leaderboard", "rejections", "finalists", "history", "leanest")
+    if f.name not in ("leaderboard", "rejections", "candidates", "history", "leanest")
 }
 
 

@@ -26,7 +26,7 @@ OF_ONE_STRUCTURE = 8  # rows of a batch: most of the others are ruled out by the
 
 
 @dataclass
-class Finalists:
+class OpenCandidates:
     """A pool of rows with their bounds, and what has been simulated. Times are step times in seconds.
 
     What is to be proved are the ``places`` best structures (``Leaderboard``), each by its fastest row. A row leaves the pool
@@ -149,7 +149,7 @@ class Finalists:
         }
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], places: int) -> Finalists:
+    def from_mapping(cls, mapping: Mapping[str, Any], places: int) -> OpenCandidates:
         """The state that ``to_mapping`` wrote. Raises ``KeyError``, ``TypeError`` or ``ValueError`` for anything else."""
         pool, simulated = mapping["pool"], mapping["simulated"]
         to_beat_s, dropped_s = mapping["to_beat_s"], mapping["dropped_bound_s"]

@@ -18,11 +18,11 @@ from frameworks.target import ANY
 from search.errors import SearchError
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState
-from search.exhaustive.open_candidates import Finalists
+from search.exhaustive.open_candidates import OpenCandidates
 from search.explain.explanation import GIB, compared
 from search.plans.plan import DeploymentPlan, plan_id, strategy_to_mapping
 from search.ranking.leaderboard import Leaderboard, RankedStrategy
-from search.results.result_builder import Answers
+from search.results.result_builder import ResultBuilder
 from search.results.search_result import BrokenRule, PhysicsBest, SearchResult, Timing
 from search.session.progress import Progress
 from search.space.search_space import SearchSpace
@@ -46,7 +46,7 @@ class _Settings:
     others: Mapping[str, Any]
 
 
-class LaunchableSearch:
+class TargetSearch:
     """A search for a target, then one of what the target refuses; ``Stepwise``, saved and continued as one.
 
     Parameters as ``LatticeSearch``; ``physics`` is the space of the same limits on the physics alone, ``checkpoint`` what
@@ -102,8 +102,8 @@ class LaunchableSearch:
         if self._beyond is not None:
             return self._beyond.advance()
         if not self._launchable.advance():
-            to_beat = Finalists(to_beat_s=self._launchable.state.finalists.best_s)
-            self._beyond = self._search_beyond(LatticeState(Leaderboard(self._settings.objective, 1), finalists=to_beat))
+            to_beat = OpenCandidates(to_beat_s=self._launchable.state.candidates.best_s)
+            self._beyond = self._search_beyond(LatticeState(Leaderboard(self._settings.objective, 1), candidates=to_beat))
         return True
 
     @property
@@ -138,7 +138,7 @@ class LaunchableSearch:
         is_closed = beyond.is_closed
         effort: dict[str, Any] = {
             "num_refused": beyond.state.legal,
-            "simulated": beyond.state.finalists.num_simulated,
+            "simulated": beyond.state.candidates.num_simulated,
             "proved_best": is_closed,
             "stopped_by": None if is_closed else stopped_by or "max_simulations",
         }
@@ -149,7 +149,7 @@ class LaunchableSearch:
             why = f"Nothing that {target} refuses is better than plan {plan.rank}."
             return PhysicsBest(plan.plan_id, plan.strategy, plan.estimate, 0.0, why, (), **effort)
         workload = on_physics(self._workload)
-        answers = Answers(workload, self._physics, self._constants, beyond.simulator)
+        answers = ResultBuilder(workload, self._physics, self._constants, beyond.simulator)
         (estimate,) = answers.estimates([best.strategy])
         broken = violations(workload, best.strategy, self._workload.software.target)
         return PhysicsBest(

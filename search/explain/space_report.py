@@ -34,7 +34,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class SpaceAccount:
+class SpaceReport:
     """Switches by how the search treated them, and ``dimensions`` with the values of the rest.
 
     ``on`` in every strategy in which they act and the target takes them, ``where_it_does_not_fit`` turned to save memory.
@@ -55,7 +55,7 @@ class SpaceAccount:
         }
 
 
-def account(workload: Workload, space: SearchSpace, best: ParallelStrategy | None, constants: Constants) -> SpaceAccount:
+def space_report(workload: Workload, space: SearchSpace, best: ParallelStrategy | None, constants: Constants) -> SpaceReport:
     """The account of one space; what is left out is priced beside ``best``."""
     known = offered_here(workload) & possible(workload.model)
     for schedule, scope in SCHEDULE_SCOPES.items():
@@ -66,7 +66,7 @@ def account(workload: Workload, space: SearchSpace, best: ParallelStrategy | Non
     both = ever & ~always & known
     lean = space.leaner & known
     out = known & ~(on | both | lean)
-    return SpaceAccount(
+    return SpaceReport(
         dimensions=space.dimensions(),
         on=_names(on & ~lean | lean & treated(InSearch.LEAN_OFF)),
         where_it_does_not_fit=_names(lean),

@@ -14,7 +14,7 @@ from cost_models.step.composition import estimate, fitting_rows
 from frameworks.target import ANY
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.space.limits import SearchLimits
-from search.space.memory_saving_forms import leanest
+from search.space.memory_saving_forms import least_memory_form
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import search_space
 
@@ -39,7 +39,7 @@ def lean_plan(workload: Workload, limits: SearchLimits, constants: Constants, re
     for chunk in chunks(workload, space, rejections):
         legal = charge_illegal(workload, chunk.batch, rules, rejections)
         if len(legal):
-            least = leanest(workload.model, legal, space.leaner)
+            least = least_memory_form(workload.model, legal, space.leaner)
             legal = concatenate([legal, charge_illegal(workload, least, rules, rejections)])
         fits = fitting_rows(workload, legal, constants) if len(legal) else np.zeros(0, dtype=np.bool_)
         if fits.any():

@@ -20,7 +20,7 @@ from frameworks.legality import launchable_each, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
 from search.explain.explanation import GIB, best_change, bound_by, changes, compared, one_change, shortfall
-from search.explain.space_report import SpaceAccount, account
+from search.explain.space_report import SpaceReport, space_report
 from search.feasibility.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.heartbeat import beat
 from search.placement.placer import Placer
@@ -42,7 +42,7 @@ NOTHING_WOULD_DO = f"No single change was found that makes one fit, up to {MAX_C
 
 
 @dataclass(frozen=True)
-class Answers:
+class ResultBuilder:
     """Orders and explains strategies of one search. ``paired_error`` says which of them tie, where time ranks them.
 
     ``limits`` are those that the user gave, which may be what leaves no plan.
@@ -207,10 +207,10 @@ class Answers:
             leaders[plan.rank_group] = min(plan.estimate["step_time_s"], leaders.get(plan.rank_group, float("inf")))
         return group_of(priced["step_time_s"], list(leaders.values()), self.paired_error.fraction)
 
-    def space_account(self, best: DeploymentPlan | None) -> SpaceAccount:
+    def space_report(self, best: DeploymentPlan | None) -> SpaceReport:
         """What was tried of the switches, and what the others would change of plan 1."""
         parallel = None if best is None else best.parallel
-        return account(self.workload, self.space, parallel, self.constants)
+        return space_report(self.workload, self.space, parallel, self.constants)
 
     def nearest_launchable(self, plan: DeploymentPlan) -> tuple[NearestLaunchable, ...]:
         """What each framework of these devices takes in place of a plan of the physics alone; nothing beside a target's."""

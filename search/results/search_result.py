@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cost_models.shapes.workload import Workload
-from search.explain.space_report import SpaceAccount
+from search.explain.space_report import SpaceReport
 from search.feasibility.infeasible import Infeasible
 from search.plans.plan import DeploymentPlan
 from search.ranking.proof import Proof
@@ -151,7 +151,7 @@ class SearchResult:
     physics_best: PhysicsBest | None = None
     nearest_launchable: tuple[NearestLaunchable, ...] = ()
     paired_error: PairedError = field(default_factory=PairedError)
-    space: SpaceAccount | None = None
+    space: SpaceReport | None = None
     by_tensor: tuple[TensorRefinement, ...] = ()
     refinement: Refinement | None = None
     infeasible: Infeasible | None = None

@@ -24,7 +24,7 @@ from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Leaderboard, Scored
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
-from search.results.result_builder import Answers
+from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import SAMPLE, SEARCHED, Clock, Progress, ProgressCallback
 from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
@@ -73,7 +73,7 @@ class SamplerSearch:
         self.trials: list[Trial] = list(trials)
         self._objective, self._top, self._baseline = objective, top, baseline
         self._sampler = sampler
-        self._answers = Answers(workload, space, constants, estimator, objective, paired_error or PairedError())
+        self._builder = ResultBuilder(workload, space, constants, estimator, objective, paired_error or PairedError())
         self._estimate = estimator
         self._now: Clock = clock or (lambda: 0.0)
         self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
@@ -205,10 +205,10 @@ class SamplerSearch:
         for trial in distinct:
             if trial.evaluation.rule is not None:
                 rejections.charge(rules[trial.evaluation.rule], 1, trial.strategy)
-        plans = self._answers.plans(leaderboard.plans())
-        comparison = self._answers.compared_with(self._baseline, plans)
-        best = self._answers.best_of(plans)
-        launchable = self._answers.nearest_launchable(plans[0]) if plans else ()
+        plans = self._builder.plans(leaderboard.plans())
+        comparison = self._builder.compared_with(self._baseline, plans)
+        best = self._builder.best_of(plans)
+        launchable = self._builder.nearest_launchable(plans[0]) if plans else ()
         explain_s = self._now() - begun_s
         nearest = (
             None if plans else f"None of the {len(distinct)} strategies that were tried fits; the exhaustive search tries all."
@@ -237,8 +237,8 @@ class SamplerSearch:
             baseline=comparison,
             nearest=nearest,
             nearest_launchable=launchable,
-            paired_error=self._answers.paired_error,
-            space=self._answers.space_account(plans[0] if plans else None),
+            paired_error=self._builder.paired_error,
+            space=self._builder.space_report(plans[0] if plans else None),
         )
 
 

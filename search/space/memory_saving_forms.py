@@ -21,7 +21,7 @@ from frameworks.taking import rivals
 LEAN_ON = treated(InSearch.LEAN_ON)
 
 
-def leaner(model: ModelShape, batch: StrategyBatch, switches: Feature) -> tuple[StrategyBatch, IntColumn] | None:
+def memory_saving_forms(model: ModelShape, batch: StrategyBatch, switches: Feature) -> tuple[StrategyBatch, IntColumn] | None:
     """Every row with each combination of ``switches`` that changes it, and the row that each comes from; None without any.
 
     A switch changes a row where it acts and is not on its leaner side yet; of those that replace the same, one is on.
@@ -36,7 +36,7 @@ def leaner(model: ModelShape, batch: StrategyBatch, switches: Feature) -> tuple[
     return (concatenate(batches), np.concatenate(origins)) if batches else None
 
 
-def leanest(model: ModelShape, batch: StrategyBatch, switches: Feature) -> StrategyBatch:
+def least_memory_form(model: ModelShape, batch: StrategyBatch, switches: Feature) -> StrategyBatch:
     """Every row with as many of ``switches`` turned as change it.
 
     No combination of them needs less memory, but that without ``swap_attention``: the layer that is being worked on holds what

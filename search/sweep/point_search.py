@@ -74,7 +74,7 @@ class PointSearch(LatticeSearch):
         return self._waiting is None and super().is_closed
 
     def _consider(self, batch: StrategyBatch) -> None:
-        best_s = self.state.finalists.best_s
+        best_s = self.state.candidates.best_s
         if not len(batch) or not np.isfinite(best_s):
             super()._consider(batch)
             return
@@ -88,7 +88,7 @@ class PointSearch(LatticeSearch):
     def _under(self, place: int) -> Under:
         """Rows wait until many are priced at once: they know all that was found before."""
         least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
-        return Under(self.state.finalists.bar_s, least_bytes)
+        return Under(self.state.candidates.bar_s, least_bytes)
 
     def _price_waiting(self) -> None:
         assert self._waiting is not None
@@ -98,13 +98,13 @@ class PointSearch(LatticeSearch):
     @property
     def before_climbing(self) -> ParallelStrategy | None:
         """The best of the lattice itself, for other points to start from."""
-        simulated = self.state.finalists.simulated
+        simulated = self.state.candidates.simulated
         return None if simulated is None else simulated.batch.row(int(simulated.step_time_s.argmin()))
 
     def why_nothing(self) -> str:
         """What stands between this point and a plan."""
         leanest = self.state.leanest
-        return self._answers.nearest(self.state.rejections, leanest, self._answers.infeasible(leanest))
+        return self._builder.nearest(self.state.rejections, leanest, self._builder.infeasible(leanest))
 
 
 def starting_state(
@@ -123,7 +123,7 @@ def starting_state(
     best = fitting[[int(found.step_time_s[fitting].argmin())]]
     row = Scored(batch.take(best), found.step_time_s[best], found.peak_memory_bytes[best], np.array([BEFORE_ALL]))
     state = LatticeState(Leaderboard("step_time", 1, kept=row))
-    state.finalists.settle(simulated_rows(row, simulate, prices))
+    state.candidates.settle(simulated_rows(row, simulate, prices))
     return state
 
 

@@ -21,7 +21,7 @@ from search.placement.placed_pricing import MOST_OVERFULL
 from search.placement.placer import Placer
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
-from search.space.memory_saving_forms import leaner
+from search.space.memory_saving_forms import memory_saving_forms
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import search_space
 from tests.oracle.placements import layouts
@@ -62,7 +62,7 @@ def strategies(job: Workload, limits: SearchLimits) -> list[ParallelStrategy]:
         batch = charge_illegal(job, chunk.batch, rules, Rejections())
         for forms in (batch, None):
             if forms is None:
-                tried = leaner(job.model, batch, space.leaner) if len(batch) else None
+                tried = memory_saving_forms(job.model, batch, space.leaner) if len(batch) else None
                 if tried is None:
                     continue
                 forms = charge_illegal(job, tried[0], rules, Rejections())
@@ -95,7 +95,7 @@ def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLi
     for structure, row in zip(structures(StrategyBatch.of(rows)) if rows else [], rows, strict=True):
         best_s[structure] = min(step_s(job, row, CONSTANTS), best_s.get(structure, np.inf))
     expected = sorted(best_s.values())[:top]
-    found = sorted(lattice.state.finalists.structure_s.values())[: len(expected)]
+    found = sorted(lattice.state.candidates.structure_s.values())[: len(expected)]
     assert found == pytest.approx(expected, rel=1e-9)
     result = lattice.result()
     assert result.proof.places == len(result.plans) == len(expected)

@@ -19,7 +19,7 @@ from cost_models.step.composition import estimate
 from frameworks.legality import legal_mask
 from frameworks.registry import TARGETS, offered
 from frameworks.taking import rivals, with_taken
-from search.space.memory_saving_forms import leaner, leanest, swappable
+from search.space.memory_saving_forms import least_memory_form, memory_saving_forms, swappable
 from search.space.recompute_modes import recompute_mode
 from tests.search_workloads import DENSE, MOE, workload
 
@@ -102,7 +102,7 @@ def test_leaner_forms_are_every_combination_that_changes_the_strategy(
     job, strategy = drawn
     switches = Feature(sum(chosen))
     batch = StrategyBatch.of([strategy])
-    found = leaner(job.model, batch, switches)
+    found = memory_saving_forms(job.model, batch, switches)
     forms = [] if found is None else found[0].features.tolist()
     assert len(set(forms)) == len(forms)
     expected = set()
@@ -123,7 +123,9 @@ def test_leaner_forms_are_every_combination_that_changes_the_strategy(
     assert set(forms) == expected
     if forms:
         priced = estimate(job, found[0], prior_constants(job.cluster.profile.family)).peak_memory_bytes  # type: ignore[index]
-        least = estimate(job, leanest(job.model, batch, switches), prior_constants(job.cluster.profile.family)).peak_memory_bytes
+        least = estimate(
+            job, least_memory_form(job.model, batch, switches), prior_constants(job.cluster.profile.family)
+        ).peak_memory_bytes
         assert least[0] <= np.min(priced) or Feature.SWAP_ATTENTION in switches
 
 

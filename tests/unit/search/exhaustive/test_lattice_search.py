@@ -25,7 +25,7 @@ from search.results.search_result import SearchResult
 from search.session.progress import Progress
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
-from search.space.memory_saving_forms import leaner
+from search.space.memory_saving_forms import memory_saving_forms
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import offered_here, search_space
 from tests.search_workloads import DENSE, MOE, RECURRENT, WINDOWED, workload
@@ -219,7 +219,7 @@ def test_headroom_is_an_objective() -> None:
     job = workload(DENSE, num_devices=8)
     result = run(job, objective="memory_headroom", top=1)
     batch = StrategyBatch.of(everything(job))
-    forms = leaner(job.model, batch, search_space(job).leaner)
+    forms = memory_saving_forms(job.model, batch, search_space(job).leaner)
     assert forms is not None
     priced = estimate(job, forms[0].take(legal_mask(job, forms[0])), CONSTANTS)
     assert result.plans[0].estimate["peak_memory_bytes"] == pytest.approx(priced.peak_memory_bytes.min(), rel=1e-12)

@@ -18,9 +18,9 @@ from cost_models.simulation.step_times import simulate
 from frameworks.legality import legal_mask
 from search.errors import SearchError
 from search.exhaustive.lattice_search import search
-from search.exhaustive.target_search import LaunchableSearch, on_physics
+from search.exhaustive.target_search import TargetSearch, on_physics
 from search.feasibility.least_memory_plan import takes_a_lean_plan
-from search.results.result_builder import Answers
+from search.results.result_builder import ResultBuilder
 from search.results.search_result import SearchResult
 from search.session.runner import run_to_end
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
@@ -39,8 +39,8 @@ def spaces(job: Workload, limits: SearchLimits = SMALL) -> tuple[SearchSpace, Se
     return search_space(job, limits), search_space(on_physics(job), limits)
 
 
-def launchable(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> LaunchableSearch:
-    return LaunchableSearch(job, *spaces(job, limits), CONSTANTS, top=5, **settings)
+def launchable(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> TargetSearch:
+    return TargetSearch(job, *spaces(job, limits), CONSTANTS, top=5, **settings)
 
 
 def found(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> SearchResult:
@@ -218,7 +218,7 @@ def test_a_framework_that_would_train_another_model_takes_nothing_in_its_place()
 
 def test_a_baseline_that_only_the_framework_refuses_is_priced_with_its_violations() -> None:
     space, _ = spaces(JOB)
-    answers = Answers(JOB, space, CONSTANTS, simulate)
+    answers = ResultBuilder(JOB, space, CONSTANTS, simulate)
     plan = alone(JOB).plans[0]
     given = replace(
         plan.parallel,

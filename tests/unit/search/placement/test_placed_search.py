@@ -20,7 +20,7 @@ from frameworks.rule import layout_of
 from scripts.checks.layer_moves import checked
 from search.exhaustive.lattice_search import LatticeSearch, search
 from search.exhaustive.lattice_state import LatticeState
-from search.exhaustive.open_candidates import Finalists
+from search.exhaustive.open_candidates import OpenCandidates
 from search.placement import placed_pricing
 from search.placement.placer import Placer
 from search.ranking.leaderboard import Leaderboard
@@ -127,11 +127,11 @@ def test_a_time_to_beat_that_is_known_from_the_start_leaves_the_list_as_it_is(mo
     limits = replace(LIMITS, pp=(4, 8), ep=(2, 4), recompute=(recompute_mode("none"), recompute_mode("full")), dispatcher=None)
 
     def best_s(to_beat_s: float) -> list[float]:
-        state = LatticeState(Leaderboard("step_time", 3), finalists=Finalists(3, to_beat_s=to_beat_s))
+        state = LatticeState(Leaderboard("step_time", 3), candidates=OpenCandidates(3, to_beat_s=to_beat_s))
         lattice = LatticeSearch(made, search_space(made, limits), CONSTANTS, top=3, state=state)
         while lattice.advance():
             pass
-        return sorted(lattice.state.finalists.structure_s.values())[:3]
+        return sorted(lattice.state.candidates.structure_s.values())[:3]
 
     without = best_s(float("inf"))
     assert best_s(float(np.nextafter(without[-1], np.inf))) == without

@@ -20,7 +20,7 @@ from search.exhaustive.lattice_search import search
 from search.sampled.sampler_search import BATCH_TRIALS, SAMPLERS, SamplerSearch, sample
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
-from search.space.memory_saving_forms import leaner
+from search.space.memory_saving_forms import memory_saving_forms
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import SearchSpace, search_space
 from search.trials.trial import Trial, trials_from_mappings
@@ -77,7 +77,7 @@ def lattice_of_the_job() -> set[ParallelStrategy]:
     for chunk in chunks(JOB, SPACE, Rejections()):
         legal = charge_illegal(JOB, chunk.batch, option_rules(JOB), Rejections())
         lattice |= {legal.row(index) for index in range(len(legal))}
-        forms = leaner(JOB.model, legal, SPACE.leaner)
+        forms = memory_saving_forms(JOB.model, legal, SPACE.leaner)
         if forms is not None:
             legal = charge_illegal(JOB, forms[0], option_rules(JOB), Rejections())
             lattice |= {legal.row(index) for index in range(len(legal))}

@@ -16,7 +16,7 @@ from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
 from frameworks.legality import legal_mask
 from search.exhaustive.lattice_search import LatticeSearch
-from search.exhaustive.target_search import LaunchableSearch, on_physics
+from search.exhaustive.target_search import TargetSearch, on_physics
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.refined_search import RefinedSearch
 from search.refinement.refinement_trials import Settings
@@ -40,7 +40,7 @@ def lattice() -> Stepwise:
 
 def launchable() -> Stepwise:
     spaces = search_space(ON_TARGET, LIMITS), search_space(on_physics(ON_TARGET), LIMITS)
-    return LaunchableSearch(ON_TARGET, *spaces, CONSTANTS, top=3)
+    return TargetSearch(ON_TARGET, *spaces, CONSTANTS, top=3)
 
 
 def refined() -> Stepwise:

@@ -64,10 +64,10 @@ def test_plans_that_do_not_run_or_do_not_fit_here_are_no_times_to_beat() -> None
     space = search_space(job, LIMITS)
     count = job.cluster.num_devices
     for plan in (ParallelStrategy(tp=3), ParallelStrategy(tp=2), ParallelStrategy(tp=8, pp=8 * count)):
-        assert starting_state(job, space, CONSTANTS, [plan]).finalists.simulated is None
+        assert starting_state(job, space, CONSTANTS, [plan]).candidates.simulated is None
     tight = replace(job, room=replace(job.room, min_headroom_bytes=job.cluster.profile.usable_hbm_bytes * 0.999))
     _, strategy = best_of_lattice(job)
-    assert starting_state(tight, space, CONSTANTS, [strategy]).finalists.simulated is None
+    assert starting_state(tight, space, CONSTANTS, [strategy]).candidates.simulated is None
 
 
 def test_a_point_without_a_plan_says_what_stands_in_the_way() -> None:
