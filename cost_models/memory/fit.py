@@ -1,4 +1,4 @@
-"""Whether a predicted peak fits: one comparison, at a stated confidence and with a stated headroom."""
+"""Whether a predicted peak fits, at a stated confidence and with a stated headroom."""
 
 from __future__ import annotations
 
@@ -11,24 +11,20 @@ from cost_models.constants import Constants, PeakSpread
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.workload import Workload
 
-# Either side of the errors is half a Student's t of two degrees of freedom, whose distribution and quantiles are closed and
-# whose tails are heavy: memory is arithmetic where all of it is modelled, and far off where something is not [runs-fit].
-_TENTH = 0.8 / 0.18**0.5  # its ninth decile: (2p - 1) / (2p (1 - p))^(1/2) at p = 0.9
+# Each side of the errors is half a Student's t of two degrees of freedom. Its distribution and quantiles have closed forms and
+# its tails are heavy: predictions are exact if all memory is modelled, and far off if something is missing [runs-fit].
+_TENTH = 0.8 / 0.18**0.5  # its ninth decile, (2p - 1) / (2p (1 - p))^(1/2) at p = 0.9
 
 
 def log_error_at(spread: PeakSpread, probability: float) -> float:
-    """What ln(true peak / predicted peak) stays below with this probability.
+    """Factor, in natural log, that bounds true peak / predicted peak with this probability.
 
     Parameters
     ----------
-    spread : PeakSpread
-        The tenths at either end of the errors; half of them lie on either side of 0.
-    probability : float
+    spread
+        The first and last decile of the errors; half of the errors are on either side of 0.
+    probability
         Above 0 and below 1.
-
-    Returns
-    -------
-    float
     """
     side = spread.high if probability >= 0.5 else -spread.low
     units = (2.0 * probability - 1.0) / (2.0 * probability * (1.0 - probability)) ** 0.5
@@ -37,10 +33,10 @@ def log_error_at(spread: PeakSpread, probability: float) -> float:
 
 @dataclass(frozen=True)
 class FitRule:
-    """What decides whether a strategy of one workload fits: its predicted peak is not above ``fit_limit_bytes``.
+    """Rule that decides whether a strategy of one workload fits: its predicted peak must not exceed ``fit_limit_bytes``.
 
-    ``memory_limit_bytes`` is what a job may fill, ``min_headroom_bytes`` what the user wants to stay free of it, ``confidence``
-    how sure that has to be, ``spread`` how far true peaks lie from predicted ones.
+    ``memory_limit_bytes`` is what a job can fill, ``min_headroom_bytes`` must stay free of it, ``confidence`` is the required
+    probability of that, ``spread`` the error of predicted peaks.
     """
 
     memory_limit_bytes: float
@@ -50,26 +46,18 @@ class FitRule:
 
     @property
     def room_bytes(self) -> float:
-        """What the true peak may fill; at least one byte."""
+        """Bytes that the true peak can fill; at least one."""
         return max(self.memory_limit_bytes - self.min_headroom_bytes, 1.0)
 
     @cached_property
     def fit_limit_bytes(self) -> float:
-        """The largest predicted peak that leaves the headroom with the confidence."""
+        """The largest predicted peak that leaves the headroom with the required confidence."""
         return self.room_bytes * float(np.exp(-log_error_at(self.spread, self.confidence)))
 
     def probability(self, peak_bytes: Floats) -> Floats:
-        """How likely the true peak leaves the headroom, for each predicted peak; shape of ``peak_bytes``.
+        """Probability that the true peak leaves the headroom; elementwise over predicted peaks.
 
-        Parameters
-        ----------
-        peak_bytes : Floats
-            Predicted peaks.
-
-        Returns
-        -------
-        Floats, 0 to 1
-            At least ``confidence`` where the peak is not above ``fit_limit_bytes``.
+        At least ``confidence`` if the peak does not exceed ``fit_limit_bytes``.
         """
         spare = _TENTH * (np.log(self.room_bytes) - np.log(peak_bytes))
         side = np.where(spare >= 0.0, self.spread.high, -self.spread.low)
@@ -78,34 +66,11 @@ class FitRule:
         return chance
 
     def ends_bytes(self, peak_bytes: Floats) -> tuple[Floats, Floats]:
-        """The 80 % interval of the true peak, for each predicted peak.
-
-        Parameters
-        ----------
-        peak_bytes : Floats
-            Predicted peaks.
-
-        Returns
-        -------
-        tuple of Floats
-            Lower and upper ends; one true peak in ten lies beyond either.
-        """
+        """The 80 % interval of the true peak; elementwise over predicted peaks. One true peak in ten is beyond either end."""
         return peak_bytes * np.exp(self.spread.low), peak_bytes * np.exp(self.spread.high)
 
 
 def fit_rule(workload: Workload, constants: Constants) -> FitRule:
-    """The rule that all stages of a search, estimates and checks of this workload share.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    constants : Constants
-        Calibrated values for the hardware family; they say how far predicted peaks may be off.
-
-    Returns
-    -------
-    FitRule
-    """
+    """The rule for this workload, shared by all stages of a search, estimates and checks."""
     room = workload.room
     return FitRule(workload.cluster.profile.usable_hbm_bytes, room.min_headroom_bytes, room.confidence, constants.peak_spread)

@@ -1,4 +1,4 @@
-"""Layers that keep other tensors are layers of another kind: the tables of a pipeline under a tensor plan."""
+"""Kinds of layers under a tensor plan: layers that keep other tensors are another kind."""
 
 from __future__ import annotations
 
@@ -13,46 +13,30 @@ Counts = NDArray[np.int64]
 
 
 class ChosenKind(NamedTuple):
-    """A kind of layer under a tensor plan: which kind of the model it is, and what it does not keep."""
+    """A kind of layer under a tensor plan: the kind of the model, and the tensors that it does not keep."""
 
     of_model: int
     choice: TensorChoice
 
 
 def chosen_kinds(plan: TensorPlan, num_kinds: int) -> tuple[ChosenKind, ...]:
-    """Every kind of the model with each choice that the plan has for it, wherever layers lie.
+    """Each kind of the model's layers with each of its choices in the plan ``[chunk][stage][kind]``.
 
-    Parameters
-    ----------
-    plan : TensorPlan, ``[chunk][stage][kind]``
-        One choice for every kind of layer.
-    num_kinds : int
-        Kinds of layers of the model.
-
-    Returns
-    -------
-    tuple of ChosenKind
-        Kinds in the order of the model, choices in that of their first virtual stage.
+    Kinds are in the order of the model, choices in the order of their first virtual stage.
     """
     stages = [stage for row in plan for stage in row]
     return tuple(ChosenKind(kind, choice) for kind in range(num_kinds) for choice in dict.fromkeys(s[kind] for s in stages))
 
 
 def by_choice(column: Counts, plan: TensorPlan, kinds: tuple[ChosenKind, ...]) -> Counts:
-    """Layers by kind of the model taken apart by what they do not keep.
+    """Layers by chosen kind, ``[chosen kind, stage, chunk, ...]``.
 
     Parameters
     ----------
-    column : Counts, ``[kind of the model, stage, chunk, ...]``
-        Layers, or those among the first of a chunk.
-    plan : TensorPlan, ``[chunk][stage][kind]``
-        As long as the pipeline, or an ``IndexError``.
-    kinds : tuple of ChosenKind
-        ``chosen_kinds`` of the plan.
-
-    Returns
-    -------
-    Counts, ``[chosen kind, stage, chunk, ...]``
+    column : ``[kind of the model, stage, chunk, ...]``
+        Layers, or layers among the first of a chunk.
+    plan : ``[chunk][stage][kind]``
+        Must be as long as the pipeline; otherwise ``IndexError`` is raised.
     """
     split = np.zeros((len(kinds), *column.shape[1:]), dtype=np.int64)
     for number, (kind, choice) in enumerate(kinds):
@@ -63,18 +47,11 @@ def by_choice(column: Counts, plan: TensorPlan, kinds: tuple[ChosenKind, ...]) -
 
 
 def of_model(column: Counts, kinds: tuple[ChosenKind, ...]) -> Counts:
-    """The inverse of ``by_choice``.
+    """Layers by kind of the model, ``[kind of the model, ...]``: the inverse of ``by_choice``.
 
     Parameters
     ----------
-    column : Counts, ``[chosen kind, ...]``
-        Layers of each kind.
-    kinds : tuple of ChosenKind
-        What they are.
-
-    Returns
-    -------
-    Counts, ``[kind of the model, ...]``
+    column : ``[chosen kind, ...]``
     """
     joined = np.zeros((1 + max(kind.of_model for kind in kinds), *column.shape[1:]), dtype=column.dtype)
     np.add.at(joined, [kind.of_model for kind in kinds], column)

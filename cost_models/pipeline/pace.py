@@ -1,4 +1,4 @@
-"""How fast the interleaved schedule runs between fill and drain where its virtual stages are not alike."""
+"""Pace of the interleaved schedule between fill and drain if its virtual stages differ."""
 
 from __future__ import annotations
 
@@ -13,32 +13,33 @@ from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn
 
-Meeting = tuple[int, int]  # sorts of the chunk that goes forward and of the one that goes backward
+Meeting = tuple[int, int]  # sorts of the chunk of the forward and of the chunk of the backward
 Slots = tuple[tuple[float, tuple[Meeting, ...]], ...]
-Sorts = tuple[tuple[int, ...], ...]  # which chunks are alike, [rank][chunk]
+Sorts = tuple[tuple[int, ...], ...]  # sort of each chunk, [rank][chunk]; equal chunks have the same sort
 
-MOST_ENTRIES = 1 << 20  # of a table of what meets: 8 MiB
+MOST_ENTRIES = 1 << 20  # of a table of meetings: 8 MiB
 
 
 def slots_of(placements: Sequence[Sorts], group_size: int, *, merged: bool) -> list[Slots]:
-    """What the ranks of an interleaved pipeline run in the same slot, one forward and one backward each, under some placements.
+    """Meetings of chunks in each slot of an interleaved pipeline, for several placements.
 
-    The backwards of a micro batch pass the ranks one after the other, so that the k-th backward of every rank is one slot,
-    with the forward that its rank is ahead by: 2 (p - 1 - i) + (v - 1) g [megatron-0.12, schedules.py].
+    In a slot every rank runs one forward and one backward. The backwards of a micro batch pass the ranks one after the other, so
+    the
+    k-th backward of every rank is one slot. Its forward is ahead by 2 (p - 1 - i) + (v - 1) g [megatron-0.12, schedules.py].
 
     Parameters
     ----------
-    placements : sequence of tuple of tuple of int, ``[rank][chunk]``
-        Which chunks are alike, under each.
-    group_size : int
-        Micro batches that pass one chunk before the next, g.
-    merged : bool
-        Whether passes are merged in pairs, which go one further ahead.
+    placements : ``[placement][rank][chunk]``
+        Sort of each chunk; equal chunks have the same sort.
+    group_size
+        g, the micro batches that pass one chunk before the next.
+    merged
+        Passes are merged in pairs, which run one further ahead.
 
     Returns
     -------
     list of tuple of (slots a micro batch, meetings), ``[placement]``
-        Slots in which the same meetings take place are put together; they add up to v slots.
+        Slots with the same meetings are combined. They add up to v slots.
     """
     return [_slots_under(of_rank, group_size, merged=merged) for of_rank in placements]
 
@@ -59,24 +60,14 @@ def _slots_under(of_rank: Sorts, group_size: int, *, merged: bool) -> Slots:
 
 @lru_cache(maxsize=64)
 def _turns(pp: int, vpp: int, group_size: int, *, merged: bool) -> tuple[IntColumn, IntColumn, IntColumn]:
-    """Ranks, and the chunks of the forward and the backward that each runs in every slot, ``[slot, rank]``."""
+    """Ranks, and the chunks of the forward and the backward that each rank runs in every slot, ``[slot, rank]``."""
     rank, slot = np.arange(pp), np.arange(vpp * group_size)
     ahead = 2 * (pp - 1 - rank) + (vpp - 1) * group_size + merged
     return rank, (ahead + slot[:, None]) // group_size % vpp, (vpp - 1 - slot // group_size % vpp)[:, None]
 
 
 def sorts_of_chunks(stages: Stages) -> tuple[Sorts, list[tuple[int, int]]]:
-    """Which chunks of a pipeline hold the same, and one (kind of rank, chunk) of each sort.
-
-    Parameters
-    ----------
-    stages : Stages
-        Kinds of ranks of the pipeline.
-
-    Returns
-    -------
-    tuple of sorts, ``[rank][chunk]``, and list of (kind, chunk)
-    """
+    """Sort of each chunk, ``[rank][chunk]``, and one (kind of rank, chunk) as an example of each sort."""
     found: dict[object, int] = {}
     examples = []
     of_kind = np.zeros((stages.num_kinds, stages.num_chunks), dtype=np.int64)
@@ -93,10 +84,10 @@ def sorts_of_chunks(stages: Stages) -> tuple[Sorts, list[tuple[int, int]]]:
 
 @dataclass(frozen=True)
 class SlotTable:
-    """Slots of an interleaved pipeline under some placements of its layers, with what they share once.
+    """Slots of an interleaved pipeline under several placements; shared parts are stored once.
 
-    ``meetings`` are distinct; sets of them that take place in the same slots are ``members`` from ``starts`` on. A placement
-    spends ``shares`` ``[slot, placement]`` of its slots on ``sets``; shares of 0 fill up.
+    ``meetings`` are distinct. Sets of meetings in the same slot are ``members`` from ``starts`` on. A placement spends ``shares``
+    ``[slot, placement]`` of its slots on ``sets``; shares of 0 pad the table.
     """
 
     meetings: tuple[Meeting, ...]
@@ -106,16 +97,12 @@ class SlotTable:
     shares: Floats
 
     def pace_s(self, meeting_s: Floats) -> Floats:
-        """Seconds of a micro batch where in every slot all ranks wait for the slowest.
+        """Seconds a micro batch if in every slot all ranks wait for the slowest, ``[placement, n]``.
 
         Parameters
         ----------
-        meeting_s : Floats, ``[meeting, n]``, seconds
-            Of a forward of one sort with a backward of another.
-
-        Returns
-        -------
-        Floats, ``[placement, n]``, seconds a micro batch
+        meeting_s : ``[meeting, n]``
+            A forward of one sort with a backward of another.
         """
         found = np.empty((self.shares.shape[1], meeting_s.shape[1]))
         width = max(MOST_ENTRIES // len(self.members), 1)
@@ -131,21 +118,7 @@ class SlotTable:
 
 
 def slot_table(placements: Sequence[Sorts], group_size: int, *, merged: bool) -> SlotTable:
-    """The slots of some placements of one pipeline.
-
-    Parameters
-    ----------
-    placements : sequence of tuple of tuple of int, ``[rank][chunk]``
-        Which chunks are alike, under each.
-    group_size : int
-        Micro batches that pass one chunk before the next.
-    merged : bool
-        Whether passes are merged in pairs.
-
-    Returns
-    -------
-    SlotTable
-    """
+    """The slots of several placements of one pipeline, as in ``slots_of``."""
     meetings: dict[Meeting, int] = {}
     sets: dict[tuple[Meeting, ...], int] = {}
     slots = slots_of(placements, group_size, merged=merged)
@@ -164,20 +137,16 @@ def slot_table(placements: Sequence[Sorts], group_size: int, *, merged: bool) ->
 def slowest_slots_s(
     table_of: Callable[[int], SlotTable], group_size: IntColumn, meeting_s: Callable[[int, int], Floats]
 ) -> Floats:
-    """Seconds of a micro batch where in every slot all ranks wait for the slowest, ``[placement, n]``.
+    """Seconds a micro batch if in every slot all ranks wait for the slowest, ``[placement, n]``.
 
     Parameters
     ----------
-    table_of : callable
-        Slots where so many micro batches pass one chunk before the next.
-    group_size : IntColumn, ``[n]``
-        How many do.
-    meeting_s : callable
-        Seconds ``[n]`` of a forward of one sort with a backward of another; asked for again where sizes differ.
-
-    Returns
-    -------
-    Floats, ``[placement, n]``, seconds a micro batch
+    table_of
+        Slots for a group size.
+    group_size : ``[n]``
+        Micro batches that pass one chunk before the next.
+    meeting_s
+        Seconds ``[n]`` of a forward of one sort with a backward of another. It is called again for each group size.
     """
     found: list[tuple[IntColumn, Floats]] = []
     sizes = np.unique(group_size).tolist()

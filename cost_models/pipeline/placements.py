@@ -1,4 +1,4 @@
-"""Ranks of many placements of one pipeline in one table, so that what they share is priced once."""
+"""Ranks of many placements of one pipeline in one table, so that shared ranks are priced once."""
 
 from __future__ import annotations
 
@@ -15,26 +15,16 @@ from cost_models.shapes.workload import ModelShape
 
 
 class RankTable(NamedTuple):
-    """Ranks of some placements, each once, as the kinds of one ``Stages``, and which of them each placement has.
+    """Distinct ranks of several placements, as the kinds of one ``Stages``, and the ranks of each placement.
 
-    It is no pipeline: it is for what is priced rank by rank.
+    The ``Stages`` is not a pipeline. Use it only for prices of single ranks.
     """
 
     ranks: Stages
     of_placement: tuple[tuple[int, ...], ...]
 
     def under(self, chosen: IntColumn) -> RankTable:
-        """The ranks of some of the placements.
-
-        Parameters
-        ----------
-        chosen : IntColumn
-            Which placements.
-
-        Returns
-        -------
-        RankTable
-        """
+        """The ranks of the chosen placements only."""
         of_placement = [self.of_placement[index] for index in chosen.tolist()]
         kinds = sorted({kind for each in of_placement for kind in each})
         numbers, every = {kind: number for number, kind in enumerate(kinds)}, self.ranks
@@ -55,22 +45,21 @@ class RankTable(NamedTuple):
 
 
 class ChunkTable(NamedTuple):
-    """Chunks of some placements, each once, as ranks of one chunk, and which of them lie where.
+    """Distinct chunks of several placements, as ranks of one chunk, and the sort of each chunk of a placement.
 
-    Their passes take as long as in the placements; what is in flight on them is nothing to go by.
+    Their passes take as long as in the placements. Their activations in flight are meaningless.
     """
 
     chunks: Stages
-    sorts: tuple[Sorts, ...]  # of each placement
+    sorts: tuple[Sorts, ...]  # for each placement
 
 
 @dataclass(frozen=True)
 class PlacedChunks:
-    """What the chunks of some placements of one pipeline hold.
+    """Contents of the chunks of several placements of one pipeline.
 
-    ``sorts`` ``[placement, rank, chunk]`` says which chunks are alike, ``contents`` ``[sort]`` what they hold: the kind of every
-    layer in order, a byte each, then what ``ends_of_stages`` has for the stage.
-    ``one`` is the pipeline under any of the placements.
+    ``sorts`` ``[placement, rank, chunk]``: equal chunks have the same sort. ``contents`` ``[sort]``: the kind of every layer in
+    order, a byte each, and the values of ``ends_of_stages`` for the stage. ``one`` is the pipeline under any of the placements.
     """
 
     one: Stages
@@ -80,15 +69,11 @@ class PlacedChunks:
     def stages(self, sorts: Counts) -> Stages:
         """Ranks that hold chunks of the given sorts.
 
+        The number of ranks of each kind, and their indices, stay those of ``one``.
+
         Parameters
         ----------
-        sorts : Counts, ``[rank, chunk]``
-            Of every rank and chunk.
-
-        Returns
-        -------
-        Stages
-            How many ranks of each there are, and which, is still that of ``one``.
+        sorts : ``[rank, chunk]``
         """
         layers, ends = zip(*self.contents, strict=True)
         held = np.zeros((len(self.one.layer_kinds), len(layers), max(map(len, layers)) + 1), dtype=np.int64)
@@ -110,22 +95,12 @@ class PlacedChunks:
 
 
 def placed_chunks(model: ModelShape, one: Stages, placements: Iterable[Placement]) -> PlacedChunks:
-    """The chunks of some placements.
-
-    Raises ``ValueError`` where one does not hold the model's layers.
+    """The chunks of several placements. Raises ``ValueError`` if a placement does not hold the model's layers.
 
     Parameters
     ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    one : Stages
+    one
         The pipeline under any of the placements, without a per-stage plan.
-    placements : iterable of Placement
-        Of the model's layers.
-
-    Returns
-    -------
-    PlacedChunks
     """
     kinds, numbers = bytes(map(one.layer_kinds.index, model.kinds_of_layers())), dict[tuple[bytes, tuple[int, ...]], int]()
     sorts = []
@@ -142,17 +117,7 @@ def placed_chunks(model: ModelShape, one: Stages, placements: Iterable[Placement
 
 
 def rank_table(placed: PlacedChunks) -> RankTable:
-    """The distinct ranks of some placements.
-
-    Parameters
-    ----------
-    placed : PlacedChunks
-        What their chunks hold.
-
-    Returns
-    -------
-    RankTable
-    """
+    """The distinct ranks of several placements."""
     numbers: dict[tuple[int, int, tuple[int, ...]], int] = {}
     ranks: list[tuple[int, ...]] = []
     of_placement = []
@@ -177,16 +142,6 @@ def rank_table(placed: PlacedChunks) -> RankTable:
 
 
 def chunk_table(placed: PlacedChunks) -> ChunkTable:
-    """The distinct chunks of some placements.
-
-    Parameters
-    ----------
-    placed : PlacedChunks
-        What their chunks hold.
-
-    Returns
-    -------
-    ChunkTable
-    """
+    """The distinct chunks of several placements."""
     chunks = replace(placed.stages(np.arange(len(placed.contents))[:, None]), vpp=1)
     return ChunkTable(chunks, tuple(tuple(map(tuple, sorts)) for sorts in placed.sorts.tolist()))

@@ -17,10 +17,10 @@ from cost_models.shapes.strategy import StrategyBatch
 
 @dataclass(frozen=True)
 class LayerCounts:
-    """Layers of each kind, how many of them are fully recomputed, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``.
+    """Layers of each kind, fully recomputed layers, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``.
 
-    ``mtps`` is 1 where the MTP modules run. ``relays``: their outputs that a forward, and gradients of them that a backward,
-    sends on beside its own.
+    ``mtps`` is 1 where the MTP modules run. ``relays`` are outputs of MTP modules that a forward forwards, and gradients of them
+    that a backward forwards, in addition to its own.
     """
 
     layers: LayersByKind
@@ -31,51 +31,19 @@ class LayerCounts:
     relays: tuple[Floats, Floats]
 
     def reduced(self, of_column: Callable[[Floats], Floats]) -> LayerCounts:
-        """The same with every column in another form.
-
-        Parameters
-        ----------
-        of_column : callable
-            What becomes of each.
-
-        Returns
-        -------
-        LayerCounts
-        """
+        """The same counts with ``of_column`` applied to every column."""
         forward, backward = map(of_column, self.relays)
         layers, again = tuple(map(of_column, self.layers)), tuple(map(of_column, self.again))
         embeddings, heads, mtps = map(of_column, (self.embeddings, self.heads, self.mtps))
         return LayerCounts(layers, again, embeddings, heads, mtps, (forward, backward))
 
     def chunk(self, index: int) -> LayerCounts:
-        """Those of one chunk, of all chunks.
-
-        Parameters
-        ----------
-        index : int
-            Chunk of layers on the rank.
-
-        Returns
-        -------
-        LayerCounts, ``[kind, n]``
-        """
+        """Counts ``[kind, n]`` of one chunk, from those of all chunks."""
         return self.reduced(lambda column: column[index])
 
 
 def chunk_counts(stages: Stages, batch: StrategyBatch) -> LayerCounts:
-    """What each chunk of a rank holds, ``[chunk, kind, n]``.
-
-    Parameters
-    ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    LayerCounts, with an axis of chunks before the others
-    """
+    """Contents of each chunk of a rank, ``[chunk, kind, n]``."""
     held = np.concatenate([stages.layers, [stages.has_embedding, stages.has_head, stages.has_mtp], stages.relays])
     by_chunk = held.swapaxes(1, 2)[..., None].astype(np.float64)
     *layers, embeddings, heads, mtps, forward, backward = by_chunk
@@ -83,33 +51,28 @@ def chunk_counts(stages: Stages, batch: StrategyBatch) -> LayerCounts:
 
 
 def rank_counts(chunks: LayerCounts) -> LayerCounts:
-    """What all chunks of a rank hold together.
+    """Contents of all chunks of a rank together, ``[kind, n]``.
 
     Parameters
     ----------
-    chunks : LayerCounts, ``[chunk, kind, n]``
-        What each chunk holds.
-
-    Returns
-    -------
-    LayerCounts, ``[kind, n]``
+    chunks : ``[chunk, kind, n]``
     """
     return chunks.reduced(lambda column: column[0] if len(column) == 1 else column.sum(axis=0))
 
 
 @dataclass(frozen=True)
 class PassTimes:
-    """Seconds of one micro batch on what ``counts`` holds, ``[kind, n]``; each sum is made when it is first asked for.
+    """Seconds of one micro batch on the layers in ``counts``, ``[kind, n]``; each sum is computed on first use.
 
-    ``forward`` and ``backward`` (with recompute) include exposed communication; ``compute_*`` are the exclusive compute
-    stream alone. An MTP module is one more layer and a projection, and the head again where that is. ``relay_s`` is one send for
-    such modules between their stage and the head's, ``extra_s`` what else the backward takes, ``pair_saving`` what merging a
-    forward with the backward of another micro batch saves.
+    ``forward`` and ``backward`` (with recompute) include exposed communication. An MTP module is one more layer and a projection,
+    and one more head on the head's rank. ``relay_s`` is one send for MTP modules between their stage and the head's. ``extra_s``
+    is
+    extra time of the backward. ``pair_saving`` is the saving of merging a forward with another micro batch's backward.
     """
 
     counts: LayerCounts
     stages: Stages
-    costs: tuple[LayerCosts, ...]  # of each kind of layer
+    costs: tuple[LayerCosts, ...]  # for each kind of layer
     edges: EdgeCosts
     relay_s: Floats | float = 0.0
     extra_s: Floats | float = 0.0
@@ -117,47 +80,37 @@ class PassTimes:
 
     @cached_property
     def forward(self) -> Floats:
-        """Forward pass."""
+        """Seconds of the forward, ``[kind, n]``."""
         edge = self._edge(self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0)
         return self._relayed(self._sum("forward_s", self._num_layers) + edge, 0)
 
     @cached_property
     def backward(self) -> Floats:
-        """Backward pass: gradients of inputs and weights, recompute, ``extra_s``."""
+        """Seconds of the backward, ``[kind, n]``: gradients of inputs and weights, recompute, ``extra_s``."""
         edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
         again = self._sum("full_recompute_s", self.counts.again)
         return self._relayed(self._sum("backward_s", self._num_layers) + again + edge + self.extra_s, 1)
 
     def saving(self, seconds: Floats) -> PassTimes:
-        """The same passes where merged pairs save that; the sums of forwards and backwards are made once.
-
-        Parameters
-        ----------
-        seconds : Floats, ``[kind, n]``
-            What they save.
-
-        Returns
-        -------
-        PassTimes
-        """
+        """The same passes with other savings of merged pairs, ``[kind, n]``; sums that exist are reused."""
         found = replace(self, pair_saving=seconds)
         vars(found).update(forward=self.forward, backward=self.backward)
         return found
 
     @property
     def pair(self) -> Floats:
-        """A forward and a backward, merged where the schedule merges pairs."""
+        """Seconds of a forward and a backward, ``[kind, n]``, merged if the schedule merges pairs."""
         return self.whole - self.pair_saving
 
     @cached_property
     def weight_gradient(self) -> Floats:
-        """Part of the backward that can run apart from it."""
+        """Seconds of the part of the backward that can run separately, ``[kind, n]``."""
         none = np.zeros_like(self.edges.head_weight_gradient_s)
         return self._sum("weight_gradient_s", self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0)
 
     @property
     def whole(self) -> Floats:
-        """Forward and backward, one after the other."""
+        """Seconds of a forward and a backward, one after the other, ``[kind, n]``."""
         return self.forward + self.backward
 
     @cached_property

@@ -1,7 +1,7 @@
-"""Sums over the ranks of a pipeline that give each strategy the same bits, whichever others are priced with it.
+"""Sums over pipeline ranks that give each strategy the same bits, whatever other strategies are priced with it.
 
 NumPy adds a column of a table in another order than an array of one row, and BLAS multiplies matrices in another order than
-vectors. Answers to requests that came at the same time, and were priced together, would differ in their last digits.
+vectors. Requests that arrive together are priced together, and their last digits would otherwise differ.
 """
 
 from __future__ import annotations
@@ -12,34 +12,19 @@ from cost_models.shapes.layer_keys import Floats
 
 
 def over_kinds(values: Floats) -> Floats:
-    """Sum over the kinds of ranks, ``[n]``.
-
-    Parameters
-    ----------
-    values : Floats, ``[kind, n]``
-        Of every kind of rank.
-
-    Returns
-    -------
-    Floats, ``[n]``
-    """
+    """Sum of ``[kind, n]`` over the kinds of ranks, ``[n]``, in any unit."""
     total: Floats = np.ascontiguousarray(values.T).sum(axis=1)
     return total
 
 
 def weighted(weights: Floats, values: Floats) -> Floats:
-    """``weights @ values``, ``[kind, n]``.
+    """``weights @ values``, ``[kind, n]``, in any unit.
 
     Parameters
     ----------
-    weights : Floats, ``[kind, kind]``
-        What each kind of rank takes of every other.
-    values : Floats, ``[kind, n]``
-        Of every kind of rank.
-
-    Returns
-    -------
-    Floats, ``[kind, n]``
+    weights : ``[kind, kind]``
+        Weight of every other kind for each kind of rank.
+    values : ``[kind, n]``
     """
     total: Floats = np.matmul(weights, np.ascontiguousarray(values.T)[:, :, None])[:, :, 0].T
     return total

@@ -1,4 +1,4 @@
-"""Evaluates a compiled pipeline: all candidates in lockstep as columns, or one on plain floats with every task's times."""
+"""Evaluation of a compiled pipeline: all candidates in lockstep as columns, or one with every task's times."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from cost_models.simulation.steady import steady_of
 Floats = NDArray[np.float64]
 
 RING_BYTES = 2**20  # end times of one block of candidates stay in the processor's cache
-STEPS_A_FRONT = 28  # tasks on plain floats take as long as one wavefront of columns
-LEAST_BLOCK = 64  # candidates: fewer cost more in calls than they save in cache
+STEPS_A_FRONT = 28  # this many tasks on plain floats take as long as one wavefront of columns
+LEAST_BLOCK = 64  # candidates; smaller blocks cost more in calls than they save in cache
 
 
 @dataclass(frozen=True)
 class Durations:
-    """Seconds, for ``n`` candidates of one program.
+    """Durations in seconds for ``n`` candidates of one program.
 
-    ``tasks`` ``[class, n]`` in the order of ``Program.classes``; ``hop_s`` ``[n]`` is the time between the end of a task
-    and its output's arrival on another rank; ``start_s`` ``[rank, n]`` is when a rank can begin. ``micro_batch_factor``
-    ``[micro batch, n]`` stretches every pass of a micro batch (packed sequences, imbalance); ``None``: all alike.
-    A merged pair goes by its forward's micro batch.
+    ``tasks`` ``[class, n]`` are in the order of ``Program.classes``. ``hop_s`` ``[n]`` is the time from the end of a task to the
+    arrival of its output on another rank. ``start_s`` ``[rank, n]`` is when a rank can start. ``micro_batch_factor``
+    ``[micro batch, n]`` multiplies every pass of a micro batch (packed sequences, imbalance); ``None``: 1. A merged pair uses the
+    factor of its forward's micro batch.
     """
 
     tasks: Floats
@@ -33,51 +33,31 @@ class Durations:
     micro_batch_factor: Floats | None = None
 
     def take(self, columns: slice) -> Durations:
-        """The chosen candidates.
-
-        Parameters
-        ----------
-        columns : slice
-            Candidates to take.
-
-        Returns
-        -------
-        Durations
-        """
+        """The durations of some candidates."""
         factor = self.micro_batch_factor if self.micro_batch_factor is None else self.micro_batch_factor[:, columns]
         return Durations(self.tasks[:, columns], self.hop_s[columns], self.start_s[:, columns], factor)
 
 
 @dataclass(frozen=True)
 class Ends:
-    """``rank_s`` ``[rank, n]`` is when each rank has ended its last task.
+    """End of each rank's last task, ``rank_s`` ``[rank, n]``.
 
-    ``growth_s`` ``[n]`` is what another period of micro batches adds to all of them, ``nan`` for candidates that have not reached
-    their steady state.
+    ``growth_s`` ``[n]`` is what another period of micro batches adds to all of them; ``nan`` for candidates that have not reached
+    steady state.
     """
 
     rank_s: Floats
     growth_s: Floats
 
 
-# Two moments that differ by the same time everywhere, to this precision, differ by it.
+# Relative precision to which two moments must differ by the same time everywhere.
 STEADY_PRECISION = 1e-13
 
 
 def ends_s(program: Program, durations: Durations) -> Ends:
-    """When the ranks end. Few candidates of a short pipeline run on plain floats, with equal results.
+    """End times of the ranks of n candidates.
 
-    Parameters
-    ----------
-    program : Program
-        The compiled pipeline.
-    durations : Durations
-        Of the program's tasks, for n candidates.
-
-    Returns
-    -------
-    Ends
-        Columns and plain floats agree to the last bit.
+    Few candidates of a short pipeline run on plain floats; the results are equal to the last bit.
     """
     n = durations.tasks.shape[1]
     if n * program.num_tasks <= STEPS_A_FRONT * program.num_fronts:
@@ -131,21 +111,7 @@ def _block(program: Program, durations: Durations) -> Ends:
 
 
 def task_times_s(program: Program, durations: Durations, column: int) -> tuple[list[float], list[float]]:
-    """Start and end of every task of one candidate, in the order of ``Program.steps``.
-
-    Parameters
-    ----------
-    program : Program
-        The compiled pipeline.
-    durations : Durations
-        Of the program's tasks.
-    column : int
-        The candidate.
-
-    Returns
-    -------
-    tuple of list of float, seconds
-    """
+    """Start and end seconds of every task of one candidate, in the order of ``Program.steps``."""
     tasks, hop_s = durations.tasks[:, column].tolist(), float(durations.hop_s[column])
     ranks = durations.start_s[:, column].tolist()
     factor = None if durations.micro_batch_factor is None else durations.micro_batch_factor[:, column].tolist()

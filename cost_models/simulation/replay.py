@@ -1,4 +1,4 @@
-"""One strategy's step with the start and the end of every task."""
+"""One strategy's simulated step with the start and the end of every task."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ from cost_models.step.priced_groups import PricedGroup, priced_groups
 
 @dataclass(frozen=True)
 class Replay:
-    """``starts_s`` and ``ends_s`` are those of ``program.steps``; the step's time zero is when its first rank could begin.
+    """A simulated step. ``starts_s`` and ``ends_s`` are those of ``program.steps``; time 0 is when the first rank could start.
 
-    ``group`` holds the one strategy, ``[rank, 1]``; ``reduce_s`` and ``gather_s`` ``[rank]`` are what each rank's gradient
-    reduction takes after its last task, and its gathering of weights before its first.
+    ``group`` holds the one strategy, ``[rank, 1]``. ``reduce_s`` ``[rank]`` is the gradient reduction after each rank's last
+    task,
+    ``gather_s`` ``[rank]`` the gathering of weights before its first.
     """
 
     program: Program
@@ -32,21 +33,7 @@ class Replay:
 
 
 def replay(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> Replay:
-    """The tasks of a step as ``simulate`` composes it. Raises ``ValueError`` as ``simulate`` does.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    strategy : ParallelStrategy
-        One strategy, legal for ``any`` target.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    Replay
-    """
+    """Simulate one strategy and keep the times of its tasks; raises ``ValueError`` as ``simulate`` does."""
     _, group = next(priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True))
     _, shape = next(pipeline_shapes(group))
     program, tasks = compiled(shape), GroupTasks(group)

@@ -1,4 +1,4 @@
-"""Layer costs of strategies under a tensor plan, from those of layers that keep everything."""
+"""Layer costs of strategies under a tensor plan, derived from layers that keep everything."""
 
 from __future__ import annotations
 
@@ -17,23 +17,9 @@ from cost_models.step.priced_keys import GatheredKeys, PricedKeys, taken
 
 
 def tensors_by_kind(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[TensorCosts, ...]:
-    """What every tensor of each kind of the model's layers weighs and takes, under each strategy.
+    """Bytes and recompute time of every tensor, for each kind of layer and each strategy, ``[n]``.
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies without recompute or swap but for their tensor plans.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    tuple of TensorCosts, ``[n]``
-        In the order of ``ModelShape.layer_kinds``.
+    Kinds are in the order of ``ModelShape.layer_kinds``. The strategies have no recompute or swap except their tensor plans.
     """
     keys, index = layer_keys(batch)
     found = []
@@ -44,7 +30,7 @@ def tensors_by_kind(workload: Workload, batch: StrategyBatch, device: Device, ne
     return tuple(found)
 
 
-_OF_ALL = ("host_bytes_per_s", "stretch")  # of all strategies alike
+_OF_ALL = ("host_bytes_per_s", "stretch")  # equal for all strategies
 
 
 def under_choices(
@@ -55,28 +41,18 @@ def under_choices(
     device: Device,
     network: Network,
 ) -> GatheredKeys:
-    """The prices with a kind of layer for every choice of a tensor plan.
+    """The priced layers with one kind of layer for every choice of a tensor plan, ``[n]``.
 
-    What merged pairs save stays that of the layers without it: compute that a backward repeats hides nothing more.
+    Savings of merged pairs stay those of layers without the plan: recomputed work hides nothing more.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
+    batch
         Strategies that share a tensor plan.
-    priced : GatheredKeys, ``[n]``
-        Of layers that keep everything.
-    kinds : tuple of ChosenKind
+    priced
+        Layers that keep everything.
+    kinds
         Kinds of layers under the plan.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    GatheredKeys, ``[n]``
     """
     tensors = tensors_by_kind(workload, batch, device, network)
     keys = PricedKeys(

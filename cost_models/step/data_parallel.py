@@ -1,4 +1,4 @@
-"""Once a step: reducing gradients, gathering weights, the optimizer itself."""
+"""Work that happens once a step: gradient reduction, weight gathering, optimizer."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-# HBM traffic of Adam beside its moments, a parameter: gradient and master are read, master and the weight written.
+# HBM traffic a parameter of Adam without its moments: gradient and master are read, master and weight written.
 UPDATE_BYTES = 3 * FP32_BYTES + ELEMENT_BYTES
-NORM_BYTES = 2 * FP32_BYTES  # a parameter: the gradient buffer is zeroed, and read for norm and clip
+NORM_BYTES = 2 * FP32_BYTES  # a parameter: the gradient buffer is zeroed, then read for norm and clip
 FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, its sum read and written
 
 
 @dataclass(frozen=True)
 class GradientExchange:
-    """``[stage, n]`` seconds: gradients reduced at the end of a step, weights gathered at the start of the next."""
+    """Seconds ``[stage, n]``: gradient reduction at the end of a step, weight gathering at the start of the next."""
 
     reduce_s: Floats
     gather_s: Floats
@@ -40,30 +40,19 @@ class GradientExchange:
 def gradient_exchange(
     workload: Workload, batch: StrategyBatch, parameters: StageParameters, edge_only: StageParameters, network: Network
 ) -> GradientExchange:
-    """Reduce-scatter of g bytes and all-gather of 2 bytes a parameter over the replicas; experts over theirs.
+    """Time to reduce gradients and gather weights over the replicas, before compute hides it; experts over their own replicas.
 
-    Without sharding the gradients are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step
-    (``scatters_each_micro_batch``). Under ZeRO-3 the layers
-    do this themselves (``cost_models.layer.communication.weight_comm``), so that only the edges' parameters are left
+    Each parameter has g bytes of gradient to reduce-scatter and 2 bytes of weight to all-gather. Without sharding the gradients
+    are
+    all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step (``scatters_each_micro_batch``). Under ZeRO-3
+    the
+    layers do this themselves (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends remain
     [rajbhandari2020].
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    parameters : StageParameters, ``[stage, n]``
-        Parameters on a rank of each stage, before sharding.
-    edge_only : StageParameters, ``[stage, n]``
-        Those of embedding, head and MTP alone.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    GradientExchange, ``[stage, n]``, seconds
-        Before anything hides it.
+    edge_only
+        Parameters of embedding, head and MTP alone.
 
     Notes
     -----
@@ -93,28 +82,16 @@ def gradient_exchange(
 def exchange_beyond_compute_s(
     batch: StrategyBatch, exchange: GradientExchange, forward_s: Floats, backward_s: Floats, exposed_fraction: float
 ) -> tuple[Floats, Floats]:
-    """What each stage's reduction and gather take beyond the passes they run beside, ``[stage, n]`` each.
+    """Seconds of each stage's reduction and gather that exceed the passes they overlap, ``[stage, n]`` each.
 
-    With overlap on, a share ``exposed_fraction`` is always left, and at least what does not fit beside the last backward
-    (or the first forward) of one micro batch; ZeRO-2 reduces beside every backward
+    With overlap, a fraction ``exposed_fraction`` (``dp_exposed_fraction``) is always exposed, and at least the part that does not
+    fit beside the last backward (or the first forward) of one micro batch. ZeRO-2 reduces beside every backward
     [megatron-0.12, distributed_data_parallel.py].
 
     Parameters
     ----------
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    exchange : GradientExchange, ``[stage, n]``, seconds
-        Before anything hides it.
-    forward_s : Floats, ``[stage, n]``, seconds
-        Forward of one micro batch on the rank.
-    backward_s : Floats, ``[stage, n]``, seconds
-        Its backward.
-    exposed_fraction : float
-        ``dp_exposed_fraction``.
-
-    Returns
-    -------
-    tuple of Floats, ``[stage, n]``, seconds
+    forward_s, backward_s : ``[stage, n]``
+        Passes of one micro batch on the rank.
     """
 
     def left(time: Floats, window: Floats, feature: Feature) -> Floats:
@@ -132,28 +109,19 @@ def exposed_exchange_s(
     slack_forward_s: Floats,
     slack_backward_s: Floats,
 ) -> tuple[Floats, Floats]:
-    """What the exchange adds to the step, and what stays hidden, on the worst stage. ``[n]``
+    """Exposed and hidden seconds of the exchange on the worst stage, ``[n]`` each.
 
-    A later stage ends its backward earlier, and starts its forward later, by the time the stages before it need: that slack
-    hides more of what ``exchange_beyond_compute_s`` leaves.
+    A later stage ends its backward earlier and starts its forward later, by the time that the stages before it need. This slack
+    hides more of the time that ``exchange_beyond_compute_s`` leaves.
 
     Parameters
     ----------
-    exchange : GradientExchange, ``[stage, n]``, seconds
-        Before anything hides it.
-    reduce_left_s : Floats, ``[stage, n]``, seconds
-        Of the reduction, beyond the passes.
-    gather_left_s : Floats, ``[stage, n]``, seconds
-        Of the gather, beyond the passes.
-    slack_forward_s : Floats, ``[stage, n]``, seconds
-        What later stages wait for their first forward.
-    slack_backward_s : Floats, ``[stage, n]``, seconds
-        What they end earlier.
-
-    Returns
-    -------
-    tuple of Floats, ``[n]``, seconds
-        Exposed, masked.
+    reduce_left_s, gather_left_s : ``[stage, n]``
+        From ``exchange_beyond_compute_s``.
+    slack_forward_s : ``[stage, n]``
+        Wait of later stages for their first forward.
+    slack_backward_s : ``[stage, n]``
+        Time by which later stages end earlier.
     """
     exposed = np.maximum(reduce_left_s - slack_backward_s, 0.0).max(axis=0)
     exposed = exposed + np.maximum(gather_left_s - slack_forward_s, 0.0).max(axis=0)
@@ -162,28 +130,15 @@ def exposed_exchange_s(
 
 
 def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
-    """Adam on the rank's shard, gradient norm and clip, and the host link under swap-optimizer, on the worst stage. ``[n]``
+    """Seconds a step of the optimizer on the worst stage, ``[n]``: Adam on the rank's shard, gradient norm and clip.
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    parameters : StageParameters, ``[stage, n]``
-        Parameters on a rank of each stage, before sharding.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-
-    Returns
-    -------
-    Floats, ``[n]``, seconds a step
+    Under swap-optimizer the host link can be slower than Adam.
     """
     dense_shards, expert_shards = shard_sizes(batch)
     shard = parameters.dense / dense_shards + parameters.experts / expert_shards
-    # The gradient norm reads what the rank keeps of the gradients: its shard from ZeRO-2 on.
+    # The gradient norm reads the gradients that the rank keeps: its shard from ZeRO-2 on.
     held = np.where(batch.zero_stage >= 2, shard, parameters.dense + parameters.experts)
-    moments = moment_bytes(batch)  # read and written, as what is swapped comes in and goes out again
+    moments = moment_bytes(batch)  # read and written; swapped moments are also copied in and out
     update = vector_s((UPDATE_BYTES + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
@@ -192,24 +147,9 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
 
 
 def accumulation_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
-    """Time a micro batch to add gradients to the buffer and to cast FP32 weights. ``[stage, n]``
+    """Seconds a micro batch to add gradients to the buffer and to cast FP32 weights, ``[stage, n]``.
 
-    ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written; shorter buffers move less.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    parameters : StageParameters, ``[stage, n]``
-        Parameters on a rank of each stage, before sharding.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-
-    Returns
-    -------
-    Floats, ``[stage, n]``, seconds a micro batch
+    ``accumulation_bytes`` is for an FP32 buffer: a 2-byte gradient read, 4 bytes read and written. Shorter buffers move less.
     """
     c = device.constants
     share = (ELEMENT_BYTES + 2.0 * gradient_bytes(workload, batch)) / FP32_ACCUMULATION_BYTES

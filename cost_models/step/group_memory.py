@@ -9,23 +9,7 @@ from cost_models.step.priced_groups import PricedGroup
 
 
 def group_memory(workload: Workload, group: PricedGroup, constants: Constants, *, breakdown: bool) -> MemoryEstimate:
-    """Peak of every kind of rank; nothing of what times a step is priced for it.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    group : PricedGroup
-        Strategies of one pipeline with their priced parts.
-    constants : Constants
-        Calibrated values for the hardware family.
-    breakdown : bool
-        Whether to add the parts that sum to the peak.
-
-    Returns
-    -------
-    MemoryEstimate, ``[stage, n]``, bytes
-    """
+    """Memory peak of every kind of rank, ``[stage, n]``; nothing that only times a step is priced for it."""
     batch, stages, priced, sharded = group.batch, group.stages, group.priced, group.sharded
     held = held_activations(workload, stages, batch, group.num_microbatches, priced.activations, priced.alike)
     return memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)

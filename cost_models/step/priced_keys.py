@@ -1,4 +1,4 @@
-"""Layer costs once per distinct layer key, of one batch or of all that a search comes to."""
+"""Layer costs, priced once for each distinct layer key, of one batch or of all batches of a search."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from cost_models.shapes.workload import Workload
 
 Costs = TypeVar("Costs")
 
-MOST_KEYS = 1 << 16  # that are kept, a few hundred bytes each
+MOST_KEYS = 1 << 16  # keys to keep, a few hundred bytes each
 
 
 @dataclass(frozen=True)
 class PricedKeys:
-    """What is priced once per layer key ``[k]``, or gathered per strategy ``[n]``; layers of each kind.
+    """Costs priced once for each layer key ``[k]``, or gathered for each strategy ``[n]``; tuples have one entry a kind of layer.
 
-    ``alike`` is equal where layers keep the same activations and losses the same logits.
+    ``alike`` is equal for rows whose layers keep the same activations and whose losses keep the same logits.
     """
 
     layers: tuple[LayerCosts, ...]
@@ -42,21 +42,7 @@ class PricedKeys:
 
 
 def taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
-    """The same structure with every array in it indexed; tables of parts are left out unless asked for.
-
-    Parameters
-    ----------
-    value : dataclass, tuple, dict, array or None
-        What to take from; the last axis of its arrays counts.
-    index : IntColumn
-        Which entries.
-    tables : bool
-        Whether dicts are kept.
-
-    Returns
-    -------
-    The type of ``value``
-    """
+    """The same structure with every array indexed along its last axis; dicts are left out unless ``tables`` is set."""
     if isinstance(value, np.ndarray):
         return value.take(index, axis=-1)  # type: ignore[return-value]  # several times faster than value[..., index]
     if isinstance(value, dict):
@@ -70,7 +56,7 @@ def taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
 
 @dataclass(frozen=True)
 class GatheredKeys:
-    """``PricedKeys`` of every strategy, ``[n]``: each part is gathered when it is first asked for, as few callers want all."""
+    """``PricedKeys`` of every strategy, ``[n]``. Each part is gathered on first use, because few callers need all parts."""
 
     keys: PricedKeys
     of_row: IntColumn
@@ -78,44 +64,32 @@ class GatheredKeys:
 
     @cached_property
     def layers(self) -> tuple[LayerCosts, ...]:
-        """Seconds of a layer of each kind."""
+        """Time of a layer of each kind."""
         return taken(self.keys.layers, self.of_row, tables=self.tables)
 
     @cached_property
     def activations(self) -> tuple[LayerActivations, ...]:
-        """What a layer of each kind keeps."""
+        """Activation memory of a layer of each kind."""
         return taken(self.keys.activations, self.of_row, tables=self.tables)
 
     @cached_property
     def edges(self) -> EdgeCosts:
-        """Seconds of embedding, head and loss."""
+        """Time of embedding, head and loss."""
         return taken(self.keys.edges, self.of_row, tables=self.tables)
 
     @cached_property
     def savings(self) -> PairSavings | None:
-        """What merged pairs of layers save."""
+        """Savings of merged pairs of layers."""
         return taken(self.keys.savings, self.of_row, tables=self.tables)
 
     @property
     def alike(self) -> IntColumn:
-        """Equal where layers keep the same activations and losses the same logits."""
+        """Indices ``[n]``, equal for rows whose layers keep the same activations and whose losses keep the same logits."""
         return self.keys.alike[self.of_row]
 
 
 def joined(first: Costs, second: Costs) -> Costs:
-    """Structures without tables, one behind the other.
-
-    Parameters
-    ----------
-    first : dataclass, tuple or array
-        The last axis of its arrays counts.
-    second : the same
-        What comes behind it.
-
-    Returns
-    -------
-    The type of ``first``
-    """
+    """Concatenate two structures along the last axis of their arrays; the structures have no tables."""
     if isinstance(first, np.ndarray):
         return np.concatenate([first, second], axis=-1)  # type: ignore[return-value]
     if isinstance(first, tuple):
@@ -129,19 +103,14 @@ Rows = dict[bytes, int]  # number of each distinct row
 
 
 def numbered(columns: list[IntColumn], known: Rows) -> IntColumn:
-    """A number of each row of some columns, equal for equal rows; new ones are added to ``known``.
+    """Indices ``[n]`` of rows, equal for equal rows, in the order of first occurrence.
 
     Parameters
     ----------
-    columns : list of IntColumn, ``[n]``
+    columns : ``[n]`` each
         Of 64 bits each.
-    known : dict
-        The number of each row that was met before.
-
-    Returns
-    -------
-    IntColumn, ``[n]``
-        In the order in which they were met.
+    known
+        Index of each row that occurred before. New rows are added.
     """
     table = np.stack(columns, axis=1)
     rows = table.view(f"V{table.shape[1] * table.itemsize}").ravel().tolist()
@@ -149,7 +118,7 @@ def numbered(columns: list[IntColumn], known: Rows) -> IntColumn:
 
 
 def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Network, known: Rows) -> PricedKeys:
-    """Prices of the keys; ``known`` numbers what layers keep."""
+    """Price the keys; ``known`` numbers the rows of kept activations."""
     kinds = workload.model.layer_kinds()
     layers = tuple(layer_costs(workload, keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
     activations = tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds)
@@ -166,9 +135,9 @@ def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Networ
 
 
 class LayerPrices:
-    """Layer costs under one workload, each distinct key priced once, however many batches have it.
+    """Layer costs under one workload; each distinct key is priced once, whatever the number of batches that contain it.
 
-    Parts of costs, which a breakdown wants, are not kept. Beyond ``most_keys`` it begins anew.
+    Parts of costs, which only a breakdown needs, are not kept. Beyond ``most_keys`` the cache starts empty again.
     """
 
     def __init__(self, workload: Workload, constants: Constants, most_keys: int = MOST_KEYS) -> None:
@@ -179,20 +148,10 @@ class LayerPrices:
         self._keys: PricedKeys | None = None
 
     def of(self, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
-        """Prices of all keys so far, those of a batch among them, and which of them its strategies have.
-
-        Parameters
-        ----------
-        batch : StrategyBatch, ``[n]``
-            At least one strategy.
-
-        Returns
-        -------
-        tuple of PricedKeys, ``[k]``, and IntColumn, ``[n]``
-        """
+        """Prices of all keys so far ``[k]``, including those of the batch, and the index of each strategy's key ``[n]``."""
         try:
             return self._of(batch)
-        except BaseException:  # an interrupt, too: keys that are numbered and not priced would be other keys' prices
+        except BaseException:  # also an interrupt: numbered keys without a price would get other keys' prices
             self._forget()
             raise
 
@@ -217,22 +176,6 @@ class LayerPrices:
 
 
 def priced_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
-    """Prices of the keys of one batch with all their parts, and which of them its strategies have.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    tuple of PricedKeys, ``[k]``, and IntColumn, ``[n]``
-    """
+    """Prices of one batch's keys with all their parts ``[k]``, and the index of each strategy's key ``[n]``."""
     keys, index = layer_keys(batch)
     return _priced(workload, keys, device, network, {}), index

@@ -1,4 +1,4 @@
-"""What pricing a batch of strategies returns."""
+"""Result of pricing a batch of strategies."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ FloatColumn = NDArray[np.float64]
 class Breakdown:
     """Parts of an estimate, each ``[n]`` and computed on its own.
 
-    ``time_s`` is exposed time on the critical rank and sums to ``step_time_s``; ``masked_s`` is what hides
-    behind it, outside that sum; ``memory_bytes`` is the worst rank at its peak and sums to ``peak_memory_bytes``.
+    ``time_s`` is exposed time on the critical rank and sums to ``step_time_s``. ``masked_s`` is hidden time, outside that sum.
+    ``memory_bytes`` is the worst rank at its peak and sums to ``peak_memory_bytes``.
     """
 
     time_s: dict[str, FloatColumn]
@@ -27,12 +27,12 @@ class Breakdown:
 
 @dataclass(frozen=True)
 class Estimate:
-    """Columns ``[n]`` in SI units, one entry a strategy.
+    """Estimates of strategies: columns ``[n]`` in SI units.
 
-    ``peak_memory_bytes`` is what the device must hold at its peak: allocations, the least pool under which they succeed,
-    communicators and runtime. It grows with every byte that is needed, so that it decides what fits; ``fit_rule`` says how.
+    ``peak_memory_bytes`` is what the device must hold at its peak: allocations, the smallest pool under which they succeed,
+    communicators and runtime. It grows with every byte that is needed, so it decides what fits; ``fit_rule`` says how.
     ``pooled_peak_bytes`` is what a monitor of the device shows: the allocator keeps freed blocks while memory is free.
-    ``allocated_peak_bytes`` is the framework allocator's share of it in steady state,
+    ``allocated_peak_bytes`` is the framework allocator's maximum in steady state,
     ``allocated_first_iteration_bytes`` the same before Adam moments exist (what framework logs print),
     ``reserved_peak_bytes`` its pool, ``allocated_after_step_bytes`` what stays between steps, all on the worst rank.
     ``stage_*`` hold ``[stage, n]`` for the first pipeline ranks, zero beyond a row's own ``pp``
@@ -59,15 +59,15 @@ class Estimate:
 
     @property
     def memory_limit_bytes(self) -> float:
-        """What a job may fill of the device."""
+        """Device memory that a job can fill."""
         return self.fit_rule.memory_limit_bytes
 
     @property
     def fits(self) -> NDArray[np.bool_]:
-        """Whether the true peak leaves the headroom that is asked for, with the confidence that is."""
+        """Whether the true peak leaves the required headroom with the required confidence, ``[n]``."""
         return self.peak_memory_bytes <= self.fit_rule.fit_limit_bytes
 
     @property
     def fits_probability(self) -> FloatColumn:
-        """How likely it does."""
+        """Probability that the true peak leaves the required headroom."""
         return self.fit_rule.probability(self.peak_memory_bytes)

@@ -1,4 +1,4 @@
-"""What the parameters on each rank of strategies that share a pipeline weigh and cost, once per distinct sharding."""
+"""Memory and time of the parameters on each rank, for strategies that share a pipeline, priced once per distinct sharding."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from cost_models.step.data_parallel import GradientExchange, accumulation_s, gra
 from cost_models.step.priced_keys import Costs, Rows, joined, numbered, taken
 
 SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
-# What rows of a group share, and what ZeRO-2 alone depends on.
+# All columns that the formulas read: those of a sharding, those that a group shares, and one that only ZeRO-2 needs.
 SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "mtp_before_head", "micro_batch_size")
 
 
 @dataclass(frozen=True)
 class Shardings:
-    """The costs of the shardings of ``few`` strategies of one pipeline, each priced when it is first asked for."""
+    """Costs of the distinct shardings of one pipeline; each part is priced on first use. ``few`` has one strategy of each."""
 
     workload: Workload
     few: StrategyBatch
@@ -36,34 +36,34 @@ class Shardings:
 
     @cached_property
     def parameters(self) -> StageParameters:
-        """On a rank of each stage, before sharding."""
+        """Parameters on a rank of each stage, before sharding."""
         return self._parameters_of(self._layers)
 
     @cached_property
     def states(self) -> ModelStates:
-        """Weights, gradients and optimizer states."""
+        """Bytes of weights, gradients and optimizer states."""
         return model_states(self.workload, self.few, self.parameters)
 
     @cached_property
     def exchange(self) -> GradientExchange:
-        """Gradients reduced and weights gathered."""
+        """Gradient reduction and weight gathering."""
         unsharded = not (self.few.zero_stage == 3).any()
         edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
         return gradient_exchange(self.workload, self.few, self.parameters, edge_only, self.network)
 
     @cached_property
     def accumulation_s(self) -> Floats:
-        """Gradients added to the buffer, a micro batch."""
+        """Seconds a micro batch to add gradients to the buffer, ``[stage, n]``."""
         return accumulation_s(self.workload, self.few, self.parameters, self.device)
 
     @cached_property
     def optimizer_s(self) -> Floats:
-        """The optimizer, a step."""
+        """Seconds a step of the optimizer, ``[n]``."""
         return optimizer_s(self.workload, self.few, self.parameters, self.device)
 
     @property
     def _layers(self) -> Floats:
-        """``[layer kind, stage, 1]``."""
+        """Layers ``[layer kind, stage, 1]``."""
         held: Floats = self.stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
         return held
 
@@ -74,7 +74,7 @@ class Shardings:
 
 @dataclass(frozen=True)
 class PricedShardings:
-    """``Shardings`` whose costs are all worked out."""
+    """``Shardings`` with all parts priced."""
 
     parameters: StageParameters
     states: ModelStates
@@ -85,9 +85,9 @@ class PricedShardings:
 
 @dataclass(frozen=True)
 class ShardedModel:
-    """What the parameters on each rank cost, whatever runs over them: ``[stage, n]``, the optimizer ``[n]``.
+    """Cost of the parameters on each rank, without the passes that use them: ``[stage, n]``, the optimizer ``[n]``.
 
-    Each is priced when it is first asked for, once per distinct sharding (``few``), like layers per key, and gathered.
+    Each part is priced on first use, once per distinct sharding (``few``), and then gathered.
     """
 
     few: Shardings | PricedShardings
@@ -95,47 +95,37 @@ class ShardedModel:
 
     @cached_property
     def parameters(self) -> StageParameters:
-        """On a rank of each stage, before sharding."""
+        """Parameters on a rank of each stage, before sharding."""
         return self._gathered(self.few.parameters)
 
     @cached_property
     def states(self) -> ModelStates:
-        """Weights, gradients and optimizer states."""
+        """Bytes of weights, gradients and optimizer states."""
         return self._gathered(self.few.states)
 
     @property
     def least_bytes(self) -> tuple[Floats, Floats]:
-        """What the fullest rank keeps from step to step, and what it keeps of weights and gradients, ``[n]``."""
+        """Bytes that the fullest rank keeps between steps, and bytes of its weights and gradients, ``[n]`` each."""
         kept, weights = self.few.states.total, self.few.states.weights + self.few.states.gradients
         return kept.max(axis=0)[self.of_row], weights.max(axis=0)[self.of_row]
 
     @cached_property
     def exchange(self) -> GradientExchange:
-        """Gradients reduced and weights gathered."""
+        """Gradient reduction and weight gathering."""
         return self._gathered(self.few.exchange)
 
     @cached_property
     def accumulation_s(self) -> Floats:
-        """Gradients added to the buffer, a micro batch."""
+        """Seconds a micro batch to add gradients to the buffer, ``[stage, n]``."""
         return self._gathered(self.few.accumulation_s)
 
     @cached_property
     def optimizer_s(self) -> Floats:
-        """The optimizer, a step."""
+        """Seconds a step of the optimizer, ``[n]``."""
         return self._gathered(self.few.optimizer_s)
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> ShardedModel:
-        """Those of some rows, which what is priced already stays priced for.
-
-        Parameters
-        ----------
-        rows : int or bool array
-            Indices, or a mask over all rows.
-
-        Returns
-        -------
-        ShardedModel
-        """
+        """The given rows, by index or by a mask over all rows; parts that are already priced stay priced."""
         return ShardedModel(self.few, self.of_row[rows])
 
     def _gathered(self, value: Costs) -> Costs:
@@ -143,7 +133,7 @@ class ShardedModel:
 
 
 class KnownShardings:
-    """What the shardings under one pipeline cost, each distinct one priced once, however many batches have it."""
+    """Costs of the shardings under one pipeline; each distinct sharding is priced once, whatever the number of batches."""
 
     def __init__(self, workload: Workload, stages: Stages, device: Device, network: Network) -> None:
         self.stages = stages
@@ -152,24 +142,14 @@ class KnownShardings:
         self._known: PricedShardings | None = None
 
     def __len__(self) -> int:
-        """How many are known, times the ranks that each has costs of."""
+        """Number of known shardings, times the ranks of each."""
         return len(self._number) * self.stages.num_kinds
 
     def of(self, batch: StrategyBatch) -> ShardedModel:
-        """The parameters of strategies of the pipeline.
-
-        Parameters
-        ----------
-        batch : StrategyBatch, ``[n]``
-            At least one strategy.
-
-        Returns
-        -------
-        ShardedModel, ``[n]``
-        """
+        """The sharded parameters of strategies of the pipeline."""
         try:
             return self._of(batch)
-        except BaseException:  # an interrupt, too: what is numbered and not priced would have the price of another
+        except BaseException:  # also an interrupt: a numbered one without a price would get another's price
             self._number, self._known = {}, None
             raise
 
@@ -188,7 +168,7 @@ class KnownShardings:
 
 
 def _distinct(batch: StrategyBatch) -> tuple[list[IntColumn], IntColumn, IntColumn]:
-    """What strategies of a pipeline whose shardings cost the same share, the first of each, and which each row has."""
+    """The columns that decide a sharding's cost, the first row of each distinct sharding, and each row's sharding."""
     columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
     columns.append(np.where(batch.zero_stage == 2, batch.micro_batch_size, 0))  # ZeRO-2 scatters once a micro batch
     columns.append(batch.features & PRICED[Place.SHARDING])
@@ -200,24 +180,6 @@ def _standing_for(batch: StrategyBatch, rows: IntColumn) -> StrategyBatch:
 
 
 def sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, device: Device, network: Network) -> ShardedModel:
-    """The parameters of strategies that share a pipeline.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    device : Device
-        Rates of one rank under the workload's hardware and software.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    ShardedModel, ``[n]``
-    """
+    """The sharded parameters of strategies that share a pipeline."""
     _, first, index = _distinct(batch)
     return ShardedModel(Shardings(workload, _standing_for(batch, first), stages, device, network), index)

@@ -1,4 +1,4 @@
-"""What every pipeline rank of one plan holds, how long it computes, and where its memory goes."""
+"""Layers, compute time and memory of every pipeline rank of one plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cost_models.step.priced_groups import priced_groups
 
 @dataclass(frozen=True)
 class StageCosts:
-    """Arrays ``[stage]``, one entry a pipeline rank.
+    """Costs of each pipeline rank, ``[stage]``.
 
     ``forward_s`` and ``backward_s`` are of one micro batch over all chunks of the rank. ``memory_bytes`` has the parts of
     ``Breakdown.memory_bytes`` and sums to ``peak_memory_bytes``, both at the rank's own peak.
@@ -36,20 +36,7 @@ class StageCosts:
 def stage_costs(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> StageCosts:
     """Time and memory of each pipeline rank of a strategy that is legal for ``any`` target.
 
-    The largest peak is that of ``cost_models.step.composition.estimate``, whose errors are raised here too.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    strategy : ParallelStrategy
-        One strategy, legal for ``any`` target.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    StageCosts, ``[stage]``
+    The largest peak equals that of ``cost_models.step.composition.estimate``; the same errors are raised.
     """
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
     stages = group.stages

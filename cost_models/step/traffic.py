@@ -1,7 +1,7 @@
-"""What each process group of a plan moves in a step, through which tier of the network, and how long that takes.
+"""Traffic of each process group of a plan in a step: bytes through each tier of the network, and time.
 
-Bytes come from the very formulas that price time: on a network whose tiers carry one byte a second at no latency, a
-collective takes as many seconds as bytes cross that tier.
+The bytes come from the formulas that price time. On a network whose tiers carry one byte a second without latency, a collective
+takes as many seconds as bytes cross that tier.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from hardware_profiles.schema import Wiring
 
 @dataclass(frozen=True)
 class TierTraffic:
-    """One device's traffic through one tier in a step.
+    """Traffic of one device through one tier in a step.
 
-    ``members`` of the group share a domain of the tier, ``bytes_moved`` cross it, ``bandwidth_bytes_per_s`` is the most
-    that the device can send through it to its peers in the group, at this site: in a mesh over the links to them.
+    ``members`` of the group share a domain of the tier and ``bytes_moved`` cross it. ``bandwidth_bytes_per_s`` is the maximum
+    rate
+    of the device to its peers in the group, at this site: in a mesh over the links to them.
     """
 
     tier: str
@@ -43,9 +44,9 @@ class TierTraffic:
 
 @dataclass(frozen=True)
 class GroupTraffic:
-    """One kind of process group over a step, on the pipeline rank ``stage`` that it keeps longest.
+    """One kind of process group over a step, on the pipeline rank ``stage`` where it takes longest.
 
-    ``time_s`` is before anything hides it. ``tiers`` are those that the group crosses, from the inside out.
+    ``time_s`` is before compute hides any of it. ``tiers`` are those that the group crosses, from the inside out.
     """
 
     group: str  # tp | cp | ep | dp | expert_dp | pp
@@ -57,23 +58,10 @@ class GroupTraffic:
 
 
 def step_traffic(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> tuple[GroupTraffic, ...]:
-    """Traffic of every group of more than one rank, in the order of the ranks: tp, cp, ep, dp, expert_dp, pp.
+    """Traffic of one device in every group of more than one rank, in the order tp, cp, ep, dp, expert_dp, pp.
 
-    ``strategy`` must be legal for ``any`` target. Raises as ``cost_models.step.composition.estimate`` does.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    strategy : ParallelStrategy
-        One strategy, legal for ``any`` target.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    tuple of GroupTraffic
-        Of one device; groups that move nothing are left out.
+    ``strategy`` must be legal for ``any`` target. Groups that move nothing are left out. Raises the errors of
+    ``cost_models.step.composition.estimate``.
     """
     batch = StrategyBatch.of([strategy])
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=False)
@@ -103,7 +91,7 @@ def _group_traffic(name: str, ranks: Group, cluster: Cluster, time_s: Floats, cr
 
 
 def _counting(network: Network, counted: int) -> Network:
-    """The network on which seconds are the bytes through one tier: the others take no time."""
+    """A network on which seconds equal the bytes through one tier; the other tiers take no time."""
 
     def tier(index: int, original: Tier) -> Tier:
         rate = 1.0 if index == counted else np.inf
@@ -140,9 +128,9 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
 def _layer(
     workload: Workload, keys: LayerKeys, constants: Constants, network: Network, kind: LayerKind
 ) -> dict[str, tuple[Floats, Floats]]:
-    """Seconds of one layer and micro batch, and of its forward once more where that is recomputed, by group. ``[k]``"""
+    """Seconds of one layer and micro batch by group, and of its recomputed forward. ``[k]``"""
     tp = tensor_parallel_comm(workload, keys, network, moe=kind.moe, local=kind.local)
-    compiled = not workload.software_traits.eager  # which drops the collectives that no gradient needs
+    compiled = not workload.software_traits.eager  # a compiled graph drops collectives that no gradient needs
     cp = context_parallel_comm(workload, keys, network, local=kind.local)
     forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
     backward_cp = forward_cp + cp.num_hops * cp.hop_s
@@ -161,7 +149,7 @@ def _layer(
 
 
 def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network) -> dict[str, Floats]:
-    """Seconds of reducing gradients and gathering weights once a step, ``[stage, 1]``."""
+    """Seconds of gradient reduction and weight gathering once a step, ``[stage, 1]``."""
     layers, stages = group.layers, group.stages
     none = tuple(np.zeros_like(number) for number in layers.layers)
     edges = stage_parameters(workload, group.batch, none, stages.is_first, stages.is_last, stages.is_mtp)
