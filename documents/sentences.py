@@ -1,0 +1,190 @@
+"""Sentences for readers: English text that keeps the template and the values that it was made from.
+
+A ``Sentence`` is a ``str``, so that logs, JSON and comparisons see English. Who speaks another language looks up the template and
+fills the translation with the same values. Values that are sentences are translated in turn; all others stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from string import Formatter
+from typing import Any, NamedTuple
+
+_PACKED = "\x1e"  # between the English text and its parts; no text that a user gives may hold it
+_LIST, _ENDS = "{", "}"  # around the separators of a list: no template has a place without a number
+
+
+class _Compiled(NamedTuple):
+    """A template as the catalogues name it, with a number in each place, and how to format each value."""
+
+    key: str
+    texts: tuple[str, ...]  # one more than there are places
+    formats: tuple[tuple[str | None, str], ...]  # conversion and format
+
+
+class Sentence(str):
+    """``Sentence("{} takes {:.0%} of the step", name, share)``: places and formats are those of ``str.format``, without names."""
+
+    __slots__ = ("template", "values")
+    template: str  # with {0}, {1}, ... for the values; a list names its separators instead: see ``joined``
+    values: tuple[str, ...]  # formatted; each is a Sentence or stays as it is in all languages
+
+    def __new__(cls, template: str, /, *values: object) -> Sentence:
+        """``ValueError`` where the number of places is not that of the values."""
+        compiled = _compiled(template)
+        if len(compiled.formats) != len(values):
+            raise ValueError(f"{template!r} has {len(compiled.formats)} places for {len(values)} values")
+        if not values:
+            return _made(compiled.texts[0], compiled.key, ())
+        shown = tuple(map(_shown, values, compiled.formats))
+        text = "".join([piece for pair in zip(compiled.texts, shown) for piece in pair])  # noqa: B905  # the last text is added
+        return _made(text + compiled.texts[-1], compiled.key, shown)
+
+    @classmethod
+    def whole(cls, text: str) -> Sentence:
+        """A text that the catalogues hold as it is: a word of a table, a remark of the data."""
+        return text if isinstance(text, Sentence) else _made(text, text.replace("{", "{{").replace("}", "}}"), ())
+
+    def __str__(self) -> str:
+        """Itself, so that ``str(error)`` keeps the parts of its message."""
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Sentence], tuple[str, str, tuple[str, ...]]]:
+        return _made, (plain(self), self.template, self.values)
+
+    def __copy__(self) -> Sentence:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Sentence:
+        return self
+
+    def __add__(self, other: str) -> Sentence:
+        return joined("", (self, other))
+
+    def __radd__(self, other: str) -> Sentence:
+        return joined("", (other, self))
+
+    def strip(self, characters: str | None = None, /) -> Sentence:
+        return _made(plain(self).strip(characters), self.template, self.values)
+
+    def rstrip(self, characters: str | None = None, /) -> Sentence:
+        """Without these at its end: the translation then has no full stop either."""
+        return self._without_end(lambda text: text.rstrip(characters))
+
+    def removesuffix(self, suffix: str, /) -> Sentence:
+        return self._without_end(lambda text: text.removesuffix(suffix))
+
+    def capitalized(self) -> Sentence:
+        """With a capital at its beginning, which other languages may not have."""
+        return _made(self[:1].upper() + self[1:], self.template, self.values)
+
+    def _without_end(self, cut: Callable[[str], str]) -> Sentence:
+        text = cut(plain(self))
+        if len(text) == len(self):
+            return self
+        values, template = self.values, cut(self.template)
+        if template == self.template and values:  # what is cut ends the last value
+            last = values[-1]
+            values = (*values[:-1], last._without_end(cut) if isinstance(last, Sentence) else cut(last))
+        return _made(text, template, values)
+
+
+def joined(separator: str, items: Iterable[str], last: str | None = None) -> Sentence:
+    """The items in a row, as ``str.join``; ``last`` stands before the last of several: ``joined(", ", names, " or ")``."""
+    values = tuple(items)
+    last = separator if last is None else last
+    text = last.join([each for each in (separator.join(values[:-1]), *values[-1:]) if values[1:] or each])
+    return _made(text, f"{_LIST}{separator}{_ENDS}{last}", values)
+
+
+def separators(template: str) -> tuple[str, str] | None:
+    """What stands between the items of a list, and before its last; None where the template is that of a sentence."""
+    if template[:1] != _LIST or template[1:2].isdigit() or template[1:2] == _LIST:
+        return None
+    separator, _, last = template[1:].partition(_ENDS)
+    return separator, last
+
+
+def plain(text: str) -> str:
+    """The English text alone."""
+    return str.__str__(text)
+
+
+def packed(text: str) -> str:
+    """The text with its parts behind it, for what keeps or carries plain text: databases, and JSON on its way to a reader."""
+    if not isinstance(text, Sentence):
+        return text
+    return f"{plain(text)}{_PACKED}{json.dumps(_parts(text), ensure_ascii=False, separators=(',', ':'))}"
+
+
+def unpacked(text: str) -> str:
+    """What was packed; any other text as it is."""
+    english, mark, parts = text.partition(_PACKED)
+    if not mark:
+        return text
+    try:
+        return _from_parts(english, json.loads(parts))
+    except (ValueError, TypeError, LookupError):
+        return text
+
+
+def all_packed(value: Any) -> Any:
+    """A document with each sentence in it packed."""
+    return _each(value, packed)
+
+
+def all_unpacked(value: Any) -> Any:
+    """A document with each sentence in it as it was before it was packed."""
+    return _each(value, unpacked)
+
+
+def _each(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return change(value)
+    if isinstance(value, dict):
+        return {name: _each(each, change) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_each(each, change) for each in value]
+    return value
+
+
+def _made(text: str, template: str, values: tuple[str, ...]) -> Sentence:
+    found = str.__new__(Sentence, text)
+    found.template, found.values = template, values
+    return found
+
+
+def _parts(text: Sentence) -> list[Any]:
+    """Template and values; a value that is a sentence is a list: its text, and its parts."""
+    return [text.template, *([plain(v), *_parts(v)] if isinstance(v, Sentence) else v for v in text.values)]
+
+
+def _from_parts(text: str, parts: list[Any]) -> Sentence:
+    template, *values = parts
+    return _made(text, template, tuple(v if isinstance(v, str) else _from_parts(v[0], v[1:]) for v in values))
+
+
+@lru_cache(maxsize=None)
+def _compiled(template: str) -> _Compiled:
+    texts, formats, key = [""], [], ""
+    for text, name, given, conversion in Formatter().parse(template):
+        texts[-1] += text
+        key += text.replace("{", "{{").replace("}", "}}")
+        if name is not None:
+            if name or "{" in (given or ""):
+                raise ValueError(f"{template!r} has a place with a name")
+            key += f"{{{len(formats)}}}"
+            formats.append((conversion, given or ""))
+            texts.append("")
+    return _Compiled(key, tuple(texts), tuple(formats))
+
+
+def _shown(value: object, how: tuple[str | None, str]) -> str:
+    if isinstance(value, Sentence) and how == (None, ""):
+        return value
+    conversion, given = how
+    if conversion is not None:
+        value = repr(value) if conversion == "r" else str(value)
+    return plain(format(value, given))
