@@ -77,6 +77,6 @@ def _shortened(value: object) -> object:
 
 
 Whole = BeforeValidator(_whole)  # 8.0 counts as 8
-Sentence = Annotated[str, Field(min_length=1, max_length=4 * MAX_LINE), AfterValidator(_line)]
+LongLine = Annotated[str, Field(min_length=1, max_length=4 * MAX_LINE), AfterValidator(_line)]
 Line = Annotated[str, Field(min_length=1, max_length=MAX_LINE), AfterValidator(_line)]
 Text = Annotated[str, BeforeValidator(_shortened)]

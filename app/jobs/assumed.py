@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from documents.bounds import MAX_TOKENS, Line, Sentence
+from documents.bounds import MAX_TOKENS, Line, LongLine
 from documents.checking import Section, check
 from documents.errors import InputError, show, unknown_name
 
@@ -21,7 +21,7 @@ class AssumedField(Section):
     """A default that a job took; it counts as long as the job still has that value."""
 
     value: bool | Annotated[int, Bounds] | Annotated[float, Bounds] | Line | None = None
-    why: Sentence
+    why: LongLine
 
 
 AssumedFields = Annotated[dict[Line, AssumedField], Field(max_length=MAX_ASSUMED)]

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 
 from calibration.measurements.cases import KINDS, PRECISIONS, Case, Kind
 from calibration.measurements.timing import MAX_BATCHES, MAX_CALLS, Measured, Skipped, Timing
-from documents.bounds import MAX_RANKS, Line, Sentence
+from documents.bounds import MAX_RANKS, Line, LongLine
 from documents.checking import LenientSection, OneOf, check
 from documents.errors import InputError, did_you_mean, show
 from documents.reading import Limits, read_document
@@ -94,7 +94,7 @@ class _ResultSection(_CaseSection):
 class _SkippedSection(_CaseSection):
     """One operation that did not run."""
 
-    reason: Sentence
+    reason: LongLine
 
 
 class _DeviceSection(LenientSection):
@@ -104,7 +104,7 @@ class _DeviceSection(LenientSection):
 
 
 class _MethodSection(LenientSection):
-    description: Sentence
+    description: LongLine
     seconds: Annotated[float, Field(gt=0, le=1e6)] = Field(description="for which each operation was repeated")
 
 
