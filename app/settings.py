@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 PREFIX = "MESHPLAN_"
 DATABASE_FILE = "meshplan.db"
@@ -61,4 +62,4 @@ def load_settings(**given: Any) -> Settings:
         detail = error.errors(include_url=False)[0]
         field = str(detail["loc"][0])
         name = f"--{field}" if given.get(field) is not None else f"{PREFIX}{field.upper()}"
-        raise InputError(f"{name}: {show(detail['input'])} is not allowed; {detail['msg'].lower()}.") from None
+        raise InputError(Sentence("{}: {} is not allowed; {}.", name, show(detail["input"]), detail["msg"].lower())) from None

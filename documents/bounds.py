@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from documents.errors import show
+from documents.sentences import Sentence
 
 MAX_DEVICES = 1_000_000
 MAX_DEGREE = 65_536  # with 1,000,000 stages a refusal takes seconds
@@ -64,7 +65,7 @@ Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 
 def _line(text: str) -> str:
     if not text.isprintable():
-        raise ValueError(f"{show(text)} is not allowed; give one line of printable characters.")
+        raise ValueError(Sentence("{} is not allowed; give one line of printable characters.", show(text)))
     return text
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from documents.errors import InputError, did_you_mean, nearest, show
+from documents.sentences import Sentence, joined
 
 Schema = Mapping[str, Any]
 _ALIKE = 0.75  # of a key here, to be told beside one of the same name elsewhere
@@ -79,16 +80,22 @@ def _bounds(schema: Schema, noun: str) -> str:
         int(bound) if isinstance(bound, float) and bound.is_integer() else bound
         for bound in (schema.get("minimum"), schema.get("maximum"), schema.get("exclusiveMinimum"))
     )
-    upper = "" if most is None else f" to {most:,}" if above is None and least is not None else f" and at most {most:,}"
+    upper = (
+        ""
+        if most is None
+        else Sentence(" to {:,}", most)
+        if above is None and least is not None
+        else Sentence(" and at most {:,}", most)
+    )
     if above is not None:
-        return f"{noun} above {above:,}{upper}"
-    return f"{noun} from {least:,}{upper}" if least is not None else noun
+        return Sentence("{} above {:,}{}", noun, above, upper)
+    return Sentence("{} from {:,}{}", noun, least, upper) if least is not None else noun
 
 
 def _size(least: int | None, most: int | None) -> str:
     if most is None:
         return ""
-    return f" of {least} to {most:,}" if least else f" of at most {most:,}"
+    return Sentence(" of {} to {:,}", least, most) if least else Sentence(" of at most {:,}", most)
 
 
 def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
@@ -96,33 +103,33 @@ def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
     for schema in schemas:
         kind = schema.get("type")
         if "enum" in schema:
-            texts.append("one of " + ", ".join(map(str, schema["enum"])))
+            texts.append(Sentence("one of {}", joined(", ", map(str, schema["enum"]))))
         elif "const" in schema:
             texts.append(show(schema["const"]) if isinstance(schema["const"], bool) else str(schema["const"]))
         elif kind == "integer":
-            texts.append(_bounds(schema, "an integer"))
+            texts.append(_bounds(schema, Sentence("an integer")))
         elif kind == "number":
-            texts.append(_bounds(schema, "a number"))
+            texts.append(_bounds(schema, Sentence("a number")))
         elif kind == "boolean":
-            texts.append("true or false")
+            texts.append(Sentence("true or false"))
         elif kind == "string":
             size = _size(schema.get("minLength"), schema.get("maxLength"))
-            texts.append(f"text{size} characters" if size else "text")
+            texts.append(Sentence("text{} characters", size) if size else Sentence("text"))
         elif kind == "array":
             size = _size(schema.get("minItems"), schema.get("maxItems"))
             each = _allowed(_branches(schema.get("items", {}), definitions), definitions)
-            texts.append(f"a list{size} of them" if each in texts else f"a list{size} ({each} each)")
+            texts.append(Sentence("a list{} of them", size) if each in texts else Sentence("a list{} ({} each)", size, each))
         elif kind == "object" and "properties" in schema:
-            texts.append("a mapping with " + ", ".join(schema["properties"]))
+            texts.append(Sentence("a mapping with {}", joined(", ", schema["properties"])))
         elif kind == "object":
-            texts.append("a mapping")
+            texts.append(Sentence("a mapping"))
     return ", or ".join(dict.fromkeys(texts))
 
 
 def _wanted(schemas: Sequence[Schema]) -> str | None:
     """What a text stands for, of which its length would say nothing."""
     (schema,) = schemas if len(schemas) == 1 else ({},)
-    return f"the {schema['description']}" if schema.get("type") == "string" and "description" in schema else None
+    return Sentence("the {}", schema["description"]) if schema.get("type") == "string" and "description" in schema else None
 
 
 def _path(keys: Sequence[str | int]) -> str:
@@ -132,7 +139,7 @@ def _path(keys: Sequence[str | int]) -> str:
             text += f"[{key}]"
         else:
             name = key if key.isprintable() and len(key) <= 60 else show(key)
-            text += f".{name}" if text else name
+            text += Sentence(".{}", name) if text else name
     return text
 
 
@@ -153,7 +160,7 @@ def _places(parts: Parts) -> Mapping[str, list[str]]:
             following = []
             for path, schema in level:
                 for name, inner in schema.get("properties", {}).items():
-                    place = f"{path}.{name}".lstrip(".")
+                    place = Sentence("{}.{}", path, name).lstrip(".")
                     found.setdefault(name, []).append(place)
                     following += [(place, branch) for branch in _branches(inner, definitions)]
             level = following
@@ -201,18 +208,21 @@ def _explain(
     if chosen["type"] == "extra_forbidden":
         names = [name for schema in schemas for name in schema.get("properties", {})]
         meant = _meant(str(keys[-1]), names, parts)
-        hint = f"did you mean {meant}? Allowed" if meant else "allowed"
-        return f"{field}: unknown key; {hint}: {', '.join(names)}."
+        hint = Sentence("did you mean {}? Allowed", meant) if meant else Sentence("allowed")
+        return Sentence("{}: unknown key; {}: {}.", field, hint, joined(", ", names))
     if chosen["type"] == "missing":
         others = ", ".join(name for name in dict.fromkeys(missing) if name != field)
-        return f"{field}: missing; give {_wanted(schemas) or _allowed(schemas, definitions)}." + (
-            f" Also missing: {others}." if others else ""
+        return Sentence(
+            "{}: missing; give {}.{}",
+            field,
+            _wanted(schemas) or _allowed(schemas, definitions),
+            Sentence(" Also missing: {}.", others) if others else "",
         )
     if chosen["type"] == "value_error":
-        return f"{field}: {chosen['ctx']['error']}"
+        return Sentence("{}: {}", field, chosen["ctx"]["error"])
     names = [name for schema in schemas for name in map(str, schema.get("enum", ()))]
     hint = did_you_mean(given, names) if isinstance(given, str) else ""
-    return f"{field}: {show(given)} is not allowed{hint}; give {_allowed(schemas, definitions)}."
+    return Sentence("{}: {} is not allowed{}; give {}.", field, show(given), hint, _allowed(schemas, definitions))
 
 
 def check(

@@ -6,6 +6,8 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from documents.sentences import Sentence, joined
+
 _COMPARED_CHARACTERS = 100  # difflib is quadratic
 _CUTOFF = 0.5
 _FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
@@ -58,7 +60,7 @@ def holding(value: str, allowed: Iterable[str]) -> list[str]:
 def did_you_mean(value: object, allowed: Iterable[str]) -> str:
     """The nearest allowed name as a remark, to stand right behind ``value``; "" where none looks like it."""
     guess = nearest(value, allowed)
-    return f" (did you mean {guess!r}?)" if guess else ""
+    return Sentence(" (did you mean {!r}?)", guess) if guess else ""
 
 
 def show(value: object, limit: int = 60) -> str:
@@ -66,11 +68,11 @@ def show(value: object, limit: int = 60) -> str:
     if value is True or value is False or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int) and value.bit_length() > 200:
-        return "an integer of more than 60 digits"
+        return Sentence("an integer of more than 60 digits")
     try:
         text = " ".join(repr(value).split())
     except ValueError:  # an integer of thousands of digits inside a list
-        return "a value with an integer of more than 60 digits"
+        return Sentence("a value with an integer of more than 60 digits")
     return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
@@ -78,5 +80,5 @@ def unknown_name(field: str, value: str, allowed: Iterable[str], *, what: str = 
     """The error for a name that is none of ``allowed``."""
     names = sorted(allowed)
     guess = nearest(value, names)
-    hint = f"did you mean {guess!r}? Known: " if guess else "known: "
-    return InputError(f"{field}: {show(value)} is no known {what}; {hint}{', '.join(names)}.")
+    hint = Sentence("did you mean {!r}? Known: ", guess) if guess else "known: "
+    return InputError(Sentence("{}: {} is no known {}; {}{}.", field, show(value), what, hint, joined(", ", names)))

@@ -13,6 +13,7 @@ import yaml
 
 from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, show
+from documents.sentences import Sentence, joined
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -42,7 +43,7 @@ LIMITS = Limits()
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"an integer of {len(digits):,} digits is too long")
+        raise ValueError(Sentence("an integer of {:,} digits is too long", len(digits)))
     return int(digits.replace("_", ""))
 
 
@@ -84,26 +85,26 @@ def _check_events(text: str, limits: Limits) -> None:
     depth = num_values = 0
     for event in yaml.parse(text, Loader=_LOADER):
         if not limits.aliases and (isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None):
-            raise _refused("anchors and aliases (*name) are not allowed; write the value out", event)
+            raise _refused(Sentence("anchors and aliases (*name) are not allowed; write the value out"), event)
         depth += isinstance(event, yaml.CollectionStartEvent)
         depth -= isinstance(event, yaml.CollectionEndEvent)
         num_values += isinstance(event, yaml.NodeEvent)
         if depth > limits.depth:
-            raise _refused(f"it is nested deeper than {limits.depth} levels", event)
+            raise _refused(Sentence("it is nested deeper than {} levels", limits.depth), event)
         if num_values > limits.values:
-            raise _refused(f"it holds more than {limits.values:,} values", event)
+            raise _refused(Sentence("it holds more than {:,} values", limits.values), event)
 
 
 def _constructed(node: yaml.Node, values_left: Iterator[int]) -> Any:
     if next(values_left, None) is None:
-        raise _refused("its aliases make more of it than a document of this kind ever holds", node)
+        raise _refused(Sentence("its aliases make more of it than a document of this kind ever holds"), node)
     if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
         mapping: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode):
-                raise _refused("a key must be plain text", key)
+                raise _refused(Sentence("a key must be plain text"), key)
             if key.value in mapping:
-                raise _refused(f"the key {show(key.value)} occurs twice", key)
+                raise _refused(Sentence("the key {} occurs twice", show(key.value)), key)
             mapping[key.value] = _constructed(value, values_left)
         return mapping
     if isinstance(node, yaml.SequenceNode) and node.tag == "tag:yaml.org,2002:seq":
@@ -112,8 +113,8 @@ def _constructed(node: yaml.Node, values_left: Iterator[int]) -> Any:
         try:
             return _READERS[node.tag](node.value)
         except (KeyError, ValueError) as error:
-            raise _refused(f"{show(node.value)} cannot be read ({error})", node) from None
-    raise _refused(f"the tag {show(node.tag)} is not allowed; write plain values", node)
+            raise _refused(Sentence("{} cannot be read ({})", show(node.value), error), node) from None
+    raise _refused(Sentence("the tag {} is not allowed; write plain values", show(node.tag)), node)
 
 
 def _parse_yaml(text: str, limits: Limits) -> Any:
@@ -124,14 +125,14 @@ def _parse_yaml(text: str, limits: Limits) -> Any:
 
 
 def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a finite number")
+    raise ValueError(Sentence("{} is not a finite number", name))
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     mapping = dict(pairs)
     if len(mapping) < len(pairs):
         names = [key for key, _ in pairs]
-        raise ValueError(f"the key {show(next(key for key in names if names.count(key) > 1))} occurs twice")
+        raise ValueError(Sentence("the key {} occurs twice", show(next(key for key in names if names.count(key) > 1))))
     return mapping
 
 
@@ -200,7 +201,7 @@ def _bounded_list(text: str, begin: int, name: str, limit: int) -> tuple[list[An
     position, is_done = _opened(text, begin, "]")
     while not is_done:
         if len(values) == limit:
-            raise InputError(f"{name}: a list of more than {limit:,} is not allowed; send fewer at a time.")
+            raise InputError(Sentence("{}: a list of more than {:,} is not allowed; send fewer at a time.", name, limit))
         value, position = _JSON.raw_decode(text, position)
         values.append(value)
         position, is_done = _next_part(text, position, "]")
@@ -216,23 +217,27 @@ def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
     name = str(path) if str(path).isprintable() else show(str(path))
     try:
         if path.exists() and not path.is_file():
-            raise InputError(f"{name}: is {'a directory' if path.is_dir() else 'not a regular file'}; give a file.")
+            raise InputError(
+                Sentence(
+                    "{}: is {}; give a file.", name, Sentence("a directory") if path.is_dir() else Sentence("not a regular file")
+                )
+            )
         with path.open("rb") as file:
             content = file.read(max_bytes + 1)
     except FileNotFoundError:
-        raise InputError(f"{name}: no such file.") from None
+        raise InputError(Sentence("{}: no such file.", name)) from None
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(f"{name}: cannot be read ({getattr(error, 'strerror', None) or error}).") from None
+        raise InputError(Sentence("{}: cannot be read ({}).", name, getattr(error, "strerror", None) or error)) from None
     if len(content) > max_bytes:
-        raise InputError(f"{name}: larger than {max_bytes // 1024} KiB; a file of this kind never is.")
+        raise InputError(Sentence("{}: larger than {} KiB; a file of this kind never is.", name, max_bytes // 1024))
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{name}: not a text file in UTF-8.") from None
+        raise InputError(Sentence("{}: not a text file in UTF-8.", name)) from None
     if "\0" in text:
-        raise InputError(f"{name}: not a text file in UTF-8.")
+        raise InputError(Sentence("{}: not a text file in UTF-8.", name))
     return text
 
 
@@ -240,23 +245,23 @@ def parse_document(text: str, name: str, *, is_json: bool = False, limits: Limit
     """The mapping that ``text`` holds; ``name`` is what messages call it."""
     try:
         if len(text) > limits.num_bytes:
-            raise ValueError(f"larger than {limits.num_bytes // 1024} KiB; a document of this kind never is")
+            raise ValueError(Sentence("larger than {} KiB; a document of this kind never is", limits.num_bytes // 1024))
         document = _parse_json(text, limits) if is_json else _parse_yaml(text, limits)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        line = f" line {mark.line + 1}:" if mark else ""
-        raise InputError(f"{name}:{line} {error.problem or error.context}.") from None
+        line = Sentence(" line {}:", mark.line + 1) if mark else ""
+        raise InputError(Sentence("{}:{} {}.", name, line, error.problem or error.context)) from None
     except json.JSONDecodeError as error:
-        raise InputError(f"{name}: line {error.lineno}: not valid JSON: {error.msg}.") from None
+        raise InputError(Sentence("{}: line {}: not valid JSON: {}.", name, error.lineno, error.msg)) from None
     except RecursionError:
-        raise InputError(f"{name}: it is nested deeper than {limits.depth} levels.") from None
+        raise InputError(Sentence("{}: it is nested deeper than {} levels.", name, limits.depth)) from None
     except InputError:
         raise
     except (ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{name}: {' '.join(str(error).split())}.") from None
+        raise InputError(Sentence("{}: {}.", name, joined(" ", str(error).split()))) from None
     if not isinstance(document, dict):
-        kind = {list: "a list", str: "text", type(None): "nothing"}.get(type(document), f"{show(document)}")
-        raise InputError(f"{name}: holds {kind} where a mapping of names to values belongs.")
+        kind = {list: Sentence("a list"), str: "text", type(None): "nothing"}.get(type(document), f"{show(document)}")
+        raise InputError(Sentence("{}: holds {} where a mapping of names to values belongs.", name, kind))
     return document
 
 

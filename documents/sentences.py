@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from functools import lru_cache
+from functools import cache
 from string import Formatter
 from typing import Any, NamedTuple
 
 _PACKED = "\x1e"  # between the English text and its parts; no text that a user gives may hold it
-_LIST, _ENDS = "{", "}"  # around the separators of a list: no template has a place without a number
+_LIST = "\x1d"  # begins the template of a list, and stands between its separators
 
 
 class _Compiled(NamedTuple):
     """A template as the catalogues name it, with a number in each place, and how to format each value."""
 
     key: str
-    texts: tuple[str, ...]  # one more than there are places
-    formats: tuple[tuple[str | None, str], ...]  # conversion and format
+    pattern: str  # the same for the operator %
+    formats: tuple[tuple[str | None, str] | None, ...]  # conversion and format, where there is one
 
 
 class Sentence(str):
@@ -34,18 +34,18 @@ class Sentence(str):
     def __new__(cls, template: str, /, *values: object) -> Sentence:
         """``ValueError`` where the number of places is not that of the values."""
         compiled = _compiled(template)
-        if len(compiled.formats) != len(values):
-            raise ValueError(f"{template!r} has {len(compiled.formats)} places for {len(values)} values")
-        if not values:
-            return _made(compiled.texts[0], compiled.key, ())
-        shown = tuple(map(_shown, values, compiled.formats))
-        text = "".join([piece for pair in zip(compiled.texts, shown) for piece in pair])  # noqa: B905  # the last text is added
-        return _made(text + compiled.texts[-1], compiled.key, shown)
+        shown = tuple(
+            [
+                value if how is None and type(value) in (str, Sentence) else _shown(value, how)
+                for value, how in zip(values, compiled.formats, strict=True)
+            ]
+        )
+        return _made(compiled.pattern % shown, compiled.key, shown)  # type: ignore[arg-type]
 
     @classmethod
     def whole(cls, text: str) -> Sentence:
         """A text that the catalogues hold as it is: a word of a table, a remark of the data."""
-        return text if isinstance(text, Sentence) else _made(text, text.replace("{", "{{").replace("}", "}}"), ())
+        return text if isinstance(text, Sentence) else _made(text, text, ())
 
     def __str__(self) -> str:
         """Itself, so that ``str(error)`` keeps the parts of its message."""
@@ -67,6 +67,7 @@ class Sentence(str):
         return joined("", (other, self))
 
     def strip(self, characters: str | None = None, /) -> Sentence:
+        """Without these around it."""
         return _made(plain(self).strip(characters), self.template, self.values)
 
     def rstrip(self, characters: str | None = None, /) -> Sentence:
@@ -74,6 +75,7 @@ class Sentence(str):
         return self._without_end(lambda text: text.rstrip(characters))
 
     def removesuffix(self, suffix: str, /) -> Sentence:
+        """Without this at its end, as ``rstrip``."""
         return self._without_end(lambda text: text.removesuffix(suffix))
 
     def capitalized(self) -> Sentence:
@@ -96,14 +98,14 @@ def joined(separator: str, items: Iterable[str], last: str | None = None) -> Sen
     values = tuple(items)
     last = separator if last is None else last
     text = last.join([each for each in (separator.join(values[:-1]), *values[-1:]) if values[1:] or each])
-    return _made(text, f"{_LIST}{separator}{_ENDS}{last}", values)
+    return _made(text, f"{_LIST}{separator}{_LIST}{last}", values)
 
 
 def separators(template: str) -> tuple[str, str] | None:
     """What stands between the items of a list, and before its last; None where the template is that of a sentence."""
-    if template[:1] != _LIST or template[1:2].isdigit() or template[1:2] == _LIST:
+    if template[:1] != _LIST:
         return None
-    separator, _, last = template[1:].partition(_ENDS)
+    separator, _, last = template[1:].partition(_LIST)
     return separator, last
 
 
@@ -166,25 +168,22 @@ def _from_parts(text: str, parts: list[Any]) -> Sentence:
     return _made(text, template, tuple(v if isinstance(v, str) else _from_parts(v[0], v[1:]) for v in values))
 
 
-@lru_cache(maxsize=None)
+@cache
 def _compiled(template: str) -> _Compiled:
-    texts, formats, key = [""], [], ""
+    formats: list[tuple[str | None, str] | None] = []
+    key = pattern = ""
     for text, name, given, conversion in Formatter().parse(template):
-        texts[-1] += text
-        key += text.replace("{", "{{").replace("}", "}}")
+        key, pattern = key + text, pattern + text.replace("%", "%%")
         if name is not None:
             if name or "{" in (given or ""):
-                raise ValueError(f"{template!r} has a place with a name")
-            key += f"{{{len(formats)}}}"
-            formats.append((conversion, given or ""))
-            texts.append("")
-    return _Compiled(key, tuple(texts), tuple(formats))
+                raise ValueError(f"{template!r} names a value")
+            key, pattern = f"{key}{{{len(formats)}}}", f"{pattern}%s"
+            formats.append((conversion, given or "") if conversion or given else None)
+    return _Compiled(key, pattern, tuple(formats))
 
 
-def _shown(value: object, how: tuple[str | None, str]) -> str:
-    if isinstance(value, Sentence) and how == (None, ""):
-        return value
-    conversion, given = how
+def _shown(value: object, how: tuple[str | None, str] | None) -> str:
+    conversion, given = how or (None, "")
     if conversion is not None:
         value = repr(value) if conversion == "r" else str(value)
     return plain(format(value, given))

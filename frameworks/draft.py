@@ -14,6 +14,7 @@ from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute,
 from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.tensors import covering_modules
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.placements import Placements
 from frameworks.rule import Rule, SwitchRule, effective_features
@@ -49,21 +50,21 @@ class Draft:
     def set(self, setting: str, planned: object, written: object, why: str, **changes: Any) -> None:
         """Replace fields; the sentence says what was planned and what is written."""
         self.strategy = replace(self.strategy, **changes)
-        self.sentences.append(f"Not as planned: {setting} {planned} is written as {written}: {why}.")
+        self.sentences.append(Sentence("Not as planned: {} {} is written as {}: {}.", setting, planned, written, why))
 
     def drop(self, features: Feature, why: str) -> None:
         """Switch features off that are on."""
         gone = features & self.features
         if gone:
             self.strategy = replace(self.strategy, features=self.features & ~gone)
-            self.sentences.append(f"Not as planned: {_names(gone)} is left out: {why}.")
+            self.sentences.append(Sentence("Not as planned: {} is left out: {}.", _names(gone), why))
 
     def add(self, features: Feature, why: str) -> None:
         """Switch features on that are off."""
         new = features & ~self.features
         if new:
             self.strategy = replace(self.strategy, features=self.features | new)
-            self.sentences.append(f"{_names(new)} comes with it: {why}.")
+            self.sentences.append(Sentence("{} comes with it: {}.", _names(new), why))
 
     def drop_modules(self, modules: RecomputeModule, why: str) -> None:
         """Recompute fewer modules; a selective recompute of none is none."""
@@ -73,7 +74,9 @@ class Draft:
             kind = Recompute.NONE if self.strategy.recompute is Recompute.SELECTIVE and not left else self.strategy.recompute
             self.strategy = replace(self.strategy, recompute=kind, recompute_modules=left)
             self.sentences.append(
-                f"Not as planned: recompute of {_names(gone)} is left out, which takes more memory than planned: {why}."
+                Sentence(
+                    "Not as planned: recompute of {} is left out, which takes more memory than planned: {}.", _names(gone), why
+                )
             )
 
     def drop_broken(self, *rules: SwitchRule) -> None:
@@ -87,14 +90,20 @@ class Draft:
         if self.strategy.tp == 1:
             self.strategy = replace(self.strategy, sequence_parallel=False)
         elif self.workload.model.moe is not None and self.breaks(needed):
-            self.set("sequence_parallel", "off", "on", f"{framework} needs it for experts next to tp", sequence_parallel=True)
+            self.set(
+                "sequence_parallel",
+                "off",
+                "on",
+                Sentence("{} needs it for experts next to tp", framework),
+                sequence_parallel=True,
+            )
 
     def offered(self, table: Table, framework: str) -> None:
         """No switches or modules that the framework lacks; 1F1B, or interleaved on more chunks, in place of a schedule."""
         if self.strategy.schedule not in (Schedule.NONE, *table.schedules):
-            self.usual_schedule(f"{framework} has no such schedule")
-        self.drop(self.features & ~table.offered, f"{framework} has no such switch")
-        self.drop_modules(table.unnamed_modules, f"{framework} has no name for it")
+            self.usual_schedule(Sentence("{} has no such schedule", framework))
+        self.drop(self.features & ~table.offered, Sentence("{} has no such switch", framework))
+        self.drop_modules(table.unnamed_modules, Sentence("{} has no name for it", framework))
 
     def usual_schedule(self, why: str) -> None:
         """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""
@@ -108,7 +117,7 @@ class Draft:
         self.set(
             "schedule",
             s.schedule.label,
-            schedule.label if vpp == s.vpp else f"{schedule.label} with vpp 1",
+            schedule.label if vpp == s.vpp else Sentence("{} with vpp 1", schedule.label),
             why,
             schedule=schedule,
             vpp=vpp,
@@ -122,20 +131,27 @@ class Draft:
         s, model = self.strategy, self.workload.model
         most = placements.most_mtp_before_head(s.pp, s.vpp)
         if s.mtp_before_head > most:
-            why = f"{framework} takes 0 to {most} over pp {s.pp}"
+            why = Sentence("{} takes 0 to {} over pp {}", framework, most, s.pp)
             self.set("mtp_before_head", s.mtp_before_head, most, why, mtp_before_head=most)
         if s.layer_layout is None or placements.expressible(s.layer_layout, self.strategy.mtp_before_head, model):
             return
         default = default_layout(model, s.pp, s.vpp, s.schedule) if s.pp * s.vpp <= model.num_layers else None
         if default is not None and placements.expressible(default, 0, model):
-            why = f"in {framework} {placements.refusal(s.layer_layout, 0, model) or placements.requirement}"
-            self.set("layer_layout", "as planned", "as even as it can be", why, layer_layout=None, mtp_before_head=0)
+            why = Sentence("in {} {}", framework, placements.refusal(s.layer_layout, 0, model) or placements.requirement)
+            self.set(
+                "layer_layout",
+                Sentence("as planned"),
+                Sentence("as even as it can be"),
+                why,
+                layer_layout=None,
+                mtp_before_head=0,
+            )
 
     def one_fusion(self) -> None:
         """Of the operators that replace the same collectives, the first."""
         wanted = [fusion for fusion in FUSIONS if fusion in self.features]
         for fusion in wanted[1:]:
-            self.drop(fusion, f"{_names(wanted[0])} replaces the same collectives")
+            self.drop(fusion, Sentence("{} replaces the same collectives", _names(wanted[0])))
 
     def dispatcher(self, offered: Collection[Dispatcher], framework: str) -> None:
         """The plain all-to-all in place of a dispatcher that the framework lacks."""
@@ -145,7 +161,7 @@ class Draft:
         elif not self.routed or given is Dispatcher.NONE:
             self.strategy = replace(self.strategy, dispatcher=Dispatcher.ALLTOALL)
         elif given not in offered:
-            why = f"{framework} has no such dispatch over ep {self.strategy.ep} here"
+            why = Sentence("{} has no such dispatch over ep {} here", framework, self.strategy.ep)
             self.set("moe_dispatcher", given.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
 
     def zero_stage(self, highest: int, why: str) -> None:
@@ -161,9 +177,9 @@ class Draft:
         modules = effective_modules(self.workload.model, covering_modules(plan))
         self.set(
             "tensor_plan",
-            "single tensors",
-            f"recompute of {_names(modules) or 'nothing'}",
-            f"{framework} takes modules, the same on all stages",
+            Sentence("single tensors"),
+            Sentence("recompute of {}", _names(modules) or "nothing"),
+            Sentence("{} takes modules, the same on all stages", framework),
             tensor_plan=None,
             recompute=Recompute.SELECTIVE if modules else Recompute.NONE,
             recompute_modules=modules,
@@ -174,9 +190,9 @@ class Draft:
         plan = self.strategy.recompute_layers_per_stage or (0,)
         layers = max(-(-max(plan) // self.strategy.vpp), 1)
         self.set(
-            "recompute layers_per_stage",
+            Sentence("recompute layers_per_stage"),
             list(plan),
-            f"{layers} layers of every virtual stage",
+            Sentence("{} layers of every virtual stage", layers),
             why,
             recompute_layers_per_stage=None,
             recompute_method=RecomputeMethod.BLOCK,

@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 
 MIB = 2**20
 HARDWARE_QUEUE = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": "one hardware queue, so that communication starts in the order of the program",
+    "CUDA_DEVICE_MAX_CONNECTIONS": Sentence("one hardware queue, so that communication starts in the order of the program"),
 }
 HCCL = {
-    "HCCL_BUFFSIZE": "MB of each of the two buffers that every communicator owns; the plan's memory counts them",
-    "HCCL_CONNECT_TIMEOUT": "seconds to wait for all ranks to connect",
+    "HCCL_BUFFSIZE": Sentence("MB of each of the two buffers that every communicator owns; the plan's memory counts them"),
+    "HCCL_CONNECT_TIMEOUT": Sentence("seconds to wait for all ranks to connect"),
 }
 
 
 def start_note(workload: Workload, launcher: str) -> str:
     """How many processes the launcher starts, and what else is left to the user."""
     per_node, devices = workload.cluster.profile.devices_per_node, workload.cluster.num_devices
-    return (
-        f"Start {min(per_node, devices)} processes on each of {-(-devices // per_node)} nodes ({launcher}); "
-        "data, tokenizer, learning rate, checkpoints and the router's loss are left to you."
+    return Sentence(
+        "Start {} processes on each of {} nodes ({}); "
+        "data, tokenizer, learning rate, checkpoints and the router's loss are left to you.",
+        min(per_node, devices),
+        -(-devices // per_node),
+        launcher,
     )
 
 

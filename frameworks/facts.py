@@ -17,6 +17,7 @@ import numpy as np
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import SWITCHES, Feature, Scope
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 from frameworks.release import Exclusion, Fact, Release, parts_of
 from frameworks.rule import Mask, Rule, SwitchRule, has_effect, none_of
 
@@ -53,9 +54,9 @@ class Term:
 
     def needed(self, sign: str, wanted: str, workload: Workload, strategy: ParallelStrategy) -> str:
         """What is needed, and what the plan has instead."""
-        value = {">": f" above {wanted}", "=": f" {wanted}"}.get(sign, "")
+        value = {">": Sentence(" above {}", wanted), "=": Sentence(" {}", wanted)}.get(sign, "")
         state = self.state(workload, strategy)
-        return f"{self.name}{value} ({state})" if state else f"{self.name}{value}"
+        return Sentence("{}{} ({})", self.name, value, state) if state else f"{self.name}{value}"
 
 
 Terms = Mapping[str, Term]  # by argument, or by a whole condition
@@ -67,14 +68,20 @@ def number(name: str, field: str | None = None) -> Term:
     return Term(
         lambda w, b: getattr(b, field),
         name,
-        lambda w, s: f"{name} {getattr(s, field)}",
-        lambda w, s: f"it is {getattr(s, field)}",
+        lambda w, s: Sentence("{} {}", name, getattr(s, field)),
+        lambda w, s: Sentence("it is {}", getattr(s, field)),
     )
 
 
 def choice(name: str, column: Column, codes: Mapping[str, int], label: Words) -> Term:
     """A column of codes for values of the argument."""
-    return Term(column, name, lambda w, s: f"{name} {label(w, s)}", lambda w, s: f"it is {label(w, s).split(' ')[0]}", codes)
+    return Term(
+        column,
+        name,
+        lambda w, s: Sentence("{} {}", name, label(w, s)),
+        lambda w, s: Sentence("it is {}", label(w, s).split(" ")[0]),
+        codes,
+    )
 
 
 def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | None = None) -> Term:
@@ -84,11 +91,15 @@ def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | No
     field = "tp" if scope & Scope.TENSOR_PARALLEL else "ep" if scope & Scope.EXPERTS else ""
 
     def state(_workload: Workload, s: ParallelStrategy) -> str:
-        return f"it does nothing over {field} {getattr(s, field)}" if field and not off and feature in s.features else ""
+        return (
+            Sentence("it does nothing over {} {}", field, getattr(s, field))
+            if field and not off and feature in s.features
+            else ""
+        )
 
     return Term(
         (lambda w, b: ~b.has(feature)) if off else (lambda w, b: has_effect(w, b, feature)),
-        f"{name} off" if off else name,
+        Sentence("{} off", name) if off else name,
         lambda w, s: f"{name}{' off' if off else ''}{f' over {field} {getattr(s, field)}' if field else ''}",
         state,
         codes=codes,
@@ -99,8 +110,8 @@ def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | No
 SEQUENCE_PARALLEL = Term(
     lambda w, b: b.sequence_parallel != 0,
     "sequence_parallel",
-    lambda w, s: f"sequence_parallel {str(s.sequence_parallel).lower()}",
-    lambda w, s: f"it is {str(s.sequence_parallel).lower()}",
+    lambda w, s: Sentence("sequence_parallel {}", str(s.sequence_parallel).lower()),
+    lambda w, s: Sentence("it is {}", str(s.sequence_parallel).lower()),
 )
 
 
@@ -145,7 +156,7 @@ class _Fact:
     def words(self, workload: Workload, strategy: ParallelStrategy) -> str:
         beside = " with ".join(condition.term.said(workload, strategy) for condition in self.beside)
         needed = " or ".join(need.needed(workload, strategy) for need in self.needs)
-        return f"with {beside} needs {needed}" if beside and needed else beside or needed
+        return Sentence("with {} needs {}", beside, needed) if beside and needed else beside or needed
 
 
 @dataclass(frozen=True)
@@ -175,7 +186,9 @@ def fact_rule(
     given = [fact for fact in release.facts if fact.rule == name]
     subjects = {(fact.conditions if isinstance(fact, Exclusion) else fact.when)[0] for fact in given}
     if len(subjects) != 1:
-        raise ValueError(f"{name}: the facts of {release.name} with this rule are about {sorted(subjects) or 'nothing'}")
+        raise ValueError(
+            Sentence("{}: the facts of {} with this rule are about {}", name, release.name, sorted(subjects) or "nothing")
+        )
     subject = _condition(terms, subjects.pop())
     facts = [_fact(terms, fact) for fact in given]
 
@@ -199,19 +212,21 @@ def fact_rule(
             ("needs", [fact for fact in found if fact.needs and not fact.beside]),
             ("excludes", [fact for fact in found if fact.beside and not fact.needs]),
         ):
-            broken += [f"{verb} {' and '.join(fact.words(workload, strategy) for fact in kind)}"] if kind else []
+            broken += (
+                [Sentence("{} {}", verb, joined(" and ", (fact.words(workload, strategy) for fact in kind)))] if kind else []
+            )
         if extra is not None and np.any(extra.broken(workload, one)):
             broken.append(extra.words(workload, strategy))
-        return ", and ".join(broken) or "is refused"
+        return ", and ".join(broken) or Sentence("is refused")
 
     return FactRule(
         name,
         f"[{'; '.join(dict.fromkeys(fact.source[1:-1] for fact in given))}]",
         requirement,
         violates,
-        sentence or (lambda w, s: f"{subject.term.said(w, s)} {words(w, s)}"),
+        sentence or (lambda w, s: Sentence("{} {}", subject.term.said(w, s), words(w, s))),
         subject=subject.term.feature,
-        reason=lambda w, s: f"it {words(w, s)}",
+        reason=lambda w, s: Sentence("it {}", words(w, s)),
         excludes=_features([fact.beside for fact in facts if not fact.needs]),
         needs=_features([fact.needs for fact in facts if not fact.beside]),
     )
@@ -223,7 +238,7 @@ def _fact(terms: Terms, fact: Fact) -> _Fact:
     needs = [_condition(terms, need) for need in fact.needs if need in terms or parts_of(need)[0] in terms]
     sayable = tuple(need for need in needs if need.sayable)
     if not sayable:
-        raise ValueError(f"{fact.rule}: no plan says {' or '.join(fact.needs)}")
+        raise ValueError(Sentence("{}: no plan says {}", fact.rule, joined(" or ", fact.needs)))
     return _Fact(tuple(_condition(terms, c) for c in fact.when[1:]), sayable)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 from frameworks.legality import Violation, launchable_on, violations
 from frameworks.registry import BY_NAME, releases_for
 
@@ -31,7 +32,7 @@ def launch_block(
         framework = running or releases[0]
         target = framework.target
         if profile.family not in target.families:
-            note = f"{target.name} runs on {' and '.join(target.families)} devices, not on {profile.device}."
+            note = Sentence("{} runs on {} devices, not on {}.", target.name, joined(" and ", target.families), profile.device)
             arguments, environment, notes = None, {}, [note]
             broken: tuple[Violation, ...] = ()
         else:
@@ -39,7 +40,7 @@ def launch_block(
             launch = framework.write(workload, strategy)
             untold = framework.untold(workload)
             arguments, environment = list(launch.arguments), dict(launch.environment)
-            notes = [*(f"Not as planned ({v.rule}): {v.sentence}." for v in broken), *untold, *launch.notes]
+            notes = [*(Sentence("Not as planned ({}): {}.", v.rule, v.sentence) for v in broken), *untold, *launch.notes]
         block[target.name] = {
             "target": target.label,
             "launchable": running is not None,

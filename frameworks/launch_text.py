@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.release import Release
 
@@ -14,10 +15,12 @@ WIDTH = 118
 
 def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[str]:
     """Plan, release and commits, and every note."""
-    commits = ", ".join(f"{repository} {commit}" for repository, commit in release.commits.items())
-    lines = comment(f"{start.title} for {release.name} {release.version} ({commits}).")
+    commits = ", ".join(Sentence("{} {}", repository, commit) for repository, commit in release.commits.items())
+    lines = comment(Sentence("{} for {} {} ({}).", start.title, release.name, release.version, commits))
     lines += comment(
-        "The framework runs this plan as it is." if launch["launchable"] else "The nearest that the framework takes:"
+        Sentence("The framework runs this plan as it is.")
+        if launch["launchable"]
+        else Sentence("The nearest that the framework takes:")
     )
     for note in launch["notes"]:
         lines += comment(note, "- ")
@@ -31,5 +34,5 @@ def comment(text: str, lead: str = "") -> list[str]:
         if len(line) + len(word) > WIDTH and line.strip("# -"):
             lines.append(line.rstrip())
             line = "#   " if lead else "# "
-        line += f"{word} "
+        line += Sentence("{} ", word)
     return [*lines, line.rstrip()]

@@ -11,6 +11,7 @@ import numpy as np
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 from frameworks.physics import degrees, memory, pipeline, switches
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.rule import Mask, Rule
@@ -36,7 +37,9 @@ def _with_targets() -> tuple[Rule, ...]:
     for framework in FRAMEWORKS:
         if missing := {fact.rule for fact in framework.release.facts} - {"", *names}:
             raise ValueError(
-                f"{framework.target.label}: facts of the release name {', '.join(sorted(missing))}, which are no rules"
+                Sentence(
+                    "{}: facts of the release name {}, which are no rules", framework.target.label, joined(", ", sorted(missing))
+                )
             )
     return tuple(replace(rule, targets=frozenset(labels)) for rule, labels in targets.items())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
+from documents.sentences import Sentence
 from frameworks.release import Argument, Given, Kind, Release, accepts, values_of
 
 Flat = Mapping[str, Any]
@@ -127,7 +128,7 @@ class ModelTable:
         for fact in self.facts:
             value = flat.get(fact.path)
             if fact.only(flat) and value not in fact.unsaid and not fact.sayable(release, value):
-                shown = "" if value is True else f" {whole(value)}"
+                shown = "" if value is True else Sentence(" {}", whole(value))
                 words = fact.named.get(value, f"{fact.words}{shown}")
                 found.append((fact, f"{words}{f' ({fact.because})' if fact.because else ''}"))
         return tuple(found)
@@ -138,7 +139,7 @@ class ModelTable:
         for fact in self.facts:
             if fact.asked and fact.only(flat) and flat.get(fact.path) is None:
                 default = fact.read(release, {})
-                found.append(fact.words if default is None else f"{fact.words} ({whole(default)})")
+                found.append(fact.words if default is None else Sentence("{} ({})", fact.words, whole(default)))
         return tuple(found)
 
     def read(self, release: Release, given: Given, known: Mapping[str, Any]) -> ModelShape:
@@ -159,7 +160,7 @@ def flattened(section: Any, lead: str = "") -> dict[str, Any]:
         value = getattr(section, entry.name)
         path = lead + entry.name
         if is_dataclass(value):
-            found |= {path: True, **flattened(value, f"{path}.")}
+            found |= {path: True, **flattened(value, Sentence("{}.", path))}
         else:
             found[path] = value
     return found
@@ -177,7 +178,7 @@ def _made(kind: type, lead: str, flat: Flat) -> Any:
         path = lead + entry.name
         if path in _PARTS:
             if flat.get(path):
-                chosen[entry.name] = _made(_PARTS[path], f"{path}.", flat)
+                chosen[entry.name] = _made(_PARTS[path], Sentence("{}.", path), flat)
         elif flat.get(path) is not None:
             chosen[entry.name] = flat[path]
     return kind(**chosen)

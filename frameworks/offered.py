@@ -9,6 +9,7 @@ from operator import or_
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.physics.memory import module_names
 from frameworks.rule import Rule, all_of, effective_features, either, every_row, has_effect, none_of
 from frameworks.table import Table
@@ -24,15 +25,17 @@ def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
     missing, unnamed = ~table.offered, table.unnamed_modules
 
     def lacking(workload: Workload, s: ParallelStrategy) -> str:
-        modules = f"recompute of {module_names(s.recompute_modules & unnamed)}" if s.recompute_modules & unnamed else ""
+        modules = (
+            Sentence("recompute of {}", module_names(s.recompute_modules & unnamed)) if s.recompute_modules & unnamed else ""
+        )
         return ", ".join(filter(None, (feature_names(effective_features(workload, s) & missing), modules)))
 
     return Rule(
         name,
         source,
-        f"only features that {framework} has: {feature_names(table.offered)}",
+        Sentence("only features that {} has: {}", framework, feature_names(table.offered)),
         lambda w, b: has_effect(w, b, missing) | ((b.recompute_modules & int(unnamed)) != 0 if unnamed else False),
-        lambda w, s: f"{framework} has no {lacking(w, s)}",
+        lambda w, s: Sentence("{} has no {}", framework, lacking(w, s)),
     )
 
 
@@ -42,9 +45,9 @@ def schedule_rule(name: str, source: str, framework: str, table: Table) -> Rule:
     return Rule(
         name,
         source,
-        f"a pipeline runs {choices}",
+        Sentence("a pipeline runs {}", choices),
         lambda w, b: (b.pp > 1) & ~b.runs((Schedule.NONE, *table.schedules)),
-        lambda w, s: f"{framework} has no schedule {s.schedule.label}: {choices} over pp {s.pp}",
+        lambda w, s: Sentence("{} has no schedule {}: {} over pp {}", framework, s.schedule.label, choices, s.pp),
     )
 
 
@@ -57,7 +60,7 @@ def dispatcher_rule(name: str, source: str, framework: str, table: Table, requir
         source,
         requirement,
         lambda w, b: reduce(or_, (b.dispatcher == dispatcher for dispatcher in missing), none_of(b)) & (b.ep * b.etp > 1),
-        lambda w, s: f"{framework} has no {s.dispatcher.label} dispatch over ep {s.ep}: {choices}",
+        lambda w, s: Sentence("{} has no {} dispatch over ep {}: {}", framework, s.dispatcher.label, s.ep, choices),
     )
 
 
@@ -66,9 +69,9 @@ def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rul
     return Rule(
         name,
         source,
-        f"precision is {either(offered)}",
+        Sentence("precision is {}", either(offered)),
         lambda w, b: every_row(b, w.training.precision not in offered),
-        lambda w, s: f"{framework} trains in {either(offered)}, not {w.training.precision}",
+        lambda w, s: Sentence("{} trains in {}, not {}", framework, either(offered), w.training.precision),
         job_only=True,
     )
 
@@ -78,9 +81,9 @@ def model_rule(name: str, source: str, framework: str, unbuildable: Callable[[Wo
     return Rule(
         name,
         source,
-        "each part of the model that costs time or memory has an argument",
+        Sentence("each part of the model that costs time or memory has an argument"),
         lambda w, b: every_row(b, bool(unbuildable(w))),
-        lambda w, s: f"{framework} cannot be told {all_of(unbuildable(w))} of {w.model.name}",
+        lambda w, s: Sentence("{} cannot be told {} of {}", framework, all_of(unbuildable(w)), w.model.name),
         job_only=True,
     )
 
@@ -90,8 +93,8 @@ def two_norms_rule(name: str, source: str, layer: str) -> Rule:
     return Rule(
         name,
         source,
-        "a layer has 2 norms",
+        Sentence("a layer has 2 norms"),
         lambda w, b: every_row(b, w.model.sandwich_norm),
-        lambda w, s: f"{w.model.name} has 4 norms a layer (sandwich norm), and a layer {layer} has 2",
+        lambda w, s: Sentence("{} has 4 norms a layer (sandwich norm), and a layer {} has 2", w.model.name, layer),
         job_only=True,
     )

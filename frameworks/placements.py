@@ -13,6 +13,7 @@ from typing import Literal
 
 from cost_models.shapes.strategy import LayerLayout
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 from frameworks.rule import Rule, layout_of, layout_violates
 
 
@@ -28,7 +29,7 @@ class Placements:
 
     fewest: int = 0
     even: bool = False
-    mtp: Literal["beside the head", "last chunk", "anywhere"] = "beside the head"
+    mtp: Literal["beside the head", "last chunk", "anywhere"] = Sentence("beside the head")
     early_moe: bool = False
     full_but_last: bool = False
 
@@ -68,42 +69,63 @@ class Placements:
         counts = [layers for row in layout for layers in row]
         if min(counts) < self.fewest:
             at = counts.index(min(counts))
-            return f"virtual stage {at + 1} of {len(counts)} holds {min(counts)} layers (the largest {max(counts)})"
+            return Sentence(
+                "virtual stage {} of {} holds {} layers (the largest {})", at + 1, len(counts), min(counts), max(counts)
+            )
         if self.even and not (ranks_are_alike(layout) or ends_lack_a_layer(layout)):
             ranks = [sum(row[i] for row in layout) for i in range(pp)]
             middle = ranks[1:-1] or ranks
-            return (
-                f"{sum(counts)} layers over pp {pp} and vpp {vpp} put {ranks[0]} on the first rank, {min(middle)} to "
-                f"{max(middle)} on the middle ones and {ranks[-1]} on the last, in chunks of {min(counts)} to {max(counts)}"
+            return Sentence(
+                "{} layers over pp {} and vpp {} put {} on the first rank, {} to "
+                "{} on the middle ones and {} on the last, in chunks of {} to {}",
+                sum(counts),
+                pp,
+                vpp,
+                ranks[0],
+                min(middle),
+                max(middle),
+                ranks[-1],
+                min(counts),
+                max(counts),
             )
         most = self.most_mtp_before_head(pp, vpp)
         if mtp_before_head > most:
-            return f"mtp_before_head is {mtp_before_head} over pp {pp} and vpp {vpp}, which leave 0 to {most}"
+            return Sentence("mtp_before_head is {} over pp {} and vpp {}, which leave 0 to {}", mtp_before_head, pp, vpp, most)
         if self.early_moe and model.moe is not None and pp > 1:
             at, dense = 0, model.moe.num_leading_dense_layers
             while sum(counts[: at + 1]) <= dense < sum(counts):
                 at += 1
             if at >= vpp:
-                return f"the first MoE layer, behind {dense} dense ones, is on virtual stage {at + 1}, and vpp is {vpp}"
+                return Sentence(
+                    "the first MoE layer, behind {} dense ones, is on virtual stage {}, and vpp is {}", dense, at + 1, vpp
+                )
         if self.full_but_last and not {*counts[:-1]} <= {max(counts)}:
             before = counts[:-1] or counts
-            return f"virtual stages before the last hold {min(before)} to {max(before)} layers, and the last {counts[-1]}"
+            return Sentence(
+                "virtual stages before the last hold {} to {} layers, and the last {}", min(before), max(before), counts[-1]
+            )
         return ""
 
     @property
     def requirement(self) -> str:
         """All limits in words."""
         limits = (
-            (self.fewest > 0, f"every virtual stage holds {self.fewest} layer"),
+            (self.fewest > 0, Sentence("every virtual stage holds {} layer", self.fewest)),
             (
                 self.even,
-                "all pipeline ranks but the first and the last hold equally many layers, and a rank's chunks are equal; or all "
-                "virtual stages are, where the first and the last may lack the layer that embedding or loss is counted as",
+                Sentence(
+                    "all pipeline ranks but the first and the last hold equally many layers, and a rank's chunks are "
+                    "equal; or all "
+                    "virtual stages are, where the first and the last may lack the layer that embedding or loss is counted as"
+                ),
             ),
-            (self.mtp == "beside the head", "MTP layers run beside the head"),
-            (self.mtp == "last chunk", "MTP layers run in a rank's last chunk, and not on the first rank unless the head does"),
-            (self.early_moe, "the first MoE layer is on one of the first vpp virtual stages"),
-            (self.full_but_last, "no-op layers are on the last virtual stage alone"),
+            (self.mtp == "beside the head", Sentence("MTP layers run beside the head")),
+            (
+                self.mtp == "last chunk",
+                Sentence("MTP layers run in a rank's last chunk, and not on the first rank unless the head does"),
+            ),
+            (self.early_moe, Sentence("the first MoE layer is on one of the first vpp virtual stages")),
+            (self.full_but_last, Sentence("no-op layers are on the last virtual stage alone")),
         )
         return "; ".join(words for holds, words in limits if holds)
 
@@ -133,8 +155,8 @@ def placement_rule(name: str, source: str, framework: str, placements: Placement
         lambda w, b: layout_violates(
             w, b, lambda layout, before_head, model: not placements.expressible(layout, before_head, model)
         ),
-        lambda w, s: (
-            f"{placements.refusal(layout_of(w, s), s.mtp_before_head, w.model)}; {framework} needs: {placements.requirement}"
+        lambda w, s: Sentence(
+            "{}; {} needs: {}", placements.refusal(layout_of(w, s), s.mtp_before_head, w.model), framework, placements.requirement
         ),
         reads_placement=True,
     )

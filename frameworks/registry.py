@@ -8,6 +8,7 @@ from __future__ import annotations
 from cost_models.shapes.switches import SWITCHES, Feature
 from cost_models.shapes.traits import family_traits
 from documents.errors import did_you_mean
+from documents.sentences import Sentence
 from frameworks.facts import beside
 from frameworks.framework import Framework
 from frameworks.megatron_lm.framework import MEGATRON_LM
@@ -30,14 +31,18 @@ def parse_target(text: str) -> Target:
     if not named:
         labels = ", ".join(target.label for target in TARGETS)
         known = [target.name for target in TARGETS]
-        raise TargetError(f"software.target: {text!r} is unknown{did_you_mean(name, known)}; give one of {labels}.")
+        raise TargetError(
+            Sentence("software.target: {!r} is unknown{}; give one of {}.", text, did_you_mean(name, known), labels)
+        )
     if not release:
         return named[0]
     for target in named:
         if release in (target.release, *target.other_releases):
             return target
-    releases = ", ".join(r for target in named for r in (target.release, *target.other_releases) if r) or "no release"
-    raise TargetError(f"software.target: {text!r} is unknown; the rules of {name} cover {releases}, not {release!r}.")
+    releases = ", ".join(r for target in named for r in (target.release, *target.other_releases) if r) or Sentence("no release")
+    raise TargetError(
+        Sentence("software.target: {!r} is unknown; the rules of {} cover {}, not {!r}.", text, name, releases, release)
+    )
 
 
 def releases_of(name: str) -> tuple[Framework, ...]:

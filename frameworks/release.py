@@ -20,6 +20,7 @@ from pydantic import AfterValidator, Field, model_validator
 from documents.checking import Section, check
 from documents.errors import InputError, nearest, show, unknown_name
 from documents.reading import read_document
+from documents.sentences import Sentence, joined
 
 Value = bool | int | float | str | None
 Given = Mapping[str, tuple[str, ...]]  # name without dashes -> values as written; a switch has none
@@ -134,12 +135,12 @@ class _ArgumentsSection(Section, defer_build=True):
     @model_validator(mode="after")
     def _is_one_of_them(self) -> Self:
         if len(self.by_kind()) + (self.group is not None) != 1:
-            raise ValueError(f"give one of group, {', '.join(kind.value for kind in Kind)}.")
+            raise ValueError(Sentence("give one of group, {}.", joined(", ", (kind.value for kind in Kind))))
         return self
 
     def arguments(self) -> Iterator[Argument]:
         """The arguments; a switch is off unless said otherwise."""
-        lead = f"{self.section}." if self.section else ""
+        lead = Sentence("{}.", self.section) if self.section else ""
         for kind, given in self.by_kind().items():
             defaults = given if isinstance(given, dict) else dict.fromkeys(given, False if kind is Kind.SWITCH else None)
             for name, default in defaults.items():
@@ -153,7 +154,7 @@ class _GroupSection(Section, defer_build=True):
 
 def _condition(text: str) -> str:
     if not _CONDITION.fullmatch(text):
-        raise ValueError(f"{show(text)} is no condition; give name, name=value, name!=value or name>number.")
+        raise ValueError(Sentence("{} is no condition; give name, name=value, name!=value or name>number.", show(text)))
     return text
 
 
@@ -201,7 +202,7 @@ def read_release(path: Path) -> Release:
     try:
         section = check(_ReleaseSection, read_document(path))
     except InputError as error:
-        raise InputError(f"{path.name}: {error}") from None
+        raise InputError(Sentence("{}: {}", path.name, error)) from None
     base = read_release((path.parent / section.base).resolve()) if section.base else None
     bypassed = {tuple(conditions) for conditions in section.bypassed or ()}
 
@@ -211,7 +212,7 @@ def read_release(path: Path) -> Release:
 
     def arguments(row: _ArgumentsSection) -> Iterable[Argument]:
         if row.group is not None and row.group not in inherited:
-            raise unknown_name(f"{path.name}: group", row.group, inherited, what="group of the base")
+            raise unknown_name(Sentence("{}: group", path.name), row.group, inherited, what=Sentence("group of the base"))
         return row.arguments() if row.group is None else (a for a in inherited[row.group] if a.name not in gone)
 
     return Release(
@@ -247,10 +248,10 @@ def read_tokens(release: Release, tokens: list[str]) -> tuple[dict[str, tuple[st
             written, equals, value = token.lstrip("-").partition("=")
             name = release.former.get(written, written)
             if name in given:
-                stray.append(f"--{written} is given twice.")
+                stray.append(Sentence("--{} is given twice.", written))
             given[name] = (value,) if equals else ()
         elif name is None:
-            stray.append(f"{token[:80]!r} belongs to no argument.")
+            stray.append(Sentence("{!r} belongs to no argument.", token[:80]))
         else:
             given[name] += (token,)
     return given, stray
@@ -274,19 +275,19 @@ def problems(release: Release, given: Given) -> list[str]:
         argument = release.arguments.get(name)
         if argument is None:
             near = nearest(name, release.arguments)
-            hint = f"; the nearest is {near}" if near else ""
-            sentences.append(f"{name} is no argument of {release.name} {release.version}{hint}.")
+            hint = Sentence("; the nearest is {}", near) if near else ""
+            sentences.append(Sentence("{} is no argument of {} {}{}.", name, release.name, release.version, hint))
         else:
-            sentences += [f"{name}: {reason}" for reason in _refused(argument, values)]
+            sentences += [Sentence("{}: {}", name, reason) for reason in _refused(argument, values)]
     if sentences:
         return sentences
     for exclusion in release.exclusions:
         if all(holds(release, given, condition) for condition in exclusion.conditions):
-            sentences.append(f"{' and '.join(exclusion.conditions)} exclude each other {exclusion.source}.")
+            sentences.append(Sentence("{} exclude each other {}.", joined(" and ", exclusion.conditions), exclusion.source))
     for rule in release.requirements:
         if all(holds(release, given, condition) for condition in rule.when):
             if not any(holds(release, given, need) for need in rule.needs):
-                sentences.append(f"{' and '.join(rule.when)} needs {' or '.join(rule.needs)} {rule.source}.")
+                sentences.append(Sentence("{} needs {} {}.", joined(" and ", rule.when), joined(" or ", rule.needs), rule.source))
     return sentences
 
 
@@ -326,17 +327,21 @@ def _typed(kind: Kind, value: str) -> Value:
 
 def _refused(argument: Argument, values: tuple[str, ...]) -> list[str]:
     if argument.kind is Kind.SWITCH:
-        return [f"takes no value, and has {' '.join(values)}."] if values and values not in (("True",), ("False",)) else []
+        return (
+            [Sentence("takes no value, and has {}.", joined(" ", values))]
+            if values and values not in (("True",), ("False",))
+            else []
+        )
     if not values:
-        return ["needs a value."]
+        return [Sentence("needs a value.")]
     if len(values) > 1 and not argument.many:
-        return [f"takes 1 value, and has {len(values)}: {' '.join(values)[:80]}."]
+        return [Sentence("takes 1 value, and has {}: {}.", len(values), " ".join(values)[:80])]
     reasons = []
     for value in values:
         if not _readable(argument.kind, value):
-            reasons.append(f"{value[:80]!r} is no {argument.kind.value}.")
+            reasons.append(Sentence("{!r} is no {}.", value[:80], argument.kind.value))
         elif argument.choices and value not in argument.choices:
-            reasons.append(f"{value[:80]!r} is not allowed; use one of {', '.join(argument.choices)}.")
+            reasons.append(Sentence("{!r} is not allowed; use one of {}.", value[:80], joined(", ", argument.choices)))
     return reasons
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.release import Release, accepts
 
 # A router has these without an argument: as the model is, or a loss that nobody says more of.
@@ -35,5 +36,7 @@ def balance_note(name: str, workload: Workload, *, told: str, weight: str) -> tu
     if balance is None:
         return ()
     if not told:
-        return (f"{name} has no argument for router_balance {balance}: experts are priced as even as it makes them.",)
-    return () if balance is RouterBalance.FORCED else (f"{weight} weighs the loss of {told}, and is yours to give.",)
+        return (
+            Sentence("{} has no argument for router_balance {}: experts are priced as even as it makes them.", name, balance),
+        )
+    return () if balance is RouterBalance.FORCED else (Sentence("{} weighs the loss of {}, and is yours to give.", weight, told),)

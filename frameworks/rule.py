@@ -15,6 +15,7 @@ from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_la
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acting_in, alternatives
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence, joined
 
 Mask = NDArray[np.bool_]
 
@@ -74,7 +75,7 @@ def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
 
 def either(names: Sequence[str], *, last: str = "or") -> str:
     """The names as a choice, for a sentence."""
-    return f"{', '.join(names[:-1])} {last} {names[-1]}" if len(names) > 1 else names[0]
+    return Sentence("{} {} {}", joined(", ", names[:-1]), last, names[-1]) if len(names) > 1 else names[0]
 
 
 def all_of(names: Sequence[str]) -> str:
@@ -86,7 +87,7 @@ def nearest_divisors(total: int, degree: int) -> str:
     """The divisors of ``total`` on either side of ``degree``, for the end of a sentence."""
     below = next(d for d in range(min(degree, total), 0, -1) if total % d == 0)
     above = next((d for d in range(degree + 1, total + 1) if total % d == 0), None)
-    return f"{below} does" if above is None else f"{below} and {above} do"
+    return Sentence("{} does", below) if above is None else Sentence("{} and {} do", below, above)
 
 
 def has_dense_mlp(model: ModelShape) -> bool:
@@ -134,7 +135,7 @@ def one_of(
         violates,
         lambda w, s: sentence(names(s.features), s),
         subject=gives_way,
-        reason=lambda w, s: f"it excludes {names(s.features & ~gives_way)}",
+        reason=lambda w, s: Sentence("it excludes {}", names(s.features & ~gives_way)),
     )
 
 

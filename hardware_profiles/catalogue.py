@@ -6,6 +6,7 @@ from functools import cache, lru_cache
 from pathlib import Path
 
 from documents.errors import InputError, did_you_mean, holding, plain, show
+from documents.sentences import Sentence, joined
 from hardware_profiles.loader import load_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
@@ -29,14 +30,16 @@ def named(name: str) -> HardwareProfile:
     """The shipped profile of that name, never a file of the user's. Raises ``ProfileError`` with the nearest name."""
     files = _files()
     if name not in files:
-        unknown_name = f"hardware {show(name)} is unknown{suggestion(name)}"
-        raise ProfileError(f"{unknown_name}; known are {', '.join(names())}, or a path to a YAML file.")
+        unknown_name = Sentence("hardware {} is unknown{}", show(name), suggestion(name))
+        raise ProfileError(Sentence("{}; known are {}, or a path to a YAML file.", unknown_name, joined(", ", names())))
     return load_profile(files[name])
 
 
 def unknown(field: str, name: str) -> InputError:
     """The error for a name that is none of ``names()``, in a field that takes no path."""
-    return InputError(f"{field}: {show(name)} is no known hardware profile{suggestion(name)}; known: {', '.join(names())}.")
+    return InputError(
+        Sentence("{}: {} is no known hardware profile{}; known: {}.", field, show(name), suggestion(name), joined(", ", names()))
+    )
 
 
 def suggestion(name: str) -> str:
@@ -46,8 +49,8 @@ def suggestion(name: str) -> str:
     found = [known for known in names() if holding(wanted, [devices[known]])] or holding(wanted, names())
     if not found:  # of a device, and more than that: Ascend910B3-64GB
         found = [known for known in names() if len(_without_maker(devices[known])) > 2 and holding(devices[known], [name])]
-    said = " or ".join(f"{known!r} ({devices[known]})" for known in found)
-    return f" (did you mean {said}?)" if found else did_you_mean(name, names())
+    said = " or ".join(Sentence("{!r} ({})", known, devices[known]) for known in found)
+    return Sentence(" (did you mean {}?)", said) if found else did_you_mean(name, names())
 
 
 def _without_maker(name: str) -> str:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from documents.bounds import MAX_DEVICES, MAX_TEXT
 from documents.checking import OneOf, Section
 from documents.errors import did_you_mean, show
+from documents.sentences import Sentence, joined
 from hardware_profiles.schema import Basis, Status, Wiring
 from hardware_profiles.units import UNITS, Dimension, names, to_si
 
@@ -28,13 +29,15 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,63}")
 def _words(text: str) -> str:
     # Nothing that would move a terminal's cursor, and no lone surrogate that no encoding prints.
     if not text.strip() or not text.replace("\n", " ").isprintable():
-        raise ValueError(f"{show(text)} is not allowed; give 1 to {MAX_TEXT} printable characters.")
+        raise ValueError(Sentence("{} is not allowed; give 1 to {} printable characters.", show(text), MAX_TEXT))
     return text
 
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        raise ValueError(f"{show(text)} is not allowed; give lower-case letters, digits, dots and dashes, up to 64 of them.")
+        raise ValueError(
+            Sentence("{} is not allowed; give lower-case letters, digits, dots and dashes, up to 64 of them.", show(text))
+        )
     return text
 
 
@@ -88,19 +91,25 @@ def _within(dimension: Dimension, low: float, high: float, *, whole: bool = Fals
         if stated.unit not in UNITS or UNITS[stated.unit].dimension is not dimension:
             allowed = names(dimension)
             hint = did_you_mean(stated.unit, allowed)
-            raise ValueError(f"unit {show(stated.unit)} is not allowed{hint}; give one of {', '.join(allowed)}.")
+            raise ValueError(
+                Sentence("unit {} is not allowed{}; give one of {}.", show(stated.unit), hint, joined(", ", allowed))
+            )
         for value in stated.values:
             if not low <= to_si(value, stated.unit) <= high:
-                raise ValueError(f"{_measured(value, stated.unit)} is not allowed; give {low:g} to {_measured(high, dimension)}.")
+                raise ValueError(
+                    Sentence(
+                        "{} is not allowed; give {:g} to {}.", _measured(value, stated.unit), low, _measured(high, dimension)
+                    )
+                )
             if whole and not value.is_integer():
-                raise ValueError(f"{value} is not allowed; give a whole number.")
+                raise ValueError(Sentence("{} is not allowed; give a whole number.", value))
         return stated
 
     return AfterValidator(checked)
 
 
 def _measured(value: float, unit: str) -> str:
-    return f"{value:g}" if unit == Dimension.COUNT else f"{value:g} {unit}"
+    return f"{value:g}" if unit == Dimension.COUNT else Sentence("{:g} {}", value, unit)
 
 
 Rate = Annotated[Stated, _within(Dimension.FLOPS_PER_S, 1e9, 1e19)]
@@ -137,9 +146,11 @@ class CurveSection(Section):
     def _one_time_a_size(self) -> Self:
         sizes, times = self.message_bytes.points, self.time_s.points
         if len(sizes) != len(times):
-            raise ValueError(f"time_s has {len(times)} points, message_bytes has {len(sizes)}; give one time a size.")
+            raise ValueError(
+                Sentence("time_s has {} points, message_bytes has {}; give one time a size.", len(times), len(sizes))
+            )
         if any(later <= earlier for earlier, later in pairwise(sizes)):
-            raise ValueError("message_bytes does not increase from point to point.")
+            raise ValueError(Sentence("message_bytes does not increase from point to point."))
         return self
 
 

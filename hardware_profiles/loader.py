@@ -8,6 +8,7 @@ from pathlib import Path
 from documents.checking import Section, check
 from documents.errors import InputError
 from documents.reading import Limits, parse_document, read_document
+from documents.sentences import Sentence, joined
 from hardware_profiles.fields import PRECISIONS, CurveSection, Points, ProfileSection, Stated, TierSection
 from hardware_profiles.schema import (
     Basis,
@@ -47,7 +48,7 @@ def parse_profile(document: object, origin: str) -> HardwareProfile:
         profile = _profile(check(ProfileSection, document))
         _check(profile)
     except InputError as error:
-        raise ProfileError(f"{origin}: {error}") from None
+        raise ProfileError(Sentence("{}: {}", origin, error)) from None
     return profile
 
 
@@ -110,29 +111,33 @@ def _si_or_none(stated: Stated | None) -> float | None:
 def _provenance(value: object, path: str) -> Iterator[tuple[str, Quantity]]:
     """Each number as stated, by its dotted path."""
     if isinstance(value, Stated):
-        paths = [f"{path}.{index}" for index in range(len(value.values))] if isinstance(value, Points) else [path]
+        paths = [Sentence("{}.{}", path, index) for index in range(len(value.values))] if isinstance(value, Points) else [path]
         for at, number in zip(paths, value.values, strict=True):
             yield at, Quantity(number, value.unit, value.source, Basis(value.basis), value.note)
     elif isinstance(value, Section | list):
         parts = enumerate(value) if isinstance(value, list) else value
         for name, part in parts:
-            yield from _provenance(part, f"{path}.{name}" if path else str(name))
+            yield from _provenance(part, Sentence("{}.{}", path, name) if path else str(name))
 
 
 def _check(profile: HardwareProfile) -> None:
     """What must hold between the numbers of one profile."""
     if not profile.matmul_flops_per_s:
-        raise InputError(f"matmul_flops_per_s: it is empty; give one of {', '.join(PRECISIONS)}.")
+        raise InputError(Sentence("matmul_flops_per_s: it is empty; give one of {}.", joined(", ", PRECISIONS)))
     for precision, rate in profile.achievable_matmul_flops_per_s.items():
         path = f"achievable_matmul_flops_per_s.{precision}"
         if precision not in profile.matmul_flops_per_s:
-            raise InputError(f"{path}: given without a peak in matmul_flops_per_s.")
+            raise InputError(Sentence("{}: given without a peak in matmul_flops_per_s.", path))
         if rate > profile.matmul_flops_per_s[precision]:
-            raise InputError(f"{path}: {rate:g} FLOPS is above the peak of {profile.matmul_flops_per_s[precision]:g}.")
+            raise InputError(
+                Sentence("{}: {:g} FLOPS is above the peak of {:g}.", path, rate, profile.matmul_flops_per_s[precision])
+            )
     if profile.usable_hbm_bytes > profile.hbm_bytes:
-        raise InputError(f"usable_hbm_bytes: {profile.usable_hbm_bytes:.0f} B is above hbm_bytes of {profile.hbm_bytes:.0f}.")
+        raise InputError(
+            Sentence("usable_hbm_bytes: {:.0f} B is above hbm_bytes of {:.0f}.", profile.usable_hbm_bytes, profile.hbm_bytes)
+        )
     if profile.context_bytes + profile.communicator_bytes >= profile.usable_hbm_bytes:
-        raise InputError("context_bytes: it leaves, with communicator_bytes, nothing of usable_hbm_bytes.")
+        raise InputError(Sentence("context_bytes: it leaves, with communicator_bytes, nothing of usable_hbm_bytes."))
     _check_tiers(profile.tiers)
 
 
@@ -142,22 +147,36 @@ def _check_tiers(tiers: tuple[NetworkTier, ...]) -> None:
         path = f"tiers[{index}]"
         last = index == len(tiers) - 1
         if last != (tier.domain_devices is None):
-            raise InputError(f"{path}.domain_devices: leave it out on the last tier, which joins all devices, and only there.")
+            raise InputError(
+                Sentence("{}.domain_devices: leave it out on the last tier, which joins all devices, and only there.", path)
+            )
         if tier.name in {other.name for other in tiers[:index]}:
-            raise InputError(f"{path}.name: another tier is {tier.name!r} too; give each a name of its own.")
+            raise InputError(Sentence("{}.name: another tier is {!r} too; give each a name of its own.", path, tier.name))
         if (tier.wiring is Wiring.MESH) != (tier.link_bytes_per_s is not None):
-            raise InputError(f"{path}.link_bytes_per_s: give it for wiring 'mesh', the rate to one peer, and only there.")
+            raise InputError(
+                Sentence("{}.link_bytes_per_s: give it for wiring 'mesh', the rate to one peer, and only there.", path)
+            )
         domain = tier.domain_devices
         if domain is not None:
             if domain <= inner or domain % inner:
-                raise InputError(f"{path}.domain_devices: {domain} is not allowed; give a multiple of the inner tier's {inner}.")
+                raise InputError(
+                    Sentence("{}.domain_devices: {} is not allowed; give a multiple of the inner tier's {}.", path, domain, inner)
+                )
             inner = domain
             links = tier.link_bytes_per_s
             if links is not None and tier.bandwidth_bytes_per_s > links * (domain - 1) * (1 + 1e-9):
-                raise InputError(f"{path}.bandwidth_bytes_per_s: it is more than {domain - 1} links of link_bytes_per_s carry.")
+                raise InputError(
+                    Sentence("{}.bandwidth_bytes_per_s: it is more than {} links of link_bytes_per_s carry.", path, domain - 1)
+                )
         for number, curve in enumerate(tier.curves):
             if domain is not None and curve.group_size > domain:
                 raise InputError(
-                    f"{path}.curves[{number}].group_size: {curve.group_size} is not allowed; the tier joins {domain} devices, "
-                    "and the curve belongs to an outer one."
+                    Sentence(
+                        "{}.curves[{}].group_size: {} is not allowed; the tier joins {} devices, "
+                        "and the curve belongs to an outer one.",
+                        path,
+                        number,
+                        curve.group_size,
+                        domain,
+                    )
                 )

@@ -29,6 +29,7 @@ from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InputError
+from documents.sentences import Sentence
 from frameworks.legality import own_rules, rules_for
 from frameworks.rule import Mask, Rule
 from frameworks.target import ANY, TargetError
@@ -40,7 +41,7 @@ TOLD_STEP_FRACTION: Final = 0.02
 TOLD_PEAK_BYTES: Final = 1.0 * GIB
 MAX_VIRTUAL_STAGES: Final = 128  # a price grows with their square, and this takes dozens
 MOST_KEYS: Final = 1024  # of layers, under each other value of a job: a few hundred bytes each, kept as long as the job is
-_NO_OTHER = "not measured, as no other value runs with this strategy"
+_NO_OTHER = Sentence("not measured, as no other value runs with this strategy")
 _LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # of the search's limits and space, where it is not the strategy's own
 _FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # from the other fields of a resolved strategy
 
@@ -79,10 +80,14 @@ class _Effect:
     def sentence(self) -> str:
         step, peak = f"{abs(self.step_fraction) * 100:.1f}", f"{self.peak_bytes / GIB:+.1f}"
         if float(step) == 0.0 == float(peak):
-            return f"{self.value} would move neither the step nor the peak"
-        fits = {None: "", True: ", which fits", False: ", which does not fit"}[self.fits]
-        moved = f"make the step {step} % {'faster' if self.step_fraction < 0 else 'slower'}" if float(step) else "keep the step"
-        return f"{self.value} would {moved}, peak {peak} GiB{fits}"
+            return Sentence("{} would move neither the step nor the peak", self.value)
+        fits = {None: "", True: Sentence(", which fits"), False: Sentence(", which does not fit")}[self.fits]
+        moved = (
+            Sentence("make the step {} % {}", step, Sentence("faster") if self.step_fraction < 0 else Sentence("slower"))
+            if float(step)
+            else Sentence("keep the step")
+        )
+        return Sentence("{} would {}, peak {} GiB{}", self.value, moved, peak, fits)
 
 
 @dataclass(frozen=True)
@@ -104,7 +109,7 @@ class _Line:
     def sentence(self) -> str:
         if self.effects is None:
             return self.told
-        return f"{self.told}: {_NO_OTHER if self.largest is None else self.largest.sentence()}"
+        return Sentence("{}: {}", self.told, _NO_OTHER if self.largest is None else self.largest.sentence())
 
 
 class Asked(NamedTuple):
@@ -359,5 +364,5 @@ def _with_value(job: Job, field: str, value: Any) -> Workload | None:
 
 def _shown(name: str, value: Any) -> str:
     if name == "layer_layout":
-        return "the default"
+        return Sentence("the default")
     return text_of(value["granularity"] if isinstance(value, Mapping) else value)

@@ -15,6 +15,7 @@ from app.jobs.requests import check_keys, parse_request
 from app.text.documents import json_bytes
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 if TYPE_CHECKING:
     from app.storage.session import Database
@@ -67,11 +68,11 @@ class EstimateBatches:
         check_keys(request, EstimateRequest.model_fields)
         is_advised = request.get("advise")
         if not isinstance(is_advised, bool | None):
-            raise InputError(f"advise: {show(is_advised)} is not allowed; give true or false.")
+            raise InputError(Sentence("advise: {} is not allowed; give true or false.", show(is_advised)))
         document = {key: value for key, value in request.items() if key not in ("strategy", *OF_ESTIMATE)}
         name, prices = self._prices(document)
         if request.get("strategy") is None:
-            raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
+            raise InputError(Sentence("strategy: missing; give one strategy, or up to {:,} in strategies.", MAX_STRATEGIES))
         return name, prices, with_strategy(prices.job, request["strategy"]), is_advised is not False
 
     def _prices(self, document: Mapping[str, Any]) -> tuple[str, JobPrices]:

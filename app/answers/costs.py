@@ -13,6 +13,7 @@ from app.jobs.job import Job
 from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power_w, owned_device_hour_usd
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 
 # Parts of a step in which a device waits: for a link, its host or other ranks.
 WAITING = (
@@ -72,20 +73,25 @@ def draw_of(
 def price_of(workload: Workload, section: DeliverySection, draw: Draw | None, *, num_spares: int = 0) -> Price | None:
     """What a day costs; nothing without a price of the user or of the profile."""
     profile, hour = workload.cluster.profile, section.price_per_device_hour_usd
-    basis = "delivery.price_per_device_hour_usd, as given"
+    basis = Sentence("delivery.price_per_device_hour_usd, as given")
     if hour is None:
         if profile.price_usd is None:
             return None
         hour = owned_device_hour_usd(profile.price_usd, section.years, section.used_fraction)
         stated = profile.provenance["price_usd"]
-        basis = (
-            f"{profile.price_usd:,.0f} USD a device of {profile.name} ({stated.basis}, {stated.source}) over "
-            f"{section.years:g} years, {section.used_fraction:.0%} used"
+        basis = Sentence(
+            "{:,.0f} USD a device of {} ({}, {}) over {:g} years, {:.0%} used",
+            profile.price_usd,
+            profile.name,
+            stated.basis,
+            stated.source,
+            section.years,
+            section.used_fraction,
         )
     per_day = (workload.cluster.num_devices + num_spares * profile.devices_per_node) * hour * 24.0
     if section.price_per_kwh_usd is not None and draw is not None:
         per_day += draw.kwh_per_day * section.price_per_kwh_usd
-        basis += f", and {section.price_per_kwh_usd:g} USD a kWh"
+        basis += Sentence(", and {:g} USD a kWh", section.price_per_kwh_usd)
     return Price(hour, per_day, basis)
 
 
@@ -102,9 +108,11 @@ def basis_sentences(jobs: Sequence[Job]) -> list[str]:
         price = price_of(job.workload, section, draw)
         if draw is not None and section.power_w is None:
             stated = profile.provenance["power_w"]
-            sentences.append(f"delivery.power_w = {profile.power_w:g} of {profile.name} ({stated.basis}, {stated.source})")
+            sentences.append(
+                Sentence("delivery.power_w = {:g} of {} ({}, {})", profile.power_w, profile.name, stated.basis, stated.source)
+            )
         if price is not None:
-            sentences.append(f"cost: {price.device_hour_usd:.4g} USD an hour of a device: {price.basis}")
+            sentences.append(Sentence("cost: {:.4g} USD an hour of a device: {}", price.device_hour_usd, price.basis))
         with_power, with_price = with_power or draw is not None, with_price or price is not None
     first = jobs[0]
     section, num_nodes = first.delivery or DeliverySection(), nodes_of(first.workload)

@@ -13,6 +13,7 @@ from app.answers.schemas import SearchDocument
 from app.answers.tables.search import print_search
 from app.text.documents import json_text, plain
 from app.text.terminal import plain_text
+from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.launch_files import launch_file
 from hardware_profiles import catalogue
@@ -43,11 +44,11 @@ def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node
     """Framework, name and text of each file: the job with the plan's strategy, then what launches it."""
     stem = f"plan-{plan['rank']}"
     yield None, f"{stem}.job.yaml", _yaml({**job, "strategy": plan["strategy"]})
-    start = Start(f"Plan {plan['rank']} ({plan['plan_id']})", job["cluster"]["num_devices"], devices_per_node)
+    start = Start(Sentence("Plan {} ({})", plan["rank"], plan["plan_id"]), job["cluster"]["num_devices"], devices_per_node)
     for framework, launch in plan["launch"].items():
         if launch is not None and launch["arguments"] is not None:
             suffix, text = launch_file(framework, launch, start)
-            yield framework, f"{stem}.{framework}.{suffix}", text
+            yield framework, Sentence("{}.{}.{}", stem, framework, suffix), text
 
 
 def files_of_plan(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, str]:

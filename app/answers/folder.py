@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from documents.errors import InputError
+from documents.sentences import Sentence
 from frameworks.registry import FRAMEWORKS
 
 MANIFEST = ".meshplan-files.json"
@@ -39,7 +40,7 @@ class AnswerFolder:
                 (self.path / name).write_text(text, encoding="utf-8")
             self._list(texts.keys())
         except OSError as error:
-            raise InputError(f"--save-dir: {self.path} cannot be written ({error.strerror or error}).") from None
+            raise InputError(Sentence("--save-dir: {} cannot be written ({}).", self.path, error.strerror or error)) from None
 
     def _list(self, names: Set[str]) -> None:
         document = {"files": sorted(names)}
@@ -56,17 +57,24 @@ def answer_folder(folder: Path, *, overwrite: bool) -> AnswerFolder:
         named_as_ours = {path.name: path for path in folder.iterdir() if _OURS.fullmatch(path.name)}
         known = _known(folder)
     except FileExistsError:
-        raise InputError(f"--save-dir: {folder} is a file; give a folder.") from None
+        raise InputError(Sentence("--save-dir: {} is a file; give a folder.", folder)) from None
     except OSError as error:
-        raise InputError(f"--save-dir: {folder} cannot be made or read ({error.strerror or error}).") from None
+        raise InputError(Sentence("--save-dir: {} cannot be made or read ({}).", folder, error.strerror or error)) from None
     for name, path in sorted(named_as_ours.items()):
         if path.is_symlink() or not path.is_file() or not (known is None or name in known):
-            raise InputError(f"--save-dir: {path} is not of an answer that meshplan saved here; move it, or give another folder.")
+            raise InputError(
+                Sentence("--save-dir: {} is not of an answer that meshplan saved here; move it, or give another folder.", path)
+            )
     left = sorted(named_as_ours)
     if left and not overwrite:
-        more = f" and {len(left) - 1} more" if len(left) > 1 else ""
+        more = Sentence(" and {} more", len(left) - 1) if len(left) > 1 else ""
         raise InputError(
-            f"--save-dir: {folder} holds another answer ({left[0]}{more}); give another folder, or --overwrite to replace it."
+            Sentence(
+                "--save-dir: {} holds another answer ({}{}); give another folder, or --overwrite to replace it.",
+                folder,
+                left[0],
+                more,
+            )
         )
     return AnswerFolder(folder, frozenset(left))
 

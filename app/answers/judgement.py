@@ -21,6 +21,7 @@ from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.step.composition import estimate
 from documents.errors import InputError
+from documents.sentences import Sentence
 from search.ranking.criteria import Judgement, Limit, Measure, Value
 from search.sensitivity.quantities import CHANGE, quantities
 
@@ -104,12 +105,15 @@ class _Judge:
             price = price_of(workload, self.section, draw, num_spares=self.spares)
             if name == "energy" and draw is None:
                 raise InputError(
-                    "search.objective: energy: nobody says what a device of the profile draws; give delivery.power_w."
+                    Sentence("search.objective: energy: nobody says what a device of the profile draws; give delivery.power_w.")
                 )
             if name == "cost" and price is None:
                 raise InputError(
-                    f"search.objective: cost: {workload.cluster.profile.name} has no price; "
-                    "give delivery.price_per_device_hour_usd (--price-per-device-hour)."
+                    Sentence(
+                        "search.objective: cost: {} has no price; "
+                        "give delivery.price_per_device_hour_usd (--price-per-device-hour).",
+                        workload.cluster.profile.name,
+                    )
                 )
             a_day = price.usd_per_day if name == "cost" and price else draw.kwh_per_day if draw else 0.0
             least = lambda step_s: a_day * self._days(step_s, TOKENS)  # noqa: E731
@@ -119,17 +123,20 @@ class _Judge:
         return tokens / self.tokens_per_step * step_s / DAY_S
 
     def _steps(self, strategies: Strategies, estimates: Estimates) -> list[Value]:
-        return [Value(each["step_time_s"], each["step_time_s"], seconds(each["step_time_s"]) + " a step") for each in estimates]
+        return [
+            Value(each["step_time_s"], each["step_time_s"], Sentence("{} a step", seconds(each["step_time_s"])))
+            for each in estimates
+        ]
 
     def _device_hours(self, strategies: Strategies, estimates: Estimates) -> list[Value]:
         number = self.job.workload.cluster.num_devices
         found = [self._days(each["step_time_s"], TOKENS) * 24.0 * number for each in estimates]
-        return [Value(hours, hours, f"{count(hours)} device-hours for a trillion tokens") for hours in found]
+        return [Value(hours, hours, Sentence("{} device-hours for a trillion tokens", count(hours))) for hours in found]
 
     def _memory(self, strategies: Strategies, estimates: Estimates) -> list[Value]:
         limit = fit_rule(self.job.workload, constants_for(self.job.workload, self.own)).memory_limit_bytes
         return [
-            Value(each["peak_memory_bytes"], free := limit - each["peak_memory_bytes"], f"{gibibytes(free)} stay free")
+            Value(each["peak_memory_bytes"], free := limit - each["peak_memory_bytes"], Sentence("{} stay free", gibibytes(free)))
             for each in estimates
         ]
 
@@ -138,13 +145,13 @@ class _Judge:
         for strategy, numbers in zip(strategies, estimates, strict=True):
             rate = self.running(strategy, numbers).rate
             per_day = numbers["tokens_per_s"] * rate * DAY_S
-            text = f"{count(per_day)} tokens a day delivered, {percent(rate, 2)} of the time useful"
+            text = Sentence("{} tokens a day delivered, {} of the time useful", count(per_day), percent(rate, 2))
             found.append(Value(numbers["step_time_s"] / rate, per_day, text))
         return found
 
     def _costs(self, strategies: Strategies, estimates: Estimates) -> list[Value]:
         usd = self._usd(strategies, estimates, TOKENS)
-        return [Value(each, each, f"{count(each)} USD for a trillion tokens") for each in usd]
+        return [Value(each, each, Sentence("{} USD for a trillion tokens", count(each))) for each in usd]
 
     def _energies(self, strategies: Strategies, estimates: Estimates) -> list[Value]:
         found = []
@@ -153,7 +160,9 @@ class _Judge:
             draw = draw_of(self.job.workload, self.section, numbers, running=its.running, num_spares=its.spares)
             assert draw is not None  # of a measure that has a least
             kwh = draw.kwh_per_day * self._days(numbers["step_time_s"] / its.rate, TOKENS)
-            text = f"{kwh / 1e3:,.1f} MWh for a trillion tokens, computing {percent(busy_fraction(numbers))} of the step"
+            text = Sentence(
+                "{:,.1f} MWh for a trillion tokens, computing {} of the step", kwh / 1e3, percent(busy_fraction(numbers))
+            )
             found.append(Value(kwh, kwh, text))
         return found
 
@@ -169,7 +178,9 @@ class _Judge:
         found = []
         for numbers, (ratio, quantity) in zip(estimates, worst, strict=True):
             step_s = numbers["step_time_s"] * ratio
-            text = f"{seconds(step_s)} a step with {quantity.replace('_', ' ')} {CHANGE:.0%} worse, which hurts it most"
+            text = Sentence(
+                "{} a step with {} {:.0%} worse, which hurts it most", seconds(step_s), quantity.replace("_", " "), CHANGE
+            )
             found.append(Value(step_s, step_s, text))
         return found
 
@@ -188,7 +199,7 @@ class _Judge:
         tokens = workload.training.train_tokens
         for name, most in given.items():
             if most is not None and tokens is None:
-                raise InputError(f"search.{name}: of how many tokens? Give training.train_tokens.")
+                raise InputError(Sentence("search.{}: of how many tokens? Give training.train_tokens.", name))
         if settings.budget_usd is not None:
             self.measure("cost")  # has a price, or says which
         found = []
@@ -201,10 +212,14 @@ class _Judge:
                         for strategy, numbers in zip(strategies, estimates, strict=True)
                     ],
                     most_days,
-                    lambda least: (
-                        f"No plan is done within {most_days:g} days: the fastest takes {least:,.1f}, and trains "
-                        f"{_part(all_tokens, most_days / least)} in that time. At its speed a device it would take "
-                        f"{math.ceil(workload.cluster.num_devices * least / most_days):,} devices."
+                    lambda least: Sentence(
+                        "No plan is done within {:g} days: the fastest takes {:,.1f}, and trains "
+                        "{} in that time. At its speed a device it would take "
+                        "{:,} devices.",
+                        most_days,
+                        least,
+                        _part(all_tokens, most_days / least),
+                        math.ceil(workload.cluster.num_devices * least / most_days),
                     ),
                 )
             )
@@ -214,9 +229,11 @@ class _Judge:
                 Limit(
                     lambda strategies, estimates: self._usd(strategies, estimates, paid_tokens),
                     most_usd,
-                    lambda least: (
-                        f"No plan costs {most_usd:,.0f} USD or less: the cheapest costs {least:,.0f}, and trains "
-                        f"{_part(paid_tokens, most_usd / least)} for that."
+                    lambda least: Sentence(
+                        "No plan costs {:,.0f} USD or less: the cheapest costs {:,.0f}, and trains {} for that.",
+                        most_usd,
+                        least,
+                        _part(paid_tokens, most_usd / least),
                     ),
                 )
             )
@@ -224,4 +241,4 @@ class _Judge:
 
 
 def _part(tokens: float, fraction: float) -> str:
-    return f"{tokens * fraction:.3g} of the {tokens:.3g} tokens"
+    return Sentence("{:.3g} of the {:.3g} tokens", tokens * fraction, tokens)

@@ -21,6 +21,7 @@ from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice, tensor_nam
 from cost_models.shapes.workload import Workload
 from cost_models.step.chosen_tensors import tensors_by_kind
 from cost_models.step.priced_groups import priced_batch
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from frameworks.target import ANY
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
@@ -72,11 +73,11 @@ def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Cali
     nothing = dict.fromkeys(("strategy", "estimate", "whole_step_time_s", "saved_fraction", "host_bytes", "added_s", "gap_s"))
     found: dict[str, Any] = {"micro_batch_size": whole.micro_batch_size, "refused": None, **nothing, "stages": []}
     if broken := violations(workload, whole, ANY):
-        return {**found, "refused": f"{broken[0].sentence.rstrip('.')} ({broken[0].rule})."}
+        return {**found, "refused": Sentence("{} ({}).", broken[0].sentence.rstrip("."), broken[0].rule)}
     constants = constants_for(workload, own)
     answer = with_tensors(workload, whole, constants)
     if answer is None:
-        return {**found, "refused": "No choice of tensors makes it fit."}
+        return {**found, "refused": Sentence("No choice of tensors makes it fit.")}
     numbers = priced(
         workload, StrategyBatch.of([answer.strategy, replace(answer.strategy, tensor_plan=None)]), own, simulated=True
     )

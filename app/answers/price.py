@@ -27,11 +27,12 @@ from cost_models.shapes.workload import Software, Workload
 from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
 from documents.errors import InfeasibleStrategyError, InputError
+from documents.sentences import Sentence
 from frameworks.legality import first_violation, violations
 from frameworks.rule import Mask
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 
-_NOT_FINITE = "job: its numbers lead to times or sizes beyond 1e308; check cluster.inter_node_bytes_per_s first."
+_NOT_FINITE = Sentence("job: its numbers lead to times or sizes beyond 1e308; check cluster.inter_node_bytes_per_s first.")
 
 
 def fill_intervals(
@@ -248,7 +249,7 @@ def _asked(job: Job, strategy: ParallelStrategy) -> Asked:
 
 def _refusal(workload: Workload, strategy: ParallelStrategy) -> InputError:
     broken = violations(workload, strategy)[0]
-    return InfeasibleStrategyError(f"strategy: {broken.sentence.rstrip('.')} ({broken.rule}).")
+    return InfeasibleStrategyError(Sentence("strategy: {} ({}).", broken.sentence.rstrip("."), broken.rule))
 
 
 def estimate_document(

@@ -30,6 +30,7 @@ from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from documents.checking import check
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 from frameworks.legality import RULES, first_violation
 from search.plans.plan import estimates_to_mappings
 
@@ -51,27 +52,27 @@ def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocume
     given, *switches = (document.get(name) for name in OF_ESTIMATE)
     for name, switch in zip(OF_ESTIMATE[1:], switches, strict=True):
         if not isinstance(switch, bool | None):
-            raise InputError(f"{name}: {show(switch)} is not allowed; give true or false.")
+            raise InputError(Sentence("{}: {} is not allowed; give true or false.", name, show(switch)))
     simulated, advise, planned = switches
     job = parse_request({key: value for key, value in document.items() if key not in OF_ESTIMATE})
     own = stored_calibrations(database, job)
     if given is None:
         if job.strategy is None:
-            raise InputError(f"strategy: missing; give one strategy, or up to {MAX_STRATEGIES:,} in strategies.")
+            raise InputError(Sentence("strategy: missing; give one strategy, or up to {:,} in strategies.", MAX_STRATEGIES))
         answer = estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=advise is not False)
         return answer.model_copy(update={"memory_plan": memory_plan_document(job, job.strategy, own)}) if planned else answer
     if planned:
-        raise InputError("memory_plan: belongs to one strategy; ask for it beside strategy.")
+        raise InputError(Sentence("memory_plan: belongs to one strategy; ask for it beside strategy."))
     if job.strategy is not None:
-        raise InputError("strategies: given beside strategy; give one of the two.")
+        raise InputError(Sentence("strategies: given beside strategy; give one of the two."))
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
     return EstimatesDocument(**about(job, own, fastest), estimates=entries)
 
 
 def _sections(given: object) -> list[StrategySection]:
     if not isinstance(given, list) or not 1 <= len(given) <= MAX_STRATEGIES:
-        shown = f"a list of {len(given):,}" if isinstance(given, list) else show(given)
-        raise InputError(f"strategies: {shown} is not allowed; give a list of 1 to {MAX_STRATEGIES:,} strategies.")
+        shown = Sentence("a list of {:,}", len(given)) if isinstance(given, list) else show(given)
+        raise InputError(Sentence("strategies: {} is not allowed; give a list of 1 to {:,} strategies.", shown, MAX_STRATEGIES))
     sections = [check(StrategySection, value, f"strategies[{index}]") for index, value in enumerate(given)]
     _check_cost(sections)
     return sections
@@ -80,13 +81,23 @@ def _sections(given: object) -> list[StrategySection]:
 def _check_cost(sections: Sequence[StrategySection]) -> None:
     pipelines = {_pipeline(section) for section in sections}
     costs = (
-        (len(pipelines), MAX_PIPELINES, "distinct pipelines (pp, vpp, layer layout, MTP stage, recompute or tensors by stage)"),
-        (sum((pp * vpp) ** 2 for pp, vpp, *_ in pipelines), MAX_SQUARED_STAGES, "squared virtual stages of distinct pipelines"),
-        (sum(section.pp * section.vpp for section in sections), MAX_STAGES, "virtual stages of all strategies"),
+        (
+            len(pipelines),
+            MAX_PIPELINES,
+            Sentence("distinct pipelines (pp, vpp, layer layout, MTP stage, recompute or tensors by stage)"),
+        ),
+        (
+            sum((pp * vpp) ** 2 for pp, vpp, *_ in pipelines),
+            MAX_SQUARED_STAGES,
+            Sentence("squared virtual stages of distinct pipelines"),
+        ),
+        (sum(section.pp * section.vpp for section in sections), MAX_STAGES, Sentence("virtual stages of all strategies")),
     )
     for cost, limit, what in costs:
         if cost > limit:
-            raise InputError(f"strategies: {cost:,} {what} are more than the {limit:,} of one request; send fewer at a time.")
+            raise InputError(
+                Sentence("strategies: {:,} {} are more than the {:,} of one request; send fewer at a time.", cost, what, limit)
+            )
 
 
 def _pipeline(section: StrategySection) -> tuple[int, int, int, str]:
@@ -113,7 +124,7 @@ def _entries(
         broken = first_violation(job.workload, batch)
         for row in np.flatnonzero(broken >= 0).tolist():
             rule, index = RULES[broken[row]], int(rows[row])
-            sentence = f"{rule.sentence(job.workload, strategies[index]).rstrip('.')}."
+            sentence = Sentence("{}.", rule.sentence(job.workload, strategies[index]).rstrip("."))
             entries[index] = plain(RefusedStrategy(refused=sentence, rule=rule.name))
         legal = np.flatnonzero(broken < 0)
         if len(legal):

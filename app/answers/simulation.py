@@ -16,6 +16,7 @@ from cost_models.simulation.replay import Replay, replay
 from cost_models.simulation.timeline import MAX_TASKS, Timeline, check_length, num_tasks, origins_s, timeline
 from cost_models.step.result import Estimate
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 MAX_SIMULATED_TASKS = 1_000_000  # about a minute where no steady state sets in, a second where one does
 
@@ -32,7 +33,7 @@ def play(workload: Workload, strategy: ParallelStrategy, constants: Constants) -
     with np.errstate(all="ignore"):
         shown = timeline(workload, played, constants)
     if not np.isfinite(shown.step_time_s):
-        raise ValueError("the numbers of the job lead to times beyond 1e308")
+        raise ValueError(Sentence("the numbers of the job lead to times beyond 1e308"))
     return PlayedStep(shown, _memory(workload, played))
 
 
@@ -59,8 +60,13 @@ def check_cost(workload: Workload, strategies: Iterable[ParallelStrategy], field
     total = sum(pipelines.values())
     if total > MAX_SIMULATED_TASKS:
         raise InputError(
-            f"{field}: {total:,} tasks (pp x vpp x micro batches, both passes, of all distinct pipelines) are more than "
-            f"the {MAX_SIMULATED_TASKS:,} that are simulated at once; simulate less at a time, or leave simulate out."
+            Sentence(
+                "{}: {:,} tasks (pp x vpp x micro batches, both passes, of all distinct pipelines) are more than "
+                "the {:,} that are simulated at once; simulate less at a time, or leave simulate out.",
+                field,
+                total,
+                MAX_SIMULATED_TASKS,
+            )
         )
 
 

@@ -15,6 +15,7 @@ from cost_models.delivery.recovery import RECOVERY_MODES
 from cost_models.delivery.state import saved_state
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 
 SPARE_FRACTION = 0.02  # of a job's nodes, which vendors advise
@@ -95,7 +96,7 @@ def assumed_sentences(section: DeliverySection, num_nodes: int, *, with_power: b
     unused |= set() if with_price and section.price_per_device_hour_usd is None else {"years", "used_fraction"}
     values = resolved(section, num_nodes)
     return [
-        f"delivery.{name} = {text_of(getattr(values, name))} {why} (not given)"
+        Sentence("delivery.{} = {} {} (not given)", name, text_of(getattr(values, name)), why)
         for name, why in SOURCES.items()
         if name not in unused
     ]

@@ -17,6 +17,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.workload import Software, Workload
 from cost_models.step.priced_groups import KnownPipelines
 from cost_models.step.result import Estimate
+from documents.sentences import Sentence
 from frameworks.legality import first_violation
 
 
@@ -112,7 +113,7 @@ def _larger_micro_batches(
             "name": f"micro_batch_size = {larger[row].micro_batch_size}",
             "kind": "strategy",
             "is_on": False,
-            "meaning": "As many kernels for twice the tokens.",
+            "meaning": Sentence("As many kernels for twice the tokens."),
             "constants_with": {},
             "constants_without": {},
             "source": "",

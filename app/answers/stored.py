@@ -8,6 +8,7 @@ from typing import Any
 from app.answers.schemas import Answer, SearchDocument
 from app.jobs.job import SCHEMA_VERSION
 from documents.hashing import fingerprint
+from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
 
 FOUND = [name for name in SearchDocument.model_fields if name not in {*Answer.model_fields, "version", "priced_with"}]
@@ -21,7 +22,7 @@ def search_document_of(
     ``study`` has a result; ``instead`` replaces what it says.
     """
     found = {**study["result"], "rejections": rejections, "plans": plans}
-    profile = parse_profile(study["hardware_profile"], f"study {study['id']}")
+    profile = parse_profile(study["hardware_profile"], Sentence("study {}", study["id"]))
     return SearchDocument.model_validate(
         {
             "schema_version": SCHEMA_VERSION,

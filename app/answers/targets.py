@@ -10,6 +10,7 @@ from app.calibrations.constants import constants_for
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.registry import releases_of
 from frameworks.target import Target
 from search.feasibility.least_memory_plan import most_frequent, takes_a_lean_plan
@@ -30,7 +31,7 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     software, family = job.workload.software, job.workload.cluster.profile.family
     releases = [release for release in releases_of(software.stack) if family in release.target.families]
     if not releases:
-        return _assuming(job, f"software.target = any (no launch files are written for stack {software.stack})")
+        return _assuming(job, Sentence("software.target = any (no launch files are written for stack {})", software.stack))
     reasons = []
     for framework in releases:
         label = framework.target.label
@@ -41,19 +42,21 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
         rejections = Rejections()
         if takes_a_lean_plan(workload, job.limits, constants_for(workload, own), rejections):
             document = {**job.document, "software": {**job.document["software"], "target": label}}
-            sentence = f"software.target = {label} (usual for stack {software.stack}; --target any asks for the physics alone)"
+            sentence = Sentence(
+                "software.target = {} (usual for stack {}; --target any asks for the physics alone)", label, software.stack
+            )
             return _assuming(replace(job, workload=workload, document=document), sentence)
         reasons.append(_why_not(workload, framework.target, rejections))
-    return _assuming(job, f"software.target = any ({reasons[0]})")
+    return _assuming(job, Sentence("software.target = any ({})", reasons[0]))
 
 
 def _why_not(workload: Workload, target: Target, rejections: Rejections) -> str:
     reason = most_frequent(workload, rejections)
     if reason is not None and refusals(workload):
-        return f"{target.label} takes no plan of this job: {reason.rstrip('.')}"
+        return Sentence("{} takes no plan of this job: {}", target.label, reason.rstrip("."))
     if reason is None:
-        return f"no plan that {target.label} takes fits"
-    return f"{target.label} takes no plan of this job that fits; most often: {reason.rstrip('.')}"
+        return Sentence("no plan that {} takes fits", target.label)
+    return Sentence("{} takes no plan of this job that fits; most often: {}", target.label, reason.rstrip("."))
 
 
 def _assuming(job: Job, sentence: str) -> Job:

@@ -10,6 +10,7 @@ import numpy as np
 from app.answers.simulation import PlayedStep
 from cost_models.simulation.task_bars import Kind, Stream
 from cost_models.simulation.timeline import Timeline
+from documents.sentences import Sentence
 
 
 def trace_text(played: PlayedStep) -> str:
@@ -22,7 +23,7 @@ def _names(shown: Timeline) -> Iterator[str]:
     bars = shown.bars
     used = np.unique(np.stack([bars.rank, bars.stream]), axis=1).T.tolist()
     for rank in range(shown.num_ranks):
-        yield _metadata("process_name", rank, 0, name=f"pipeline rank {rank}")
+        yield _metadata("process_name", rank, 0, name=Sentence("pipeline rank {}", rank))
         yield _metadata("process_sort_index", rank, 0, sort_index=rank)
     for rank, stream in used:
         yield _metadata("thread_name", rank, stream, name=Stream(stream).label.replace("_", " "))

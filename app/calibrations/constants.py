@@ -16,6 +16,7 @@ from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 from search.ranking.ties import PairedError
 
 FIELD = "software.calibration (--calibration)"
@@ -37,8 +38,12 @@ def paired_error_of(workload: Workload, own: Sequence[Calibration] = ()) -> Pair
     """Below which difference two plans of the workload tie."""
     calibration = calibration_for(workload, own)
     found = calibration.paired_error(workload)
-    jobs = f"{found.num_groups or 'no'} {'job' if found.num_groups == 1 else 'jobs'} measured under several plans"
-    few = f"only {jobs}, so widened" if found.num_groups else f"{jobs}: assumed"
+    jobs = Sentence(
+        "{} {} measured under several plans",
+        found.num_groups or "no",
+        Sentence("job") if found.num_groups == 1 else Sentence("jobs"),
+    )
+    few = Sentence("only {}, so widened", jobs) if found.num_groups else Sentence("{}: assumed", jobs)
     basis = jobs if found.num_groups >= QUANTILES_FROM else few
     return PairedError(float(np.expm1(found.log_error)), CONFIDENCE, found.num_groups, found.num_pairs, basis)
 
@@ -47,7 +52,7 @@ def read_own(path: Path | None) -> tuple[Calibration, ...]:
     try:
         return () if path is None else (read_calibration(path),)
     except InputError as error:
-        raise InputError(f"--calibration: {error}") from None
+        raise InputError(Sentence("--calibration: {}", error)) from None
 
 
 def own_calibrations(job: Job) -> tuple[Calibration, ...]:
@@ -56,13 +61,17 @@ def own_calibrations(job: Job) -> tuple[Calibration, ...]:
         return ()
     if "/" not in job.calibration:
         raise InputError(
-            f"{FIELD}: {show(job.calibration)} is no file here; a server's own calibrations are used with its own searches and "
-            "estimates, or saved as files (`calibration` of GET /v1/calibrations/ID)."
+            Sentence(
+                "{}: {} is no file here; a server's own calibrations are used with its own searches and "
+                "estimates, or saved as files (`calibration` of GET /v1/calibrations/ID).",
+                FIELD,
+                show(job.calibration),
+            )
         )
     try:
         calibration = read_calibration(Path(job.calibration))
     except InputError as error:
-        raise InputError(f"{FIELD}: {error}") from None
+        raise InputError(Sentence("{}: {}", FIELD, error)) from None
     check_applies(calibration, job, job.calibration, FIELD)
     return (calibration,)
 
@@ -71,16 +80,27 @@ def check_applies(calibration: Calibration, job: Job, name: str, field: str) -> 
     """``InputError`` where the calibration was fitted for other hardware or software than the job's."""
     workload = job.workload
     if not calibration.applies_to(workload):
-        fitted_for = f"{calibration.stack or calibration.family} on {calibration.hardware or 'any of its hardware'}"
+        fitted_for = Sentence(
+            "{} on {}", calibration.stack or calibration.family, calibration.hardware or Sentence("any of its hardware")
+        )
         raise InputError(
-            f"{field}: {name} was fitted for {fitted_for}, but the job runs {workload.software.stack} "
-            f"on {workload.cluster.profile.name}."
+            Sentence(
+                "{}: {} was fitted for {}, but the job runs {} on {}.",
+                field,
+                name,
+                fitted_for,
+                workload.software.stack,
+                workload.cluster.profile.name,
+            )
         )
 
 
 def calibration_sentence(calibration: Calibration) -> str:
     """What an answer says about a calibration that the user gave."""
-    return (
-        f"software.calibration = {calibration.fingerprint}, fitted to runs of {calibration.stack or calibration.family} "
-        f"on {calibration.hardware or 'any of its hardware'} by `{calibration.command}`"
+    return Sentence(
+        "software.calibration = {}, fitted to runs of {} on {} by `{}`",
+        calibration.fingerprint,
+        calibration.stack or calibration.family,
+        calibration.hardware or Sentence("any of its hardware"),
+        calibration.command,
     )

@@ -15,6 +15,7 @@ from calibration.procedure.calibrate import SiteOutcome, calibrate_site
 from calibration.records.training import RefusedRecord, RunRecord, read_run_records
 from cost_models.shapes.traits import stacks_of
 from documents.errors import InputError, show, unknown_name
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
@@ -26,7 +27,7 @@ def check_stack(stack: str, family: str, field: str) -> None:
     """``InputError`` for a framework that does not run on devices of the family."""
     stacks = stacks_of(family)
     if stack not in stacks:
-        raise unknown_name(field, stack, stacks, what=f"software stack of {family} devices")
+        raise unknown_name(field, stack, stacks, what=Sentence("software stack of {} devices", family))
 
 
 def site_profile(hardware: str) -> HardwareProfile:
@@ -34,7 +35,7 @@ def site_profile(hardware: str) -> HardwareProfile:
     try:
         return catalogue.profile(hardware)
     except ProfileError as error:
-        raise InputError(f"--hardware: {error}") from None
+        raise InputError(Sentence("--hardware: {}", error)) from None
 
 
 def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | None = None) -> SiteOutcome:
@@ -47,13 +48,13 @@ def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | N
             shipped_calibration(family_of(profile.family)),
             hardware=profile.name,
             stack=stack,
-            command=f"meshplan calibrate {runs.name} --hardware {hardware} --stack {stack}",
+            command=Sentence("meshplan calibrate {} --hardware {} --stack {}", runs.name, hardware, stack),
             on_progress=on_progress,
         )
     except InputError:
         raise
     except ValueError as error:
-        raise InputError(f"{show(str(runs))}: {error}") from None
+        raise InputError(Sentence("{}: {}", show(str(runs)), error)) from None
 
 
 def _profile_of(own: HardwareProfile, reference: str) -> Callable[[str], HardwareProfile]:
@@ -64,14 +65,16 @@ def _profile_of(own: HardwareProfile, reference: str) -> Callable[[str], Hardwar
 def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, stack: str) -> SiteOutcome:
     """The shipped calibration moved to the runs; ``InputError`` where they teach nothing or take too long."""
     if not records:
-        raise InputError(f"hardware: no run of {stack} on {hardware} is stored; send some to POST /v1/runs first.")
+        raise InputError(Sentence("hardware: no run of {} on {} is stored; send some to POST /v1/runs first.", stack, hardware))
     if not _fitting.acquire(blocking=False):
-        raise ServiceError("unavailable", "Another calibration is being fitted.", headers={"Retry-After": "10"})
+        raise ServiceError("unavailable", Sentence("Another calibration is being fitted."), headers={"Retry-After": "10"})
     ends_s = time.monotonic() + MAX_FIT_S
 
     def stop_late(iteration: int, median: float) -> None:
         if time.monotonic() > ends_s:
-            raise InputError(f"hardware: the fit took more than {MAX_FIT_S:.0f} s; fit these runs with `meshplan calibrate`.")
+            raise InputError(
+                Sentence("hardware: the fit took more than {:.0f} s; fit these runs with `meshplan calibrate`.", MAX_FIT_S)
+            )
 
     try:
         return calibrate_site(
@@ -85,6 +88,6 @@ def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, 
     except InputError:
         raise
     except ValueError as error:
-        raise InputError(f"hardware: {error}") from None
+        raise InputError(Sentence("hardware: {}", error)) from None
     finally:
         _fitting.release()

@@ -21,6 +21,7 @@ from cost_models.shapes.strategy import ParallelStrategy, RecomputeMethod, Sched
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from cost_models.step.composition import estimate
 from documents.hashing import fingerprint
+from documents.sentences import Sentence
 from frameworks.legality import legal_mask
 from search.plans.plan import strategy_to_mapping
 
@@ -233,7 +234,11 @@ def _title(run: _Candidate) -> str:
     workload, strategy = run.workload, run.strategy
     degrees = ((name, getattr(strategy, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "etp"))
     shown = " ".join([f"{name.upper()}{size}" for name, size in degrees if size > 1] + [f"DP{strategy.dp}"])
-    return (
-        f"{workload.model.num_layers} layers on {workload.cluster.num_devices:,} devices, {shown} "
-        f"MBS{strategy.micro_batch_size}, batch {workload.training.global_batch_size:,}"
+    return Sentence(
+        "{} layers on {:,} devices, {} MBS{}, batch {:,}",
+        workload.model.num_layers,
+        workload.cluster.num_devices,
+        shown,
+        strategy.micro_batch_size,
+        workload.training.global_batch_size,
     )

@@ -14,6 +14,7 @@ from calibration.files.calibrations import FittedConstant
 from calibration.intervals.step_time import NOMINAL_COVERAGE, QUANTILES_FROM
 from calibration.procedure.calibrate import SiteOutcome
 from calibration.procedure.time_factor import SiteFactor
+from documents.sentences import Sentence
 
 
 def calibrate_document(outcome: SiteOutcome, path: Path) -> CalibrateDocument:
@@ -58,27 +59,35 @@ def learned_fraction(entry: FittedConstant) -> float:
 
 
 def factor_sentence(factor: SiteFactor) -> str:
-    found = f"cluster.time_factor = {factor.value:.3f} is the one number that would explain these runs in place of the constants"
+    found = Sentence(
+        "cluster.time_factor = {:.3f} is the one number that would explain these runs in place of the constants", factor.value
+    )
     if factor.num_inside >= NOMINAL_COVERAGE * factor.num_runs:
-        return (
-            f"{found}, but they lie inside the intervals of the shipped calibration: it says no more than the model's own error."
+        return Sentence(
+            "{}, but they lie inside the intervals of the shipped calibration: it says no more than the model's own error.", found
         )
-    return f"{found}: --cluster-time-factor {factor.value:.3f}."
+    return Sentence("{}: --cluster-time-factor {:.3f}.", found, factor.value)
 
 
 def warnings(outcome: SiteOutcome) -> list[str]:
     found = [
-        f"{name} sits on a bound of its range: the runs ask for more than this mechanism can explain; check them first."
+        Sentence(
+            "{} sits on a bound of its range: the runs ask for more than this mechanism can explain; check them first.", name
+        )
         for name in outcome.fitted.at_bound
     ]
     if not outcome.has_own_intervals:
-        by = "model shapes" if outcome.left_out_by == "architecture" else "runs"
-        found.append(f"Fewer than {QUANTILES_FROM} {by} cannot narrow the intervals of the shipped calibration.")
+        by = Sentence("model shapes") if outcome.left_out_by == "architecture" else "runs"
+        found.append(Sentence("Fewer than {} {} cannot narrow the intervals of the shipped calibration.", QUANTILES_FROM, by))
     before, after = (np.abs(np.expm1(errors)).mean() for errors in (outcome.base_log_errors, outcome.left_out))
     if after > before:
         found.append(
-            f"Left out, these runs are predicted worse than before ({after:.1%} against {before:.1%} mean error): "
-            "they disagree with one another; keep the shipped calibration until more of them are there."
+            Sentence(
+                "Left out, these runs are predicted worse than before ({:.1%} against {:.1%} mean error): "
+                "they disagree with one another; keep the shipped calibration until more of them are there.",
+                after,
+                before,
+            )
         )
     return found
 

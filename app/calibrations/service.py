@@ -24,6 +24,7 @@ from calibration.files.calibrations import calibration_text
 from calibration.procedure.calibrate import SiteOutcome
 from calibration.records.training import RefusedRecord, RunRecord
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from meshplan import __version__
 
@@ -40,7 +41,14 @@ def parse_request(body: Mapping[str, Any]) -> tuple[str, str]:
         value = body.get(name)
         if not isinstance(value, str):
             found = show(value) if name in body else "missing"
-            raise InputError(f"{name}: {found}; give the name of a {'hardware profile' if name == 'hardware' else 'framework'}.")
+            raise InputError(
+                Sentence(
+                    "{}: {}; give the name of a {}.",
+                    name,
+                    found,
+                    Sentence("hardware profile") if name == "hardware" else Sentence("framework"),
+                )
+            )
     hardware, stack = body["hardware"], body["stack"]
     if hardware not in catalogue.names():
         raise catalogue.unknown("hardware", hardware)
@@ -55,7 +63,9 @@ def site_records(session: Session, hardware: str, stack: str) -> tuple[list[RunR
     if len(found) <= MAX_RUNS and len(read) < MAX_RECORDS:
         return found, []
     used = min(len(found), MAX_RUNS)
-    return found[:MAX_RUNS], [f"Only the newest {used} stored runs were used; `meshplan calibrate` takes any number from a file."]
+    return found[:MAX_RUNS], [
+        Sentence("Only the newest {} stored runs were used; `meshplan calibrate` takes any number from a file.", used)
+    ]
 
 
 def store(session: Session, outcome: SiteOutcome, warnings: list[str]) -> CalibrationDocument:
@@ -75,7 +85,7 @@ def store(session: Session, outcome: SiteOutcome, warnings: list[str]) -> Calibr
 def get_calibration(session: Session, calibration_id: str) -> CalibrationDocument:
     found = repository.find(session, calibration_id)
     if found is None:
-        raise ServiceError("not-found", f"There is no calibration {show(calibration_id)}.", parameter="calibration_id")
+        raise ServiceError("not-found", Sentence("There is no calibration {}.", show(calibration_id)), parameter="calibration_id")
     return _document(found)
 
 

@@ -9,6 +9,7 @@ from app.calibrations.constants import check_applies
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, parse_calibration
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 if TYPE_CHECKING:  # SQLAlchemy takes a quarter of a second to import: commands without a database do without it
     from sqlalchemy.orm import Session
@@ -25,12 +26,16 @@ def stored_constants(session: Session, name: str, field: str) -> Calibration:
 
     found = repository.find(session, name)
     if found is None:
-        raise InputError(f"{field}: {show(name)} is no stored calibration; GET /v1/calibrations lists those that are.")
+        raise InputError(
+            Sentence("{}: {} is no stored calibration; GET /v1/calibrations lists those that are.", field, show(name))
+        )
     try:
         return parse_calibration(json.dumps(found.constants), name)
     except InputError as error:
         raise InputError(
-            f"{field}: {str(error).rstrip('.')} (it is of version {found.version}); POST /v1/calibrations fits it anew."
+            Sentence(
+                "{}: {} (it is of version {}); POST /v1/calibrations fits it anew.", field, str(error).rstrip("."), found.version
+            )
         ) from None
 
 

@@ -15,6 +15,7 @@ from app.text.quantities import percent, seconds
 from app.text.terminal import WIDE, plain_table
 from calibration.procedure.calibrate import SiteOutcome
 from calibration.validation.predictions import ValidationReport, ValidationRow
+from documents.sentences import Sentence
 
 LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
 SHOWN_WORST = 5
@@ -25,9 +26,9 @@ SECONDS_PER_HOUR = 3600
 def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
     calibration = outcome.calibration
     number = len(outcome.fitted.observations)
-    console.print(f"{number} runs of {calibration.stack} on {calibration.hardware}", style="bold", markup=False)
+    console.print(Sentence("{} runs of {} on {}", number, calibration.stack, calibration.hardware), style="bold", markup=False)
     for name, reason in outcome.refused:
-        console.print(f"  refused {name}: {reason}", markup=False)
+        console.print(Sentence("  refused {}: {}", name, reason), markup=False)
     table = plain_table("constant", ">before", ">now", ">spread before", ">spread now", ">learned")
     for entry in free(outcome):
         learned = learned_fraction(entry)
@@ -42,11 +43,11 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
     console.print()
     console.print(table)
     errors = plain_table("step time", ">median error", ">mean", ">bias")
-    by = "model shape" if outcome.left_out_by == "architecture" else "run"
+    by = Sentence("model shape") if outcome.left_out_by == "architecture" else "run"
     for title, values in (
-        ("shipped calibration", outcome.base_log_errors),
-        (f"yours, each {by} left out", outcome.left_out),
-        ("yours, fitted", outcome.fitted.log_errors),
+        (Sentence("shipped calibration"), outcome.base_log_errors),
+        (Sentence("yours, each {} left out", by), outcome.left_out),
+        (Sentence("yours, fitted"), outcome.fitted.log_errors),
     ):
         shown = errors_of(values)
         errors.add_row(
@@ -56,8 +57,10 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
     console.print(errors)
     console.print(f"\n{factor_sentence(outcome.factor)}", markup=False)
     for sentence in warnings(outcome):
-        console.print(f"Warning: {sentence}", markup=False, style="yellow")
-    console.print(f"\nWritten to {path} ({calibration.fingerprint}); use it with --calibration {path}", markup=False)
+        console.print(Sentence("Warning: {}", sentence), markup=False, style="yellow")
+    console.print(
+        Sentence("\nWritten to {} ({}); use it with --calibration {}", path, calibration.fingerprint, path), markup=False
+    )
 
 
 def print_next_runs(console: Console, runs: Sequence[NextRun]) -> None:
@@ -65,18 +68,25 @@ def print_next_runs(console: Console, runs: Sequence[NextRun]) -> None:
     if not runs:
         return
     for number, run in enumerate(runs, start=1):
-        cost = f"{run.device_s / SECONDS_PER_HOUR:,.2g} device-hours"
-        console.print(f"  {number}. {run.title}: {run.num_steps} steps of {seconds(run.step_time_s)}, {cost}", markup=False)
+        cost = Sentence("{:,.2g} device-hours", run.device_s / SECONDS_PER_HOUR)
+        console.print(
+            Sentence("  {}. {}: {} steps of {}, {}", number, run.title, run.num_steps, seconds(run.step_time_s), cost),
+            markup=False,
+        )
     before, after = runs[0].spread_before, runs[-1].spread_after
     console.print(
-        f"  `meshplan calibrate` on them leaves {percent(after)} of the {percent(before)} that constants and site are off by; "
-        "`meshplan calibrate --suggest JOB --json` has them as jobs.",
+        Sentence(
+            "  `meshplan calibrate` on them leaves {} of the {} that constants and site are off by; "
+            "`meshplan calibrate --suggest JOB --json` has them as jobs.",
+            percent(after),
+            percent(before),
+        ),
         markup=False,
     )
 
 
 def print_validation(console: Console, report: ValidationReport, *, with_rows: bool = False, with_flags: bool = False) -> None:
-    console.print("Predicted / measured - 1 (median, mean and p90 of its size; bias: its median)")
+    console.print(Sentence("Predicted / measured - 1 (median, mean and p90 of its size; bias: its median)"))
     times = plain_table("step time of", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval")
     memory = plain_table("memory of", ">runs", ">median", ">mean")
     for name, errors in report.summary.items():
@@ -103,18 +113,22 @@ def _print_flags(console: Console, report: ValidationReport) -> None:
             continue
         console.print(f"\n{row.id}", style="bold", markup=False)
         table = plain_table("", "flag", "")
-        for title, told in (("read", row.flags.read), ("no effect", row.flags.no_effect), ("assumed", row.flags.assumed)):
+        for title, told in (
+            ("read", row.flags.read),
+            (Sentence("no effect"), row.flags.no_effect),
+            ("assumed", row.flags.assumed),
+        ):
             for number, each in enumerate(told):
                 table.add_row("" if number else title, each.flag, each.meaning)
         for number, flag in enumerate(row.flags.not_understood):
-            table.add_row("" if number else "not understood", flag, "")
+            table.add_row("" if number else Sentence("not understood"), flag, "")
         console.print(table)
     unknown = Counter(flag for row in report.rows for flag in row.flags.not_understood)
     if unknown:
-        listed = ", ".join(f"{flag} ({number})" for flag, number in unknown.most_common())
-        console.print(f"\nNot understood, by runs: {listed}", markup=False)
+        listed = ", ".join(Sentence("{} ({})", flag, number) for flag, number in unknown.most_common())
+        console.print(Sentence("\nNot understood, by runs: {}", listed), markup=False)
     else:
-        console.print("\nNo flag is not understood.")
+        console.print(Sentence("\nNo flag is not understood."))
 
 
 def _print_rows(console: Console, report: ValidationReport, limit: int | None) -> None:
@@ -125,7 +139,7 @@ def _print_rows(console: Console, report: ValidationReport, limit: int | None) -
     if not rows:
         return
     wide = console.width >= WIDE
-    what = "run" if limit is None else "furthest off"
+    what = "run" if limit is None else Sentence("furthest off")
     table = plain_table(what, ">predicted", *([">80 % interval"] if wide else []), ">measured", ">error", ">memory error")
     for row in rows:
         table.add_row(
@@ -144,16 +158,16 @@ def _print_refused(console: Console, report: ValidationReport) -> None:
     refused: list[ValidationRow] = [row for row in report.rows if row.refused]
     if not refused:
         return
-    console.print(f"\n{len(refused)} of {len(report.rows)} runs are not predicted:")
+    console.print(Sentence("\n{} of {} runs are not predicted:", len(refused), len(report.rows)))
     reasons = Counter(row.refused for row in refused)
     for reason, number in reasons.most_common(SHOWN_REASONS):
         console.print(f"  {number} x {said(reason or '')}", markup=False)
     if len(reasons) > SHOWN_REASONS:
-        console.print(f"  and {len(reasons) - SHOWN_REASONS} other reasons; --json lists them all")
+        console.print(Sentence("  and {} other reasons; --json lists them all", len(reasons) - SHOWN_REASONS))
 
 
 def _interval(row: ValidationRow) -> str:
-    return "" if row.low_s is None or row.high_s is None else f"{_seconds(row.low_s)} to {_seconds(row.high_s)}"
+    return "" if row.low_s is None or row.high_s is None else Sentence("{} to {}", _seconds(row.low_s), _seconds(row.high_s))
 
 
 def _percent(fraction: float | None) -> str:

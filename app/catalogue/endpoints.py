@@ -18,6 +18,7 @@ from app.http.paging import Listing
 from app.http.problems import ServiceError, described
 from app.text.documents import DescribedBy, json_bytes
 from documents.errors import InputError, nearest, show
+from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue
 
 router = APIRouter(tags=["catalogue"], route_class=StrictRoute)
@@ -26,8 +27,8 @@ ModelName = Annotated[str, Query(max_length=200, description="what to call the m
 
 def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:
     guess = nearest(name[:200], known)
-    hint = f"Did you mean {guess!r}?" if guess else f"Known: {', '.join(known)}."
-    return ServiceError("not-found", f"There is no {what} {show(name)}.", parameter="name", hint=hint)
+    hint = Sentence("Did you mean {!r}?", guess) if guess else Sentence("Known: {}.", joined(", ", known))
+    return ServiceError("not-found", Sentence("There is no {} {}.", what, show(name)), parameter="name", hint=hint)
 
 
 @cache
@@ -61,7 +62,7 @@ def list_models(if_none_match: IfNoneMatch = None) -> Response:
 def get_model(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One preset: dimensions, published sizes, default training, each with its source."""
     if name not in presets.names():
-        raise _unknown("model preset", name, presets.names())
+        raise _unknown(Sentence("model preset"), name, presets.names())
     return etag.answer(_model(name), if_none_match)
 
 
@@ -85,5 +86,5 @@ def list_hardware(if_none_match: IfNoneMatch = None) -> Response:
 def get_hardware(name: str, if_none_match: IfNoneMatch = None) -> Response:
     """One profile, every number with its unit, basis and source."""
     if name not in catalogue.names():
-        raise _unknown("hardware profile", name, catalogue.names())
+        raise _unknown(Sentence("hardware profile"), name, catalogue.names())
     return etag.answer(_profile(name), if_none_match)

@@ -14,6 +14,7 @@ from calibration.measurements.op_summaries import MAX_FILE_BYTES, OperatorRate, 
 from calibration.measurements.rates import collectives, matmul_rates
 from documents.bounds import MAX_RANKS
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile_text
 from hardware_profiles.schema import HardwareProfile, ProfileError
 from hardware_profiles.writer import profile_document
@@ -46,7 +47,7 @@ def measured_profile(
     try:
         parse_profile_text(text, f"{name}.yaml")
     except ProfileError as error:
-        raise InputError(f"{rates_from[0] if rates_from else '--curve'}: {error}") from None
+        raise InputError(Sentence("{}: {}", rates_from[0] if rates_from else "--curve", error)) from None
     return text
 
 
@@ -70,15 +71,23 @@ def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
     try:
         found = read_measurements(path)
     except InputError as error:
-        raise InputError(f"--measurements: {error}") from None
+        raise InputError(Sentence("--measurements: {}", error)) from None
     wanted = "npu" if profile.family == "ascend" else "cuda"
     if found.device.kind != wanted:
         raise InputError(
-            f"--measurements: {path.name} is of {show(found.device.name)}, a {found.device.kind} device, and {profile.name} is "
-            f"of family {profile.family}; name the hardware that was measured."
+            Sentence(
+                "--measurements: {} is of {}, a {} device, and {} is of family {}; name the hardware that was measured.",
+                path.name,
+                show(found.device.name),
+                found.device.kind,
+                profile.name,
+                profile.family,
+            )
         )
     if not matmul_rates(found) and not collectives(found):
-        raise InputError(f"--measurements: {path.name} has no matmul and no collective of two sizes; measure one of the two.")
+        raise InputError(
+            Sentence("--measurements: {} has no matmul and no collective of two sizes; measure one of the two.", path.name)
+        )
     return found
 
 
@@ -86,13 +95,15 @@ def read_op_summary(path: Path) -> tuple[OperatorRate, ...]:
     """The operator rates in a file of msprof; ``InputError`` where it has none."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(f"--op-summary: {path} is larger than {MAX_FILE_BYTES // 2**20} MiB; cut it to one step.")
+            raise InputError(
+                Sentence("--op-summary: {} is larger than {} MiB; cut it to one step.", path, MAX_FILE_BYTES // 2**20)
+            )
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
             return parse_op_summary(lines)
     except OSError as error:
-        raise InputError(f"--op-summary: {path} cannot be read: {error.strerror or error}.") from None
+        raise InputError(Sentence("--op-summary: {} cannot be read: {}.", path, error.strerror or error)) from None
     except OpSummaryError as error:
-        raise InputError(f"--op-summary: {path}: {error}") from None
+        raise InputError(Sentence("--op-summary: {}: {}", path, error)) from None
 
 
 def written_matmuls(profile: HardwareProfile, rates: Sequence[OperatorRate]) -> dict[str, OperatorRate]:
@@ -105,10 +116,19 @@ def _matmul_rate(profile: HardwareProfile, precision: str, rate: OperatorRate, f
     peak = profile.matmul_flops_per_s[precision]
     if rate.flops_per_s > peak:
         raise InputError(
-            f"{flag}: {rate.shapes[:60]} reaches {rate.flops_per_s / 1e12:,.1f} TFLOPS, more than the {precision} peak "
-            f"{peak / 1e12:,.1f} of {profile.name}; name the hardware that was measured."
+            Sentence(
+                "{}: {} reaches {:,.1f} TFLOPS, more than the {} peak {:,.1f} of {}; name the hardware that was measured.",
+                flag,
+                rate.shapes[:60],
+                rate.flops_per_s / 1e12,
+                precision,
+                peak / 1e12,
+                profile.name,
+            )
         )
-    note = f"{100 * rate.flops_per_s / peak:.1f} % of peak: median of {rate.count} matmuls {rate.shapes[:100]} in {file.name}"
+    note = Sentence(
+        "{:.1f} % of peak: median of {} matmuls {} in {}", 100 * rate.flops_per_s / peak, rate.count, rate.shapes[:100], file.name
+    )
     tflops = float(f"{rate.flops_per_s / 1e12:.4g}")
     return {"value": tflops, "unit": "TFLOPS", "source": "own-measurement", "basis": "measured", "note": note}
 
@@ -117,16 +137,18 @@ def _read(given: str) -> tuple[Path, CollectiveLog]:
     what, equals, file = given.partition("=")
     op, colon, ranks = what.partition(":")
     if not (equals and colon and file and ranks.isascii() and ranks.isdigit() and 2 <= int(ranks[:9]) <= MAX_RANKS):
-        raise InputError(f"--curve: {show(given)} is not allowed; give OPERATION:RANKS=LOG, as in all_reduce:8=all_reduce.log.")
+        raise InputError(
+            Sentence("--curve: {} is not allowed; give OPERATION:RANKS=LOG, as in all_reduce:8=all_reduce.log.", show(given))
+        )
     path = Path(file)
     try:
         if path.stat().st_size > MAX_LOG_BYTES:
-            raise InputError(f"--curve: {path} is larger than the {MAX_LOG_BYTES} bytes that a log may have.")
+            raise InputError(Sentence("--curve: {} is larger than the {} bytes that a log may have.", path, MAX_LOG_BYTES))
         return path, parse_collective_log(path.read_text(encoding="utf-8", errors="replace"), op, int(ranks))
     except OSError as error:
-        raise InputError(f"--curve: {path} cannot be read: {error.strerror or error}.") from None
+        raise InputError(Sentence("--curve: {} cannot be read: {}.", path, error.strerror or error)) from None
     except CollectiveLogError as error:
-        raise InputError(f"--curve: {path}: {error}") from None
+        raise InputError(Sentence("--curve: {}: {}", path, error)) from None
 
 
 def _tier_index(profile: HardwareProfile, group_size: int) -> int:
@@ -135,7 +157,7 @@ def _tier_index(profile: HardwareProfile, group_size: int) -> int:
 
 
 def _curve(log: CollectiveLog, file: str) -> dict[str, Any]:
-    stated = {"source": "own-measurement", "basis": "measured", "note": f"from {file}"}
+    stated = {"source": "own-measurement", "basis": "measured", "note": Sentence("from {}", file)}
     return {
         "op": log.op,
         "group_size": {"value": log.group_size, "unit": "1", **stated},

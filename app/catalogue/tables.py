@@ -13,6 +13,7 @@ from rich.text import Text
 from app.text.quantities import GIB, count, percent
 from app.text.terminal import plain_table
 from calibration.measurements.op_summaries import OperatorRate
+from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 
 SHOWN_RATES = 12
@@ -22,7 +23,7 @@ def models_table(rows: list[dict[str, Any]]) -> Table:
     table = plain_table("name", ">parameters", ">active", ">layers", ">hidden", "heads", "experts")
     table.columns[0].no_wrap = True
     for row in rows:
-        experts = f"{row['top_k']} of {row['num_experts']}" if row["num_experts"] else ""
+        experts = Sentence("{} of {}", row["top_k"], row["num_experts"]) if row["num_experts"] else ""
         table.add_row(
             row["name"],
             count(row["num_parameters"]),
@@ -37,7 +38,7 @@ def models_table(rows: list[dict[str, Any]]) -> Table:
 
 def _peak(profile: HardwareProfile) -> str:
     precision = next((name for name in ("bf16", "fp16") if name in profile.matmul_flops_per_s), None)
-    return f"{profile.matmul_flops_per_s[precision] / 1e12:,.0f} {precision}" if precision else ""
+    return Sentence("{:,.0f} {}", profile.matmul_flops_per_s[precision] / 1e12, precision) if precision else ""
 
 
 def hardware_table(profiles: list[HardwareProfile]) -> Table:
@@ -64,18 +65,20 @@ def print_rates(
     for rate in rates[:SHOWN_RATES]:
         peak = profile.matmul_flops_per_s.get(rate.precision)
         share = percent(rate.flops_per_s / peak) if peak else ""
-        kind = f"{rate.kind.replace('_', ' ')} {rate.precision}"
+        kind = Sentence("{} {}", rate.kind.replace("_", " "), rate.precision)
         shapes = ";".join(rate.shapes.split(";")[:2])
         table.add_row(kind, Text(shapes), str(rate.count), f"{rate.flops_per_s / 1e12:,.1f}", share)
     console.print(table)
     for precision, rate in written.items():
         console.print(f"achievable_matmul_flops_per_s.{precision} = {rate.flops_per_s / 1e12:,.4g} TFLOPS", markup=False)
     if not written:
-        console.print("No matmul is large enough to say what the cores reach: the profile keeps its rates.", markup=False)
+        console.print(
+            Sentence("No matmul is large enough to say what the cores reach: the profile keeps its rates."), markup=False
+        )
 
 
 def print_profile(console: Console, profile: HardwareProfile) -> None:
-    console.print(f"{profile.name}: {profile.title}, {profile.status}", style="bold", markup=False)
+    console.print(Sentence("{}: {}, {}", profile.name, profile.title, profile.status), style="bold", markup=False)
     for note in profile.notes:
         console.print(Padding(Text(note), (0, 0, 0, 2)))
     table = plain_table("number", ">value", "unit", "basis", "source")
@@ -87,7 +90,15 @@ def print_profile(console: Console, profile: HardwareProfile) -> None:
         for curve in tier.curves:
             low, high = curve.message_bytes[0] / 2**20, curve.message_bytes[-1] / 2**20
             console.print(
-                f"measured on {tier.name}: {curve.op} over {curve.group_size}, {len(curve.time_s)} points, "
-                f"{low:,.3g} to {high:,.4g} MiB ({curve.source})",
+                Sentence(
+                    "measured on {}: {} over {}, {} points, {:,.3g} to {:,.4g} MiB ({})",
+                    tier.name,
+                    curve.op,
+                    curve.group_size,
+                    len(curve.time_s),
+                    low,
+                    high,
+                    curve.source,
+                ),
                 markup=False,
             )

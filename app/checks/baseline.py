@@ -16,6 +16,7 @@ from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from app.text.documents import plain
 from calibration.files.calibrations import Calibration, calibration_document, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import HardwareProfile
@@ -27,7 +28,7 @@ MAX_DEPTH = 32
 LARGEST = 1e30
 MAX_CHANGES, MAX_PATH = 20, 100  # of the job, in a report; characters of a field's path
 NAME, MAX_NAMES = re.compile(r"[a-z][a-z0-9_]{0,59}"), 12  # of a list of them, such as features, and how many are told
-SOURCES = "`meshplan check --write-baseline`, `meshplan estimate --json` or `meshplan search --json`"
+SOURCES = Sentence("`meshplan check --write-baseline`, `meshplan estimate --json` or `meshplan search --json`")
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,16 @@ def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
     if "plans" in document:
         plans = document["plans"]
         if not isinstance(plans, list) or not plans or not isinstance(plans[0], Mapping):
-            raise InputError(f"{name}: this search found no plan to compare with; give the answer of another.")
+            raise InputError(Sentence("{}: this search found no plan to compare with; give the answer of another.", name))
         chosen = plans[0]
     job, strategy, estimate = document.get("job"), chosen.get("strategy"), chosen.get("estimate")
     tool = document.get("priced_with")
     if not (isinstance(job, Mapping) and isinstance(strategy, Mapping) and isinstance(estimate, Mapping)):
-        raise InputError(f"{name}: no baseline (it needs job, strategy and estimate); make one with {SOURCES}.")
+        raise InputError(Sentence("{}: no baseline (it needs job, strategy and estimate); make one with {}.", name, SOURCES))
     if not isinstance(tool, Mapping):
-        raise InputError(f"{name}: it does not say what priced it (no priced_with); make it anew with {SOURCES}.")
+        raise InputError(Sentence("{}: it does not say what priced it (no priced_with); make it anew with {}.", name, SOURCES))
     if not all(isinstance(tool.get(key), str | None) and len(tool.get(key) or "") <= 60 for key in HASHES):
-        raise InputError(f"{name}: its priced_with is not as our commands write it; make it anew with {SOURCES}.")
+        raise InputError(Sentence("{}: its priced_with is not as our commands write it; make it anew with {}.", name, SOURCES))
     delivered = chosen.get("delivery")
     return Baseline(
         name=name,
@@ -87,19 +88,23 @@ def _check_values(document: Mapping[str, Any], name: str) -> None:
     while inner:
         value, depth = inner.pop()
         if depth > MAX_DEPTH:
-            raise InputError(f"{name}: no baseline (it is nested deeper than {MAX_DEPTH} levels); make one with {SOURCES}.")
+            raise InputError(
+                Sentence("{}: no baseline (it is nested deeper than {} levels); make one with {}.", name, MAX_DEPTH, SOURCES)
+            )
         if isinstance(value, int | float) and not abs(value) <= LARGEST:
-            raise InputError(f"{name}: it holds {show(value)}, which no answer of ours does; make it anew with {SOURCES}.")
+            raise InputError(
+                Sentence("{}: it holds {}, which no answer of ours does; make it anew with {}.", name, show(value), SOURCES)
+            )
         if isinstance(value, Mapping | list):
             inner += [(item, depth + 1) for item in (value.values() if isinstance(value, Mapping) else value)]
 
 
 def _calibration(document: object, name: str) -> Calibration | None:
-    return None if document is None else calibration_from_mapping(document, f"{name}: calibration")
+    return None if document is None else calibration_from_mapping(document, Sentence("{}: calibration", name))
 
 
 def _profile(document: object, name: str) -> HardwareProfile | None:
-    return None if document is None else parse_profile(document, f"{name}: hardware_profile")
+    return None if document is None else parse_profile(document, Sentence("{}: hardware_profile", name))
 
 
 def pinned(job: Job, baseline: Baseline) -> tuple[Job, tuple[Calibration, ...]]:
@@ -109,7 +114,7 @@ def pinned(job: Job, baseline: Baseline) -> tuple[Job, tuple[Calibration, ...]]:
         workload = replace(job.workload, cluster=replace(job.workload.cluster, profile=baseline.profile))
         job = replace(job, workload=workload)
     elif baseline.profile is None and baseline.priced_with.get("hardware_profile") != current["hardware_profile"]:
-        raise _only_hashes(baseline, "hardware profile")
+        raise _only_hashes(baseline, Sentence("hardware profile"))
     if baseline.calibration is not None:
         return job, (baseline.calibration,)
     if baseline.priced_with.get("calibration") != current["calibration"]:
@@ -119,8 +124,12 @@ def pinned(job: Job, baseline: Baseline) -> tuple[Job, tuple[Calibration, ...]]:
 
 def _only_hashes(baseline: Baseline, what: str) -> InputError:
     return InputError(
-        f"pin (--pin): {baseline.name} names its {what} by hash, and this one is another; write the baseline with "
-        "`meshplan check --write-baseline`, which keeps it in full."
+        Sentence(
+            "pin (--pin): {} names its {} by hash, and this one is another; write the baseline with "
+            "`meshplan check --write-baseline`, which keeps it in full.",
+            baseline.name,
+            what,
+        )
     )
 
 
@@ -148,9 +157,13 @@ def _old_job(baseline: Baseline, job: Job) -> Job:
 
 def tool_changes(baseline: Baseline, now: Mapping[str, Any]) -> list[str]:
     """What of the tool is no longer what priced the baseline: one sentence each."""
-    words = {"version": "version of meshplan", "calibration": "calibration", "hardware_profile": "hardware profile"}
+    words = {
+        "version": Sentence("version of meshplan"),
+        "calibration": "calibration",
+        "hardware_profile": Sentence("hardware profile"),
+    }
     return [
-        f"The {what} is {now[name]}; the baseline was priced with {baseline.priced_with.get(name) or 'another'}."
+        Sentence("The {} is {}; the baseline was priced with {}.", what, now[name], baseline.priced_with.get(name) or "another")
         for name, what in words.items()
         if baseline.priced_with.get(name) != now[name]
     ]
@@ -165,7 +178,7 @@ def job_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     before, after = ({key: value for key, value in job.items() if key not in others} for job in (old, new))
     changes = list(_differences(before, after, ""))
     if len(changes) > MAX_CHANGES:
-        changes = [*changes[:MAX_CHANGES], f"and {len(changes) - MAX_CHANGES} more"]
+        changes = [*changes[:MAX_CHANGES], Sentence("and {} more", len(changes) - MAX_CHANGES)]
     return changes
 
 
@@ -177,9 +190,9 @@ def _same_file(before: object, after: object) -> bool:
 def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys((*before, *after)):
-            yield from _differences(before.get(name), after.get(name), f"{path}.{name}".lstrip("."))
+            yield from _differences(before.get(name), after.get(name), Sentence("{}.{}", path, name).lstrip("."))
     elif before != after and not (path in FILES and _same_file(before, after)):
-        yield f"{path[:MAX_PATH]}: {_names_moved(before, after) or f'{show(before)} -> {show(after)}'}"
+        yield Sentence("{}: {}", path[:MAX_PATH], _names_moved(before, after) or f"{show(before)} -> {show(after)}")
 
 
 def _names_moved(before: Any, after: Any) -> str | None:

@@ -11,6 +11,7 @@ from pydantic import Field, create_model
 from app.checks.metrics import MEASURES, METRICS, SLOWDOWN
 from documents.checking import Section, check
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 LARGEST = 1e18
 Bound = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
@@ -81,9 +82,9 @@ def parse_budget(document: Mapping[str, Any], *, has_baseline: bool = False) -> 
     bounds = {name: found for name in METRICS if (found := getattr(parsed, name)) is not None}
     for name, found in bounds.items():
         if found.min is None and found.max is None:
-            raise InputError(f"budget.{name}: bounds nothing; give min, max or both.")
+            raise InputError(Sentence("budget.{}: bounds nothing; give min, max or both.", name))
         if found.min is not None and found.max is not None and found.min > found.max:
-            raise InputError(f"budget.{name}: min {found.min:g} is above max {found.max:g}; no value is within.")
+            raise InputError(Sentence("budget.{}: min {:g} is above max {:g}; no value is within.", name, found.min, found.max))
     regression = getattr(parsed, "regression", None)
     tolerances = None
     if not bounds and regression is None:
@@ -91,5 +92,7 @@ def parse_budget(document: Mapping[str, Any], *, has_baseline: bool = False) -> 
     if regression is not None:
         tolerances = {name: found.max_fraction for name in MEASURES if (found := getattr(regression, name)) is not None}
         if not has_baseline:
-            raise InputError("budget.regression: there is no baseline to compare with; give one (--baseline) or leave it out.")
+            raise InputError(
+                Sentence("budget.regression: there is no baseline to compare with; give one (--baseline) or leave it out.")
+            )
     return Budget(bounds, NO_SLOWER if tolerances is None else tolerances)

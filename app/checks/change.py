@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 PARTS = ("commit", "branch", "change_url")
 MAX_EVENT_BYTES = 8 * 2**20
@@ -30,8 +31,8 @@ class Change:
     def sentence(self) -> str:
         """What was taken, and from where."""
         if not self.values:
-            return "no commit, branch or address of a change was given"
-        return ", ".join(f"{part} {value} ({self.taken_from[part]})" for part, value in self.values.items())
+            return Sentence("no commit, branch or address of a change was given")
+        return ", ".join(Sentence("{} {} ({})", part, value, self.taken_from[part]) for part, value in self.values.items())
 
 
 def change_of(given: Mapping[str, str | None], environment: Mapping[str, str], accepted: Callable[[str, str], object]) -> Change:
@@ -52,7 +53,7 @@ def change_of(given: Mapping[str, str | None], environment: Mapping[str, str], a
             try:
                 accepted(part, value)
             except InputError as error:
-                passed_over.append(f"{source} is passed over: {error}".rstrip("."))
+                passed_over.append(Sentence("{} is passed over: {}", source, error).rstrip("."))
             else:
                 values[part], taken_from[part] = value, source
     return Change(values, taken_from, tuple(passed_over))

@@ -24,6 +24,7 @@ from app.text.quantities import percent
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
@@ -59,13 +60,15 @@ def check_job(
     changes = [] if baseline is None else tool_changes(baseline, priced_with(job.workload, own))
     if pin:
         if baseline is None:
-            raise InputError("pin (--pin): there is no baseline to hold the tool to; give one (--baseline) or leave it out.")
+            raise InputError(
+                Sentence("pin (--pin): there is no baseline to hold the tool to; give one (--baseline) or leave it out.")
+            )
         job, own = pinned(job, baseline)
     found = _best_plan(job, own, on_progress, executor) if job.strategy is None else None
     strategy = job.strategy or (found.plans[0].parallel if found and found.plans else None)
     standing = _strategy_item(job, strategy, found)
     if standing.status != "passed" or strategy is None:
-        nothing = skipped(budget, with_regression=baseline is not None, why="there is no strategy to price")
+        nothing = skipped(budget, with_regression=baseline is not None, why=Sentence("there is no strategy to price"))
         return Checked(_document(job, [standing, *nothing]))
     # Numbers that are compared are of one fidelity: the baseline's, else that of a search.
     simulated = baseline is None or is_simulated(baseline)
@@ -86,7 +89,7 @@ def check_job(
 
 def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -> Checked:
     """The answer where the strategy does not even divide the devices, so that there is no job to price."""
-    nothing = skipped(budget, with_regression=with_regression, why="there is no strategy to price")
+    nothing = skipped(budget, with_regression=with_regression, why=Sentence("there is no strategy to price"))
     return Checked(_document(None, [item(STRATEGY, "failed", sentence), *nothing]))
 
 
@@ -110,19 +113,25 @@ def _strategy_item(job: Job, strategy: ParallelStrategy | None, found: SearchRes
     if strategy is None:
         assert found is not None
         if found.proof.stopped_by:
-            return item(STRATEGY, "undetermined", "The search was cut before it found a plan.")
-        return item(STRATEGY, "failed", f"There is no plan: {(found.nearest or 'nothing is legal and fits').rstrip('.')}.")
+            return item(STRATEGY, "undetermined", Sentence("The search was cut before it found a plan."))
+        return item(
+            STRATEGY,
+            "failed",
+            Sentence("There is no plan: {}.", (found.nearest or Sentence("nothing is legal and fits")).rstrip(".")),
+        )
     broken = violations(job.workload, strategy)
     if broken:
-        return item(STRATEGY, "failed", f"The strategy cannot run: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+        return item(
+            STRATEGY, "failed", Sentence("The strategy cannot run: {} ({}).", broken[0].sentence.rstrip("."), broken[0].rule)
+        )
     if job.strategy is None:
-        return item(STRATEGY, "passed", "The job names no strategy: the best plan of a search is checked.")
-    return item(STRATEGY, "passed", f"The strategy breaks no rule of target {job.workload.software.target}.")
+        return item(STRATEGY, "passed", Sentence("The job names no strategy: the best plan of a search is checked."))
+    return item(STRATEGY, "passed", Sentence("The strategy breaks no rule of target {}.", job.workload.software.target))
 
 
 def _memory_item(estimate: EstimateNumbers, job: Mapping[str, Any]) -> CheckItem:
     status: ItemStatus = "passed" if estimate.fits else "failed"
-    sentence = f"The fullest device needs {memory_text(estimate, job)}."
+    sentence = Sentence("The fullest device needs {}.", memory_text(estimate, job))
     return item(MEMORY, status, sentence, "peak_memory_bytes", estimate.peak_memory_bytes, estimate.fit_limit_bytes)
 
 
@@ -131,7 +140,7 @@ def _budget_items(
 ) -> list[CheckItem]:
     estimate = numbers_of(priced)
     if not priced.estimate.fits:
-        return skipped(budget, with_regression=False, why="the strategy does not fit")
+        return skipped(budget, with_regression=False, why=Sentence("the strategy does not fit"))
     items = [
         bound_item(metric, end, limit, measured(metric, estimate, priced.job, where="budget"))
         for metric, end, limit in budget.limits()
@@ -153,14 +162,18 @@ def _budget_items(
         slowdown = 0.0 if abs(slowdown) < SAME_FRACTION else slowdown
         held = [bound_item(SLOWDOWN, end, limit, slowdown, may_grow=is_cut) for end, limit in bounds]
         if 0 < slowdown < paired_fraction and not is_cut:
-            tie = f"It is not measurably slower: the paired error is {percent(paired_fraction)}."
-            held = [item.model_copy(update={"sentence": f"{item.sentence} {tie}"}) for item in held]
+            tie = Sentence("It is not measurably slower: the paired error is {}.", percent(paired_fraction))
+            held = [item.model_copy(update={"sentence": Sentence("{} {}", item.sentence, tie)}) for item in held]
         return items + held
     if not is_cut:
-        items.append(item(PLAN, "failed", f"The search found no plan: {(found.nearest or 'nothing fits').rstrip('.')}."))
-    why = "the search was cut before it found a plan" if is_cut else "the search found no plan"
+        items.append(
+            item(
+                PLAN, "failed", Sentence("The search found no plan: {}.", (found.nearest or Sentence("nothing fits")).rstrip("."))
+            )
+        )
+    why = Sentence("the search was cut before it found a plan") if is_cut else Sentence("the search found no plan")
     status: ItemStatus = "undetermined" if is_cut else "not_evaluated"
-    sentence = f"{SLOWDOWN} has no value: {why}."
+    sentence = Sentence("{} has no value: {}.", SLOWDOWN, why)
     return items + [item(f"budget.{SLOWDOWN}.{end}", status, sentence, SLOWDOWN, None, limit) for end, limit in bounds]
 
 
@@ -168,7 +181,7 @@ def _not_yet(found: CheckItem) -> CheckItem:
     """A cut search may have missed a plan that does better than the one that was checked."""
     if found.status != "failed":
         return found
-    sentence = f"{found.sentence.rstrip('.')}; the search was cut, a better plan may exist."
+    sentence = Sentence("{}; the search was cut, a better plan may exist.", found.sentence.rstrip("."))
     return found.model_copy(update={"status": "undetermined", "sentence": sentence})
 
 
@@ -202,7 +215,9 @@ def _document(
 def _sampler_warning(job: Job | None, found: SearchResult | None) -> list[str]:
     if job is None or found is None or job.settings.sampler == EXHAUSTIVE:
         return []
-    return [f"search.sampler = {job.settings.sampler} has no effect on a check: every strategy is enumerated and priced."]
+    return [
+        Sentence("search.sampler = {} has no effect on a check: every strategy is enumerated and priced.", job.settings.sampler)
+    ]
 
 
 def _search_summary(found: SearchResult) -> SearchSummary:

@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 
 from documents.errors import show
+from documents.sentences import Sentence
 
 SERVICES = ("github", "gitlab")
 TIMEOUT_S = 20.0
@@ -41,11 +42,11 @@ def comment(service: str, text: str, jobs: Sequence[str], environment: Mapping[s
                 _answer(client, "POST", listing, {"body": body})
                 return "written"
             _answer(client, change, one.format(int(found["id"])), {"body": body})
-            return "brought up to date"
+            return Sentence("brought up to date")
     except (httpx.HTTPError, httpx.InvalidURL) as error:
-        raise CommentError(f"the API cannot be reached ({type(error).__name__})") from None
+        raise CommentError(Sentence("the API cannot be reached ({})", type(error).__name__)) from None
     except (KeyError, TypeError, ValueError):
-        raise CommentError("the API's answer is not what it documents") from None
+        raise CommentError(Sentence("the API's answer is not what it documents")) from None
 
 
 Requests = tuple[str, str, dict[str, str], str]  # address of the list, of one, headers, method that changes one
@@ -78,10 +79,14 @@ def _base(environment: Mapping[str, str], name: str) -> str:
 def _given(environment: Mapping[str, str], name: str, form: str) -> str:
     value = environment.get(name, "")
     if not value:
-        raise CommentError(f"{name} is not set; it is in a job that runs for a merge request and is given a token")
+        raise CommentError(Sentence("{} is not set; it is in a job that runs for a merge request and is given a token", name))
     if len(value) > 1000 or not re.fullmatch(form, value):
         raise CommentError(
-            f"{name} is not of the form that a merge request's job has" + ("" if "TOKEN" in name else f": {show(value)}")
+            Sentence(
+                "{} is not of the form that a merge request's job has{}",
+                name,
+                "" if "TOKEN" in name else Sentence(": {}", show(value)),
+            )
         )
     return value
 
@@ -110,12 +115,12 @@ def _answer(client: httpx.Client, method: str, url: str, body: Mapping[str, Any]
         status = 429
     if not 200 <= status < 300:
         why = {
-            401: ": the token is not known",
-            403: ": the token may not write comments",
-            404: ": the token sees no such merge request",
-            429: ": too many requests; the next run writes it",
+            401: Sentence(": the token is not known"),
+            403: Sentence(": the token may not write comments"),
+            404: Sentence(": the token sees no such merge request"),
+            429: Sentence(": too many requests; the next run writes it"),
         }
-        raise CommentError(f"the API answers {method} with {status}{why.get(status, '')}")
+        raise CommentError(Sentence("the API answers {} with {}{}", method, status, why.get(status, "")))
     return json.loads(content)
 
 
@@ -126,5 +131,5 @@ def _sent(client: httpx.Client, method: str, url: str, body: Mapping[str, Any] |
         for chunk in response.iter_bytes():
             content += chunk
             if len(content) > MAX_ANSWER_BYTES:
-                raise CommentError(f"the API's answer is longer than {MAX_ANSWER_BYTES:,} bytes")
+                raise CommentError(Sentence("the API's answer is longer than {:,} bytes", MAX_ANSWER_BYTES))
         return response.status_code, content

@@ -10,6 +10,7 @@ from app.answers.schemas import DeliverySummary, EstimateDocument, EstimateNumbe
 from app.text.documents import plain
 from app.text.quantities import gibibytes, percent, seconds
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 SECONDS_PER_DAY = 86_400
 SLOWDOWN = "slowdown_against_best_fraction"
@@ -40,14 +41,16 @@ def measured(metric: str, estimate: Mapping[str, Any], job: Mapping[str, Any], *
     if metric == DEVICE_DAYS:
         tokens = job["training"]["train_tokens"]
         if tokens is None:
-            raise InputError(f"{where}.{metric}: there is no number of tokens to count days for; give training.train_tokens.")
+            raise InputError(
+                Sentence("{}.{}: there is no number of tokens to count days for; give training.train_tokens.", where, metric)
+            )
         days = tokens / estimate["tokens_per_s"] / SECONDS_PER_DAY
         return float(days * job["cluster"]["num_devices"])
     if metric in DELIVERED and metric not in estimate:
-        raise InputError(f"{where}.{metric}: the job has no site to be delivered on; give it a section delivery.")
+        raise InputError(Sentence("{}.{}: the job has no site to be delivered on; give it a section delivery.", where, metric))
     value = estimate[metric]
     if value is None:
-        raise InputError(f"{where}.{metric}: the estimate of this job has no such number; leave it out.")
+        raise InputError(Sentence("{}.{}: the estimate of this job has no such number; leave it out.", where, metric))
     return float(value)
 
 
@@ -66,11 +69,11 @@ def shown(metric: str, value: float) -> str:
     if metric.endswith(("_fraction", "_probability")):
         return percent(value, 2)
     if metric == "delivered_tokens_per_day":
-        return f"{value:,.0f} tokens a day"
+        return Sentence("{:,.0f} tokens a day", value)
     if metric == "delivered_days":
-        return f"{value:,.1f} days"
+        return Sentence("{:,.1f} days", value)
     if metric.startswith("tokens"):
-        return f"{value:,.1f} tokens/s"
+        return Sentence("{:,.1f} tokens/s", value)
     if metric == DEVICE_DAYS:
-        return f"{value:,.1f} device-days"
+        return Sentence("{:,.1f} device-days", value)
     return seconds(value)

@@ -9,6 +9,7 @@ from app.checks.budget import Budget
 from app.checks.metrics import shown
 from app.checks.schemas import CheckItem, ItemStatus, Status
 from app.exit_codes import BUDGET_BROKEN, DONE, NOTHING_FEASIBLE, SEARCH_CUT
+from documents.sentences import Sentence
 
 STRATEGY, MEMORY, PLAN = "strategy", "memory", "plan"  # what must hold before a budget means anything
 EXIT_CODES: Mapping[Status, Literal[0, 3, 4, 5]] = {
@@ -37,26 +38,26 @@ def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: b
     status: ItemStatus = "passed" if holds else "failed"
     if may_grow and holds is (end == "max"):
         status = "undetermined"
-    verb = "is at least" if may_grow else "is"
-    bound = f"{'at least' if end == 'min' else 'at most'} {shown(metric, limit)}"
+    verb = Sentence("is at least") if may_grow else "is"
+    bound = Sentence("{} {}", Sentence("at least") if end == "min" else Sentence("at most"), shown(metric, limit))
     said = {
-        "passed": f"{bound} is allowed",
-        "failed": f"but {bound} is allowed",
-        "undetermined": f"and {bound} is allowed; the search was cut before it was known",
+        "passed": Sentence("{} is allowed", bound),
+        "failed": Sentence("but {} is allowed", bound),
+        "undetermined": Sentence("and {} is allowed; the search was cut before it was known", bound),
     }[status]
-    sentence = f"{metric} {verb} {shown(metric, value)}, {said}."
+    sentence = Sentence("{} {} {}, {}.", metric, verb, shown(metric, value), said)
     return item(f"budget.{metric}.{end}", status, sentence, metric, value, limit)
 
 
 def skipped(budget: Budget, *, with_regression: bool, why: str) -> list[CheckItem]:
     """The items of a budget that nothing can be held against."""
     items = [
-        item(f"budget.{metric}.{end}", "not_evaluated", f"{metric} was not checked: {why}.", metric, None, limit)
+        item(f"budget.{metric}.{end}", "not_evaluated", Sentence("{} was not checked: {}.", metric, why), metric, None, limit)
         for metric, end, limit in budget.limits()
     ]
     if with_regression:
         items += [
-            item(f"regression.{metric}", "not_evaluated", f"{metric} was not compared: {why}.", metric, None, limit)
+            item(f"regression.{metric}", "not_evaluated", Sentence("{} was not compared: {}.", metric, why), metric, None, limit)
             for metric, limit in budget.tolerances.items()
         ]
     return items

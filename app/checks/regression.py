@@ -18,6 +18,7 @@ from app.text.documents import plain
 from app.text.quantities import percent
 from calibration.files.calibrations import Calibration
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # follow from the step time
 ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
@@ -43,8 +44,10 @@ def compared(
         again: EstimateDocument | None = repriced(baseline, job, own)
     except InputError as error:
         if pin:
-            raise InputError(f"pin (--pin): {baseline.name}: its job cannot be priced by this version ({error})") from None
-        again, note = None, f"The baseline's job cannot be priced by this version: {error}"
+            raise InputError(
+                Sentence("pin (--pin): {}: its job cannot be priced by this version ({})", baseline.name, error)
+            ) from None
+        again, note = None, Sentence("The baseline's job cannot be priced by this version: {}", error)
     # As this version reads it: a field that has come since, or another default, is the tool's change and not the job's.
     old = baseline.job if again is None else _with_strategy(again)
     movements = []
@@ -117,7 +120,9 @@ def _stored(metric: str, baseline: Baseline) -> float:
         value = math.nan
     if value and not SMALLEST <= abs(value) <= LARGEST:
         held = baseline.estimate.get(metric) if metric != DEVICE_DAYS else baseline.estimate.get("tokens_per_s")
-        raise InputError(f"{baseline.name}: its estimate.{metric} is {show(held)}; a number is needed to compare with.")
+        raise InputError(
+            Sentence("{}: its estimate.{} is {}; a number is needed to compare with.", baseline.name, metric, show(held))
+        )
     return value
 
 
@@ -144,13 +149,15 @@ def _item(movement: Movement, limit: float, paired_fraction: float, *, pin: bool
     holds = worse is not None and worse <= limit + TOLERATED_FRACTION
     start = movement.repriced if pin and movement.repriced is not None else movement.before
     if worse is None:
-        said = "worse, and the baseline is no measure of how much"
+        said = Sentence("worse, and the baseline is no measure of how much")
     elif worse == 0:
-        said = "no change"
+        said = Sentence("no change")
     else:
-        said = f"{percent(abs(worse), 2)} {'worse' if worse > 0 else 'better'}"
+        said = Sentence("{} {}", percent(abs(worse), 2), Sentence("worse") if worse > 0 else Sentence("better"))
     if worse is not None and 0 < worse < paired_fraction:
-        said += f" (less than the paired error of {percent(paired_fraction)}: the plans cannot be told apart)"
-    allowed = f"{'' if holds else 'but '}at most {percent(limit, 2)} worse is allowed"
-    sentence = f"{metric} went from {shown(metric, start)} to {shown(metric, movement.value)}: {said}, {allowed}."
+        said += Sentence(" (less than the paired error of {}: the plans cannot be told apart)", percent(paired_fraction))
+    allowed = Sentence("{}at most {} worse is allowed", "" if holds else "but ", percent(limit, 2))
+    sentence = Sentence(
+        "{} went from {} to {}: {}, {}.", metric, shown(metric, start), shown(metric, movement.value), said, allowed
+    )
     return item(f"regression.{metric}", "passed" if holds else "failed", sentence, metric, worse, limit)

@@ -17,6 +17,7 @@ from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request, with_time_limit
 from calibration.files.calibrations import Calibration, calibration_from_mapping
 from documents.errors import InfeasibleStrategyError, InputError, show
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 
@@ -32,11 +33,11 @@ def check_request(document: Mapping[str, Any], database: Database) -> CheckDocum
     for name in own:
         part = document.get(name)
         if name != "pin" and not isinstance(part, Mapping | None):
-            raise InputError(f"{name}: {show(part)} is not allowed; give a mapping.")
+            raise InputError(Sentence("{}: {} is not allowed; give a mapping.", name, show(part)))
     if not isinstance(pin, bool | None):
-        raise InputError(f"pin: {show(pin)} is not allowed; give true or false.")
+        raise InputError(Sentence("pin: {} is not allowed; give true or false.", show(pin)))
     if budget is None and baseline is None:
-        raise InputError("budget: missing; give a budget, or a baseline to compare with.")
+        raise InputError(Sentence("budget: missing; give a budget, or a baseline to compare with."))
     limits = Budget() if budget is None else parse_budget(budget, has_baseline=baseline is not None)
     before = None if baseline is None else parse_baseline(baseline, "baseline")
     try:
@@ -53,9 +54,12 @@ def _job(document: Mapping[str, Any], given: Mapping[str, Any] | None) -> Job:
     job = parse_request(document, parse_profile(given, "hardware_profile"))
     hardware = job.document["cluster"]["hardware"]
     if hardware in catalogue.names():
-        raise InputError(f"hardware_profile: given beside {show(hardware)}, which the server has; name yours otherwise.")
+        raise InputError(
+            Sentence("hardware_profile: given beside {}, which the server has; name yours otherwise.", show(hardware))
+        )
     return replace(
-        job, assumptions=(*job.assumptions, f"cluster.hardware = {hardware}: numbers of the request's hardware_profile")
+        job,
+        assumptions=(*job.assumptions, Sentence("cluster.hardware = {}: numbers of the request's hardware_profile", hardware)),
     )
 
 
@@ -63,7 +67,7 @@ def _calibrations(job: Job, given: Mapping[str, Any] | None, database: Database)
     if given is None:
         return stored_calibrations(database, job)
     if job.calibration is None:
-        raise InputError("calibration: given, and software.calibration names none; name it there, or leave it out.")
+        raise InputError(Sentence("calibration: given, and software.calibration names none; name it there, or leave it out."))
     calibration = calibration_from_mapping(given, "calibration")
     check_applies(calibration, job, job.calibration, "calibration")
     return (calibration,)

@@ -13,6 +13,7 @@ from typing import Any
 from app.jobs.job import job_document
 from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 GIT_TIMEOUT_S = 30.0
 MAX_FILES, FILE_BYTES = 8, 16 * 2**20  # that a job names: model, hardware, calibration, counts
@@ -46,7 +47,9 @@ def job_at(reference: str, path: Path) -> Iterator[EarlierJob | None]:
         named = [found for text in _strings(document) if (found := _inside(place.parent.as_posix(), text)) is not None]
         held = [name for name in dict.fromkeys(named) if _holds(root, commit, name)]
         if len(held) > MAX_FILES:
-            raise InputError(f"--baseline-ref: {show(str(path))} names {len(held)} files there, more than {MAX_FILES}.")
+            raise InputError(
+                Sentence("--baseline-ref: {} names {} files there, more than {}.", show(str(path)), len(held), MAX_FILES)
+            )
         for name in held:
             _copy(root, commit, name, Path(folder), FILE_BYTES)
         yield EarlierJob(job, former_name)
@@ -54,12 +57,12 @@ def job_at(reference: str, path: Path) -> Iterator[EarlierJob | None]:
 
 def _commit(root: Path, reference: str) -> str:
     if reference.startswith("-") or not 0 < len(reference) <= MAX_REFERENCE or not reference.isprintable():
-        raise InputError(f"--baseline-ref: {show(reference)} is not allowed; give a branch, a tag or a commit.")
+        raise InputError(Sentence("--baseline-ref: {} is not allowed; give a branch, a tag or a commit.", show(reference)))
     try:
         return _git(root, "rev-parse", "--verify", "--quiet", f"{reference}^{{commit}}").decode().strip()
     except InputError:
         raise InputError(
-            f"--baseline-ref: {show(reference)} is no commit here; fetch it first (git fetch --depth 1 origin BRANCH)."
+            Sentence("--baseline-ref: {} is no commit here; fetch it first (git fetch --depth 1 origin BRANCH).", show(reference))
         ) from None
 
 
@@ -78,7 +81,7 @@ def _former_name(root: Path, commit: str, name: str) -> str | None:
 
 def _copy(root: Path, commit: str, name: str, folder: Path, max_bytes: int) -> Path:
     if int(_git(root, "cat-file", "-s", f"{commit}:{name}")) > max_bytes:
-        raise InputError(f"--baseline-ref: {show(name)} is larger there than the {max_bytes:,} bytes that are read.")
+        raise InputError(Sentence("--baseline-ref: {} is larger there than the {:,} bytes that are read.", show(name), max_bytes))
     target = folder / name
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(_git(root, "cat-file", "blob", f"{commit}:{name}"))
@@ -119,10 +122,10 @@ def _git(folder: Path, *arguments: str) -> bytes:
             stdin=subprocess.DEVNULL,
         )
     except FileNotFoundError:
-        raise InputError("--baseline-ref: there is no git on this machine; give a file (--baseline).") from None
+        raise InputError(Sentence("--baseline-ref: there is no git on this machine; give a file (--baseline).")) from None
     except subprocess.TimeoutExpired:
-        raise InputError(f"--baseline-ref: git did not answer within {GIT_TIMEOUT_S:.0f} s.") from None
+        raise InputError(Sentence("--baseline-ref: git did not answer within {:.0f} s.", GIT_TIMEOUT_S)) from None
     if done.returncode:
         lines = done.stderr.decode(errors="replace").strip().splitlines()
-        raise InputError(f"--baseline-ref: git says: {(lines[0] if lines else 'nothing')[:200]}.")
+        raise InputError(Sentence("--baseline-ref: git says: {}.", (lines[0] if lines else Sentence("nothing"))[:200]))
     return done.stdout

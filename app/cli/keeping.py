@@ -15,6 +15,7 @@ from app.jobs.job import Job
 from calibration.files.calibrations import calibration_document
 from documents.checking import check
 from documents.errors import InputError
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from hardware_profiles.writer import profile_document
 from meshplan.client import Client, MeshplanError
@@ -38,7 +39,7 @@ class Keeper:
         try:
             self._client = Client(url, api_key=os.environ.get("MESHPLAN_API_KEY"))
         except MeshplanError as error:
-            raise InputError(f"--server: {error.detail} {error.hint or ''}".rstrip()) from None
+            raise InputError(Sentence("--server: {} {}", error.detail, error.hint or "").rstrip()) from None
         self._history, self._shared = history, {} if visibility is None else {"visibility": visibility}
         _accepted("name", "a" if history is None else history, **self._shared)
         self.change: Change = change_of(change, os.environ, _accepted)
@@ -66,11 +67,15 @@ class Keeper:
             )
         except (MeshplanError, InputError) as error:
             why = error.detail if isinstance(error, MeshplanError) else str(error)
-            return f"--server: {found.title} is not kept: {why.rstrip('.')}"
-        where = f"--server: kept in the history {name!r} as {self._url}/checks/{kept['id']}: {self.change.sentence}"
+            return Sentence("--server: {} is not kept: {}", found.title, why.rstrip("."))
+        where = Sentence(
+            "--server: kept in the history {!r} as {}/checks/{}: {}", name, self._url, kept["id"], self.change.sentence
+        )
         if kept["status"] == found.status:
             return where
-        return f"{where}; the server, of version {kept['version']}, judges {kept['status']}, and this command {found.status}"
+        return Sentence(
+            "{}; the server, of version {}, judges {}, and this command {}", where, kept["version"], kept["status"], found.status
+        )
 
 
 def self_contained(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:

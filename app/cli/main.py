@@ -40,9 +40,10 @@ from app.cli.commands import (
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 from app.language.choice import LANGUAGES, checked, of_environment, said, speak, spoken
 from documents.errors import InfeasibleError, InputError
+from documents.sentences import Sentence
 
 LANGUAGE = "--language"
-HELP = "Plans how to lay a large-model training job over an Ascend or GPU cluster, without touching a device."
+HELP = Sentence("Plans how to lay a large-model training job over an Ascend or GPU cluster, without touching a device.")
 
 application = typer.Typer(
     name="meshplan",
@@ -83,7 +84,7 @@ def _print_version(wanted: bool) -> None:
     if wanted:
         from meshplan import __version__
 
-        typer.echo(f"meshplan {__version__}")
+        typer.echo(Sentence("meshplan {}", __version__))
         raise typer.Exit
 
 
@@ -107,7 +108,7 @@ def _options(
 
 def _say(message: str) -> None:
     sentence = " ".join(message.split()).rstrip(".")
-    sys.stderr.write(f"meshplan: {said(sentence if sentence.endswith('?') else f'{sentence}.')}\n")
+    sys.stderr.write(Sentence("meshplan: {}\n", said(sentence if sentence.endswith("?") else Sentence("{}.", sentence))))
 
 
 def _spoken(argv: Sequence[str]) -> list[str]:
@@ -173,10 +174,14 @@ def main(argv: list[str] | None = None) -> int:
         nobody_reads(sys.stdout)
         return DONE
     except OSError as error:
-        _say(f"{error.filename or 'standard output'}: {error.strerror}")
+        _say(Sentence("{}: {}", error.filename or Sentence("standard output"), error.strerror))
         return OUR_FAULT
     except Exception as error:
         if os.environ.get("MESHPLAN_DEBUG"):
             raise
-        _say(f"internal error: {type(error).__name__}: {error}. Please report it; MESHPLAN_DEBUG=1 shows where it happened")
+        _say(
+            Sentence(
+                "internal error: {}: {}. Please report it; MESHPLAN_DEBUG=1 shows where it happened", type(error).__name__, error
+            )
+        )
         return OUR_FAULT

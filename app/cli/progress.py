@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from app.language.choice import said
 from app.text.quantities import seconds
 from app.text.terminal import messages
+from documents.sentences import Sentence
 from search.session.progress import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
 from search.session.progress import Progress as SearchProgress
 
@@ -23,7 +24,7 @@ SECONDS_BETWEEN_LINES = 10.0
 
 
 _DOING = {
-    ENUMERATE: "enumerating and bounding",
+    ENUMERATE: Sentence("enumerating and bounding"),
     SIMULATE: "simulating",
     SAMPLE: "sampling",
     REFINE: "refining",
@@ -34,13 +35,15 @@ _DOING = {
 
 def _text(progress: SearchProgress) -> str:
     tried = {SIMULATE: progress.simulated, SAMPLE: progress.sampled, REFINE: progress.sampled}.get(progress.phase)
-    doing = _DOING[progress.phase] + ("" if tried is None else f" ({tried:,})")
-    best = f", best {seconds(progress.best_step_time_s)} a step" if progress.best_step_time_s else ""
-    return f"{doing}: {progress.enumerated:,} enumerated, {progress.legal:,} legal, {progress.fits_memory:,} fit{best}"
+    doing = _DOING[progress.phase] + ("" if tried is None else Sentence(" ({:,})", tried))
+    best = Sentence(", best {} a step", seconds(progress.best_step_time_s)) if progress.best_step_time_s else ""
+    return Sentence(
+        "{}: {:,} enumerated, {:,} legal, {:,} fit{}", doing, progress.enumerated, progress.legal, progress.fits_memory, best
+    )
 
 
 def _text_of_sweep(progress: SweepProgress) -> str:
-    return f"{progress.num_done} of {progress.num_points} points; {_text(progress)}"
+    return Sentence("{} of {} points; {}", progress.num_done, progress.num_points, _text(progress))
 
 
 @contextmanager
@@ -58,8 +61,8 @@ def sweep_progress() -> Iterator[Callable[[SweepProgress], None]]:
 
 
 def _text_of_placements(progress: PlacementProgress) -> str:
-    best = f", best {seconds(progress.best_step_time_s)} a step" if progress.best_step_time_s else ""
-    return f"{progress.num_done} of {progress.num_splits} splits: {progress.enumerated:,} choices priced{best}"
+    best = Sentence(", best {} a step", seconds(progress.best_step_time_s)) if progress.best_step_time_s else ""
+    return Sentence("{} of {} splits: {:,} choices priced{}", progress.num_done, progress.num_splits, progress.enumerated, best)
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from app.sweeps.points import Source, first_jobs
 from app.sweeps.schemas import SweepDocument
 from app.sweeps.service import SweepProgress
 from documents.errors import InfeasibleError, InputError
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from meshplan import __version__
 from meshplan.client import Client, MeshplanError, Study
@@ -54,11 +55,17 @@ def check_known(job: Job) -> None:
     """``InputError`` for a job whose numbers a server does not have."""
     hardware = job.document["cluster"]["hardware"]
     if hardware not in catalogue.names():
-        raise InputError(f"cluster.hardware: {hardware!r} is a file of this machine; a server knows its own profiles by name.")
+        raise InputError(
+            Sentence("cluster.hardware: {!r} is a file of this machine; a server knows its own profiles by name.", hardware)
+        )
     if job.calibration is not None and "/" in job.calibration:
         raise InputError(
-            f"{FIELD}: {job.calibration!r} is a file of this machine; with --server, give the id of a "
-            "calibration that it stores (GET /v1/calibrations)."
+            Sentence(
+                "{}: {!r} is a file of this machine; with --server, give the id of a "
+                "calibration that it stores (GET /v1/calibrations).",
+                FIELD,
+                job.calibration,
+            )
         )
 
 
@@ -136,8 +143,12 @@ def _finished(study: Study, client: Client, on_progress: Callable[[Far], bool | 
 
 def _unread(url: str, study: Study) -> InputError:
     return InputError(
-        f"--server: {url} answers as version {study.document['version']} does, which this one ({__version__}) does not read; "
-        "take the same version on both sides."
+        Sentence(
+            "--server: {} answers as version {} does, which this one ({}) does not read; take the same version on both sides.",
+            url,
+            study.document["version"],
+            __version__,
+        )
     )
 
 
@@ -145,8 +156,8 @@ def _refuse(error: MeshplanError, url: str) -> NoReturn:
     if error.status >= 500:
         raise RuntimeError(f"the server at {url} failed: {error.detail}") from error
     if error.status == 0:
-        hint = error.hint or "Give the URL that it printed."
-        raise InputError(f"--server: {error.detail.rstrip('.')}; {hint[:1].lower()}{hint[1:]}") from None
+        hint = error.hint or Sentence("Give the URL that it printed.")
+        raise InputError(Sentence("--server: {}; {}{}", error.detail.rstrip("."), hint[:1].lower(), hint[1:])) from None
     if error.status in (401, 403):
         raise InputError(f"MESHPLAN_API_KEY: {error.detail} {error.hint}") from None
     raise InputError(error.detail) from None

@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from app.answers.executors import opened
 from app.cli.progress import search_progress
 from app.language.choice import said
+from documents.sentences import Sentence
 
 if TYPE_CHECKING:
     from search.executors.executor import Executor
     from search.session.progress import ProgressCallback
 
-NOTED = "Interrupted: the answer so far follows; once more does not wait for the step at work."
+NOTED = Sentence("Interrupted: the answer so far follows; once more does not wait for the step at work.")
 
 Far = TypeVar("Far")
 

@@ -16,6 +16,7 @@ from cost_models.shapes.workload import ModelShape
 from documents.bounds import TRACE_BYTES
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document, read_text
+from documents.sentences import Sentence
 from search.experts.placement import Placement
 
 MINDSPEED_FILE, EPLB_FILE = "expert_map.json", "eplb.json"
@@ -57,7 +58,7 @@ def write_maps(folder: Path, placement: Placement, num_experts: int) -> list[Pat
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--write-maps: {folder} cannot be made ({error.strerror}).") from None
+        raise InputError(Sentence("--write-maps: {} cannot be made ({}).", folder, error.strerror)) from None
     documents = {MINDSPEED_FILE: mindspeed_map(placement), EPLB_FILE: eplb_map(placement, num_experts)}
     for name, document in documents.items():
         save_text(folder / name, json_text(document), "--write-maps")
@@ -70,8 +71,8 @@ def read_map(path: Path, model: ModelShape, num_ranks: int) -> Placement:
         text = read_text(path, TRACE_BYTES)
         document = parse_document(text, str(path), is_json=True, limits=Limits(TRACE_BYTES))
     except InputError as error:
-        raise InputError(f"--placement: {error}") from None
-    return placement_of(document, model, num_ranks, f"--placement: {path}")
+        raise InputError(Sentence("--placement: {}", error)) from None
+    return placement_of(document, model, num_ranks, Sentence("--placement: {}", path))
 
 
 def placement_of(document: Mapping[str, Any], model: ModelShape, num_ranks: int, field: str) -> Placement:
@@ -79,46 +80,57 @@ def placement_of(document: Mapping[str, Any], model: ModelShape, num_ranks: int,
     num_layers, num_experts = model_experts(model, field)
     if "layer_list" in document:
         rows = [
-            _devices(layer, index, field) for index, layer in enumerate(_list(document["layer_list"], f"{field}: layer_list"))
+            _devices(layer, index, field)
+            for index, layer in enumerate(_list(document["layer_list"], Sentence("{}: layer_list", field)))
         ]
     elif "physical_to_logical_map" in document:
         rows = [
-            _ranks(row, num_ranks, f"{field}: physical_to_logical_map[{index}]")
-            for index, row in enumerate(_list(document["physical_to_logical_map"], f"{field}: physical_to_logical_map"))
+            _ranks(row, num_ranks, Sentence("{}: physical_to_logical_map[{}]", field, index))
+            for index, row in enumerate(
+                _list(document["physical_to_logical_map"], Sentence("{}: physical_to_logical_map", field))
+            )
         ]
     else:
-        raise InputError(f"{field}: has neither layer_list (MindSpeed) nor physical_to_logical_map (EPLB).")
+        raise InputError(Sentence("{}: has neither layer_list (MindSpeed) nor physical_to_logical_map (EPLB).", field))
     if len(rows) != num_layers:
-        raise InputError(f"{field}: {len(rows):,} MoE layers, but {model.name} has {num_layers:,}.")
+        raise InputError(Sentence("{}: {:,} MoE layers, but {} has {:,}.", field, len(rows), model.name, num_layers))
     slots = len(rows[0][0]) if rows[0] else 0
     for layer, ranks in enumerate(rows):
         if len(ranks) != num_ranks or any(len(rank) != slots for rank in ranks) or not 1 <= slots <= MAX_SLOTS:
-            raise InputError(f"{field}: layer {layer}: give {num_ranks:,} devices with as many experts each as in layer 0.")
+            raise InputError(
+                Sentence("{}: layer {}: give {:,} devices with as many experts each as in layer 0.", field, layer, num_ranks)
+            )
         for device, rank in enumerate(ranks):
             for expert in rank:
                 if isinstance(expert, bool) or not isinstance(expert, int) or not 0 <= expert < num_experts:
                     raise InputError(
-                        f"{field}: layer {layer}, device {device}: {show(expert)} is not allowed; give experts from 0 to "
-                        f"{num_experts - 1:,}."
+                        Sentence(
+                            "{}: layer {}, device {}: {} is not allowed; give experts from 0 to {:,}.",
+                            field,
+                            layer,
+                            device,
+                            show(expert),
+                            num_experts - 1,
+                        )
                     )
             if len(set(rank)) < len(rank):
-                raise InputError(f"{field}: layer {layer}, device {device}: an expert occurs twice.")
+                raise InputError(Sentence("{}: layer {}, device {}: an expert occurs twice.", field, layer, device))
     placement = Placement(np.array(rows, dtype=np.int64))
     missing: NDArray[np.int64] = np.argwhere(placement.copies(num_experts) == 0)
     if len(missing):
         layer, expert = missing[0].tolist()
-        raise InputError(f"{field}: layer {layer}: expert {expert} is on no device.")
+        raise InputError(Sentence("{}: layer {}: expert {} is on no device.", field, layer, expert))
     return placement
 
 
 def _list(value: Any, field: str) -> list[Any]:
     if not isinstance(value, list) or not value:
-        raise InputError(f"{field}: {show(value)} is not allowed; give a list.")
+        raise InputError(Sentence("{}: {} is not allowed; give a list.", field, show(value)))
     return value
 
 
 def _devices(layer: Any, index: int, field: str) -> list[list[Any]]:
-    at = f"{field}: layer_list[{index}].device_list"
+    at = Sentence("{}: layer_list[{}].device_list", field, index)
     devices = _list(layer.get("device_list") if isinstance(layer, Mapping) else layer, at)
     return [_list(one.get("device_expert") if isinstance(one, Mapping) else one, at) for one in devices]
 
@@ -126,6 +138,6 @@ def _devices(layer: Any, index: int, field: str) -> list[list[Any]]:
 def _ranks(row: Any, num_ranks: int, field: str) -> list[list[Any]]:
     flat = _list(row, field)
     if len(flat) % num_ranks:
-        raise InputError(f"{field}: {len(flat):,} slots do not divide among {num_ranks:,} ranks.")
+        raise InputError(Sentence("{}: {:,} slots do not divide among {:,} ranks.", field, len(flat), num_ranks))
     size = len(flat) // num_ranks
     return [flat[start : start + size] for start in range(0, len(flat), size)]

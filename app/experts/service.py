@@ -34,6 +34,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InfeasibleStrategyError, InputError, show
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from meshplan import __version__
 from search.experts.generated import generated_counts
@@ -56,14 +57,16 @@ def expert_strategy(job: Job) -> ParallelStrategy:
     """The job's strategy; ``InputError`` where it has none whose experts lie on several ranks."""
     strategy = job.strategy
     if strategy is None:
-        raise InputError("strategy: missing; give one with ep above 1.")
+        raise InputError(Sentence("strategy: missing; give one with ep above 1."))
     broken = violations(job.workload, strategy)
     if broken:
-        raise InfeasibleStrategyError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+        raise InfeasibleStrategyError(Sentence("strategy: {} ({}).", broken[0].sentence.rstrip("."), broken[0].rule))
     num_experts = model_experts(job.workload.model, "model")[1]
     if strategy.ep < 2 or num_experts % strategy.ep:
         raise InputError(
-            f"strategy.ep: {strategy.ep} is not allowed; give expert-parallel ranks that divide {num_experts:,} experts."
+            Sentence(
+                "strategy.ep: {} is not allowed; give expert-parallel ranks that divide {:,} experts.", strategy.ep, num_experts
+            )
         )
     return strategy
 
@@ -75,8 +78,13 @@ def generated(job: Job, given: GeneratedLoads) -> Floats:
     most = max(MAX_GENERATED_COUNTS // (num_layers * num_experts * given.domains), 1)
     if given.steps > most:
         raise InputError(
-            f"loads.generated.steps: {given.steps:,} is not allowed; with {given.domains} domains give at most {most:,} for "
-            f"{model.name}."
+            Sentence(
+                "loads.generated.steps: {:,} is not allowed; with {} domains give at most {:,} for {}.",
+                given.steps,
+                given.domains,
+                most,
+                model.name,
+            )
         )
     spread = training.expert_spread or model.expert_spread()
     assert spread is not None
@@ -96,12 +104,21 @@ def expert_plan_document(
     held_back = terms.steps_held_back
     if held_back is not None and held_back > len(counts) - 2:
         raise InputError(
-            f"terms.steps_held_back (--steps-held-back): {held_back:,} of {len(counts):,} steps; leave at least two before them."
+            Sentence(
+                "terms.steps_held_back (--steps-held-back): {:,} of {:,} steps; leave at least two before them.",
+                held_back,
+                len(counts),
+            )
         )
     num_layers, num_ranks = counts.shape[1], strategy.ep
     if num_layers * num_experts * num_ranks > MAX_PLACES or num_layers * num_ranks**3 > MAX_MATCHED:
         raise InputError(
-            f"strategy.ep: {num_ranks:,} ranks of {num_layers:,} layers of {num_experts:,} experts are more than a plan takes."
+            Sentence(
+                "strategy.ep: {:,} ranks of {:,} layers of {:,} experts are more than a plan takes.",
+                num_ranks,
+                num_layers,
+                num_experts,
+            )
         )
     current = current or in_order(counts.shape[1], num_experts, strategy.ep)
     num_nodes = nodes_of_group(workload, strategy, num_experts)
@@ -221,26 +238,29 @@ def _reason(found: PricedPlan, terms: PlanTerms) -> str:
     plan = found.plan
     if found.is_worth:
         changed, layers = sum(plan.triggered), len(plan.triggered)
-        return (
-            f"{changed} of {layers} layers change: what they gain in {terms.valid_steps:,} steps is more than their moves cost."
+        return Sentence(
+            "{} of {} layers change: what they gain in {:,} steps is more than their moves cost.",
+            changed,
+            layers,
+            terms.valid_steps,
         )
     if found.before_s <= found.balanced_s:
-        return "Nothing changes: the step is not longer for its experts' loads."
+        return Sentence("Nothing changes: the step is not longer for its experts' loads.")
     if not plan.realised_fraction:
-        return "Nothing changes: a plan of the earlier steps gained nothing in those that were held back."
-    return f"Nothing changes: no placement gains more in {terms.valid_steps:,} steps than its moves cost."
+        return Sentence("Nothing changes: a plan of the earlier steps gained nothing in those that were held back.")
+    return Sentence("Nothing changes: no placement gains more in {:,} steps than its moves cost.", terms.valid_steps)
 
 
 def plan_request(document: Mapping[str, Any], database: Database) -> ExpertPlanDocument:
     """The answer to a request body; ``InputError`` where nothing can be planned."""
     check_keys(document, ExpertPlanRequest.model_fields)
     if document.get("loads") is None:
-        raise InputError("loads: missing; give counts, text or generated.")
+        raise InputError(Sentence("loads: missing; give counts, text or generated."))
     loads = check(Loads, document["loads"], "loads")
     terms = check(PlanTerms, document.get("terms") or {}, "terms")
     placement = document.get("placement")
     if not isinstance(placement, Mapping | None):
-        raise InputError(f"placement: {show(placement)} is not allowed; give a mapping.")
+        raise InputError(Sentence("placement: {} is not allowed; give a mapping.", show(placement)))
     job = parse_request({key: value for key, value in document.items() if key not in ("loads", "terms", "placement")})
     strategy = expert_strategy(job)
     counts = counts_of(job, loads)
@@ -252,7 +272,7 @@ def counts_of(job: Job, loads: Loads) -> Floats:
     """The counts of a request, in whichever form they come."""
     given = [name for name in Loads.model_fields if getattr(loads, name) is not None]
     if len(given) != 1:
-        raise InputError(f"loads: {' and '.join(given) or 'nothing'} given; give one of counts, text and generated.")
+        raise InputError(Sentence("loads: {} given; give one of counts, text and generated.", " and ".join(given) or "nothing"))
     model = job.workload.model
     if loads.generated is not None:
         return generated(job, loads.generated)

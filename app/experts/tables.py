@@ -8,39 +8,52 @@ from app.answers.tables.estimate import strategy_text
 from app.experts.schemas import ExpertPlanDocument, LayerPlan
 from app.text.quantities import column_seconds, gibibytes, percent, seconds
 from app.text.terminal import plain_table
+from documents.sentences import Sentence
 
 MAX_LAYERS = 12
 
 
 def print_expert_plan(console: Console, document: ExpertPlanDocument) -> None:
-    group = f"{document.num_experts} experts on {document.num_ranks} ranks"
-    nodes = f" in {document.num_nodes} nodes" if document.num_nodes > 1 else ""
-    console.print(f"{strategy_text(document.strategy)}: {group}{nodes}.", markup=False)
+    group = Sentence("{} experts on {} ranks", document.num_experts, document.num_ranks)
+    nodes = Sentence(" in {} nodes", document.num_nodes) if document.num_nodes > 1 else ""
+    console.print(Sentence("{}: {}{}.", strategy_text(document.strategy), group, nodes), markup=False)
     console.print(document.reason, markup=False)
     console.print(_forecast_text(document), markup=False)
     console.print()
     table = plain_table("", ">before", ">after")
-    table.add_row("fullest rank over the mean", f"{document.load_before:.3f}", f"{document.load_after:.3f}")
+    table.add_row(Sentence("fullest rank over the mean"), f"{document.load_before:.3f}", f"{document.load_after:.3f}")
     balanced_s = document.step_time_balanced_s
     times = [document.step_time_before_s, document.step_time_after_s]
-    table.add_row("exposed by imbalance", *column_seconds(time_s - balanced_s for time_s in times))
+    table.add_row(Sentence("exposed by imbalance"), *column_seconds(time_s - balanced_s for time_s in times))
     table.add_row("step", *column_seconds(times))
     console.print(table)
     console.print()
     _print_layers(console, document.layers)
     moves, copies = document.moves, document.copies
     if document.is_worth:
-        break_even = "" if moves.break_even_steps is None else f", paid after {moves.break_even_steps:,.1f} steps"
+        break_even = "" if moves.break_even_steps is None else Sentence(", paid after {:,.1f} steps", moves.break_even_steps)
         console.print(
-            f"Moves: {moves.num_inside:,} experts inside a node, {moves.num_between:,} between nodes, "
-            f"{gibibytes(moves.bytes_per_expert)} each: {seconds(moves.time_s)}, {seconds(moves.per_step_s)} a step "
-            f"over {document.valid_steps:,} steps{break_even}.",
+            Sentence(
+                "Moves: {:,} experts inside a node, {:,} between nodes, {} each: {}, {} a step over {:,} steps{}.",
+                moves.num_inside,
+                moves.num_between,
+                gibibytes(moves.bytes_per_expert),
+                seconds(moves.time_s),
+                seconds(moves.per_step_s),
+                document.valid_steps,
+                break_even,
+            ),
             markup=False,
         )
     if copies.slots_per_rank:
-        slots = f"{copies.slots_per_rank} more slot{'s' * (copies.slots_per_rank > 1)} a rank"
+        slots = Sentence("{} more slot{} a rank", copies.slots_per_rank, "s" * (copies.slots_per_rank > 1))
         console.print(
-            f"Copies: {slots}, {gibibytes(copies.bytes_per_rank)} of memory, {seconds(copies.step_time_s)} a step for gradients.",
+            Sentence(
+                "Copies: {}, {} of memory, {} a step for gradients.",
+                slots,
+                gibibytes(copies.bytes_per_rank),
+                seconds(copies.step_time_s),
+            ),
             markup=False,
         )
 
@@ -48,12 +61,17 @@ def print_expert_plan(console: Console, document: ExpertPlanDocument) -> None:
 def _forecast_text(document: ExpertPlanDocument) -> str:
     found = document.forecast
     if not found.num_held_back:
-        return f"Forecast: mean of {found.num_steps:,} step{'s' * (found.num_steps > 1)}; too few to hold some back."
-    errors = ", ".join(f"{name.replace('_', ' ')} {percent(error, 2)}" for name, error in found.errors.items())
-    return (
-        f"Forecast of {found.num_held_back:,} held-back steps, tokens at the wrong expert: {errors}. A plan made before would "
-        f"have taken their load from {found.held_back_load_before:.3f} to {found.held_back_load_after:.3f}: "
-        f"{percent(found.realised_fraction, 0)} of its promise."
+        return Sentence("Forecast: mean of {:,} step{}; too few to hold some back.", found.num_steps, "s" * (found.num_steps > 1))
+    errors = ", ".join(Sentence("{} {}", name.replace("_", " "), percent(error, 2)) for name, error in found.errors.items())
+    return Sentence(
+        "Forecast of {:,} held-back steps, tokens at the wrong expert: {}. A plan made before would "
+        "have taken their load from {:.3f} to {:.3f}: "
+        "{} of its promise.",
+        found.num_held_back,
+        errors,
+        found.held_back_load_before,
+        found.held_back_load_after,
+        percent(found.realised_fraction, 0),
     )
 
 
@@ -75,5 +93,5 @@ def _print_layers(console: Console, layers: list[LayerPlan]) -> None:
         )
     console.print(table)
     if len(layers) > len(shown):
-        console.print(f"The {len(shown)} of {len(layers)} layers that wait longest; --json has all.")
+        console.print(Sentence("The {} of {} layers that wait longest; --json has all.", len(shown), len(layers)))
     console.print()

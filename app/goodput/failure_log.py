@@ -9,6 +9,7 @@ from pathlib import Path
 from cost_models.delivery.failures import DAY_S, FailureRate, rate_from_log
 from documents.bounds import MAX_DEVICES
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 LOG_BYTES = 16 * 2**20
 MAX_LINES = 100_000
@@ -20,30 +21,38 @@ COLUMN = "time"
 def read_failure_log(path: Path, num_nodes: int, num_days: float | None) -> FailureRate:
     """The rate that a CSV with a column ``time`` (ISO 8601, one line an interruption) shows, with its 90 % interval."""
     if not 1 <= num_nodes <= MAX_DEVICES:
-        raise InputError(f"--log-nodes: {num_nodes} is not allowed; give an integer from 1 to {MAX_DEVICES:,}.")
+        raise InputError(Sentence("--log-nodes: {} is not allowed; give an integer from 1 to {:,}.", num_nodes, MAX_DEVICES))
     if num_days is not None and not 0 < num_days <= MAX_DAYS:
-        raise InputError(f"--log-days: {show(num_days)} is not allowed; give a number above 0 and at most {MAX_DAYS:,.0f}.")
+        raise InputError(
+            Sentence("--log-days: {} is not allowed; give a number above 0 and at most {:,.0f}.", show(num_days), MAX_DAYS)
+        )
     times = _times(path)
     if len(times) > MAX_LINES:
-        raise InputError(f"--failure-log: {path}: {len(times):,} interruptions are more than {MAX_LINES:,}; give a shorter time.")
+        raise InputError(
+            Sentence(
+                "--failure-log: {}: {:,} interruptions are more than {:,}; give a shorter time.", path, len(times), MAX_LINES
+            )
+        )
     if num_days is None:
         if len(times) < 2 or max(times) == min(times):
-            raise InputError(f"--failure-log: {path}: its lines do not span any time; give --log-days.")
+            raise InputError(Sentence("--failure-log: {}: its lines do not span any time; give --log-days.", path))
         num_days = (max(times) - min(times)).total_seconds() / DAY_S
     return rate_from_log(len(times), num_nodes * num_days, CONFIDENCE)
 
 
 def _times(path: Path) -> list[datetime]:
     if path.stat().st_size > LOG_BYTES:
-        raise InputError(f"--failure-log: {path}: more than {LOG_BYTES >> 20} MiB; split it.")
+        raise InputError(Sentence("--failure-log: {}: more than {} MiB; split it.", path, LOG_BYTES >> 20))
     try:
         with path.open(newline="", encoding="utf-8-sig") as lines:
             rows = csv.DictReader(lines, strict=True)
             if COLUMN not in (rows.fieldnames or ()):
-                raise InputError(f"--failure-log: {path}: line 1 names no column {COLUMN!r}; give a CSV with a header.")
+                raise InputError(
+                    Sentence("--failure-log: {}: line 1 names no column {!r}; give a CSV with a header.", path, COLUMN)
+                )
             return [_time(row[COLUMN], path, rows.line_num) for row in rows]
     except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"--failure-log: {path}: not a CSV in UTF-8 ({error}).") from None
+        raise InputError(Sentence("--failure-log: {}: not a CSV in UTF-8 ({}).", path, error)) from None
 
 
 def _time(text: str | None, path: Path, line: int) -> datetime:
@@ -51,6 +60,12 @@ def _time(text: str | None, path: Path, line: int) -> datetime:
         found = datetime.fromisoformat((text or "").strip())
     except ValueError:
         raise InputError(
-            f"--failure-log: {path}, line {line}, column {COLUMN}: {show(text)} is no time; give ISO 8601: 2026-03-01T12:30:00."
+            Sentence(
+                "--failure-log: {}, line {}, column {}: {} is no time; give ISO 8601: 2026-03-01T12:30:00.",
+                path,
+                line,
+                COLUMN,
+                show(text),
+            )
         ) from None
     return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -42,6 +42,7 @@ from cost_models.delivery.failures import DAY_S, FailureRate
 from cost_models.delivery.monte_carlo import histories, one_history
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InfeasibleError, InputError
+from documents.sentences import Sentence
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
 from search.session.progress import ProgressCallback
@@ -62,7 +63,7 @@ def goodput_request(document: Mapping[str, Any], database: Database) -> GoodputD
     """The answer to a request body; ``InputError`` where it has none."""
     job = parse_request(document)
     if job.strategy is None:
-        raise InputError("strategy: missing; give the strategy of a plan, for instance of a study's.")
+        raise InputError(Sentence("strategy: missing; give the strategy of a plan, for instance of a study's."))
     return goodput_document(job, stored_calibrations(database, job))
 
 
@@ -96,9 +97,9 @@ def goodput_document(
     losses = _losses(found)
     warnings = list(priced.warnings)
     if not priced.estimate.fits:
-        warnings.append("The plan does not fit: nothing below is delivered until it does.")
+        warnings.append(Sentence("The plan does not fit: nothing below is delivered until it does."))
     if found.rate < LEAST_RATE:
-        warnings.append("The job never gets from one checkpoint to the next: nothing is delivered.")
+        warnings.append(Sentence("The job never gets from one checkpoint to the next: nothing is delivered."))
     months, days = _quantiles(job, section, found, tokens_per_s)
     scaled = on_devices(workload, strategy, section, None if cost is None else cost.device_hour_usd, own)
     sentences = [] if log is None else [_log_sentence(log)]
@@ -130,9 +131,15 @@ def goodput_document(
 
 
 def _log_sentence(log: FailureRate) -> str:
-    return (
-        f"delivery.failures_per_node_day = {log.per_node_day:.3g}, {log.num_failures} interruptions in {log.node_days:,.0f} "
-        f"node-days (the log); {log.low_per_node_day:.3g} to {log.high_per_node_day:.3g} at a confidence of {log.confidence:.0%}"
+    return Sentence(
+        "delivery.failures_per_node_day = {:.3g}, {} interruptions in {:,.0f} "
+        "node-days (the log); {:.3g} to {:.3g} at a confidence of {:.0%}",
+        log.per_node_day,
+        log.num_failures,
+        log.node_days,
+        log.low_per_node_day,
+        log.high_per_node_day,
+        log.confidence,
     )
 
 
@@ -152,7 +159,9 @@ def _best_plan(
         executor=executor,
     )
     if not result.plans:
-        raise InfeasibleError(f"There is no plan: {(result.nearest or 'nothing is legal and fits').rstrip('.')}.")
+        raise InfeasibleError(
+            Sentence("There is no plan: {}.", (result.nearest or Sentence("nothing is legal and fits")).rstrip("."))
+        )
     rates = []
     for plan in result.plans:
         step_s = float(plan.estimate["step_time_s"])

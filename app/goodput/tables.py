@@ -8,6 +8,7 @@ from app.answers.tables.estimate import print_assumptions, print_title, strategy
 from app.goodput.schemas import GoodputDocument
 from app.text.quantities import count, days, percent, seconds
 from app.text.terminal import plain_table
+from documents.sentences import Sentence
 
 SHOWN_CHANGES = 8
 LEAST_GAIN = 5e-4
@@ -17,19 +18,31 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
     job, estimate = document.job, document.estimate
     print_assumptions(console, document.assumptions, document.warnings)
     print_title(console, job, document.strategy)
-    failing = "nothing fails" if document.mtbf_s is None else f"an interruption every {_span(document.mtbf_s)}"
+    failing = (
+        Sentence("nothing fails") if document.mtbf_s is None else Sentence("an interruption every {}", _span(document.mtbf_s))
+    )
     console.print(
-        f"{count(document.delivered_tokens_per_day)} tokens a day delivered: {percent(document.effective_time_fraction)} of "
-        f"{count(estimate.tokens_per_s)} tokens/s; {failing}.",
+        Sentence(
+            "{} tokens a day delivered: {} of {} tokens/s; {}.",
+            count(document.delivered_tokens_per_day),
+            percent(document.effective_time_fraction),
+            count(estimate.tokens_per_s),
+            failing,
+        ),
         markup=False,
     )
     month = document.delivered_tokens_per_day_by_month
-    console.print(f"Of ten months nine deliver {count(month.p10)} a day or more, one {count(month.p90)} or more.")
+    console.print(Sentence("Of ten months nine deliver {} a day or more, one {} or more.", count(month.p10), count(month.p90)))
     if document.days is not None:
         found, tokens = document.days, count(job["training"]["train_tokens"])
         console.print(
-            f"{days(found.mean)} for {tokens} tokens, {days(found.p10)} to {days(found.p90)} with a probability of 80 %, "
-            "as far as failures decide."
+            Sentence(
+                "{} for {} tokens, {} to {} with a probability of 80 %, as far as failures decide.",
+                days(found.mean),
+                tokens,
+                days(found.p10),
+                days(found.p90),
+            )
         )
     _print_checkpoint(console, document)
     console.print()
@@ -58,9 +71,16 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
 def _print_checkpoint(console: Console, document: GoodputDocument) -> None:
     found = document.checkpoint
     console.print(
-        f"A checkpoint of {found.total_bytes / 1e12:,.2f} TB every {_span(found.interval_s)} blocks {seconds(found.blocking_s)} "
-        f"and loads in {_span(found.load_s)}; {document.replicas:,} replicas; {document.site['spares']} spare nodes for "
-        f"{document.nodes_in_repair:,.1f} in repair.",
+        Sentence(
+            "A checkpoint of {:,.2f} TB every {} blocks {} and loads in {}; {:,} replicas; {} spare nodes for {:,.1f} in repair.",
+            found.total_bytes / 1e12,
+            _span(found.interval_s),
+            seconds(found.blocking_s),
+            _span(found.load_s),
+            document.replicas,
+            document.site["spares"],
+            document.nodes_in_repair,
+        ),
         markup=False,
     )
 
@@ -70,20 +90,28 @@ def _print_costs(console: Console, document: GoodputDocument) -> None:
     if energy is not None or cost is not None:
         console.print()
     if energy is not None:
-        total = "" if energy.kwh is None else f", {energy.kwh / 1e3:,.0f} MWh for all tokens"
+        total = "" if energy.kwh is None else Sentence(", {:,.0f} MWh for all tokens", energy.kwh / 1e3)
         co2 = "" if energy.co2_kg is None else f", {energy.co2_kg / 1e3:,.0f} t CO2"
         console.print(
-            f"{energy.site_power_w / 1e6:,.2f} MW in the mean, {energy.kwh_per_billion_tokens:,.0f} kWh a billion "
-            f"tokens{total}{co2}."
+            Sentence(
+                "{:,.2f} MW in the mean, {:,.0f} kWh a billion tokens{}{}.",
+                energy.site_power_w / 1e6,
+                energy.kwh_per_billion_tokens,
+                total,
+                co2,
+            )
         )
     if cost is not None:
-        total = "" if cost.usd is None else f", {cost.usd / 1e6:,.2f} M for all tokens"
-        console.print(f"{cost.usd_per_trillion_tokens / 1e6:,.2f} M USD a trillion tokens{total} ({cost.basis}).", markup=False)
+        total = "" if cost.usd is None else Sentence(", {:,.2f} M for all tokens", cost.usd / 1e6)
+        console.print(
+            Sentence("{:,.2f} M USD a trillion tokens{} ({}).", cost.usd_per_trillion_tokens / 1e6, total, cost.basis),
+            markup=False,
+        )
 
 
 def _span(value_s: float) -> str:
     """A time that may be days."""
     for size, name in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
         if value_s >= 2 * size:
-            return f"{value_s / size:,.1f} {name}"
+            return Sentence("{:,.1f} {}", value_s / size, name)
     return seconds(value_s)

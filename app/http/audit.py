@@ -20,6 +20,7 @@ from app.http.state import state_of
 from app.storage.away import cause
 from app.storage.clock import now_s
 from app.storage.tables import ApiKey, AuditRecord
+from documents.sentences import Sentence
 
 MAX_ACTION = 500  # characters
 _MANY = 1000  # records a transaction deletes
@@ -47,7 +48,7 @@ def of_key(key: ApiKey, action: str) -> Act:
         user = getpass.getuser()
     except (KeyError, OSError):  # of a container that knows no names
         user = "unknown"
-    return Act(action, key.owner, key.id, key.name, address=f"command line of {user}")
+    return Act(action, key.owner, key.id, key.name, address=Sentence("command line of {}", user))
 
 
 def record(session: Session, act: Act) -> None:
@@ -92,7 +93,7 @@ class Audit:
 
 
 def _note(request: Request, holder: Principal, status: int, made: str | None) -> None:
-    action = f"{request.method} {request.url.path}{f': {made}' if made else ''}"
+    action = Sentence("{} {}{}", request.method, request.url.path, Sentence(": {}", made) if made else "")
     act = Act(action, holder.owner, holder.id, holder.name, status, address_of(request), request.scope.get("request_id"))
     if status == 429 and state_of(request).rates.take(("noted", holder.id), 1) > 0:
         return  # one a minute says it: who is refused for asking too often must not fill the log

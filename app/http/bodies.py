@@ -18,6 +18,7 @@ from app.http.state import state_of
 from app.text.documents import DescribedBy, Document, json_bytes
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
+from documents.sentences import Sentence
 
 _MAX_VALUES = 1_000_000
 _MAPPING_COUNTS, _LIST_COUNTS = 4, 2  # values: what the smallest one takes of memory
@@ -38,8 +39,8 @@ def _parsed(body: bytes, entries: Mapping[str, int]) -> dict[str, Any]:
     # Counted before anything is made of it, inside texts too: it may only come out too high.
     values = body.count(b",") + _MAPPING_COUNTS * body.count(b"{") + _LIST_COUNTS * body.count(b"[")
     if values > _MAX_VALUES:
-        hint = "Send fewer values at a time."
-        raise ServiceError("too-large", f"The body holds more than {_MAX_VALUES:,} values.", hint=hint, pointer="#")
+        hint = Sentence("Send fewer values at a time.")
+        raise ServiceError("too-large", Sentence("The body holds more than {:,} values.", _MAX_VALUES), hint=hint, pointer="#")
     limits = Limits(num_bytes=sys.maxsize, depth=512, entries=entries)  # bytes are counted as they come in
     try:
         text = body.decode("utf-8")
@@ -47,7 +48,7 @@ def _parsed(body: bytes, entries: Mapping[str, int]) -> dict[str, Any]:
         if "\\u" in text:  # the only way for such characters into JSON in UTF-8
             _refuse_unprintable(document)
     except UnicodeDecodeError:
-        raise ServiceError("invalid-input", "body: not text in UTF-8.", pointer="#") from None
+        raise ServiceError("invalid-input", Sentence("body: not text in UTF-8."), pointer="#") from None
     except InputError as error:
         raise from_input_error(error) from None
     return document
@@ -56,7 +57,7 @@ def _parsed(body: bytes, entries: Mapping[str, int]) -> dict[str, Any]:
 def _refuse_unprintable(value: object) -> None:
     """Control characters but ends of lines, and lone surrogates, which neither every database nor every reader takes."""
     if isinstance(value, str) and any(category(letter) in ("Cc", "Cs") and letter not in "\t\r\n" for letter in value):
-        raise InputError(f"body: {show(value)} holds a control character or half a character; leave it out.")
+        raise InputError(Sentence("body: {} holds a control character or half a character; leave it out.", show(value)))
     if isinstance(value, dict):
         for key, item in value.items():
             _refuse_unprintable(key)
@@ -96,11 +97,11 @@ class StrictRoute(APIRoute):
             await authorized(request)  # before a stranger's body is read
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and not kind.endswith("+json"):
-                raise ServiceError("not-json", f"The body's Content-Type is {show(kind)}.")
+                raise ServiceError("not-json", Sentence("The body's Content-Type is {}.", show(kind)))
             encoding = request.headers.get("content-encoding", "identity").strip().lower()
             if encoding not in ("identity", ""):
-                hint = "Send the body as it is, without Content-Encoding."
-                raise ServiceError("not-json", f"The body's Content-Encoding is {show(encoding)}.", hint=hint)
+                hint = Sentence("Send the body as it is, without Content-Encoding.")
+                raise ServiceError("not-json", Sentence("The body's Content-Encoding is {}.", show(encoding)), hint=hint)
             body = _StrictRequest(request.scope, request.receive)
             body.entries = self._entries
             if not may_be_large(request.scope):

@@ -8,10 +8,11 @@ from typing import Annotated, Any
 from fastapi import Header, Response
 
 from app.http.problems import ServiceError
+from documents.sentences import Sentence
 
 IfMatch = Annotated[str | None, Header(max_length=1000)]
 IfNoneMatch = IfMatch
-NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified"}}
+NOT_MODIFIED: dict[int | str, dict[str, Any]] = {304: {"description": Sentence("Not modified")}}
 
 
 def version_tag(version: int) -> str:
@@ -36,5 +37,5 @@ def required_version(if_match: str | None) -> int | None:
         return None
     versions = [tag[1:-1] for tag in _tags(if_match) if len(tag) > 2 and tag[0] == tag[-1] == '"']
     if len(versions) != 1 or not (versions[0].isascii() and versions[0].isdigit() and len(versions[0]) < 18):
-        raise ServiceError("stale", "If-Match is not the tag of this resource.", parameter="If-Match")
+        raise ServiceError("stale", Sentence("If-Match is not the tag of this resource."), parameter="If-Match")
     return int(versions[0])

@@ -16,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.tables import ApiKey
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -53,7 +54,7 @@ def create_key(
 ) -> tuple[ApiKey, str]:
     """The stored key and its secret, which nobody can ask for again; without ``owner`` its name is its owner's, too."""
     if session.scalar(select(ApiKey).where(ApiKey.name == name, ApiKey.revoked_at_s.is_(None))):
-        raise InputError(f"NAME: {show(name)} has a key already; revoke or rotate it, or take another name.")
+        raise InputError(Sentence("NAME: {} has a key already; revoke or rotate it, or take another name.", show(name)))
     secret, now_s = _new_secret(), time.time()
     key = ApiKey(
         id=uuid4().hex,
@@ -149,5 +150,7 @@ def _in_force(session: Session, name: str) -> ApiKey:
     chosen = [key for key in found if name in (key.name, key.prefix)]
     if len(chosen) != 1:
         known = ", ".join(key.name for key in found) or "none"
-        raise InputError(f"NAME: {show(name)} names {len(chosen)} keys that are in force; those in force: {known}.")
+        raise InputError(
+            Sentence("NAME: {} names {} keys that are in force; those in force: {}.", show(name), len(chosen), known)
+        )
     return chosen[0]

@@ -11,6 +11,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from app.http.problems import ServiceError
+from documents.sentences import Sentence
 
 LARGE_BYTES = 256 * 1024
 READ_AT_ONCE = 3  # while one is answered, the next ones come in
@@ -47,8 +48,8 @@ class LargeBodies:
         if self.num_waiting >= WAITING:
             raise ServiceError(
                 "unavailable",
-                f"{WAITING} large requests wait already.",
-                hint=f"Repeat it in a few seconds, or send at most {LARGE_BYTES // 1024} KiB at a time.",
+                Sentence("{} large requests wait already.", WAITING),
+                hint=Sentence("Repeat it in a few seconds, or send at most {} KiB at a time.", LARGE_BYTES // 1024),
                 headers={"Retry-After": str(_RETRY_AFTER_S)},
             )
         async with self._reading:

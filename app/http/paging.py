@@ -12,6 +12,7 @@ from pydantic import Field
 
 from app.http.problems import ServiceError
 from app.text.documents import Document
+from documents.sentences import Sentence
 
 Item = TypeVar("Item")
 Row = TypeVar("Row", bound="_Numbered")
@@ -60,9 +61,9 @@ def _position(
     if not 0 <= position <= MAX_POSITION:
         raise ServiceError(
             "invalid-input",
-            "cursor: none of this list's; pages are followed with next_cursor.",
+            Sentence("cursor: none of this list's; pages are followed with next_cursor."),
             parameter="cursor",
-            hint="Leave cursor out to begin at the first page.",
+            hint=Sentence("Leave cursor out to begin at the first page."),
         )
     return position
 

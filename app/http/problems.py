@@ -15,31 +15,60 @@ from starlette.exceptions import HTTPException
 from app.language.choice import of_header
 from app.language.documents import problem as in_language
 from documents.errors import InfeasibleError, InputError, hint_of, pointer_of, show
+from documents.sentences import Sentence
 
 MEDIA_TYPE = "application/problem+json"
 
 # Kind -> status, title, and the hint where an error has none of its own.
 KINDS: Mapping[str, tuple[int, str, str]] = {
-    "invalid-input": (422, "The request cannot be used", "GET /openapi.json describes every field."),
-    "infeasible": (422, "No plan exists", "The detail names what stands in the way; change that part of the job."),
-    "not-json": (415, "The body is not JSON", "Send the header Content-Type: application/json."),
-    "too-large": (413, "The body is too large", "Send less in one request."),
-    "unauthorized": (401, "An API key is needed", "Send Authorization: Bearer KEY; `meshplan keys create NAME` makes one."),
-    "forbidden": (403, "The request is not allowed", "Call the server by its own address, with a key that may do this."),
-    "unknown-path": (404, "There is nothing at this path", "GET /openapi.json lists the paths."),
-    "not-found": (404, "There is no such resource", "The list one level up holds what there is."),
-    "method-not-allowed": (405, "The path does not take this method", "The Allow header lists the methods."),
-    "conflict": (409, "The state of the resource forbids this", "GET the resource to see its state."),
-    "request-in-progress": (409, "The first request with this key still runs", "Repeat the request in a second."),
-    "key-reused": (422, "The idempotency key belongs to another request", "Use a new Idempotency-Key for a new request."),
-    "timeout": (408, "The request did not come in time", "Send the whole request at once."),
-    "headers-too-large": (431, "The headers are too large", "Send fewer and shorter headers."),
-    "not-http": (400, "The request is not HTTP", "Send one request as RFC 9112 says, with one Host header."),
-    "rate-limited": (429, "Too many requests", "Repeat the request after the seconds that Retry-After says."),
-    "quota-exceeded": (429, "Too many studies or checks", "Wait until studies have finished, or delete what nobody needs."),
-    "stale": (412, "The resource has changed", "GET it again and send its new ETag."),
-    "internal": (500, "The server failed", "Please report it with the instance; the server's log holds the cause."),
-    "unavailable": (503, "The server cannot serve yet", "Repeat the request in a few seconds."),
+    "invalid-input": (422, Sentence("The request cannot be used"), Sentence("GET /openapi.json describes every field.")),
+    "infeasible": (
+        422,
+        Sentence("No plan exists"),
+        Sentence("The detail names what stands in the way; change that part of the job."),
+    ),
+    "not-json": (415, Sentence("The body is not JSON"), Sentence("Send the header Content-Type: application/json.")),
+    "too-large": (413, Sentence("The body is too large"), Sentence("Send less in one request.")),
+    "unauthorized": (
+        401,
+        Sentence("An API key is needed"),
+        Sentence("Send Authorization: Bearer KEY; `meshplan keys create NAME` makes one."),
+    ),
+    "forbidden": (
+        403,
+        Sentence("The request is not allowed"),
+        Sentence("Call the server by its own address, with a key that may do this."),
+    ),
+    "unknown-path": (404, Sentence("There is nothing at this path"), Sentence("GET /openapi.json lists the paths.")),
+    "not-found": (404, Sentence("There is no such resource"), Sentence("The list one level up holds what there is.")),
+    "method-not-allowed": (405, Sentence("The path does not take this method"), Sentence("The Allow header lists the methods.")),
+    "conflict": (409, Sentence("The state of the resource forbids this"), Sentence("GET the resource to see its state.")),
+    "request-in-progress": (
+        409,
+        Sentence("The first request with this key still runs"),
+        Sentence("Repeat the request in a second."),
+    ),
+    "key-reused": (
+        422,
+        Sentence("The idempotency key belongs to another request"),
+        Sentence("Use a new Idempotency-Key for a new request."),
+    ),
+    "timeout": (408, Sentence("The request did not come in time"), Sentence("Send the whole request at once.")),
+    "headers-too-large": (431, Sentence("The headers are too large"), Sentence("Send fewer and shorter headers.")),
+    "not-http": (400, Sentence("The request is not HTTP"), Sentence("Send one request as RFC 9112 says, with one Host header.")),
+    "rate-limited": (429, Sentence("Too many requests"), Sentence("Repeat the request after the seconds that Retry-After says.")),
+    "quota-exceeded": (
+        429,
+        Sentence("Too many studies or checks"),
+        Sentence("Wait until studies have finished, or delete what nobody needs."),
+    ),
+    "stale": (412, Sentence("The resource has changed"), Sentence("GET it again and send its new ETag.")),
+    "internal": (
+        500,
+        Sentence("The server failed"),
+        Sentence("Please report it with the instance; the server's log holds the cause."),
+    ),
+    "unavailable": (503, Sentence("The server cannot serve yet"), Sentence("Repeat the request in a few seconds.")),
 }
 _KIND_OF_STATUS = {404: "unknown-path", 405: "method-not-allowed", 413: "too-large", 415: "not-json"}
 
@@ -116,14 +145,14 @@ def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     chosen = errors[0]
     place, *path = chosen["loc"]
     if place == "body":
-        return ServiceError("invalid-input", "body: missing; send a JSON object.", pointer="#")
+        return ServiceError("invalid-input", Sentence("body: missing; send a JSON object."), pointer="#")
     name = str(path[0])  # also of a list of which one item is wrong
     said = str(chosen.get("ctx", {}).get("error", chosen["msg"])).rstrip(".")
     return ServiceError(
         "invalid-input",
-        f"{name}: {show(chosen['input'])} is not allowed in the {place}; {said[:1].lower() + said[1:]}.",
+        Sentence("{}: {} is not allowed in the {}; {}.", name, show(chosen["input"]), place, said[:1].lower() + said[1:]),
         parameter=name,
-        hint=f"{said}.",
+        hint=Sentence("{}.", said),
     )
 
 
@@ -131,9 +160,9 @@ def _from_http(request: Request, error: HTTPException) -> ServiceError:
     kind = _KIND_OF_STATUS.get(error.status_code, "internal" if error.status_code >= 500 else "invalid-input")
     path = show(request.url.path, 200)
     detail = {
-        "unknown-path": f"There is nothing at {path}.",
-        "method-not-allowed": f"{path} does not take {show(request.method)}.",
-    }.get(kind, f"{error.detail}.")
+        "unknown-path": Sentence("There is nothing at {}.", path),
+        "method-not-allowed": Sentence("{} does not take {}.", path, show(request.method)),
+    }.get(kind, Sentence("{}.", error.detail))
     return ServiceError(kind, detail, headers=error.headers)
 
 

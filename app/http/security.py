@@ -17,6 +17,7 @@ from app.http.keys import KeyLimits
 from app.http.problems import ServiceError
 from app.http.state import ServerState, state_of
 from documents.errors import show
+from documents.sentences import Sentence
 
 LOCAL_CALLER = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where the server listens on loopback only.")
@@ -73,10 +74,12 @@ def _check_local(request: Request) -> None:
     """Keeps web pages that a local user visits from calling the server: by a name that resolves here, or by a form."""
     host = request.headers.get("host", "")
     if not is_loopback(_host(host)):
-        raise ServiceError("forbidden", f"Without API keys, the server answers to local names only, not to {show(host)}.")
+        raise ServiceError(
+            "forbidden", Sentence("Without API keys, the server answers to local names only, not to {}.", show(host))
+        )
     origin = request.headers.get("origin")
     if origin is not None and origin.partition("://")[2] != host:
-        raise ServiceError("forbidden", f"A page of {show(origin)} may not call this server.")
+        raise ServiceError("forbidden", Sentence("A page of {} may not call this server.", show(origin)))
 
 
 def authorize(request: Request) -> Principal:
@@ -123,20 +126,22 @@ def address_of(request: Request) -> str:
 def _holder(request: Request, state: ServerState) -> Principal:
     scheme, _, secret = request.headers.get("authorization", "").partition(" ")
     if scheme.lower() != "bearer" or not secret:
-        raise _unauthorized("The request has no API key.")
+        raise _unauthorized(Sentence("The request has no API key."))
     secret = secret.strip()
     digest, name = keys.digest_of(secret), ("wrong", address_of(request))
     allowed = state.wrong_keys_a_minute
     # Who guesses asks the database nothing more; keys that were right before are not in the way of a neighbour's guesses.
     wait_s = 0.0 if digest in state.known_keys else state.rates.wait_s(name, allowed, at_once=allowed)
     if wait_s > 0.0:
-        raise _limited("wrong-keys", state, f"More than {allowed} wrong API keys a minute came from this address.", wait_s)
+        raise _limited(
+            "wrong-keys", state, Sentence("More than {} wrong API keys a minute came from this address.", allowed), wait_s
+        )
     with state.database.read() as session:
         key = keys.authenticated(session, secret)
         if key is None:
             state.known_keys.discard(digest)
             state.rates.take(name, allowed, at_once=allowed)
-            raise _unauthorized("The API key is unknown, expired or revoked.")
+            raise _unauthorized(Sentence("The API key is unknown, expired or revoked."))
         own = {field: getattr(key, field) for field in vars(state.limits)}
         limits = replace(state.limits, **{field: value for field, value in own.items() if value is not None})
         holder = Principal(key.id, key.name, key.owner or key.name, keys.granted(key.scopes), limits)
@@ -157,14 +162,16 @@ def require_scope(principal: Principal, needed: keys.Scope) -> None:
     """``ServiceError`` unless the key may."""
     if needed not in principal.scopes:
         may = " and ".join(scope for scope in keys.SCOPES if scope in principal.scopes) or "nothing"
-        raise ServiceError("forbidden", f"The API key may not {needed}; it may {may}.")
+        raise ServiceError("forbidden", Sentence("The API key may not {}; it may {}.", needed, may))
 
 
 def _count(state: ServerState, principal: Principal) -> None:
     allowed = principal.limits.requests_a_minute
     wait_s = state.rates.take(("key", principal.id), allowed)
     if wait_s > 0.0:
-        raise _limited("requests", state, f"The API key may ask {allowed:,} times a minute and has asked more often.", wait_s)
+        raise _limited(
+            "requests", state, Sentence("The API key may ask {:,} times a minute and has asked more often.", allowed), wait_s
+        )
 
 
 def _limited(reason: str, state: ServerState, detail: str, wait_s: float) -> ServiceError:

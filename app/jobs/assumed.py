@@ -11,8 +11,9 @@ from pydantic import Field
 from documents.bounds import MAX_TOKENS, Line, LongLine
 from documents.checking import Section, check
 from documents.errors import InputError, show, unknown_name
+from documents.sentences import Sentence
 
-NOT_GIVEN = "(not given)"
+NOT_GIVEN = Sentence("(not given)")
 MAX_ASSUMED = 100
 Bounds = Field(ge=0, le=MAX_TOKENS)
 
@@ -66,11 +67,13 @@ def joined(first: Sequence[str], second: Sequence[str]) -> list[str]:
 def assumed_in(given: object, value_of: Callable[[str], Any], allowed: Collection[str]) -> dict[str, Assumption]:
     """What a resolved job says that it took, without what has another value since."""
     if not isinstance(given, Mapping):
-        raise InputError(f"assumed: {show(given)} is not allowed; give a mapping of fields to value and origin, or leave it out.")
+        raise InputError(
+            Sentence("assumed: {} is not allowed; give a mapping of fields to value and origin, or leave it out.", show(given))
+        )
     found = {}
     for name, entry in given.items():
         if name not in allowed:
-            raise unknown_name(f"assumed.{show(name)}", str(name), allowed, what="field with a default")
+            raise unknown_name(f"assumed.{show(name)}", str(name), allowed, what=Sentence("field with a default"))
         checked = check(AssumedField, entry, f"assumed.{name}")
         if value_of(name) == checked.value:
             found[name] = Assumption(name, checked.value, checked.why)

@@ -9,6 +9,7 @@ from pydantic import Field
 from cost_models.delivery.recovery import RECOVERY_MODES, REPLACED_FRACTION
 from documents.bounds import MAX_DEVICES
 from documents.checking import OneOf, Section
+from documents.sentences import Sentence
 
 MAX_SECONDS = 1e9
 MAX_BYTES_PER_S = 1e15
@@ -95,19 +96,21 @@ OF_PRICES = frozenset(
 
 # Field -> where its default comes from, told where it was not given and decides something.
 SOURCES = {
-    "failures_per_node_day": "(Llama 3 405B 3.8e-3, ByteDance 4.3e-3, 32K GPUs at Meta 2.3e-3 [llama-3; robustrl; ft-hsdp]; "
-    "nobody published a count of an Ascend run)",
-    "replaced_fraction": "(share of hardware among the interruptions of Llama 3 405B [llama-3])",
-    "recovery": "(the level that needs nothing set up)",
-    "detection_s": "(assumed; a watchdog takes seconds, HCCL's timeout 1,800 [mindcluster-resume])",
-    "checkpoint_fixed_s": "(from device to host about 3 s at any size [robustrl])",
-    "storage_write_bytes_per_s": "(assumed; 50 to 200 GB/s were seen in production [vast])",
-    "storage_read_bytes_per_s": "(assumed, as written)",
-    "spares": "(2 % of the nodes, which vendors advise)",
+    "failures_per_node_day": Sentence(
+        "(Llama 3 405B 3.8e-3, ByteDance 4.3e-3, 32K GPUs at Meta 2.3e-3 [llama-3; robustrl; ft-hsdp]; "
+        "nobody published a count of an Ascend run)"
+    ),
+    "replaced_fraction": Sentence("(share of hardware among the interruptions of Llama 3 405B [llama-3])"),
+    "recovery": Sentence("(the level that needs nothing set up)"),
+    "detection_s": Sentence("(assumed; a watchdog takes seconds, HCCL's timeout 1,800 [mindcluster-resume])"),
+    "checkpoint_fixed_s": Sentence("(from device to host about 3 s at any size [robustrl])"),
+    "storage_write_bytes_per_s": Sentence("(assumed; 50 to 200 GB/s were seen in production [vast])"),
+    "storage_read_bytes_per_s": Sentence("(assumed, as written)"),
+    "spares": Sentence("(2 % of the nodes, which vendors advise)"),
     "repair_s": "(assumed)",
     "idle_power_fraction": "(73.9 of 350 W [npu-exporter])",
     "waiting_power_fraction": "(assumed)",
-    "host_power_fraction": "(assumed, within 25 to 45 %)",
+    "host_power_fraction": Sentence("(assumed, within 25 to 45 %)"),
     "pue": "(assumed)",
     "years": "(assumed)",
     "used_fraction": "(assumed)",

@@ -14,6 +14,7 @@ from documents.bounds import COUNTS_BYTES
 from documents.checking import check
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document, read_text
+from documents.sentences import Sentence
 
 FIELD = "training.expert_counts"
 
@@ -30,25 +31,40 @@ def expert_counts(given: Any, model: ModelShape, folder: Path | None, labels: Ma
     field = labels.get(FIELD, FIELD)
     if isinstance(given, str):
         if folder is None:
-            raise InputError(f"{field}: {show(given)} is a file, which a server does not read; give the lists of counts in it.")
+            raise InputError(
+                Sentence("{}: {} is a file, which a server does not read; give the lists of counts in it.", field, show(given))
+            )
         given, field = _read(folder / given, field)
     rows: Sequence[Sequence[int]] = [given] if given and isinstance(given[0], int) else given
     if model.moe is None:
-        raise InputError(f"{field}: {model.name} has no experts; leave it out.")
+        raise InputError(Sentence("{}: {} has no experts; leave it out.", field, model.name))
     num_layers, num_experts = sum(model.moe_layers()), model.moe.num_experts
     if len(rows) not in (1, num_layers):
         raise InputError(
-            f"{field}: {len(rows):,} layers, but {model.name} has {num_layers:,} MoE layers; give a list for each of them, in "
-            "order, or one list for all."
+            Sentence(
+                "{}: {:,} layers, but {} has {:,} MoE layers; give a list for each of them, in order, or one list for all.",
+                field,
+                len(rows),
+                model.name,
+                num_layers,
+            )
         )
     for index, row in enumerate(rows):
         where = field if rows is not given else f"{field}[{index}]"
         if len(row) != num_experts:
             raise InputError(
-                f"{where}: {len(row):,} counts, but {model.name} has {num_experts:,} routed experts; give one for each."
+                Sentence(
+                    "{}: {:,} counts, but {} has {:,} routed experts; give one for each.",
+                    where,
+                    len(row),
+                    model.name,
+                    num_experts,
+                )
             )
         if not any(row):
-            raise InputError(f"{where}: all counts are 0; give tokens per expert of a step in which the layer was routed.")
+            raise InputError(
+                Sentence("{}: all counts are 0; give tokens per expert of a step in which the layer was routed.", where)
+            )
     return ExpertCounts(tuple(tuple(map(float, row)) for row in rows))
 
 
@@ -67,12 +83,12 @@ def _read(path: Path, field: str) -> tuple[Any, str]:
         whole = text if text.lstrip().startswith("{") else f'{{"expert_counts": {text}}}'
         document = parse_document(whole, str(path), is_json=True, limits=Limits(len(whole)))
     except InputError as error:
-        raise InputError(f"{field}: {error}") from None
-    inside = f"{field}: {path}"
+        raise InputError(Sentence("{}: {}", field, error)) from None
+    inside = Sentence("{}: {}", field, path)
     try:
         counts = check(ExpertCountsFile, document).expert_counts
         if isinstance(counts, str):
-            raise InputError(f"expert_counts: {show(counts)} is not allowed; give lists of integers.")
-        return counts, f"{inside}: expert_counts"
+            raise InputError(Sentence("expert_counts: {} is not allowed; give lists of integers.", show(counts)))
+        return counts, Sentence("{}: expert_counts", inside)
     except InputError as error:
-        raise InputError(f"{inside}: {error}") from None
+        raise InputError(Sentence("{}: {}", inside, error)) from None

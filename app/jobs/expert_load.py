@@ -18,6 +18,7 @@ from cost_models.shapes.expert_spread import (
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
+from documents.sentences import Sentence, joined
 
 FACTOR, BALANCE = "training.expert_load_factor", "training.router_balance"
 CAPACITY = "training.expert_capacity_factor"
@@ -30,7 +31,7 @@ def with_capacity(section: TrainingSection, model: ModelShape, labels: Mapping[s
     if section.expert_capacity_factor is None:
         return model
     if model.moe is None:
-        raise InputError(f"{labels.get(CAPACITY, CAPACITY)}: {model.name} has no experts; leave it out.")
+        raise InputError(Sentence("{}: {} has no experts; leave it out.", labels.get(CAPACITY, CAPACITY), model.name))
     return replace(model, moe=replace(model.moe, capacity_factor=section.expert_capacity_factor))
 
 
@@ -47,18 +48,22 @@ def expert_load(
     given = [name for name, value in ((FACTOR, factor), (COUNTS, counts), (BALANCE, balance)) if value is not None]
     if len(given) > 1:
         raise InputError(
-            f"{labels.get(given[1], given[1])}: given beside {given[0]}, which it takes the place of; give one of the two."
+            Sentence(
+                "{}: given beside {}, which it takes the place of; give one of the two.", labels.get(given[1], given[1]), given[0]
+            )
         )
     moe = model.moe
     if given and (given != [FACTOR] or factor != 1.0) and moe is not None and moe.capacity_factor:
         warnings.append(
-            f"{given[0]} has no effect: {model.name} has a capacity factor, which pads or drops every expert to the same."
+            Sentence(
+                "{} has no effect: {} has a capacity factor, which pads or drops every expert to the same.", given[0], model.name
+            )
         )
     if counts is not None:
         return {"expert_counts": expert_counts(counts, model, folder, labels)}
     if factor is not None:
         if moe is None and factor != 1.0:
-            warnings.append(f"{FACTOR} has no effect: {model.name} has no experts.")
+            warnings.append(Sentence("{} has no effect: {} has no experts.", FACTOR, model.name))
         return {"expert_load_factor": factor}
     if balance is not None:
         return {"expert_spread": _stated_spread(balance, model, labels)}
@@ -72,21 +77,29 @@ def expert_load(
 def _stated_spread(balance: str, model: ModelShape, labels: Mapping[str, str]) -> ExpertSpread | None:
     field, moe = labels.get(BALANCE, BALANCE), model.moe
     if moe is None:
-        raise InputError(f"{field}: {model.name} has no experts; leave it out.")
+        raise InputError(Sentence("{}: {} has no experts; leave it out.", field, model.name))
     stated = RouterBalance(balance)
     if stated is RouterBalance.GROUP and not chooses_one_of_every_group(moe.top_k, moe.num_groups, moe.group_topk):
         raise InputError(
-            f"{field}: {balance} is not allowed, since {model.name} does not choose one expert of each of several groups; give "
-            f"{', '.join(other for other in RouterBalance if other is not stated)}."
+            Sentence(
+                "{}: {} is not allowed, since {} does not choose one expert of each of several groups; give {}.",
+                field,
+                balance,
+                model.name,
+                joined(", ", (other for other in RouterBalance if other is not stated)),
+            )
         )
     return model.expert_spread(stated)
 
 
 def _why(spread: ExpertSpread) -> str:
     degrees = [degree for degree in _DEGREES if degree <= spread.num_experts][-_SHOWN:]
-    mean = ", ".join(f"{spread.load_factor(degree):.2f} at EP{degree}" for degree in degrees)
+    mean = ", ".join(Sentence("{:.2f} at EP{}", spread.load_factor(degree), degree) for degree in degrees)
     peak = ", ".join(f"{spread.peak_load_factor(degree):.2f}" for degree in degrees)
-    return (
-        f"(usual of the model: the fullest expert rank has {mean} x the mean in time, "
-        f"and in memory, in {PEAK_QUANTILE:.0%} of the steps, {peak}; {spread.source})"
+    return Sentence(
+        "(usual of the model: the fullest expert rank has {} x the mean in time, and in memory, in {:.0%} of the steps, {}; {})",
+        mean,
+        PEAK_QUANTILE,
+        peak,
+        spread.source,
     )

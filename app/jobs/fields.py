@@ -36,6 +36,7 @@ from documents.bounds import (
     ZeroStage,
 )
 from documents.checking import OneOf, Section
+from documents.sentences import Sentence
 from search.exhaustive.open_candidates import MAX_SIMULATIONS
 from search.ranking.leaderboard import OBJECTIVES, OF_LATTICE
 from search.space.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
@@ -332,8 +333,14 @@ class HowToSearch(Section):
         judged = [name for name in self.objectives if name not in OF_LATTICE]
         several = len(self.objectives) > 1
         if self.sampler != EXHAUSTIVE and self.judges_plans:
-            what = f"objective {judged[0]}" if judged else "more than one objective" if several else "a deadline or a budget"
-            raise ValueError(f"{what} needs the exhaustive search; leave sampler out.")
+            what = (
+                Sentence("objective {}", judged[0])
+                if judged
+                else Sentence("more than one objective")
+                if several
+                else Sentence("a deadline or a budget")
+            )
+            raise ValueError(Sentence("{} needs the exhaustive search; leave sampler out.", what))
         return self
 
 

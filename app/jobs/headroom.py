@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from documents.errors import InputError, did_you_mean, show
+from documents.sentences import Sentence, joined
 from hardware_profiles.units import Dimension, names, to_si
 
 FIELD = "search.min_headroom"
@@ -37,18 +38,24 @@ def headroom_bytes(given: int | float | str, limit_bytes: float, labels: Mapping
         found = float(given)
     if found >= limit_bytes:
         raise InputError(
-            f"{labels.get(FIELD, FIELD)}: {show(given)} is not allowed; the device has {limit_bytes / 2**30:.1f} GiB that can be "
-            "filled, give less."
+            Sentence(
+                "{}: {} is not allowed; the device has {:.1f} GiB that can be filled, give less.",
+                labels.get(FIELD, FIELD),
+                show(given),
+                limit_bytes / 2**30,
+            )
         )
     return found
 
 
 def _parts(text: str) -> tuple[float, str]:
     found = _QUANTITY.fullmatch(text.strip())
-    wanted = f"give bytes, a quantity in {', '.join(_UNITS)} such as 4GiB, or a part of the device's limit such as 5%."
+    wanted = Sentence(
+        "give bytes, a quantity in {} such as 4GiB, or a part of the device's limit such as 5%.", joined(", ", _UNITS)
+    )
     if found is None:
-        raise ValueError(f"{show(text)} is not allowed; {wanted}")
+        raise ValueError(Sentence("{} is not allowed; {}", show(text), wanted))
     number, unit = float(found[1]), found[2]
     if unit not in ("", "%", *_UNITS):
-        raise ValueError(f"{show(text)} is not allowed{did_you_mean(unit, _UNITS)}; {wanted}")
+        raise ValueError(Sentence("{} is not allowed{}; {}", show(text), did_you_mean(unit, _UNITS), wanted))
     return number, unit

@@ -42,6 +42,7 @@ from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJ
 from documents.checking import Section, check
 from documents.errors import InputError, unknown_name
 from documents.reading import read_document
+from documents.sentences import Sentence, joined
 from frameworks.registry import TARGETS, parse_target
 from frameworks.target import ANY
 from hardware_profiles import catalogue as hardware
@@ -95,7 +96,7 @@ def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[d
         if values:
             document[section] = _with_flags(_as_mapping(document, section), values)
     if isinstance(document.get("assumed"), Mapping):
-        given = {f"{section}.{name}" for section, values in flags.items() for name in values}
+        given = {Sentence("{}.{}", section, name) for section, values in flags.items() for name in values}
         document["assumed"] = {name: entry for name, entry in document["assumed"].items() if name not in given}
     # A path in a flag starts where the user is, not where the job file lies.
     if "hardware" in flags.get("cluster", {}):
@@ -135,8 +136,8 @@ def parse_job(
         check(JobDocument, document, labels=labels, parts=PARTS)
     if document.get("model") in (None, ""):  # as an unset variable of a shell leaves it
         others = lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
-        also = f" Also missing: {', '.join(others)}." if others else ""
-        raise InputError(f"model: missing; give a preset's name, the path of a config.json, or a mapping.{also}")
+        also = Sentence(" Also missing: {}.", joined(", ", others)) if others else ""
+        raise InputError(Sentence("model: missing; give a preset's name, the path of a config.json, or a mapping.{}", also))
     try:
         cluster_section = check(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels, PARTS)
     except InputError as error:
@@ -148,7 +149,7 @@ def parse_job(
     if document.get("delivery") is not None:
         delivery = check(DeliverySection, document["delivery"], "delivery", labels, PARTS)
         if delivery.mtbf_s is not None and "failures_per_node_day" in delivery.model_fields_set:
-            raise InputError("delivery: mtbf_s and failures_per_node_day say the same in two ways; give one of them.")
+            raise InputError(Sentence("delivery: mtbf_s and failures_per_node_day say the same in two ways; give one of them."))
     sweep = None if document.get("sweep") is None else check(SweepSection, document["sweep"], "sweep", labels, PARTS)
     assumed: dict[str, str] = {}
     warnings: list[str] = []
@@ -173,7 +174,9 @@ def parse_job(
     _warn(cluster_section, settings, profile, warnings)
     _warn_of_software(workload, warnings)
     if workload.training.precision == "fp32":
-        warnings.append("training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long.")
+        warnings.append(
+            Sentence("training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long.")
+        )
     resolved = _resolved(
         workload,
         hardware_reference,
@@ -245,7 +248,7 @@ def _document(source: str) -> tuple[dict[str, Any], Path]:
         return document, path.parent
     if "model_type" in document:
         return {"model": str(path.absolute())}, Path()
-    raise InputError(f"{source}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').")
+    raise InputError(Sentence("{}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').", source))
 
 
 SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
@@ -258,8 +261,8 @@ def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
     if isinstance(value, str) and section in SHORT_FORMS:
         return {SHORT_FORMS[section]: value}
     if not isinstance(value, Mapping):
-        kind = "a list" if isinstance(value, list) else repr(value)
-        raise InputError(f"{section}: {kind} is not allowed; give a mapping of field names to values.")
+        kind = Sentence("a list") if isinstance(value, list) else repr(value)
+        raise InputError(Sentence("{}: {} is not allowed; give a mapping of field names to values.", section, kind))
     return value
 
 
@@ -299,12 +302,20 @@ def _training(
     if missing:
         fields = " and ".join(labels.get(name := f"training.{field}", name) for field in missing)
         raise InputError(
-            f"{fields}: missing; only model presets have a default, so give an integer{' for each' * (len(missing) > 1)}."
+            Sentence(
+                "{}: missing; only model presets have a default, so give an integer{}.",
+                fields,
+                Sentence(" for each") * (len(missing) > 1),
+            )
         )
     if seq_length * global_batch_size > MAX_TOKENS_PER_STEP:
         raise InputError(
-            f"training.global_batch_size: {global_batch_size} sequences of {seq_length} tokens are more than "
-            f"{MAX_TOKENS_PER_STEP:.0e} tokens a step; give less."
+            Sentence(
+                "training.global_batch_size: {} sequences of {} tokens are more than {:.0e} tokens a step; give less.",
+                global_batch_size,
+                seq_length,
+                MAX_TOKENS_PER_STEP,
+            )
         )
     return TrainingJob(
         seq_length=seq_length,
@@ -318,18 +329,23 @@ def _training(
 def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
     supported = [name for name in profile.matmul_flops_per_s if name in PRECISIONS]
     if not supported:
-        raise InputError(f"cluster.hardware: {profile.name} has no matmul rate in {', '.join(PRECISIONS)}.")
+        raise InputError(Sentence("cluster.hardware: {} has no matmul rate in {}.", profile.name, joined(", ", PRECISIONS)))
     if given is not None:
         if given not in supported:
             raise InputError(
-                f"training.precision: {given!r} has no matmul rate on {profile.name}; give one of {', '.join(sorted(supported))}."
+                Sentence(
+                    "training.precision: {!r} has no matmul rate on {}; give one of {}.",
+                    given,
+                    profile.name,
+                    joined(", ", sorted(supported)),
+                )
             )
         return given
     if default is not None and default.precision in supported:
         assumed["training.precision"] = default.why("precision")
         return default.precision
     precision = "bf16" if "bf16" in supported else "fp16" if "fp16" in supported else next(iter(supported))
-    assumed["training.precision"] = f"(default on {profile.name})"
+    assumed["training.precision"] = Sentence("(default on {})", profile.name)
     return precision
 
 
@@ -337,13 +353,19 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumed: dict[
     stack: str | None = section.stack
     if stack is None:
         stack = default_stack(profile.family)
-        assumed["software.stack"] = f"(default on {profile.family} devices)"
+        assumed["software.stack"] = Sentence("(default on {} devices)", profile.family)
     target = parse_target(ANY.name if section.target is None else section.target)
     if target.families and profile.family not in target.families:
         others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
         raise InputError(
-            f"software.target: {target.name} runs on {' and '.join(target.families)} devices, and {profile.name} is of family "
-            f"{profile.family}; give {' or '.join(others)}."
+            Sentence(
+                "software.target: {} runs on {} devices, and {} is of family {}; give {}.",
+                target.name,
+                joined(" and ", target.families),
+                profile.name,
+                profile.family,
+                joined(" or ", others),
+            )
         )
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
     return Software(
@@ -366,8 +388,20 @@ def _options(section: SoftwareSection, family: str, stack: str, execution: str) 
         for name in names or ():
             if name not in allowed:
                 here = ", ".join(known for known in OPTION_NAMES[kind] if known in allowed)
-                what = f"{stack} in a compiled graph" if kind == HOST and execution != "eager" else f"{stack} on {family} devices"
-                raise InputError(f"software.{kind}: {name} is none of {what}; {f'it has {here}' if here else 'it has none'}.")
+                what = (
+                    Sentence("{} in a compiled graph", stack)
+                    if kind == HOST and execution != "eager"
+                    else Sentence("{} on {} devices", stack, family)
+                )
+                raise InputError(
+                    Sentence(
+                        "software.{}: {} is none of {}; {}.",
+                        kind,
+                        name,
+                        what,
+                        Sentence("it has {}", here) if here else Sentence("it has none"),
+                    )
+                )
     return {
         kind: None if names is None else tuple(name for name in OPTION_NAMES[kind] if name in names)
         for kind, names in given.items()
@@ -378,12 +412,12 @@ def _year(section: SoftwareSection, stack: str) -> float | None:
     if section.release is None:
         return section.year
     if section.year is not None:
-        raise InputError("software: year and release are two names of one thing; give one of them.")
+        raise InputError(Sentence("software: year and release are two names of one thing; give one of them."))
     ladder = STACKS[stack].traits.releases
     year = None if ladder is None else ladder.year_of(section.release)
     if year is None:
         known = () if ladder is None else ladder.names
-        raise unknown_name("software.release", section.release, known, what=f"release of {stack}")
+        raise unknown_name("software.release", section.release, known, what=Sentence("release of {}", stack))
     return year
 
 
@@ -393,7 +427,9 @@ def _option_sentences(software: Software) -> list[str]:
     for option in SOFTWARE_OPTIONS:
         has = has_option(option, software.operators, software.host)
         if has != option.in_runs:
-            changes = ", ".join(f"{change.constant} {'x' if has else '/'} {change.factor:.3g}" for change in option.changes)
+            changes = ", ".join(
+                Sentence("{} {} {:.3g}", change.constant, "x" if has else "/", change.factor) for change in option.changes
+            )
             without = "" if has else "without "
             found.append(
                 f"software.{option.kind} {without}{option.name}: {changes} ({option.basis}, {option.source.strip('[]')})"
@@ -403,11 +439,13 @@ def _option_sentences(software: Software) -> list[str]:
 
 def _factors(workload: Workload) -> list[str]:
     given = (
-        ("cluster", workload.cluster.time_factor, "all device and communication time"),
-        ("software", workload.software.time_factor, "device time"),
+        ("cluster", workload.cluster.time_factor, Sentence("all device and communication time")),
+        ("software", workload.software.time_factor, Sentence("device time")),
     )
     return [
-        f"{part}.time_factor = {factor:g} (given in the job; multiplies {what})" for part, factor, what in given if factor != 1.0
+        Sentence("{}.time_factor = {:g} (given in the job; multiplies {})", part, factor, what)
+        for part, factor, what in given
+        if factor != 1.0
     ]
 
 
@@ -421,33 +459,49 @@ def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[Sear
 def _warn_of_software(workload: Workload, warnings: list[str]) -> None:
     software, profile = workload.software, workload.cluster.profile
     if software.portable_attention and workload.device_traits.own_fused_attention:
-        warnings.append(f"software.portable_attention has no effect: {profile.name} has a fused attention of its vendor's.")
+        warnings.append(
+            Sentence("software.portable_attention has no effect: {} has a fused attention of its vendor's.", profile.name)
+        )
     target = parse_target(software.target).name
     if target not in ("any", software.stack):
         warnings.append(
-            f"software.stack is {software.stack} and software.target is {target}: times are of the one, rules of the other; "
-            f"give stack {target} unless both are meant."
+            Sentence(
+                "software.stack is {} and software.target is {}: times are of the one, rules of the other; "
+                "give stack {} unless both are meant.",
+                software.stack,
+                target,
+                target,
+            )
         )
 
 
 def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwareProfile, warnings: list[str]) -> None:
     if profile.status is Status.ROADMAP:
-        warnings.append(f"{profile.name} is announced, not delivered: its numbers are the vendor's plan.")
+        warnings.append(Sentence("{} is announced, not delivered: its numbers are the vendor's plan.", profile.name))
     elif profile.status is Status.UNVALIDATED:
-        warnings.append(f"{profile.name} is unvalidated: no measured training run backs its numbers.")
+        warnings.append(Sentence("{} is unvalidated: no measured training run backs its numbers.", profile.name))
     if cluster.devices_per_node not in (None, profile.devices_per_node):
         warnings.append(
-            f"cluster.devices_per_node = {cluster.devices_per_node} has no effect: {profile.name} has {profile.devices_per_node}."
+            Sentence(
+                "cluster.devices_per_node = {} has no effect: {} has {}.",
+                cluster.devices_per_node,
+                profile.name,
+                profile.devices_per_node,
+            )
         )
     if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
-        warnings.append("search.max_trials has no effect: every strategy is enumerated and priced.")
+        warnings.append(Sentence("search.max_trials has no effect: every strategy is enumerated and priced."))
     if settings.refine and not refines(settings):
-        what = f"sampler {settings.sampler}" if settings.sampler != EXHAUSTIVE else f"objective {', '.join(settings.objectives)}"
+        what = (
+            Sentence("sampler {}", settings.sampler)
+            if settings.sampler != EXHAUSTIVE
+            else Sentence("objective {}", joined(", ", settings.objectives))
+        )
         warnings.append(
-            f"search.refine has no effect: plans of an exhaustive search by step time are refined, and this is {what}."
+            Sentence("search.refine has no effect: plans of an exhaustive search by step time are refined, and this is {}.", what)
         )
     if settings.refine_front and not settings.refine:
-        warnings.append("search.refine_front has no effect without search.refine, the number of trials.")
+        warnings.append(Sentence("search.refine_front has no effect without search.refine, the number of trials."))
 
 
 def _resolved(

@@ -7,13 +7,14 @@ from typing import Any
 
 from app.catalogue.models.shape import ModelSection
 from documents.checking import Section
+from documents.sentences import Sentence, joined
 
-ALSO = " Also missing:"
+ALSO = Sentence(" Also missing:")
 
 
 def lacking(section: type[Section], given: Mapping[str, Any], where: str, labels: Mapping[str, str]) -> list[str]:
     needed = [name for name, field in section.model_fields.items() if field.is_required() and given.get(name) is None]
-    return [labels.get(path := f"{where}.{name}", path) for name in needed]
+    return [labels.get(path := Sentence("{}.{}", where, name), path) for name in needed]
 
 
 def with_what_a_model_lacks(sentence: str, model: object, labels: Mapping[str, str]) -> str:
@@ -21,4 +22,4 @@ def with_what_a_model_lacks(sentence: str, model: object, labels: Mapping[str, s
     names = lacking(ModelSection, model, "model", labels) if isinstance(model, Mapping) else []
     if not names or ": missing; " not in sentence:
         return sentence
-    return sentence.removesuffix(".") + ("," if ALSO in sentence else f".{ALSO}") + f" {', '.join(names)}."
+    return sentence.removesuffix(".") + ("," if ALSO in sentence else Sentence(".{}", ALSO)) + f" {joined(', ', names)}."

@@ -8,6 +8,7 @@ from typing import Any
 
 from app.jobs.job import Job, parse_job
 from documents.errors import InputError, unknown_name
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile
 
@@ -29,7 +30,7 @@ def parse_request(document: Mapping[str, Any], profile: HardwareProfile | None =
     if profile is None and isinstance(hardware, str) and hardware not in catalogue.names():
         raise catalogue.unknown("cluster.hardware", hardware)
     if isinstance(document.get("model"), str) and not document["model"].strip():
-        raise InputError("model: empty; give a preset's name or a mapping.")
+        raise InputError(Sentence("model: empty; give a preset's name or a mapping."))
     job = parse_job(document, profile=profile)
     check_request(job)
     return job
@@ -39,8 +40,11 @@ def check_request(job: Job) -> None:
     """``InputError`` for a job that is too large to be served."""
     if job.workload.model.num_layers > MAX_SERVED_LAYERS:
         raise InputError(
-            f"model.num_layers: {job.workload.model.num_layers:,} is more than the {MAX_SERVED_LAYERS:,} that the server takes; "
-            "price such a model with the command line."
+            Sentence(
+                "model.num_layers: {:,} is more than the {:,} that the server takes; price such a model with the command line.",
+                job.workload.model.num_layers,
+                MAX_SERVED_LAYERS,
+            )
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from app.jobs.job import Job
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from search.feasibility.device_counts import fillable_device_counts
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.space.limits import SearchLimits
@@ -28,7 +29,10 @@ def with_filled_devices(job: Job) -> Job:
     return replace(
         job,
         workload=found,
-        assumptions=(*job.assumptions, f"cluster.num_devices = {num_devices} of at most {most}: {most - num_devices} stay spare"),
+        assumptions=(
+            *job.assumptions,
+            Sentence("cluster.num_devices = {} of at most {}: {} stay spare", num_devices, most, most - num_devices),
+        ),
         document={**job.document, "cluster": {**job.document["cluster"], "num_devices": num_devices}},
     )
 

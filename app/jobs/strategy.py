@@ -26,6 +26,7 @@ from cost_models.shapes.tensors import TENSOR_NAMES, Tensor, TensorChoice, Tenso
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
+from documents.sentences import Sentence
 from frameworks.mindformers.cells import by_rank
 from frameworks.rule import either
 from search.errors import SearchError
@@ -40,8 +41,15 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     dp = _data_parallel(section, workload)
     if section.pp * section.vpp > MAX_DEGREE:  # a rule says why too, but first an answer would list the layers of every stage
         raise InfeasibleStrategyError(
-            f"strategy: pp {section.pp} x vpp {section.vpp} = {section.pp * section.vpp} virtual stages are more than "
-            f"{MAX_DEGREE:,}, and {workload.model.name} has {workload.model.num_layers} layers."
+            Sentence(
+                "strategy: pp {} x vpp {} = {} virtual stages are more than {:,}, and {} has {} layers.",
+                section.pp,
+                section.vpp,
+                section.pp * section.vpp,
+                MAX_DEGREE,
+                workload.model.name,
+                workload.model.num_layers,
+            )
         )
     cp_algo, ulysses_degree = _context_parallel(section)
     schedule = _schedule(section)
@@ -83,27 +91,46 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
 
 def _misplaced(layout: LayerLayout, model: ModelShape, section: StrategySection) -> InputError:
     rows = [list(row) for row in layout]
-    needed = f"{section.pp} stages" if section.vpp == 1 else f"{section.vpp} chunks of {section.pp} stages each"
+    needed = (
+        Sentence("{} stages", section.pp)
+        if section.vpp == 1
+        else Sentence("{} chunks of {} stages each", section.vpp, section.pp)
+    )
     return InputError(
-        f"strategy.layer_layout: {show(rows[0] if len(rows) == 1 else rows)} places {sum(map(sum, rows))} layers; "
-        f"give the {model.num_layers} of {model.name} to {needed}."
+        Sentence(
+            "strategy.layer_layout: {} places {} layers; give the {} of {} to {}.",
+            show(rows[0] if len(rows) == 1 else rows),
+            sum(map(sum, rows)),
+            model.num_layers,
+            model.name,
+            needed,
+        )
     )
 
 
 def _data_parallel(section: StrategySection, workload: Workload) -> int:
     devices = workload.cluster.num_devices
     product = section.tp * section.cp * section.pp
-    arithmetic = f"tp {section.tp} x cp {section.cp} x pp {section.pp} = {product}"
+    arithmetic = Sentence("tp {} x cp {} x pp {} = {}", section.tp, section.cp, section.pp, product)
     if devices % product:
         below = devices // product * product
-        counts = f"{below} or {below + product}" if below else f"{product}"
+        counts = Sentence("{} or {}", below, below + product) if below else f"{product}"
         raise InfeasibleStrategyError(
-            f"strategy: {arithmetic} does not divide the {devices} devices of the cluster; {counts} devices would do."
+            Sentence(
+                "strategy: {} does not divide the {} devices of the cluster; {} devices would do.", arithmetic, devices, counts
+            )
         )
     dp = devices // product
     if section.dp not in (None, dp):
         raise InputError(
-            f"strategy.dp: {section.dp} is given, but {devices} devices / ({arithmetic}) = {dp}; leave dp out or give {dp}."
+            Sentence(
+                "strategy.dp: {} is given, but {} devices / ({}) = {}; leave dp out or give {}.",
+                section.dp,
+                devices,
+                arithmetic,
+                dp,
+                dp,
+            )
         )
     return dp
 
@@ -114,43 +141,65 @@ def _check_num_microbatches(section: StrategySection, strategy: ParallelStrategy
     batch, per_round = workload.training.global_batch_size, strategy.micro_batch_size * strategy.dp
     if section.num_microbatches * per_round != batch:
         raise InputError(
-            f"strategy.num_microbatches: {section.num_microbatches} is given, but global_batch_size {batch} / "
-            f"(micro_batch_size {strategy.micro_batch_size} x dp {strategy.dp}) = {batch / per_round:g}."
+            Sentence(
+                "strategy.num_microbatches: {} is given, but global_batch_size {} / (micro_batch_size {} x dp {}) = {:g}.",
+                section.num_microbatches,
+                batch,
+                strategy.micro_batch_size,
+                strategy.dp,
+                batch / per_round,
+            )
         )
 
 
 def _context_parallel(section: StrategySection) -> tuple[CpAlgo, int]:
     algo = CP_ALGOS[section.cp_algo or ("ring" if section.cp > 1 else "none")]
     if (algo == CpAlgo.NONE) != (section.cp == 1):
-        raise InputError(f"strategy.cp_algo: {algo.label!r} does not go with cp {section.cp}; leave it out or change cp.")
+        raise InputError(
+            Sentence("strategy.cp_algo: {!r} does not go with cp {}; leave it out or change cp.", algo.label, section.cp)
+        )
     natural = {CpAlgo.ULYSSES: section.cp, CpAlgo.HYBRID: None}.get(algo, 1)
     degree = natural if section.ulysses_degree is None else section.ulysses_degree
     if degree is None:
-        raise InputError("strategy.ulysses_degree: missing; cp_algo 'hybrid' needs the Ulysses share of cp.")
+        raise InputError(Sentence("strategy.ulysses_degree: missing; cp_algo 'hybrid' needs the Ulysses share of cp."))
     if natural is not None and degree != natural:
         raise InputError(
-            f"strategy.ulysses_degree: {degree} is given, but cp_algo {algo.label!r} with cp {section.cp} has {natural}."
+            Sentence(
+                "strategy.ulysses_degree: {} is given, but cp_algo {!r} with cp {} has {}.",
+                degree,
+                algo.label,
+                section.cp,
+                natural,
+            )
         )
     if section.cp % degree:
-        raise InputError(f"strategy.ulysses_degree: {degree} does not divide cp {section.cp}.")
+        raise InputError(Sentence("strategy.ulysses_degree: {} does not divide cp {}.", degree, section.cp))
     return algo, degree
 
 
 def _schedule(section: StrategySection) -> Schedule:
     if section.pp == 1 and section.vpp > 1:
-        raise InputError(f"strategy.vpp: {section.vpp} needs a pipeline; give pp above 1 or leave vpp out.")
+        raise InputError(Sentence("strategy.vpp: {} needs a pipeline; give pp above 1 or leave vpp out.", section.vpp))
     usual, *others = schedules_of(section.pp, section.vpp)
     schedule = usual if section.schedule is None else SCHEDULES[section.schedule]
     if schedule in (usual, *others):
         return schedule
     if section.pp > 1 and schedule.is_vee:
         raise InputError(
-            f"strategy.vpp: {section.vpp} is given, but schedule {schedule.label!r} folds the model into 2 chunks a rank; "
-            "give vpp 2."
+            Sentence(
+                "strategy.vpp: {} is given, but schedule {!r} folds the model into 2 chunks a rank; give vpp 2.",
+                section.vpp,
+                schedule.label,
+            )
         )
     raise InputError(
-        f"strategy.schedule: {section.schedule!r} is given, but pp {section.pp} with vpp {section.vpp} runs "
-        f"{either([repr(runnable.label) for runnable in (usual, *others)])}."
+        Sentence(
+            "strategy.schedule: {!r} is given, but pp {} with vpp {} runs {}.",
+            section.schedule,
+            section.pp,
+            section.vpp,
+            either([repr(runnable.label) for runnable in (usual, *others)]),
+        )
     )
 
 
@@ -158,8 +207,13 @@ def _group_size(section: StrategySection, schedule: Schedule) -> int:
     size = section.microbatch_group_size_per_vp_stage
     if size is not None and schedule is not Schedule.INTERLEAVED:
         raise InputError(
-            f"strategy.microbatch_group_size_per_vp_stage: {size} is given, but only the chunks of "
-            f"{Schedule.INTERLEAVED.label!r} take turns, and the schedule is {schedule.label!r}; leave it out."
+            Sentence(
+                "strategy.microbatch_group_size_per_vp_stage: {} is given, but only the chunks of "
+                "{!r} take turns, and the schedule is {!r}; leave it out.",
+                size,
+                Schedule.INTERLEAVED.label,
+                schedule.label,
+            )
         )
     return canonical_group_size(section.pp, schedule, size or 0)
 
@@ -168,12 +222,19 @@ def _mtp_before_head(section: StrategySection, model: ModelShape) -> int:
     given, stages = section.mtp_before_head, section.pp * section.vpp
     if given and not model.mtp_num_layers:
         raise InputError(
-            f"strategy.mtp_before_head: {given} is given, but {model.name} predicts no further tokens; leave it out."
+            Sentence("strategy.mtp_before_head: {} is given, but {} predicts no further tokens; leave it out.", given, model.name)
         )
     if given >= stages:
         raise InputError(
-            f"strategy.mtp_before_head: {given} is not allowed; pp {section.pp} x vpp {section.vpp} = {stages} virtual stages "
-            f"leave 0 to {stages - 1} before that of the head."
+            Sentence(
+                "strategy.mtp_before_head: {} is not allowed; pp {} x vpp {} = {} virtual stages "
+                "leave 0 to {} before that of the head.",
+                given,
+                section.pp,
+                section.vpp,
+                stages,
+                stages - 1,
+            )
         )
     return given
 
@@ -183,8 +244,11 @@ def _zero_stage(section: StrategySection) -> int:
         return 1 if section.distributed_optimizer is None else int(section.distributed_optimizer)
     if section.distributed_optimizer not in (None, section.zero_stage >= 1):
         raise InputError(
-            f"strategy.zero_stage: {section.zero_stage} contradicts distributed_optimizer "
-            f"{str(section.distributed_optimizer).lower()}; give one of the two."
+            Sentence(
+                "strategy.zero_stage: {} contradicts distributed_optimizer {}; give one of the two.",
+                section.zero_stage,
+                str(section.distributed_optimizer).lower(),
+            )
         )
     return section.zero_stage
 
@@ -193,7 +257,9 @@ def _dispatcher(section: StrategySection, workload: Workload) -> Dispatcher:
     is_moe = workload.model.moe is not None
     given = section.moe_dispatcher
     if given not in (None, "none") and not is_moe:
-        raise InputError(f"strategy.moe_dispatcher: {given!r} is given, but {workload.model.name} has no experts; leave it out.")
+        raise InputError(
+            Sentence("strategy.moe_dispatcher: {!r} is given, but {} has no experts; leave it out.", given, workload.model.name)
+        )
     if given is not None:
         return DISPATCHERS[given]
     return Dispatcher.ALLTOALL if is_moe else Dispatcher.NONE
@@ -208,9 +274,11 @@ def _named_recompute(name: str) -> RecomputeSection:
     try:
         mode = recompute_mode(name)
     except SearchError as error:
-        raise InputError(f"strategy.recompute: {error}") from None
+        raise InputError(Sentence("strategy.recompute: {}", error)) from None
     if mode.share_percent:
-        raise InputError(f"strategy.recompute: {name!r} is a share; give the layers of a virtual stage, as in block:2.")
+        raise InputError(
+            Sentence("strategy.recompute: {!r} is a share; give the layers of a virtual stage, as in block:2.", name)
+        )
     names = [name for name, module in MODULE_NAMES.items() if module in mode.modules]
     return RecomputeSection(
         granularity=mode.granularity.label, method=mode.method.label, num_layers=mode.num_layers or None, modules=names or None
@@ -220,7 +288,9 @@ def _named_recompute(name: str) -> RecomputeSection:
 def _recompute_method(section: RecomputeSection) -> RecomputeMethod:
     default = "uniform" if section.granularity == "full" and section.layers_per_stage is None else "none"
     if section.method not in (None, "none") and section.granularity != "full":
-        raise InputError(f"strategy.recompute.method: {section.method!r} belongs to granularity full, not {section.granularity}.")
+        raise InputError(
+            Sentence("strategy.recompute.method: {!r} belongs to granularity full, not {}.", section.method, section.granularity)
+        )
     return RECOMPUTE_METHODS[section.method or default]
 
 
@@ -228,17 +298,19 @@ def _recompute_num_layers(section: RecomputeSection) -> int:
     if section.granularity != "full" or section.layers_per_stage is not None:
         if section.num_layers:
             raise InputError(
-                f"strategy.recompute.num_layers: {section.num_layers} belongs to granularity full without layers_per_stage."
+                Sentence(
+                    "strategy.recompute.num_layers: {} belongs to granularity full without layers_per_stage.", section.num_layers
+                )
             )
         return 0
     if section.num_layers is None and section.method == "block":
-        raise InputError("strategy.recompute.num_layers: missing; method block needs the layers of each virtual stage.")
+        raise InputError(Sentence("strategy.recompute.num_layers: missing; method block needs the layers of each virtual stage."))
     return 1 if section.num_layers is None else section.num_layers
 
 
 def _recompute_modules(section: RecomputeSection) -> RecomputeModule:
     if section.modules and section.granularity != "selective":
-        raise InputError(f"strategy.recompute.modules: belongs to granularity selective, not {section.granularity}.")
+        raise InputError(Sentence("strategy.recompute.modules: belongs to granularity selective, not {}.", section.granularity))
     return _modules(tuple(section.modules or (["core_attn"] if section.granularity == "selective" else ())))
 
 
@@ -252,17 +324,24 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
     if layers is None:
         return None
     if section.granularity != "full":
-        raise InputError("strategy.recompute.layers_per_stage: belongs to granularity full.")
+        raise InputError(Sentence("strategy.recompute.layers_per_stage: belongs to granularity full."))
     if len(layers) != pp:
-        raise InputError(f"strategy.recompute.layers_per_stage: holds {len(layers)} entries, but pp is {pp}; give one a stage.")
+        raise InputError(
+            Sentence("strategy.recompute.layers_per_stage: holds {} entries, but pp is {}; give one a stage.", len(layers), pp)
+        )
     return tuple(layers)
 
 
 def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategySection, model: ModelShape) -> TensorPlan | None:
     if [len(row) for row in given] != [section.pp] * section.vpp:
         raise InputError(
-            f"strategy.tensor_plan: has {len(given)} chunks of {max(map(len, given))} stages at most; give vpp {section.vpp} "
-            f"lists of pp {section.pp} virtual stages."
+            Sentence(
+                "strategy.tensor_plan: has {} chunks of {} stages at most; give vpp {} lists of pp {} virtual stages.",
+                len(given),
+                max(map(len, given)),
+                section.vpp,
+                section.pp,
+            )
         )
     kinds = {kind.label: number for number, kind in enumerate(model.layer_kinds())}
     plan = []
@@ -273,8 +352,14 @@ def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategyS
             for name, tensors in named.items():
                 if name not in kinds:
                     raise InputError(
-                        f"strategy.tensor_plan[{chunk}][{stage}]: {model.name} has no {name!r} layers; "
-                        f"give {either(list(kinds))}."
+                        Sentence(
+                            "strategy.tensor_plan[{}][{}]: {} has no {!r} layers; give {}.",
+                            chunk,
+                            stage,
+                            model.name,
+                            name,
+                            either(list(kinds)),
+                        )
                     )
                 sets = (
                     reduce(or_, (TENSOR_NAMES[one] for one in names), Tensor(0)) for names in (tensors.recompute, tensors.swap)
@@ -289,12 +374,12 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
     """A sentence on each switch that has nothing to act on, and one on those that leave the price alone."""
     there = scope_of(workload.model, strategy)
     idle = [(feature, why) for feature in strategy.features if (why := why_idle(feature, there))]
-    sentences = [f"strategy.features: {(f.name or '').lower()} has no effect: {why}." for f, why in idle]
+    sentences = [Sentence("strategy.features: {} has no effect: {}.", (f.name or "").lower(), why) for f, why in idle]
     unpriced = _acting(workload, strategy, strategy.features) & UNPRICED_FEATURES
     if unpriced:
         names = ", ".join((feature.name or "").lower() for feature in unpriced)
         verb = "changes" if len(unpriced) == 1 else "change"
-        sentences.append(f"strategy.features: {names} {verb} launch arguments alone: the price is the one without.")
+        sentences.append(Sentence("strategy.features: {} {} launch arguments alone: the price is the one without.", names, verb))
     return sentences
 
 
@@ -319,7 +404,7 @@ def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> 
     given = [name for name in ("layer_layout", "layer_offset") if getattr(section, name) is not None]
     given += ["noop_layers"] if positions else []
     if len(given) > 1:
-        raise InputError(f"strategy.{given[1]}: given beside {given[0]}; give one of the two.")
+        raise InputError(Sentence("strategy.{}: given beside {}; give one of the two.", given[1], given[0]))
     layout: LayerLayout | None = None
     if section.layer_layout is not None:
         rows = section.layer_layout if isinstance(section.layer_layout[0], list) else [section.layer_layout]
@@ -342,7 +427,9 @@ def _layout_with_offsets(given: list[int] | list[list[int]], each: int, schedule
     least = min(map(min, rows))
     if each + least < 0:
         raise InputError(
-            f"strategy.layer_offset: {least} is not allowed; an even share of {each} layers leaves {-each} at least."
+            Sentence(
+                "strategy.layer_offset: {} is not allowed; an even share of {} layers leaves {} at least.", least, each, -each
+            )
         )
     return tuple(tuple(each + offset for offset in row) for row in by_rank(rows, schedule))
 
@@ -351,8 +438,14 @@ def _check_num_noops(given: int, layout: LayerLayout, num_layers: int) -> None:
     slots = max(map(max, layout)) * sum(map(len, layout))
     if given != slots - num_layers:
         raise InputError(
-            f"strategy.noop_layers: {given} is given, but the layout has {slots} slots for {num_layers} layers, "
-            f"which leaves {slots - num_layers}; leave it out or give positions."
+            Sentence(
+                "strategy.noop_layers: {} is given, but the layout has {} slots for {} layers, "
+                "which leaves {}; leave it out or give positions.",
+                given,
+                slots,
+                num_layers,
+                slots - num_layers,
+            )
         )
 
 
@@ -360,8 +453,16 @@ def _layout_with_noops(noops: set[int], num_layers: int, pp: int, vpp: int) -> L
     positions, stages = num_layers + len(noops), pp * vpp
     if max(noops) >= positions or positions % stages:
         raise InputError(
-            f"strategy.noop_layers: {num_layers} layers and {len(noops)} no-op layers do not spread evenly over "
-            f"pp {pp} x vpp {vpp} = {stages} virtual stages, with positions from 0 to {positions - 1}."
+            Sentence(
+                "strategy.noop_layers: {} layers and {} no-op layers do not spread evenly over "
+                "pp {} x vpp {} = {} virtual stages, with positions from 0 to {}.",
+                num_layers,
+                len(noops),
+                pp,
+                vpp,
+                stages,
+                positions - 1,
+            )
         )
     size = positions // stages
     counts = [sum(p not in noops for p in range(first, first + size)) for first in range(0, positions, size)]

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from documents.bounds import MAX_VALUES, Devices, GlobalBatch, Name, SeqLength
 from documents.checking import Section
+from documents.sentences import Sentence
 
 
 class DeviceRange(Section):
@@ -19,7 +20,7 @@ class DeviceRange(Section):
     @model_validator(mode="after")
     def _is_in_order(self) -> Self:
         if self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}.")
+            raise ValueError(Sentence("min {} is above max {}.", self.min, self.max))
         return self
 
 

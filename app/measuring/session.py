@@ -17,6 +17,7 @@ from calibration.measurements.modelled import modelled_s
 from calibration.measurements.timing import Backend, Measured, Skipped, measure, method
 from cost_models.constants import Constants
 from documents.errors import InputError
+from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 
 Progress = Callable[[Measured | Skipped, int, int], None]
@@ -41,7 +42,7 @@ def run(
     device = backend.description
     cases = default_cases(device.num_ranks, on_processor=device.kind == "cpu", only=only)
     if not cases:
-        raise InputError("--only: collective has no case with one rank; start several with torchrun.")
+        raise InputError(Sentence("--only: collective has no case with one rank; start several with torchrun."))
     how = method(seconds)
     found = Measurements(device, tuple(backend.software.items()), str(how["description"]), seconds)
     _save(backend, path, found)  # what cannot be written is told before a device is busy for minutes

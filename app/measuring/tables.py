@@ -11,6 +11,7 @@ from app.measuring.schemas import MeasureDocument, MeasuredRow
 from app.text.quantities import percent, seconds
 from app.text.terminal import plain_table
 from calibration.measurements.cases import Case, Kind
+from documents.sentences import Sentence
 
 SHOWN_REASONS = 5
 
@@ -26,17 +27,21 @@ def print_measured(console: Console, document: MeasureDocument) -> None:
     for row in document.results:
         if row.pool_over_allocated is not None:
             modelled = row.modelled_pool_over_allocated
-            beside = "" if modelled is None else f" (modelled: {percent(modelled - 1.0)})"
-            console.print(f"The allocator's pool is {percent(row.pool_over_allocated - 1.0)} above what it gave out{beside}.")
+            beside = "" if modelled is None else Sentence(" (modelled: {})", percent(modelled - 1.0))
+            console.print(
+                Sentence("The allocator's pool is {} above what it gave out{}.", percent(row.pool_over_allocated - 1.0), beside)
+            )
     reasons = Counter(row.reason for row in document.skipped)
     for reason, number in reasons.most_common(SHOWN_REASONS):
-        console.print(f"{number} not measured: {reason}", markup=False)
+        console.print(Sentence("{} not measured: {}", number, reason), markup=False)
     if document.hardware:
-        medians = ", ".join(f"{name} {ratio:,.3g}" for name, ratio in document.medians.items())
-        console.print(f"Median of measured / modelled: {medians}.", markup=False)
-        console.print("Modelled: with the constants that ship; above 1 the device is slower than they say.")
-    state = "" if document.is_complete else " up to the interrupt"
-    console.print(f"Written to {document.file}{state}; hardware calibrate NAME --measurements {document.file}", markup=False)
+        medians = ", ".join(Sentence("{} {:,.3g}", name, ratio) for name, ratio in document.medians.items())
+        console.print(Sentence("Median of measured / modelled: {}.", medians), markup=False)
+        console.print(Sentence("Modelled: with the constants that ship; above 1 the device is slower than they say."))
+    state = "" if document.is_complete else Sentence(" up to the interrupt")
+    console.print(
+        Sentence("Written to {}{}; hardware calibrate NAME --measurements {}", document.file, state, document.file), markup=False
+    )
 
 
 def title(row: MeasuredRow) -> str:

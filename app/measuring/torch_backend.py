@@ -14,6 +14,7 @@ from calibration.measurements.cases import Case, Kind
 from calibration.measurements.files import Device, one_line
 from calibration.measurements.timing import Prepared, UnsupportedCaseError
 from documents.errors import InputError, unknown_name
+from documents.sentences import Sentence
 
 DEVICES = ("cuda", "npu", "cpu")
 _COMMUNICATION = {"cuda": "nccl", "npu": "hccl", "cpu": "gloo"}
@@ -25,14 +26,16 @@ class TorchBackend:
 
     def __init__(self, kind: str | None) -> None:
         if kind is not None and kind not in DEVICES:
-            raise unknown_name("--device", kind, DEVICES, what="kind of device")
+            raise unknown_name("--device", kind, DEVICES, what=Sentence("kind of device"))
         self.torch = _imported("torch")
         self.kind = kind or self._found()
         if self.kind == "npu":
             _imported("torch_npu")
         self._of_kind: Any = getattr(self.torch, self.kind)
         if self.kind != "cpu" and not self._of_kind.is_available():
-            raise InputError(f"--device: this PyTorch ({self.torch.__version__}) finds no {self.kind} device here; give another.")
+            raise InputError(
+                Sentence("--device: this PyTorch ({}) finds no {} device here; give another.", self.torch.__version__, self.kind)
+            )
         self.num_ranks, self.rank = int(os.environ.get("WORLD_SIZE", "1")), int(os.environ.get("RANK", "0"))
         local = int(os.environ.get("LOCAL_RANK", "0"))
         self.device = self.torch.device(self.kind) if self.kind == "cpu" else self.torch.device(self.kind, local)
@@ -98,7 +101,7 @@ class TorchBackend:
     def _runnable(self, case: Case) -> Runnable:
         if case.kind is Kind.LAYER:
             if self.kind == "cpu":
-                raise UnsupportedCaseError("a processor's memory has no pool to ask about.")
+                raise UnsupportedCaseError(Sentence("a processor's memory has no pool to ask about."))
             self._of_kind.empty_cache()
             self._of_kind.reset_peak_memory_stats()
         torch_type(self.torch, case.precision)
@@ -122,9 +125,9 @@ class TorchBackend:
         except UnsupportedCaseError as error:
             reason = str(error)
         except (RuntimeError, NotImplementedError, TypeError, AttributeError, ValueError) as error:
-            reason = f"PyTorch says: {one_line(str(error))}"
+            reason = Sentence("PyTorch says: {}", one_line(str(error)))
         if may_fail and self.num_ranks > 1 and self._slowest(float(bool(reason))):
-            reason = reason or "another rank cannot run it."
+            reason = reason or Sentence("another rank cannot run it.")
         if reason:
             raise UnsupportedCaseError(reason)
 
@@ -141,6 +144,10 @@ def _imported(name: str) -> Any:
         return import_module(name)
     except ImportError as error:
         raise InputError(
-            f"--device: {name} cannot be imported ({one_line(str(error))}); measuring needs the PyTorch that "
-            "trains on these devices: run meshplan with the Python that has it."
+            Sentence(
+                "--device: {} cannot be imported ({}); measuring needs the PyTorch that "
+                "trains on these devices: run meshplan with the Python that has it.",
+                name,
+                one_line(str(error)),
+            )
         ) from None

@@ -9,6 +9,7 @@ from typing import Any
 
 from calibration.measurements.cases import Case, Kind
 from calibration.measurements.timing import UnsupportedCaseError
+from documents.sentences import Sentence
 
 _TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "float8_e4m3fn"}
 
@@ -26,7 +27,7 @@ def torch_type(torch: Any, precision: str) -> Any:
     """PyTorch's type of a precision; ``UnsupportedCaseError`` where this PyTorch has none."""
     found = getattr(torch, _TYPES[precision], None)
     if found is None:
-        raise UnsupportedCaseError(f"PyTorch {torch.__version__} has no {_TYPES[precision]}.")
+        raise UnsupportedCaseError(Sentence("PyTorch {} has no {}.", torch.__version__, _TYPES[precision]))
     return found
 
 
@@ -65,7 +66,9 @@ def _attention(case: Case, torch: Any, device: Any) -> Runnable:
         return Runnable(forward, name)
     out = forward()
     gradient = torch.randn_like(out)
-    return Runnable(lambda: torch.autograd.grad(out, (query, key, value), gradient, retain_graph=True), f"backward of {name}")
+    return Runnable(
+        lambda: torch.autograd.grad(out, (query, key, value), gradient, retain_graph=True), Sentence("backward of {}", name)
+    )
 
 
 def _grouped_matmul(case: Case, torch: Any, device: Any) -> Runnable:
@@ -83,7 +86,9 @@ def _grouped_matmul(case: Case, torch: Any, device: Any) -> Runnable:
         call = torch.nn.functional.grouped_mm
         return Runnable(lambda: call(held, weights, offs=ends), "torch.nn.functional.grouped_mm")
     parts = held.split(each)
-    return Runnable(lambda: [part @ weights[i] for i, part in enumerate(parts)], "torch.matmul an expert", is_fused=False)
+    return Runnable(
+        lambda: [part @ weights[i] for i, part in enumerate(parts)], Sentence("torch.matmul an expert"), is_fused=False
+    )
 
 
 def _vector(case: Case, torch: Any, device: Any) -> Runnable:
@@ -162,7 +167,7 @@ def _layer(case: Case, torch: Any, device: Any) -> Runnable:
         out = attended + functional.linear(functional.silu(gate) * linear, down)
         torch.autograd.grad(out.sum(), (held, qkv, proj, up, down))
 
-    return Runnable(call, "a dense layer of torch.nn.functional", is_fused=False)
+    return Runnable(call, Sentence("a dense layer of torch.nn.functional"), is_fused=False)
 
 
 KERNELS: Mapping[Kind, Callable[[Case, Any, Any], Runnable]] = {

@@ -23,6 +23,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from documents.errors import InfeasibleError
+from documents.sentences import Sentence
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
 from search.explain.explanation import best_change, bound_by, changes, compared, legal_of, one_change, priced_changes
@@ -69,7 +70,9 @@ def explain_document(
     )
     strategy = job.strategy or (found.best.parallel if found.best else None)
     if strategy is None:
-        raise InfeasibleError(f"There is no plan: {(found.nearest or 'nothing is legal and fits').rstrip('.')}.")
+        raise InfeasibleError(
+            Sentence("There is no plan: {}.", (found.nearest or Sentence("nothing is legal and fits")).rstrip("."))
+        )
     priced = estimate_document(job, strategy, own, simulated=True, replayed=False)
     rival = _rival(found, strategy)
     with np.errstate(all="ignore"):  # neighbours of an extreme job may have no finite price
@@ -119,9 +122,9 @@ def _turning_points(
 
 def _would_fit(fitting: Sequence[Mapping[str, Any]]) -> str:
     if not fitting:
-        return "No change of a single dimension makes it fit; `meshplan search` finds what does."
+        return Sentence("No change of a single dimension makes it fit; `meshplan search` finds what does.")
     fastest = fitting[0]
-    return f"It would fit with {fastest['change']}: the step {fastest['delta_fraction']:+.1%}."
+    return Sentence("It would fit with {}: the step {:+.1%}.", fastest["change"], fastest["delta_fraction"])
 
 
 def _better(
@@ -136,9 +139,9 @@ def _better(
     mapping = fill_intervals(job.workload, {**plan.to_mapping()}, own)
     mine, its = plain(priced.estimate), mapping["estimate"]
     difference = its["step_time_s"] / mine["step_time_s"] - 1.0
-    name = "plan " + plan.plan_id
+    name = Sentence("plan {}", plan.plan_id)
     slower_first = difference < 0.0
-    why = compared("This plan", mine, its, name) if slower_first else compared(name, its, mine, "this plan")
+    why = compared(Sentence("This plan"), mine, its, name) if slower_first else compared(name, its, mine, Sentence("this plan"))
     return Better.model_validate(
         {
             "plan_id": plan.plan_id,

@@ -26,6 +26,7 @@ from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
 from documents.checking import check
 from documents.errors import InputError
+from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import ProfileError
 from meshplan import __version__
@@ -49,7 +50,7 @@ def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
         document = service.get_plan(session, study_id, plan_id)
         study = service.get_study(session, study_id)
     try:
-        profile = parse_profile(study.hardware_profile, f"study {study_id}")
+        profile = parse_profile(study.hardware_profile, Sentence("study {}", study_id))
         workload = parse_job(study.job, profile=profile).workload
         section = check(StrategySection, document["strategy"], "strategy")
         return StoredPlan(
@@ -61,7 +62,12 @@ def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
         )
     except (InputError, WorkloadError) as error:
         raise StudyConflict(
-            f"The plan was stored by version {study.version}, and {__version__} cannot price it again: {str(error).rstrip('.')}."
+            Sentence(
+                "The plan was stored by version {}, and {} cannot price it again: {}.",
+                study.version,
+                __version__,
+                str(error).rstrip("."),
+            )
         ) from None
 
 
@@ -71,7 +77,7 @@ def launch(database: Database, study_id: str, plan_id: str) -> PlanLaunch:
         plan = service.get_plan(session, study_id, plan_id)
         study = service.get_study(session, study_id)
     try:
-        per_node = parse_profile(study.hardware_profile, f"study {study_id}").devices_per_node
+        per_node = parse_profile(study.hardware_profile, Sentence("study {}", study_id)).devices_per_node
     except ProfileError:
         per_node = USUAL_DEVICES_PER_NODE
     files = [
@@ -100,7 +106,7 @@ def plan_step(database: Database, study_id: str, plan_id: str) -> PlayedStep:
     try:
         return play(plan.workload, plan.strategy, plan.constants)
     except ValueError as error:
-        raise StudyConflict(f"The plan has no timeline: {error}.") from None
+        raise StudyConflict(Sentence("The plan has no timeline: {}.", error)) from None
 
 
 def plan_trace(database: Database, study_id: str, plan_id: str) -> str:

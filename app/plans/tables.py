@@ -9,6 +9,7 @@ from app.answers.tables.memory import chance
 from app.plans.schemas import ExplainDocument
 from app.text.quantities import GIB, seconds
 from app.text.terminal import plain_table
+from documents.sentences import Sentence
 
 SHOWN = 12
 DECIDING = 1e-3  # of the step
@@ -18,17 +19,25 @@ def print_explained(console: Console, document: ExplainDocument) -> None:
     job, estimate = document.job, document.estimate
     print_assumptions(console, (), document.warnings)
     print_title(console, job, document.strategy)
-    console.print(f"{seconds(estimate.step_time_s)} a step. {document.bound_by}", markup=False)
+    console.print(Sentence("{} a step. {}", seconds(estimate.step_time_s), document.bound_by), markup=False)
     if document.would_fit is not None:
-        console.print(f"It does not fit. {document.would_fit}", style="red", markup=False)
+        console.print(Sentence("It does not fit. {}", document.would_fit), style="red", markup=False)
     console.print(document.best_change, markup=False)
     other = document.other
     if other is not None:
-        tie = "; that is less than can be told apart" if other.is_tie else ""
-        proof = "proved best of the search" if document.proved_best else "found before the search was cut"
+        tie = Sentence("; that is less than can be told apart") if other.is_tie else ""
+        proof = Sentence("proved best of the search") if document.proved_best else Sentence("found before the search was cut")
         console.print(
-            f"Beside it: {strategy_text(other.strategy)} ({other.changes}), {seconds(other.step_time_s)}, "
-            f"{other.difference_fraction:+.1%}{tie} ({proof}). {other.why}",
+            Sentence(
+                "Beside it: {} ({}), {}, {:+.1%}{} ({}). {}",
+                strategy_text(other.strategy),
+                other.changes,
+                seconds(other.step_time_s),
+                other.difference_fraction,
+                tie,
+                proof,
+                other.why,
+            ),
             markup=False,
         )
         _print_turning_points(console, document)
@@ -44,7 +53,7 @@ def print_explained(console: Console, document: ExplainDocument) -> None:
         )
     console.print(table)
     if len(document.changes) > SHOWN:
-        console.print(f"and {len(document.changes) - SHOWN} more; --json lists them all", style="dim")
+        console.print(Sentence("and {} more; --json lists them all", len(document.changes) - SHOWN), style="dim")
     console.print()
     table = plain_table("a number 10 % better, or worse", ">step, better", ">worse")
     for entry in document.sensitivity:
@@ -58,6 +67,6 @@ def print_explained(console: Console, document: ExplainDocument) -> None:
 def _print_turning_points(console: Console, document: ExplainDocument) -> None:
     if document.turning_points:
         found = ", ".join(f"{point.quantity.replace('_', ' ')} x {point.factor:.2f}" for point in document.turning_points[:4])
-        console.print(f"Their order turns with {found}.", markup=False)
+        console.print(Sentence("Their order turns with {}.", found), markup=False)
     else:
-        console.print("No number turns their order within a factor of three.")
+        console.print(Sentence("No number turns their order within a factor of three."))

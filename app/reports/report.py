@@ -21,6 +21,7 @@ from app.language.documents import translated
 from app.reports import pictures
 from app.text.documents import plain
 from app.text.quantities import GIB, count, days, gibibytes, percent, seconds
+from documents.sentences import Sentence
 
 Form = Literal["html", "pdf-ready", "markdown"]
 FOLDER = Path(__file__).parent
@@ -169,7 +170,7 @@ def _row(plan: Plan) -> dict[str, str]:
         "group": str(plan.rank_group),
         "strategy": strategy_text(plan.strategy),
         "step": seconds(estimate.step_time_s),
-        "interval": "" if low is None or high is None else f"{seconds(low)} - {seconds(high)}",
+        "interval": "" if low is None or high is None else Sentence("{} - {}", seconds(low), seconds(high)),
         "rate": count(estimate.tokens_per_s),
         "mfu": "" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction),
         "memory": gibibytes(estimate.peak_memory_bytes),

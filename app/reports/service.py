@@ -14,13 +14,14 @@ from app.studies import service as studies
 from app.studies.errors import StudyConflict
 from app.studies.searches import SEARCH
 from app.text.documents import plain
+from documents.sentences import Sentence
 from meshplan import __version__
 
 if TYPE_CHECKING:
     from app.storage.session import Database
 
 MAX_PLANS = 1000  # that a search may list
-KIND_TEXTS = {"sweep": "a sweep", "rl": "a search of post-training placements"}
+KIND_TEXTS = {"sweep": Sentence("a sweep"), "rl": Sentence("a search of post-training placements")}
 
 
 def study_report(database: Database, study_id: str, form: Form, language: Language) -> str:
@@ -31,12 +32,16 @@ def study_report(database: Database, study_id: str, form: Form, language: Langua
         rejections = studies.list_rejections(session, study_id, limit=MAX_PLANS).items
     if study.kind != SEARCH.name:
         raise StudyConflict(
-            f"Study {study_id} is {KIND_TEXTS[study.kind]}, and reports are of searches; its `result` has what it found."
+            Sentence(
+                "Study {} is {}, and reports are of searches; its `result` has what it found.", study_id, KIND_TEXTS[study.kind]
+            )
         )
     if study.result is None:
-        raise StudyConflict(f"Study {study_id} is {study.state}; there is a report of what has finished.")
+        raise StudyConflict(Sentence("Study {} is {}; there is a report of what has finished.", study_id, study.state))
     try:
         document = search_document_of(plain(study), rejections, plans)
     except ValidationError:
-        raise StudyConflict(f"The study was stored by version {study.version}, which {__version__} does not read.") from None
+        raise StudyConflict(
+            Sentence("The study was stored by version {}, which {} does not read.", study.version, __version__)
+        ) from None
     return report(document, form, language, datetime.fromtimestamp(study.created_at_s, UTC).date(), study.name)

@@ -47,6 +47,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES
 from documents.checking import check
 from documents.errors import InfeasibleError, InputError, show
+from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
 from search.post_training.layouts import default_rollout_layout, strategy_of, training_layouts
 from search.post_training.pools import TrainingPools
@@ -86,15 +87,20 @@ class RlJob:
         given = self.section.lengths.model_fields_set
         found = []
         if self.lengths.histogram is None and not given & {"sigma", "quantile_level"}:
-            found.append(f"post_training.lengths.sigma = {DEFAULT_SIGMA:g} (assumed; no source publishes quantiles of lengths)")
+            found.append(
+                Sentence("post_training.lengths.sigma = {:g} (assumed; no source publishes quantiles of lengths)", DEFAULT_SIGMA)
+            )
         if "group_share" not in given:
-            found.append(f"post_training.lengths.group_share = {self.section.lengths.group_share:g} (assumed)")
+            found.append(Sentence("post_training.lengths.group_share = {:g} (assumed)", self.section.lengths.group_share))
         if "prompt_tokens" not in self.section.model_fields_set:
-            found.append(f"post_training.prompt_tokens = {self.section.prompt_tokens:g} (assumed)")
+            found.append(Sentence("post_training.prompt_tokens = {:g} (assumed)", self.section.prompt_tokens))
         if self.rollout.memory_fraction is None:
             found.append(
-                f"rollout.memory_fraction = {OWN_MEMORY_FRACTION:g}, and {SHARED_MEMORY_FRACTION:g} beside sleeping training "
-                "(assumed)"
+                Sentence(
+                    "rollout.memory_fraction = {:g}, and {:g} beside sleeping training (assumed)",
+                    OWN_MEMORY_FRACTION,
+                    SHARED_MEMORY_FRACTION,
+                )
             )
         return [*self.job.assumptions, *found]
 
@@ -190,8 +196,15 @@ class RlJob:
         if self.layout is not None and not self._layouts(self.training(devices), recomputes=True):
             given = self.layout
             raise InfeasibleError(
-                f"strategy: tp {given.tp} x pp {given.pp} x cp {given.cp} with ep {given.ep} does not fill {devices} devices of "
-                f"training for {self.job.workload.model.name}."
+                Sentence(
+                    "strategy: tp {} x pp {} x cp {} with ep {} does not fill {} devices of training for {}.",
+                    given.tp,
+                    given.pp,
+                    given.cp,
+                    given.ep,
+                    devices,
+                    self.job.workload.model.name,
+                )
             )
         used, found = self._pools(placement, serving, instance).best(devices, each)
         return used, found.strategy
@@ -213,13 +226,15 @@ class RlJob:
             return default_rollout_layout(serving, memory_fraction=self.memory_fraction(placement))
         tp, ep = given.tp or 1, given.ep or 1
         if serving.model.num_attention_heads % tp:
-            raise InputError(f"rollout.tp: {tp} does not divide {serving.model.num_attention_heads} heads.")
+            raise InputError(Sentence("rollout.tp: {} does not divide {} heads.", tp, serving.model.num_attention_heads))
         if ep > 1 and (serving.model.moe is None or ep % tp):
-            raise InputError(f"rollout.ep: {ep} is not allowed; give a multiple of tp {tp}, for a model with experts.")
+            raise InputError(
+                Sentence("rollout.ep: {} is not allowed; give a multiple of tp {}, for a model with experts.", ep, tp)
+            )
         try:
             return ServingLayout(tp=tp, pp=given.pp, dp=ep // tp if ep > 1 else 1, ep=ep)
         except WorkloadError as error:
-            raise InputError(f"rollout: {error}.") from None
+            raise InputError(Sentence("rollout: {}.", error)) from None
 
     def step(self, placement: PlacementKind, rollout_devices: int, train_devices: int, staleness: Staleness) -> PostTraining:
         """The step of one placement and split."""
@@ -272,9 +287,9 @@ def request_rl_job(document: Mapping[str, Any], database: Database) -> RlJob:
 def _parts(document: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], RlJobDocument]:
     """What every job has, with a placeholder for training, and the sections of post-training."""
     if document.get("model") is None:
-        raise InputError("model: missing; give a name, the path of a config.json, or a mapping.")
+        raise InputError(Sentence("model: missing; give a name, the path of a config.json, or a mapping."))
     if document.get("post_training") is None:
-        raise InputError("post_training: missing; give at least prompts, samples and lengths.")
+        raise InputError(Sentence("post_training: missing; give at least prompts, samples and lengths."))
     cluster = document.get("cluster")
     sections = check(RlJobDocument, {**document, "cluster": {"hardware": cluster} if isinstance(cluster, str) else cluster})
     model = document["model"]
@@ -292,14 +307,23 @@ def _resolved(job: Job, document: RlJobDocument, own: Sequence[Calibration], fol
     section = document.post_training
     if section.prompts * section.samples > MAX_ANSWERS:
         raise InputError(
-            f"post_training.prompts: {section.prompts} x {section.samples} samples are more than {MAX_ANSWERS:,} answers a step."
+            Sentence(
+                "post_training.prompts: {} x {} samples are more than {:,} answers a step.",
+                section.prompts,
+                section.samples,
+                MAX_ANSWERS,
+            )
         )
     profile = job.workload.cluster.profile
     if document.rollout.precision not in profile.matmul_flops_per_s and document.rollout.precision not in ("bf16", "fp16"):
         known = sorted(set(profile.matmul_flops_per_s) & {"bf16", "fp16", "fp8", "int8"})
         raise InputError(
-            f"rollout.precision: {show(document.rollout.precision)} has no matmul rate on {profile.name}; "
-            f"give one of {', '.join(known)}."
+            Sentence(
+                "rollout.precision: {} has no matmul rate on {}; give one of {}.",
+                show(document.rollout.precision),
+                profile.name,
+                joined(", ", known),
+            )
         )
     lengths = _lengths(section.lengths, folder)
     return RlJob(
@@ -319,18 +343,18 @@ def _lengths(section: LengthsSection, folder: Path | None) -> ResponseLengths:
         pairs = _histogram(section.histogram, folder) if isinstance(section.histogram, str) else section.histogram
         weights = sum(pair[1] for pair in pairs)
         if weights <= 0.0:
-            raise InputError(f"{where}.histogram: its weights add up to nothing.")
+            raise InputError(Sentence("{}.histogram: its weights add up to nothing.", where))
         values = tuple(max(int(pair[0]), 1) for pair in pairs), tuple(float(pair[1]) for pair in pairs)
         return ResponseLengths(0.0, 0.0, section.cap, section.group_share, values)
     if section.mean is None:
-        raise InputError(f"{where}.mean: missing; give a mean, or a histogram.")
+        raise InputError(Sentence("{}.mean: missing; give a mean, or a histogram.", where))
     if section.mean > section.cap:
-        raise InputError(f"{where}.mean: {section.mean:g} is above the cap of {section.cap}.")
+        raise InputError(Sentence("{}.mean: {:g} is above the cap of {}.", where, section.mean, section.cap))
     if (section.quantile_level is None) != (section.quantile_length is None):
-        raise InputError(f"{where}.quantile_level: give it together with quantile_length.")
+        raise InputError(Sentence("{}.quantile_level: give it together with quantile_length.", where))
     if section.quantile_level is not None and section.quantile_length is not None:
         if section.sigma is not None:
-            raise InputError(f"{where}.sigma: given beside a quantile, which decides it; give one of the two.")
+            raise InputError(Sentence("{}.sigma: given beside a quantile, which decides it; give one of the two.", where))
         return lengths_from_quantile(
             section.mean, section.cap, section.quantile_level, section.quantile_length, section.group_share
         )
@@ -342,14 +366,16 @@ def _histogram(name: str, folder: Path | None) -> list[list[float]]:
     """Pairs of length and weight from a CSV file; a first line of words is a header."""
     where = "post_training.lengths.histogram"
     if folder is None:
-        raise InputError(f"{where}: {show(name)} is a file, and no file is read for a request; give pairs of length and weight.")
+        raise InputError(
+            Sentence("{}: {} is a file, and no file is read for a request; give pairs of length and weight.", where, show(name))
+        )
     path = folder / name
     try:
         if path.stat().st_size > DOCUMENT_BYTES * 4:
-            raise InputError(f"{where}: {path} holds more than {DOCUMENT_BYTES * 4} bytes.")
+            raise InputError(Sentence("{}: {} holds more than {} bytes.", where, path, DOCUMENT_BYTES * 4))
         rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{where}: {path} cannot be read: {error}.") from None
+        raise InputError(Sentence("{}: {} cannot be read: {}.", where, path, error)) from None
     found = []
     for number, row in enumerate(rows[: MAX_HISTOGRAM + 1], start=1):
         try:
@@ -357,10 +383,10 @@ def _histogram(name: str, folder: Path | None) -> list[list[float]]:
         except (ValueError, IndexError):
             if number == 1:
                 continue
-            raise InputError(f"{where}: line {number} of {path} is no length and weight.") from None
+            raise InputError(Sentence("{}: line {} of {} is no length and weight.", where, number, path)) from None
         if not (0.0 < pair[0] <= 1e9 and 0.0 <= pair[1] <= 1e15):
-            raise InputError(f"{where}: line {number} of {path} is out of bounds.")
+            raise InputError(Sentence("{}: line {} of {} is out of bounds.", where, number, path))
         found.append(pair)
     if not found:
-        raise InputError(f"{where}: {path} holds no length.")
+        raise InputError(Sentence("{}: {} holds no length.", where, path))
     return found

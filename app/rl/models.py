@@ -14,6 +14,7 @@ from app.catalogue.models.shape import model_from_mapping
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError, nearest, show
 from documents.reading import parse_document
+from documents.sentences import Sentence, joined
 
 _SUFFIX = re.compile(r"[-_](instruct|base|chat|thinking|it|hf|zero|2507|bf16|fp16|fp8|int8|w8a8|sft|rl|grpo|distill)$")
 DEFAULT_WINDOW = 32_768  # tokens, where a config does not say
@@ -32,8 +33,8 @@ def model_of(value: object) -> ModelShape:
         return model_from_mapping({**shapes[name], "name": name})
     known = (*preset_names(), *shapes, *same)
     similar = nearest(name, known)
-    hint = f"the nearest is {similar}" if similar else f"there are {', '.join(sorted(known))}"
-    raise InputError(f"model: {show(value)} is not known; {hint}.")
+    hint = Sentence("the nearest is {}", similar) if similar else Sentence("there are {}", joined(", ", sorted(known)))
+    raise InputError(Sentence("model: {} is not known; {}.", show(value), hint))
 
 
 def trained_window(model: ModelShape) -> int:

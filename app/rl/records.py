@@ -20,6 +20,7 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software, TrainingJob, Workload
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 from search.post_training.layouts import (
@@ -58,9 +59,9 @@ class Assumed:
 def profile_of(record: PostTrainingRecord, assumed: Assumed) -> HardwareProfile:
     """The hardware that the record's words stand for; ``InputError`` where they name none."""
     if record.hardware is None:
-        raise InputError(f"hardware: {show(record.hardware_text)} names no known device.")
+        raise InputError(Sentence("hardware: {} names no known device.", show(record.hardware_text)))
     if record.hardware_text.lower() != record.hardware:
-        assumed.note(f"hardware = {record.hardware} (of {show(record.hardware_text)})")
+        assumed.note(Sentence("hardware = {} (of {})", record.hardware, show(record.hardware_text)))
     return named(record.hardware)
 
 
@@ -68,7 +69,7 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
     """The step of an ``rl_step`` or ``rollout`` record; ``InputError``, ``WorkloadError`` or ``InfeasibleError`` without one."""
     model, profile = model_of(record.model), profile_of(record, assumed)
     if record.devices is None:
-        raise InputError("devices: missing; a step needs to know how many devices it has.")
+        raise InputError(Sentence("devices: missing; a step needs to know how many devices it has."))
     placed = record.placed
     rollout_devices, train_devices = _pools(record, placed, assumed)
     algorithm_text = record.algorithm
@@ -118,7 +119,7 @@ def _pools(record: PostTrainingRecord, placed: Placed, assumed: Assumed) -> tupl
     if placed.rollout_devices and placed.train_devices:
         return (devices if placed.kind == PlacementKind.HYBRID else placed.rollout_devices), placed.train_devices
     half = max(devices // 2, 1)
-    assumed.note(f"split = {half} devices roll out, {devices - half or 1} train: the record does not say")
+    assumed.note(Sentence("split = {} devices roll out, {} train: the record does not say", half, devices - half or 1))
     return half, max(devices - half, 1)
 
 
@@ -141,7 +142,7 @@ def _lengths(
     prompt = record.mean_prompt
     if prompt is None:
         prompt = min(PROMPT_TOKENS, float(record.max_prompt or PROMPT_TOKENS))
-        assumed.note(f"mean prompt = {prompt:.0f} tokens")
+        assumed.note(Sentence("mean prompt = {:.0f} tokens", prompt))
     cap = record.max_response
     if cap is None and record.max_sequence is not None:
         cap = max(int(record.max_sequence - prompt), 1)
@@ -152,9 +153,13 @@ def _lengths(
     if mean is None:
         mean = MEAN_OF_WINDOW * min(cap, trained_window(model))
         assumed.note(
-            f"mean response = {mean:.0f} tokens: {MEAN_OF_WINDOW:g} x the shorter of the cap and the model's trained window"
+            Sentence(
+                "mean response = {:.0f} tokens: {:g} x the shorter of the cap and the model's trained window",
+                mean,
+                MEAN_OF_WINDOW,
+            )
         )
-    assumed.note(f"sigma of ln(length) = {DEFAULT_SIGMA:g}: no source publishes quantiles")
+    assumed.note(Sentence("sigma of ln(length) = {:g}: no source publishes quantiles", DEFAULT_SIGMA))
     drawn = draw_lengths(lengths_from_mean(min(mean, cap), cap), prompts, samples)
     return drawn, prompt, cap
 
@@ -163,7 +168,7 @@ def _updates(record: PostTrainingRecord, answers: int, assumed: Assumed) -> int:
     each = record.train_batch
     if each is None:
         each = DAPO_ANSWERS_PER_UPDATE if "dapo" in record.algorithm else answers
-        assumed.note(f"answers an optimizer step = {min(each, answers)}")
+        assumed.note(Sentence("answers an optimizer step = {}", min(each, answers)))
     return max(round(answers / each), 1)
 
 
@@ -213,7 +218,9 @@ def _strategy(
             )
         ]
         if not stated:
-            assumed.note("the stated training layout does not divide the training devices: the fastest that fits is taken")
+            assumed.note(
+                Sentence("the stated training layout does not divide the training devices: the fastest that fits is taken")
+            )
     candidates = stated or [
         layout for layout in training_layouts(workload, zero_stage=zero) if not recomputes or layout.recompute is Recompute.FULL
     ]
@@ -227,11 +234,17 @@ def _strategy(
     )
     if not stated:
         assumed.note(
-            f"training layout = tp {strategy.tp}, pp {strategy.pp}, cp {strategy.cp}, ep {strategy.ep}, dp {strategy.dp}: "
-            "the fastest that fits"
+            Sentence(
+                "training layout = tp {}, pp {}, cp {}, ep {}, dp {}: the fastest that fits",
+                strategy.tp,
+                strategy.pp,
+                strategy.cp,
+                strategy.ep,
+                strategy.dp,
+            )
         )
     if not times.fits:
-        assumed.note("states beyond the devices' memory are kept on the hosts")
+        assumed.note(Sentence("states beyond the devices' memory are kept on the hosts"))
     return strategy
 
 
@@ -247,7 +260,7 @@ def _rollout(
     precision = next((name for name in ("fp8", "int8") if name in text or (name == "int8" and "w8a8" in text)), "bf16")
     if record.model_bytes is not None and record.model_bytes < NARROW_BYTES * num_parameters(model).total:
         precision = "fp8" if "fp8" in profile.matmul_flops_per_s else "int8"
-        assumed.note(f"rollout precision = {precision}: the model is kept in {record.model_bytes / 1e9:,.0f} GB")
+        assumed.note(Sentence("rollout precision = {}: the model is kept in {:,.0f} GB", precision, record.model_bytes / 1e9))
     if precision not in profile.matmul_flops_per_s and precision != "int8":
         precision = "bf16"
     engine = Engine(precision=precision, graph=profile.family != "ascend")
@@ -257,12 +270,17 @@ def _rollout(
     while layout is not None and not _holds(serving, layout, longest):
         wider = _wider(layout, model, devices)
         if wider is not None:
-            assumed.note(f"rollout tp = {wider.tp}: the stated instance has no room for a sequence in {precision}")
+            assumed.note(Sentence("rollout tp = {}: the stated instance has no room for a sequence in {}", wider.tp, precision))
         layout = wider
     if layout is None:
         layout = default_rollout_layout(serving, memory_fraction=_memory_fraction(record))
         assumed.note(
-            f"rollout instance = tp {layout.tp}, ep {layout.ep}, {layout.num_devices} devices: the smallest with room for a cache"
+            Sentence(
+                "rollout instance = tp {}, ep {}, {} devices: the smallest with room for a cache",
+                layout.tp,
+                layout.ep,
+                layout.num_devices,
+            )
         )
     return serving, layout
 
@@ -302,6 +320,6 @@ def _staleness(placed: Placed, assumed: Assumed) -> Staleness:
     if placed.kind == PlacementKind.FULLY_COLOCATED:
         return Staleness()
     if placed.unbounded:
-        assumed.note("staleness: any number of steps, as the record names no bound")
+        assumed.note(Sentence("staleness: any number of steps, as the record names no bound"))
     steps = None if placed.unbounded else placed.steps or 0
     return Staleness(steps, placed.partial or placed.unbounded, placed.leftover_fraction, placed.streams)

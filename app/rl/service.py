@@ -29,13 +29,14 @@ from cost_models.post_training.step import PostTraining, PostTrainingStep, post_
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import Recompute
 from documents.errors import InfeasibleError, InputError
+from documents.sentences import Sentence
 from search.post_training.layouts import rollout_layouts
 from search.post_training.search import Candidate, Choice, PlacementProgress, PlacementSearch, Split, splits
 from search.session.runner import run_to_end
 
-DEFINITION = "prompt and answer tokens that are trained on, of a whole step, over all devices"
+DEFINITION = Sentence("prompt and answer tokens that are trained on, of a whole step, over all devices")
 MAX_SERVED_S = 60.0  # somebody waits for the answer; a longer search is a study
-QUALITY = (
+QUALITY = Sentence(
     "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to "
     "41.0 up to 8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, "
     "0.3 and 0.5, against .357 synchronous [verl-docs]."
@@ -120,14 +121,18 @@ def found_so_far(job: RlJob, search: PlacementSearch, stopped_by: str | None) ->
         stopped_by=None if search.is_done else stopped_by,
         plans=[_plan(rank, search.choice(one)) for rank, one in enumerate(shown, start=1)],
         pareto=[_plan(rank, search.choice(one)) for rank, one in enumerate(front, start=1)],
-        refused=[f"{split.kind}, {split.train_devices} devices train: {reason}" for split, reason in search.refused],
+        refused=[
+            Sentence("{}, {} devices train: {}", split.kind, split.train_devices, reason) for split, reason in search.refused
+        ],
     )
 
 
 def best_of(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlDocument:
     """The step of the best placement; ``InfeasibleError`` where there is none."""
     if stopped_by is not None and not search.priced:
-        raise InfeasibleError(f"The search was stopped by {stopped_by.replace('_', ' ')} before a placement was priced.")
+        raise InfeasibleError(
+            Sentence("The search was stopped by {} before a placement was priced.", stopped_by.replace("_", " "))
+        )
     best = search.choice(search.ranked()[0])
     return _document(job, best.job, best.step)
 
@@ -147,7 +152,7 @@ def _priced(step: PostTraining) -> PostTrainingStep:
     try:
         return post_training_step(step)
     except ValueError as error:
-        raise InfeasibleError(f"The job cannot be laid out: {str(error).rstrip('.')}.") from None
+        raise InfeasibleError(Sentence("The job cannot be laid out: {}.", str(error).rstrip("."))) from None
 
 
 def _split(job: RlJob) -> Split:
@@ -159,20 +164,28 @@ def _split(job: RlJob) -> Split:
         train = section.train_devices or devices - rollout
         if rollout < 1 or train < 1 or rollout + train > devices:
             raise InputError(
-                f"post_training.rollout_devices: {rollout} that roll out and {train} that train do not make two pools of "
-                f"{devices} devices."
+                Sentence(
+                    "post_training.rollout_devices: {} that roll out and {} that train do not make two pools of {} devices.",
+                    rollout,
+                    train,
+                    devices,
+                )
             )
         return Split(kind, rollout, train)
     if kind is PlacementKind.HYBRID:
         train = section.train_devices or devices // 2
         if not 0 < train < devices:
-            raise InputError(f"post_training.train_devices: {train} must leave some of {devices} devices that only roll out.")
+            raise InputError(
+                Sentence("post_training.train_devices: {} must leave some of {} devices that only roll out.", train, devices)
+            )
         return Split(kind, devices, train)
     if kind is PlacementKind.COLOCATED:
         node = job.job.workload.cluster.profile.devices_per_node
         side = devices - section.train_devices if section.train_devices else max(round(devices / 16 / node) * node, node)
         if not 0 < side < devices:
-            raise InputError(f"post_training.train_devices: {devices - side} of {devices} devices leave none for the reference.")
+            raise InputError(
+                Sentence("post_training.train_devices: {} of {} devices leave none for the reference.", devices - side, devices)
+            )
         return Split(kind, devices - side, devices - side, side)
     return Split(kind, devices, devices)
 
@@ -346,12 +359,12 @@ def _rollout_layout(step: PostTraining) -> RolloutLayout:
 def _warnings(step: PostTraining, found: PostTrainingStep) -> list[str]:
     told = []
     if not found.training.fits:
-        told.append("The training layout does not fit; its step is that of states kept on the hosts.")
+        told.append(Sentence("The training layout does not fit; its step is that of states kept on the hosts."))
     if step.idle_train_devices:
-        told.append(f"{step.idle_train_devices} training devices are left idle: no layout that uses them is faster.")
+        told.append(Sentence("{} training devices are left idle: no layout that uses them is faster.", step.idle_train_devices))
     idle = step.serving.cluster.num_devices % step.layout.num_devices
     if idle:
-        told.append(f"{idle} rollout devices are left over by instances of {step.layout.num_devices}.")
+        told.append(Sentence("{} rollout devices are left over by instances of {}.", idle, step.layout.num_devices))
     if (step.staleness.steps or 0) > 0 or step.staleness.steps is None or step.staleness.leftover_fraction:
         told.append(QUALITY)
     return told

@@ -8,6 +8,7 @@ from app.answers.tables.estimate import print_assumptions
 from app.rl.schemas import RlDocument, RlPlan, RlSearchDocument, RlValidationDocument
 from app.text.quantities import count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
+from documents.sentences import Sentence
 
 
 def print_validation(console: Console, document: RlValidationDocument, *, with_rows: bool) -> None:
@@ -41,9 +42,9 @@ def print_validation(console: Console, document: RlValidationDocument, *, with_r
         console.print(listed)
     refused = [row for row in document.rows if row.refused is not None]
     if refused:
-        console.print(f"\n{len(refused)} refused:", markup=False)
+        console.print(Sentence("\n{} refused:", len(refused)), markup=False)
         for row in refused if with_rows else refused[:8]:
-            console.print(f"  {row.id}: {row.refused}", markup=False)
+            console.print(Sentence("  {}: {}", row.id, row.refused), markup=False)
 
 
 def print_rl(console: Console, document: RlDocument) -> None:
@@ -55,9 +56,9 @@ def print_rl(console: Console, document: RlDocument) -> None:
 def print_rl_search(console: Console, document: RlSearchDocument) -> None:
     """The placements of a job for a person."""
     print_assumptions(console, document.assumptions, document.warnings)
-    cut = "" if document.stopped_by is None else f" in {document.num_done} of {document.num_splits} splits, then cut"
-    console.print(f"{document.priced:,} choices priced{cut}.", markup=False)
-    for title, plans in (("Fastest", document.plans), ("Throughput against staleness", document.pareto)):
+    cut = "" if document.stopped_by is None else Sentence(" in {} of {} splits, then cut", document.num_done, document.num_splits)
+    console.print(Sentence("{:,} choices priced{}.", document.priced, cut), markup=False)
+    for title, plans in (("Fastest", document.plans), (Sentence("Throughput against staleness"), document.pareto)):
         table = plain_table(
             ">", "placement", ">roll out", ">train", ">stale", "training", "instance", ">step", ">tokens/s", title=title
         )
@@ -76,22 +77,28 @@ def print_rl_search(console: Console, document: RlSearchDocument) -> None:
         console.print(table)
         console.print()
     for sentence in document.refused:
-        console.print(f"Refused: {sentence}", markup=False)
+        console.print(Sentence("Refused: {}", sentence), markup=False)
     _print_step(console, document.best)
 
 
 def _layout(plan: RlPlan) -> str:
     chosen = plan.strategy
     text = f"tp{chosen.tp} pp{chosen.pp} ep{chosen.ep} dp{chosen.dp}"
-    return text if plan.fits else f"{text} (too large)"
+    return text if plan.fits else Sentence("{} (too large)", text)
 
 
 def _print_step(console: Console, document: RlDocument) -> None:
     console.print(
-        f"{seconds(document.step_time_s)} a step ({seconds(document.step_time_low_s)} to {seconds(document.step_time_high_s)}), "
-        f"{count(document.tokens_per_s)} tokens/s, {document.tokens_per_s_per_device:,.1f} for each of "
-        f"{document.num_devices:,} devices "
-        f"({document.tokens_per_s_definition}).",
+        Sentence(
+            "{} a step ({} to {}), {} tokens/s, {:,.1f} for each of {:,} devices ({}).",
+            seconds(document.step_time_s),
+            seconds(document.step_time_low_s),
+            seconds(document.step_time_high_s),
+            count(document.tokens_per_s),
+            document.tokens_per_s_per_device,
+            document.num_devices,
+            document.tokens_per_s_definition,
+        ),
         style="bold",
         markup=False,
     )
@@ -101,22 +108,39 @@ def _print_step(console: Console, document: RlDocument) -> None:
     console.print(table)
     rolled, moved = document.rollout, document.reshard
     console.print(
-        f"\nRollout: {document.rollout_layout.instances} instances of "
-        f"{document.rollout_layout.instance_devices} devices, "
-        f"{rolled.in_flight:,} in flight, {rolled.preemptions:,} preemptions; answers of {rolled.mean_length:,.0f} tokens, "
-        f"the longest "
-        f"{rolled.longest_length:,}, {percent(rolled.truncated_fraction)} cut off; "
-        f"the last tenth takes {seconds(rolled.tail_s)} alone.",
+        Sentence(
+            "\nRollout: {} instances of "
+            "{} devices, "
+            "{:,} in flight, {:,} preemptions; answers of {:,.0f} tokens, "
+            "the longest "
+            "{:,}, {} cut off; "
+            "the last tenth takes {} alone.",
+            document.rollout_layout.instances,
+            document.rollout_layout.instance_devices,
+            rolled.in_flight,
+            rolled.preemptions,
+            rolled.mean_length,
+            rolled.longest_length,
+            percent(rolled.truncated_fraction),
+            seconds(rolled.tail_s),
+        ),
         markup=False,
     )
     console.print(
-        f"Weights: {gibibytes(moved.device_bytes)} to a device in {seconds(moved.seconds)} ({moved.engine}; the wire alone "
-        f"{seconds(moved.wire_s)}), offload {seconds(moved.offload_s)}, load {seconds(moved.onload_s)}; the sleeping side leaves "
-        f"{gibibytes(moved.residual_bytes)}.",
+        Sentence(
+            "Weights: {} to a device in {} ({}; the wire alone {}), offload {}, load {}; the sleeping side leaves {}.",
+            gibibytes(moved.device_bytes),
+            seconds(moved.seconds),
+            moved.engine,
+            seconds(moved.wire_s),
+            seconds(moved.offload_s),
+            seconds(moved.onload_s),
+            gibibytes(moved.residual_bytes),
+        ),
         markup=False,
     )
-    busy = ", ".join(f"{pool} {percent(share, 0)}" for pool, share in document.utilisation.items())
-    console.print(f"Busy: {busy}.", markup=False)
+    busy = ", ".join(Sentence("{} {}", pool, percent(share, 0)) for pool, share in document.utilisation.items())
+    console.print(Sentence("Busy: {}.", busy), markup=False)
     if document.variants:
         changed = plain_table("change", ">step", ">tokens/s", ">gain")
         for variant in document.variants:
@@ -127,5 +151,5 @@ def _print_step(console: Console, document: RlDocument) -> None:
         console.print(changed)
     console.print()
     for launch in document.launches:
-        said = "; ".join(launch.refused) if launch.refused else f"--save-dir writes {launch.file_name}."
-        console.print(f"{launch.framework} {launch.release}: {said}", markup=False, highlight=False)
+        said = "; ".join(launch.refused) if launch.refused else Sentence("--save-dir writes {}.", launch.file_name)
+        console.print(Sentence("{} {}: {}", launch.framework, launch.release, said), markup=False, highlight=False)

@@ -25,13 +25,14 @@ from cost_models.serving.steps import decode_step_s, prefill_s
 from cost_models.shapes.traits import default_stack
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
 from documents.errors import InfeasibleError, InputError
+from documents.sentences import Sentence
 from search.post_training.layouts import default_rollout_layout
 
 SCHEMA_VERSION = 1
 NOISE = 0.05  # two measured steps nearer than this have no order: the same row was republished up to 22 % apart
 ACCEPTANCE = 0.7  # of a draft token [cloudmatrix384]
 FIXED_POINT_STEPS = 30
-QUALITY = "quality of a policy is shown beside throughput, never predicted"
+QUALITY = Sentence("quality of a policy is shown beside throughput, never predicted")
 
 Predicted = tuple[float, str, dict[str, float]]  # value, unit, parts
 
@@ -107,7 +108,9 @@ def _row(record: PostTrainingRecord | RefusedRecord) -> RlValidationRow:
     except (InputError, InfeasibleError, ValueError) as error:
         return _refused(record.id, record.kind, measured, unit, str(error), assumed.sentences)
     if not np.isfinite(value) or value <= 0.0:
-        return _refused(record.id, record.kind, measured, unit, "its numbers lead to no finite price.", assumed.sentences)
+        return _refused(
+            record.id, record.kind, measured, unit, Sentence("its numbers lead to no finite price."), assumed.sentences
+        )
     return RlValidationRow(
         id=record.id,
         kind=record.kind,
@@ -199,7 +202,7 @@ def _predict_sync(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
         engine = next((own for word, own in _BACKENDS.items() if word in backend), None)
     if engine is None:
         engine = "bucketed"
-        assumed.note(f"engine = {engine}: the record names none")
+        assumed.note(Sentence("engine = {}: the record names none", engine))
     weight = 1.0 if "fp8" in record.precision or "int8" in record.precision else 2.0
     tp = record.rollout.tp or 1
     found = reshard(model, profile, None, Shares(1.0 / tp, 1.0 / tp), engine, bytes_per_weight=weight)
@@ -211,7 +214,7 @@ def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkl
     """The workload, its layout, and devices a package where rates are per package."""
     model, profile = model_of(record.model), profile_of(record, assumed)
     placement = record.placement_text.lower()
-    text = f"{record.precision} {record.notes.lower()} {placement}"
+    text = Sentence("{} {} {}", record.precision, record.notes.lower(), placement)
     narrow = "int8" in text or "w8a8" in text
     precision = "int8" if narrow else "fp8" if "fp8" in text or (model.mla is not None and profile.family == "nvidia") else "bf16"
     drafts = int("mtp" in text and profile.family == "ascend")
@@ -236,7 +239,12 @@ def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkl
     if stated is None:
         stated = default_rollout_layout(serving)
         assumed.note(
-            f"instance = tp {stated.tp}, ep {stated.ep}, {stated.num_devices} devices: the smallest with room for a cache"
+            Sentence(
+                "instance = tp {}, ep {}, {} devices: the smallest with room for a cache",
+                stated.tp,
+                stated.ep,
+                stated.num_devices,
+            )
         )
     return serving, stated, package
 
@@ -262,10 +270,10 @@ def _predict_decode(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
     each = package
     if batch is None:
         if not context:
-            raise InputError("input_length: missing; the time of a step of decode depends on what lies before it.")
+            raise InputError(Sentence("input_length: missing; the time of a step of decode depends on what lies before it."))
         users = record.measured.get("tokens_per_s_per_user")
         limit_s = (record.tpot_slo_ms or 50.0) / 1e3 if users is None else 1.0 / users
-        assumed.note(f"batch = the largest under {limit_s * 1e3:.0f} ms a token")
+        assumed.note(Sentence("batch = the largest under {:.0f} ms a token", limit_s * 1e3))
         batch = _largest_batch(serving, layout, context, limit_s * serving.engine.tokens_per_step)
         each = 1
     total = batch * layout.num_devices / each
@@ -288,10 +296,12 @@ def _largest_batch(serving: ServingWorkload, layout: ServingLayout, context: flo
 def _predict_prefill(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
     serving, layout, package = _serving(record, assumed)
     if "hit" in record.notes.lower():
-        raise InputError("notes: part of the prompts came from a cache of prefixes, so that the rate is not of compute.")
+        raise InputError(
+            Sentence("notes: part of the prompts came from a cache of prefixes, so that the rate is not of compute.")
+        )
     length = record.input_length
     if length is None:
-        raise InputError("input_length: missing; the time of a prefill depends on it.")
+        raise InputError(Sentence("input_length: missing; the time of a prefill depends on it."))
     batch = max((record.batch_tokens or length) / length, 1.0) * (layout.dp if record.batch_tokens else 1)
     if record.batch_tokens and record.devices_are_packages:
         batch = record.batch_tokens * layout.num_devices / package / length
@@ -307,7 +317,7 @@ def _predict_serving(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
     serving, layout, package = _serving(record, assumed)
     context = (record.input_length or 0.0) + (record.output_length or 0.0) / 2.0
     if not context:
-        raise InputError("input_length: missing; the time of a step of decode depends on what lies before it.")
+        raise InputError(Sentence("input_length: missing; the time of a step of decode depends on what lies before it."))
     tokens = serving.engine.tokens_per_step
     concurrency = float(record.concurrency or 0)
     if not concurrency:
@@ -315,13 +325,19 @@ def _predict_serving(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
         concurrency = 8.0 * layout.num_devices
         for _ in range(FIXED_POINT_STEPS if rate else 0):
             concurrency = max(rate * float(decode_step_s(serving, layout, concurrency, context)) / tokens, 1.0)
-        assumed.note(f"concurrency = {concurrency:.0f} requests, {'by the rate that was measured' if rate else '8 a device'}")
+        assumed.note(
+            Sentence(
+                "concurrency = {:.0f} requests, {}",
+                concurrency,
+                Sentence("by the rate that was measured") if rate else "8 a device",
+            )
+        )
     step = float(decode_step_s(serving, layout, concurrency, context)) / tokens
     return step * 1e3, "ms", {"concurrency": concurrency}
 
 
 def _no_quality(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
-    raise InputError(f"kind: {record.kind} is not predicted; {QUALITY}.")
+    raise InputError(Sentence("kind: {} is not predicted; {}.", record.kind, QUALITY))
 
 
 _PREDICT: dict[str, Callable[[PostTrainingRecord, Assumed], Predicted]] = {

@@ -10,6 +10,7 @@ from app.scripts.launch import Given
 from app.scripts.reading import ReadScript, Sections, read_script_job
 from documents.errors import InputError, show
 from documents.reading import read_text
+from documents.sentences import Sentence
 from hardware_profiles import catalogue
 
 _NAME = re.compile(r"[A-Za-z_]\w*|[1-9]\d?")
@@ -50,7 +51,7 @@ def script_job(
     cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
     hardware, devices, target = cluster.pop("hardware", None), cluster.pop("num_devices", None), software.pop("target", None)
     if hardware is None:
-        raise InputError("cluster.hardware (--hardware): missing; a launch script does not say it.")
+        raise InputError(Sentence("cluster.hardware (--hardware): missing; a launch script does not say it."))
     others = {**sections, "cluster": cluster, "software": software}
     return load_script(
         Path(path),
@@ -69,7 +70,9 @@ def _values(given: Sequence[str]) -> Mapping[str, str]:
     for text in given:
         name, equals, value = text.partition("=")
         if not equals or not _NAME.fullmatch(name):
-            raise InputError(f"--set: {show(text)} is not allowed; give NAME=VALUE, or 1=VALUE for an argument of the script.")
+            raise InputError(
+                Sentence("--set: {} is not allowed; give NAME=VALUE, or 1=VALUE for an argument of the script.", show(text))
+            )
         values[name] = value
     return values
 
@@ -78,6 +81,6 @@ def _texts(paths: Sequence[Path]) -> Mapping[str, str]:
     texts: dict[str, str] = {}
     for path in paths:
         if path.name in texts:
-            raise InputError(f"--with: two files are named {path.name}; give one of them.")
+            raise InputError(Sentence("--with: two files are named {}; give one of them.", path.name))
         texts[path.name] = read_text(path)
     return texts

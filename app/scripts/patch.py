@@ -11,6 +11,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError
+from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError
 
 Values = tuple[str, ...] | None  # of an argument; None: it is not given
@@ -143,8 +144,18 @@ class _Environment:
                 continue
             if self._set(patch, name, value):
                 continue
-            change = f"must be started without {name}, which" if value is None else f"needs {name}={value} on every node, and"
-            left.append(f"The best plan {change} {'the script exports' if value is None else 'the file does not export it'}.")
+            change = (
+                Sentence("must be started without {}, which", name)
+                if value is None
+                else Sentence("needs {}={} on every node, and", name, value)
+            )
+            left.append(
+                Sentence(
+                    "The best plan {} {}.",
+                    change,
+                    Sentence("the script exports") if value is None else Sentence("the file does not export it"),
+                )
+            )
         return tuple(left)
 
     @staticmethod

@@ -20,6 +20,7 @@ from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import ModelShape, WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES, MAX_VOCAB
 from documents.errors import InputError
+from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError, ReadJob
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.target import ANY
@@ -43,7 +44,7 @@ class ReadScript:
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
     """The script read for ``target``, else for the release that knows most of its arguments, on devices of ``family`` first."""
     if len(text.encode()) > DOCUMENT_BYTES:
-        raise InputError(f"{given.name}: larger than {DOCUMENT_BYTES // 1024} KiB; a launch script never is.")
+        raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
     kind, suffix = (YamlLaunch, "yaml") if is_yaml(text) else (ShellLaunch, "sh")
     candidates = [framework for framework in FRAMEWORKS if framework.suffix == suffix]
     if target is not None:
@@ -52,7 +53,7 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
         candidates = [f for f in candidates if f.target == wanted or (any_release and f.name == wanted.name)]
         if not candidates:
             others = " or ".join(framework.target.label for framework in FRAMEWORKS if framework.suffix == suffix)
-            raise InputError(f"target: {wanted.label} does not start from such a file; give {others}.")
+            raise InputError(Sentence("target: {} does not start from such a file; give {}.", wanted.label, others))
     here = [framework for framework in candidates if family in framework.target.families] or candidates
     read = [(kind(text, given, framework.release), framework) for framework in here]
     return max(read, key=lambda pair: sum(name in pair[1].release.arguments for name in pair[0].said()))
@@ -79,15 +80,19 @@ def read_script_job(
     not_understood = list(launch.not_understood)
     started = launch.num_devices
     if devices is not None and started not in (None, devices):
-        not_understood.append(Passed(None, f"{started} devices", f"the launcher starts {started}, and {devices} were asked for"))
+        not_understood.append(
+            Passed(
+                None, Sentence("{} devices", started), Sentence("the launcher starts {}, and {} were asked for", started, devices)
+            )
+        )
     num_devices = started if devices is None else devices
     read = _read_job(framework, launch, given, num_devices)
     strategy = read.strategy
     num_devices = num_devices or (strategy.tp * strategy.pp * strategy.cp * strategy.dp if framework.suffix == "yaml" else None)
     if num_devices is None:
-        raise InputError("devices: the script's launcher does not say how many processes it starts; give --devices.")
+        raise InputError(Sentence("devices: the script's launcher does not say how many processes it starts; give --devices."))
     if not 1 <= num_devices <= MAX_DEVICES:
-        raise InputError(f"devices: {num_devices} is not allowed; give 1 to {MAX_DEVICES:,}.")
+        raise InputError(Sentence("devices: {} is not allowed; give 1 to {:,}.", num_devices, MAX_DEVICES))
     not_understood += _sentences(read, launch, not_understood)
     model, rows = _model(read, given, vocab_size)
     document = _document(framework, replace(read, model=model), hardware, num_devices, profile)
@@ -100,7 +105,7 @@ def read_script_job(
         workload = parse_job(document, folder=folder).workload
         document["strategy"] = _with_changes(strategy_to_mapping(workload, canonical(workload, strategy)), changes)
     except (WorkloadError, ReadingError) as error:
-        raise InputError(f"{given.name}: {error}.") from None
+        raise InputError(Sentence("{}: {}.", given.name, error)) from None
     job = parse_job(document, folder=folder)
     return ReadScript(launch, framework, replace(job, assumptions=(*rows, *job.assumptions)), tuple(not_understood))
 
@@ -110,18 +115,23 @@ def _model(read: ReadJob, given: Given, vocab_size: int | None) -> tuple[ModelSh
     model = replace(read.model, name=read.model.name or PurePath(given.name).stem[:100] or "script")
     if vocab_size is not None:
         if not 1 <= vocab_size <= MAX_VOCAB:
-            raise InputError(f"vocab_size: {vocab_size} is not allowed; give 1 to {MAX_VOCAB:,}.")
-        return replace(model, vocab_size=vocab_size), (f"model.vocab_size = {vocab_size} (given beside the script)",)
+            raise InputError(Sentence("vocab_size: {} is not allowed; give 1 to {:,}.", vocab_size, MAX_VOCAB))
+        return replace(model, vocab_size=vocab_size), (Sentence("model.vocab_size = {} (given beside the script)", vocab_size),)
     if model.vocab_size:
         return model, ()
     for name in names():
         known = model_preset(name).model
         if _same_layers(known, model):
-            sentence = f"model.vocab_size = {known.vocab_size} (as {name}, which has the same layers; the script does not say it)"
+            sentence = Sentence(
+                "model.vocab_size = {} (as {}, which has the same layers; the script does not say it)", known.vocab_size, name
+            )
             return replace(model, vocab_size=known.vocab_size), (sentence,)
     raise InputError(
-        f"vocab_size: {given.name} leaves it to the tokenizer, and no preset has the same layers; give --vocab-size, "
-        "the rows of the embedding."
+        Sentence(
+            "vocab_size: {} leaves it to the tokenizer, and no preset has the same layers; give --vocab-size, "
+            "the rows of the embedding.",
+            given.name,
+        )
     )
 
 
@@ -152,8 +162,8 @@ def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: i
     try:
         return framework.read_job(launch.arguments, num_devices)
     except ReadingError as error:
-        hint = "; --devices states another number" if "launcher" in str(error) else ""
-        raise InputError(f"{given.name}: {str(error).rstrip('.')}{hint}.") from None
+        hint = Sentence("; --devices states another number") if "launcher" in str(error) else ""
+        raise InputError(Sentence("{}: {}{}.", given.name, str(error).rstrip("."), hint)) from None
 
 
 def _sentences(read: ReadJob, launch: Launch, found: list[Passed]) -> list[Passed]:

@@ -28,6 +28,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
 from documents.checking import check
 from documents.errors import InputError
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from frameworks.target import ANY
 from hardware_profiles import catalogue
@@ -58,7 +59,9 @@ def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
         sections={"search": {"time_limit_s": MAX_SEARCH_S}},
     )
     if read.job.workload.model.num_layers > MAX_SERVED_LAYERS:
-        raise InputError(f"script: a model of {read.job.workload.model.num_layers:,} layers; tune it with the command line.")
+        raise InputError(
+            Sentence("script: a model of {:,} layers; tune it with the command line.", read.job.workload.model.num_layers)
+        )
     return tune_document(read, own=stored_calibrations(database, read.job))
 
 
@@ -88,7 +91,9 @@ def tune_document(
         warnings += changed.left
         if not changed.is_exact:
             warnings.append(
-                "The changed script does not say the whole of the best plan: a part of it stands where it is not changed."
+                Sentence(
+                    "The changed script does not say the whole of the best plan: a part of it stands where it is not changed."
+                )
             )
     document = {
         **about(job, own),
@@ -99,7 +104,7 @@ def tune_document(
         "target": read.framework.target.label,
         "strategy": strategy_to_mapping(workload, strategy),
         "estimate": estimate,
-        "violations": [f"{violation.rule}: {violation.sentence}" for violation in broken],
+        "violations": [Sentence("{}: {}", violation.rule, violation.sentence) for violation in broken],
         "best": None if best is None else _best(read, estimate, best, found, is_kept=is_kept),
         "speedup": None if best is None or estimate is None else _speedup(estimate, best, is_kept=is_kept),
         "why": None if found.baseline is None else found.baseline.why,
@@ -128,9 +133,11 @@ def _tie(estimate: Mapping[str, Any] | None, found: SearchDocument) -> str | Non
     slower = estimate["step_time_s"] / fastest.step_time_s - 1.0
     if not 0.0 < slower < error.fraction:
         return None
-    return (
-        f"Your plan is not measurably slower than the fastest: {percent(slower)} lie below the paired error of "
-        f"{percent(error.fraction)} ({error.basis})."
+    return Sentence(
+        "Your plan is not measurably slower than the fastest: {} lie below the paired error of {} ({}).",
+        percent(slower),
+        percent(error.fraction),
+        error.basis,
     )
 
 
@@ -192,7 +199,9 @@ def _changed(read: ReadScript, best: Plan) -> Patched:
 
 
 def _diff(before: str, after: str) -> str:
-    lines = difflib.unified_diff(before.splitlines(keepends=True), after.splitlines(keepends=True), "script", "script, changed")
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), "script", Sentence("script, changed")
+    )
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 

@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from app.scripts.launch import Given, Launch, Passed
 from documents.errors import InputError
+from documents.sentences import Sentence
 from documents.shell.reader import read_script
 from documents.shell.syntax import Place, ShellError
 from documents.shell.text import Command, Fragment, Link, ShellScript, Text, Word, split
@@ -23,7 +24,9 @@ _FLAG = re.compile(r"--?[A-Za-z]")
 _FOR_EACH_NODE = ("nproc-per-node", "nproc_per_node", "local_worker_num", "local-worker-num")
 _NODES = ("nnodes",)
 _IN_ALL = ("worker_num", "worker-num")
-UNUSED_GROUP = "Data, schedule, checkpoints"  # of the releases' groups, the one that neither model, batch nor plan depend on
+UNUSED_GROUP = Sentence(
+    "Data, schedule, checkpoints"
+)  # of the releases' groups, the one that neither model, batch nor plan depend on
 
 
 @dataclass(frozen=True)
@@ -112,10 +115,12 @@ class ShellLaunch:
         if self._command.condition:
             found.append(Passed(self._command.line, self._shown(self._command.place), self._command.condition))
         for word in self._stray:
-            reason = word.unknown or "it belongs to no argument"
+            reason = word.unknown or Sentence("it belongs to no argument")
             found.append(Passed(word.line, word.text[:120], reason))
         for argument in (a for a in self._repeated if a.texts != self._by_name[a.name].texts):
-            found.append(Passed(argument.flag.line, _written(argument), "the argument is given again, and the later holds"))
+            found.append(
+                Passed(argument.flag.line, _written(argument), Sentence("the argument is given again, and the later holds"))
+            )
         for argument in self._by_name.values():
             found += self._unknown(argument)
         return tuple(found)
@@ -124,12 +129,12 @@ class ShellLaunch:
         """An argument that the release lacks, where one of a plan depends on a value that a shell alone could tell."""
         known = argument.name in self._release.arguments
         if not known:
-            what = f"no argument of {self._release.name} {self._release.version}"
+            what = Sentence("no argument of {} {}", self._release.name, self._release.version)
             yield Passed(argument.flag.line, _written(argument), what)
         for value in argument.values:
             if value.unknown and known and self._release.group_of(argument.name) != UNUSED_GROUP:
-                sentence = f"{_written(argument)}: {value.unknown}"
-                raise ShellError(f"{self._given.name}: line {argument.flag.line}: {sentence}.")
+                sentence = Sentence("{}: {}", _written(argument), value.unknown)
+                raise ShellError(Sentence("{}: line {}: {}.", self._given.name, argument.flag.line, sentence))
 
     def _shown(self, place: Place) -> str:
         return self.script.sources[place.source].text[place.start : place.end].partition("\n")[0][:120]
@@ -232,7 +237,7 @@ class ShellLaunch:
             if links and links[0].source == 0:
                 end = links[0].end
                 end += self.text[end : end + 1] in ('"', "'")
-                yield f"{self.text[:end]} {piece}{self.text[end:]}"
+                yield Sentence("{} {}{}", self.text[:end], piece, self.text[end:])
 
     def _anchors(self, name: str, near: str | None) -> list[ShellArgument]:
         """What an argument may stand behind: ``near``, the one of its group that the release lists nearest, or the first."""
@@ -269,7 +274,7 @@ class ShellLaunch:
             yield f"{text[:line_end]}\n{indent}{piece} \\{text[line_end:]}"
         elif not lead.strip() and (not rest or rest.startswith("#")):
             yield f"{text[:line_end]}\n{indent}{piece}{text[line_end:]}"
-        yield f"{text[:end]} {piece}{text[end:]}"
+        yield Sentence("{} {}{}", text[:end], piece, text[end:])
 
 
 def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]:
@@ -289,10 +294,14 @@ def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]
         if is_known or any(text.partition("=")[0] in _TELLING for text in texts[entry:]):
             found.append((command, words, entry))
     if not found:
-        raise InputError(f"{name}: no command in it starts {ENTRY_POINTS[0]}; give the script that does, or its arguments.")
+        raise InputError(
+            Sentence("{}: no command in it starts {}; give the script that does, or its arguments.", name, ENTRY_POINTS[0])
+        )
     if len({tuple(word.text for word in words) for _, words, _ in found}) > 1:
         lines = " and ".join(str(command.line) for command, _, _ in found[:3])
-        raise InputError(f"{name}: lines {lines} each start a training, and the script does not decide which; leave one of them.")
+        raise InputError(
+            Sentence("{}: lines {} each start a training, and the script does not decide which; leave one of them.", name, lines)
+        )
     return found[-1]
 
 

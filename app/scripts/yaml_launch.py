@@ -18,6 +18,7 @@ except ImportError:  # PyYAML built without libyaml: the same places, fifty time
 from app.scripts.launch import Given, Launch, Passed, named_values
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.mindformers.document import options_from_document
 from frameworks.release import Release
@@ -36,7 +37,7 @@ class YamlLaunch:
         try:
             self.arguments = options_from_document(document)
         except ReadingError as error:
-            raise InputError(f"{given.name}: {error}.") from None
+            raise InputError(Sentence("{}: {}.", given.name, error)) from None
         self._said = named_values(release, self.arguments)
         self._root = yaml.compose(text, Loader=_Loader)
         assert isinstance(self._root, yaml.MappingNode)  # as the document is one
@@ -53,7 +54,7 @@ class YamlLaunch:
             if path in self._nodes or len(self._nodes) > MAX_PATHS or path.count(".") > _LIMITS.depth:
                 continue
             self._nodes[path] = (key, value)
-            self._collect(value, f"{path}.")
+            self._collect(value, Sentence("{}.", path))
 
     def said(self) -> dict[str, tuple[str, ...]]:
         return dict(self._said)
@@ -72,9 +73,13 @@ class YamlLaunch:
         found = []
         for name in self._said:
             if name not in known and name.split(".")[0] in sections:
-                text = f"{name}: {self._said[name][0]}"[:120]
+                text = Sentence("{}: {}", name, self._said[name][0])[:120]
                 found.append(
-                    Passed(self.line_of(name), text, f"no option of {self._release.name} {self._release.version} that is known")
+                    Passed(
+                        self.line_of(name),
+                        text,
+                        Sentence("no option of {} {} that is known", self._release.name, self._release.version),
+                    )
                 )
         return tuple(found)
 
@@ -110,11 +115,11 @@ class YamlLaunch:
         end = self._value_span(last_key, last_value)[1]
         if parent.flow_style:
             inside = ": {".join(parts) + f": {written}" + "}" * (len(parts) - 1)
-            yield f"{text[:end]}, {inside}{text[end:]}"
+            yield Sentence("{}, {}{}", text[:end], inside, text[end:])
             return
         indent = last_key.start_mark.column
         lines = [" " * (indent + 2 * depth) + f"{part}:" for depth, part in enumerate(parts)]
-        lines[-1] += f" {written}"
+        lines[-1] += Sentence(" {}", written)
         line_end = text.find("\n", end)
         line_end = len(text) if line_end < 0 else line_end
         yield text[:line_end] + "\n" + "\n".join(lines) + text[line_end:]
@@ -158,7 +163,7 @@ def _written(values: tuple[str, ...]) -> str:
     try:
         parsed = json.loads(value)
     except ValueError:
-        raise InputError(f"{show(value)} is no value of an option.") from None
+        raise InputError(Sentence("{} is no value of an option.", show(value))) from None
     if isinstance(parsed, str) and _PLAIN.fullmatch(parsed) and parsed.lower() not in ("true", "false", "null", "yes", "no"):
         return parsed
     return json.dumps(parsed, ensure_ascii=False)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from documents.bounds import MAX_SEQ_LENGTH, TRACE_BYTES
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document, read_text
+from documents.sentences import Sentence
 from search.sequences.order import MAX_SAMPLES
 
 Ints = NDArray[np.int64]
@@ -28,8 +29,8 @@ def read_lengths(path: Path, field: str = "LENGTHS") -> Ints | Histogram:
     try:
         text = read_text(path, TRACE_BYTES)
     except InputError as error:
-        raise InputError(f"{field}: {error}") from None
-    return parse_lengths(text, f"{field}: {path}")
+        raise InputError(Sentence("{}: {}", field, error)) from None
+    return parse_lengths(text, Sentence("{}: {}", field, path))
 
 
 def parse_lengths(text: str, field: str) -> Ints | Histogram:
@@ -40,7 +41,7 @@ def parse_lengths(text: str, field: str) -> Ints | Histogram:
         try:
             document = parse_document(whole, field, is_json=True, limits=Limits(len(whole.encode())))
         except InputError as error:
-            raise InputError(str(error) if str(error).startswith(field) else f"{field}: {error}") from None
+            raise InputError(str(error) if str(error).startswith(field) else Sentence("{}: {}", field, error)) from None
         return lengths_of(document, field)
     return _of_csv(text, field)
 
@@ -49,15 +50,17 @@ def lengths_of(document: Mapping[str, Any], field: str) -> Ints | Histogram:
     """Of a mapping with ``lengths``, a list, or ``histogram``, samples by length."""
     given = [name for name in ("lengths", "histogram") if document.get(name) is not None]
     if len(given) != 1:
-        raise InputError(f"{field}: give lengths, a list, or histogram, a mapping of lengths to samples.")
-    value, prefix = document[given[0]], "" if field == "body" else f"{field}: "
+        raise InputError(Sentence("{}: give lengths, a list, or histogram, a mapping of lengths to samples.", field))
+    value, prefix = document[given[0]], "" if field == "body" else Sentence("{}: ", field)
     if given[0] == "lengths":
         if not isinstance(value, list) or not 1 <= len(value) <= MAX_SAMPLES:
-            raise InputError(f"{prefix}lengths: {show(value)} is not allowed; give a list of 1 to {MAX_SAMPLES:,} lengths.")
+            raise InputError(
+                Sentence("{}lengths: {} is not allowed; give a list of 1 to {:,} lengths.", prefix, show(value), MAX_SAMPLES)
+            )
         return np.array([_whole(one, f"{prefix}lengths[{at}]", MAX_SEQ_LENGTH, 1) for at, one in enumerate(value)])
     if not isinstance(value, Mapping) or not value:
-        raise InputError(f"{prefix}histogram: {show(value)} is not allowed; give a mapping of lengths to samples.")
-    lengths = [_text(one, f"{prefix}histogram: length", MAX_SEQ_LENGTH, 1) for one in value]
+        raise InputError(Sentence("{}histogram: {} is not allowed; give a mapping of lengths to samples.", prefix, show(value)))
+    lengths = [_text(one, Sentence("{}histogram: length", prefix), MAX_SEQ_LENGTH, 1) for one in value]
     counts = [_whole(one, f"{prefix}histogram.{length}", MAX_COUNTED, 0) for length, one in value.items()]
     return _histogram(lengths, counts, field)
 
@@ -68,25 +71,25 @@ def _of_csv(text: str, field: str) -> Ints | Histogram:
         header = [name.strip().lower() for name in rows[0][1]]
         if header not in (["length"], ["length", "count"]):
             raise InputError(
-                f"{field}: row 1: {show(','.join(header))} is not allowed; name the columns length, or length,count."
+                Sentence("{}: row 1: {} is not allowed; name the columns length, or length,count.", field, show(",".join(header)))
             )
         rows = rows[1:]
     if not rows or len(rows) > MAX_SAMPLES:
-        raise InputError(f"{field}: {len(rows):,} rows; give 1 to {MAX_SAMPLES:,} lengths.")
+        raise InputError(Sentence("{}: {:,} rows; give 1 to {:,} lengths.", field, len(rows), MAX_SAMPLES))
     width = len(rows[0][1])
     for number, row in rows:
         if len(row) != width or width > 2:
-            raise InputError(f"{field}: row {number}: {len(row)} columns; give a length, or a length and a count.")
-    lengths = [_text(row[0], f"{field}: row {number}, column length", MAX_SEQ_LENGTH, 1) for number, row in rows]
+            raise InputError(Sentence("{}: row {}: {} columns; give a length, or a length and a count.", field, number, len(row)))
+    lengths = [_text(row[0], Sentence("{}: row {}, column length", field, number), MAX_SEQ_LENGTH, 1) for number, row in rows]
     if width == 1:
         return np.array(lengths)
-    counts = [_text(row[1], f"{field}: row {number}, column count", MAX_COUNTED, 0) for number, row in rows]
+    counts = [_text(row[1], Sentence("{}: row {}, column count", field, number), MAX_COUNTED, 0) for number, row in rows]
     return _histogram(lengths, counts, field)
 
 
 def _histogram(lengths: list[int], counts: list[int], field: str) -> Histogram:
     if not any(counts):
-        raise InputError(f"{field}: all counts are 0; give how many samples have each length.")
+        raise InputError(Sentence("{}: all counts are 0; give how many samples have each length.", field))
     return np.array(lengths), np.array(counts)
 
 
@@ -97,7 +100,7 @@ def _text(text: str, place: str, most: int, least: int) -> int:
 
 def _whole(value: Any, place: str, most: int, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        raise InputError(f"{place}: {show(value)} is not allowed; give an integer from {least} to {most:,}.")
+        raise InputError(Sentence("{}: {} is not allowed; give an integer from {} to {:,}.", place, show(value), least, most))
     return value
 
 
@@ -112,7 +115,9 @@ def samples(given: Ints | Histogram, num_tokens: int, seed: int) -> tuple[Ints, 
         weights = counts / counts.sum()
     number = int(num_tokens / float((lengths * weights).sum()) * 1.2) + 1000
     if number > MAX_DRAWN:
-        raise InputError(f"lengths: {number:,} samples fill these steps, more than {MAX_DRAWN:,}; price fewer steps.")
+        raise InputError(
+            Sentence("lengths: {:,} samples fill these steps, more than {:,}; price fewer steps.", number, MAX_DRAWN)
+        )
     random = np.random.default_rng(seed)
     drawn = random.choice(lengths, size=number, p=weights)
     while int(drawn.sum()) < num_tokens:

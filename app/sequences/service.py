@@ -23,6 +23,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InfeasibleStrategyError, InputError
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from meshplan import __version__
 from search.plans.plan import strategy_to_mapping
@@ -43,17 +44,24 @@ def sequence_plan_document(
     """What order recovers for a job whose samples have these lengths, and the order."""
     workload, strategy, training = job.workload, job.strategy, job.workload.training
     if strategy is None:
-        raise InputError("strategy: missing; give one.")
+        raise InputError(Sentence("strategy: missing; give one."))
     broken = violations(workload, strategy)
     if broken:
-        raise InfeasibleStrategyError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+        raise InfeasibleStrategyError(Sentence("strategy: {} ({}).", broken[0].sentence.rstrip("."), broken[0].rule))
     batch = training.global_batch_size
     if batch > MAX_SEQUENCES or batch * terms.steps > MAX_PLACES:
         most = MAX_PLACES // batch if batch <= MAX_SEQUENCES else 0
-        raise InputError(f"terms.steps (--steps): {terms.steps:,} steps of {batch:,} sequences; give at most {most:,}.")
+        raise InputError(
+            Sentence("terms.steps (--steps): {:,} steps of {:,} sequences; give at most {:,}.", terms.steps, batch, most)
+        )
     if batch * strategy.dp * terms.steps > MAX_HANDED_OUT:
         raise InputError(
-            f"terms.steps (--steps): {terms.steps:,} steps of {batch:,} sequences on {strategy.dp:,} replicas; give fewer."
+            Sentence(
+                "terms.steps (--steps): {:,} steps of {:,} sequences on {:,} replicas; give fewer.",
+                terms.steps,
+                batch,
+                strategy.dp,
+            )
         )
     lengths, is_whole = samples(given, batch * training.seq_length * terms.steps, terms.seed)
     fractions = packed_fractions(lengths, training.seq_length, batch * terms.steps).reshape(terms.steps, batch)
@@ -100,7 +108,7 @@ def plan_request(document: Mapping[str, Any], database: Database) -> SequencePla
     check_keys(document, SequencePlanRequest.model_fields)
     own = ("lengths", "histogram", "terms")
     if document.get("lengths") is None and document.get("histogram") is None:
-        raise InputError("lengths: missing; give lengths or histogram.")
+        raise InputError(Sentence("lengths: missing; give lengths or histogram."))
     terms = check(SequenceTerms, document.get("terms") or {}, "terms")
     job = parse_request({key: value for key, value in document.items() if key not in own})
     given = lengths_of(document, "body")

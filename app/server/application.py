@@ -48,9 +48,10 @@ from app.studies import submission, terms
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.following import Following
 from app.sweeps import endpoints as sweeps
+from documents.sentences import Sentence
 from meshplan import __version__
 
-DESCRIPTION = (
+DESCRIPTION = Sentence(
     "Plans how to lay a large-model training job over an Ascend or GPU cluster: "
     "studies, estimates, launch scripts, checks, measured runs, calibrations, catalogues."
 )
@@ -107,7 +108,7 @@ def _add_domain_errors(app: FastAPI) -> None:
 
 
 async def _database_away(request: Request, error: Exception) -> Response:
-    structlog.get_logger().warning("database is away", reason=cause(error))
+    structlog.get_logger().warning(Sentence("database is away"), reason=cause(error))
     detail, hint = told(error)
     return problem(request, ServiceError("unavailable", detail, hint=hint, headers={"Retry-After": "2"}))
 

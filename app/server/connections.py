@@ -17,6 +17,7 @@ import structlog
 from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from app.http.problems import KINDS, MEDIA_TYPE, ServiceError, problem_document
+from documents.sentences import Sentence
 
 FILES_KEPT_FREE = 256  # for the database, workers, files and a burst of callers that are about to be refused
 MAX_STATUS_LINE_AND_HEADERS = 32 * 1024
@@ -109,7 +110,9 @@ class BoundedProtocol(H11Protocol):
         super().connection_made(transport)
         self._begun_s = self.loop.time()
         if not self._connections.add(self):
-            self._refuse("unavailable", f"The server holds {self._connections.limits.connections:,} connections already.")
+            self._refuse(
+                "unavailable", Sentence("The server holds {:,} connections already.", self._connections.limits.connections)
+            )
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -135,15 +138,15 @@ class BoundedProtocol(H11Protocol):
             self.cut()
         elif self.is_idle:
             if self._begun_s is not None and now_s - self._begun_s > limits.header_s:
-                self._refuse("timeout", f"No whole request came within {limits.header_s:g} s.")
+                self._refuse("timeout", Sentence("No whole request came within {:g} s.", limits.header_s))
         elif self.conn.their_state is h11.SEND_BODY:
             if self.flow.read_paused:  # it is we who do not read
                 waited_s = self._connections._period_s
                 self._body_begun_s, self._received_s = self._body_begun_s + waited_s, now_s
             elif now_s - self._received_s > limits.body_silence_s:
-                self._refuse("timeout", f"Nothing more of the body came for {limits.body_silence_s:g} s.")
+                self._refuse("timeout", Sentence("Nothing more of the body came for {:g} s.", limits.body_silence_s))
             elif now_s - self._body_begun_s > limits.body_s:
-                self._refuse("timeout", f"The body did not come within {limits.body_s:g} s.")
+                self._refuse("timeout", Sentence("The body did not come within {:g} s.", limits.body_s))
 
     def pause_writing(self) -> None:
         self._unread_since_s = self.loop.time()
@@ -156,7 +159,7 @@ class BoundedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         error = sys.exc_info()[1]
         status = getattr(error, "error_status_hint", 400)
-        self._refuse(_KIND_OF_STATUS.get(status, "not-http"), f"{(str(error) if error else msg).rstrip('.')}.")
+        self._refuse(_KIND_OF_STATUS.get(status, "not-http"), Sentence("{}.", (str(error) if error else msg).rstrip(".")))
 
     def cut(self) -> None:
         self._connections.remove(self)

@@ -31,6 +31,7 @@ from app.storage.upgrade import check_current
 from app.studies import service
 from calibration.files.calibrations import FAMILIES, shipped_calibration
 from documents.errors import InputError
+from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue
 from meshplan import __version__
 
@@ -63,14 +64,16 @@ def examine(settings: Settings, port: int) -> list[Finding]:
 
 
 def _program() -> Finding:
-    return Finding("program", "ok", f"meshplan {__version__} on Python {platform.python_version()}, {platform.machine()}.")
+    return Finding(
+        "program", "ok", Sentence("meshplan {} on Python {}, {}.", __version__, platform.python_version(), platform.machine())
+    )
 
 
 def _data_files() -> Iterator[Finding]:
     """What the package carries is read as an estimate would read it."""
     parts: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
         ("calibrations", tuple(FAMILIES), shipped_calibration),
-        ("hardware profiles", catalogue.names(), catalogue.named),
+        (Sentence("hardware profiles"), catalogue.names(), catalogue.named),
         ("models", presets.names(), presets.model_preset),
     )
     for what, names, read in parts:
@@ -81,9 +84,14 @@ def _data_files() -> Iterator[Finding]:
             except (InputError, OSError, ValueError) as error:
                 broken.append(str(error).rstrip("."))
         if broken:
-            yield Finding(what, "error", f"{broken[0]}.", "Install meshplan again: its files are not those of this version.")
+            yield Finding(
+                what,
+                "error",
+                Sentence("{}.", broken[0]),
+                Sentence("Install meshplan again: its files are not those of this version."),
+            )
         else:
-            yield Finding(what, "ok", f"{len(names)} {what} can be read.")
+            yield Finding(what, "ok", Sentence("{} {} can be read.", len(names), what))
 
 
 def _open_files() -> Finding:
@@ -91,9 +99,18 @@ def _open_files() -> Finding:
     wanted = ConnectionLimits().connections + FILES_KEPT_FREE
     allowed = hard if hard != resource.RLIM_INFINITY else wanted  # the server raises the soft limit as far as it may
     if allowed >= wanted:
-        return Finding("open files", "ok", f"A server may hold {ConnectionLimits().connections:,} connections.")
-    detail = f"A process may open {allowed:,} files, so that a server holds {max(16, allowed - FILES_KEPT_FREE):,} connections."
-    return Finding("open files", "warning", detail, f"Raise the limit to {wanted:,}: `LimitNOFILE=` of systemd, `ulimit -Hn`.")
+        return Finding(
+            Sentence("open files"), "ok", Sentence("A server may hold {:,} connections.", ConnectionLimits().connections)
+        )
+    detail = Sentence(
+        "A process may open {:,} files, so that a server holds {:,} connections.", allowed, max(16, allowed - FILES_KEPT_FREE)
+    )
+    return Finding(
+        Sentence("open files"),
+        "warning",
+        detail,
+        Sentence("Raise the limit to {:,}: `LimitNOFILE=` of systemd, `ulimit -Hn`.", wanted),
+    )
 
 
 def _port(port: int) -> Finding:
@@ -101,17 +118,19 @@ def _port(port: int) -> Finding:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind(("127.0.0.1", port))
-            return Finding("port", "ok", f"Port {port} is free.")
+            return Finding("port", "ok", Sentence("Port {} is free.", port))
         except PermissionError:
-            hint = "Take a port from 1024 on, or let a proxy listen."
-            return Finding("port", "error", f"Port {port} may not be used by this user.", hint)
+            hint = Sentence("Take a port from 1024 on, or let a proxy listen.")
+            return Finding("port", "error", Sentence("Port {} may not be used by this user.", port), hint)
         except OSError:
             pass
     with suppress(OSError, HTTPException, ValueError), closing(HTTPConnection("127.0.0.1", port, timeout=_ANSWER_S)) as caller:
         caller.request("GET", "/healthz")
         if b"version" in caller.getresponse().read(1000):
-            return Finding("port", "ok", f"A server of meshplan answers on port {port}.")
-    return Finding("port", "warning", f"Another program uses port {port}.", "Give `meshplan serve` another --port.")
+            return Finding("port", "ok", Sentence("A server of meshplan answers on port {}.", port))
+    return Finding(
+        "port", "warning", Sentence("Another program uses port {}.", port), Sentence("Give `meshplan serve` another --port.")
+    )
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:
@@ -123,22 +142,24 @@ def _folder(settings: Settings) -> Iterator[Finding]:
     folder = next(parent for parent in path.parents if parent.exists())
     free = shutil.disk_usage(folder).free
     state: State = "error" if free < TOO_LITTLE_BYTES else "warning" if free < LITTLE_BYTES else "ok"
-    hint = None if state == "ok" else "Free space, or `meshplan db prune --studies-days N`."
-    yield Finding("disk", state, f"{free / 2**30:,.1f} GiB are free for {path}.", hint)
+    hint = None if state == "ok" else Sentence("Free space, or `meshplan db prune --studies-days N`.")
+    yield Finding("disk", state, Sentence("{:,.1f} GiB are free for {}.", free / 2**30, path), hint)
     kind = _file_system(folder)
     if kind.startswith(_NETWORK_FILE_SYSTEMS):
-        hint = "Put it on a local disk, or use PostgreSQL."
-        yield Finding("file system", "error", f"{path} lies on {kind}, which does not lock as SQLite needs.", hint)
+        hint = Sentence("Put it on a local disk, or use PostgreSQL.")
+        yield Finding(
+            Sentence("file system"), "error", Sentence("{} lies on {}, which does not lock as SQLite needs.", path, kind), hint
+        )
     if not os.access(folder, os.W_OK) or (path.exists() and not os.access(path, os.W_OK)):
-        hint = "Give this user the right to write the file and its folder."
-        yield Finding("rights", "error", f"{path} cannot be written by this user.", hint)
+        hint = Sentence("Give this user the right to write the file and its folder.")
+        yield Finding("rights", "error", Sentence("{} cannot be written by this user.", path), hint)
     elif path.exists() and path.stat().st_mode & 0o006 and path.parent.stat().st_mode & 0o001:
-        hint = f"`chmod o= {path}`, where not all of them are its users."
-        yield Finding("rights", "warning", f"{path} can be read by everybody on this machine.", hint)
+        hint = Sentence("`chmod o= {}`, where not all of them are its users.", path)
+        yield Finding("rights", "warning", Sentence("{} can be read by everybody on this machine.", path), hint)
     elif path.exists():
-        yield Finding("rights", "ok", f"{path} can be written, and is not open to everybody.")
+        yield Finding("rights", "ok", Sentence("{} can be written, and is not open to everybody.", path))
     else:
-        yield Finding("rights", "ok", f"{folder} can be written.")
+        yield Finding("rights", "ok", Sentence("{} can be written.", folder))
 
 
 def _file_system(folder: Path) -> str:
@@ -155,23 +176,23 @@ def _file_system(folder: Path) -> str:
 def _database(settings: Settings) -> Iterator[Finding]:
     url = parsed_url(settings.url)
     if url.drivername == "sqlite" and not Path(url.database or "").exists():
-        yield Finding("database", "ok", f"{url.database} is not there yet; `meshplan serve` makes it.")
+        yield Finding("database", "ok", Sentence("{} is not there yet; `meshplan serve` makes it.", url.database))
         return
     try:
         with Database(settings.url) as database:
             check_current(database)
-            yield Finding("database", "ok", f"{database.shown_url} answers and has this version's schema.")
+            yield Finding("database", "ok", Sentence("{} answers and has this version's schema.", database.shown_url))
             check_writable(database)
             check_whole(database)
-            yield Finding("storage", "ok", "It takes what is written, and no damage was found.")
+            yield Finding("storage", "ok", Sentence("It takes what is written, and no damage was found."))
             with database.read() as session:
                 yield from (_clock(session), _keys(session), _queue(session))
     except DATABASE_AWAY as error:
         detail, hint = told(error)
-        yield Finding("database", "error", f"{detail.rstrip('.')} ({cause(error)[:200]}).", hint)
+        yield Finding("database", "error", Sentence("{} ({}).", detail.rstrip("."), cause(error)[:200]), hint)
     except StorageError as error:
         away = error.__cause__
-        hint = told(away)[1] if isinstance(away, DATABASE_AWAY) else "The sentence says what would do."
+        hint = told(away)[1] if isinstance(away, DATABASE_AWAY) else Sentence("The sentence says what would do.")
         yield Finding("database", "error", str(error), hint)
 
 
@@ -180,12 +201,16 @@ def _clock(session: Session) -> Finding:
     database_s = now_s(session)
     apart_s = abs(database_s - time.time())
     if stored_s - database_s > AHEAD_S:
-        detail = f"What is stored lies {stored_s - database_s:,.0f} s ahead of the database's clock: it was set back."
-        return Finding("clock", "warning", detail, "Keep the clock by NTP; studies go on, and times of those before are wrong.")
+        detail = Sentence("What is stored lies {:,.0f} s ahead of the database's clock: it was set back.", stored_s - database_s)
+        return Finding(
+            "clock", "warning", detail, Sentence("Keep the clock by NTP; studies go on, and times of those before are wrong.")
+        )
     if apart_s > CLOCK_S:
-        detail = f"The clocks of this machine and of the database are {apart_s:,.0f} s apart."
-        return Finding("clock", "warning", detail, "Keep both by NTP: keys expire by this machine's, leases by the database's.")
-    return Finding("clock", "ok", "The clocks of this machine and of the database agree.")
+        detail = Sentence("The clocks of this machine and of the database are {:,.0f} s apart.", apart_s)
+        return Finding(
+            "clock", "warning", detail, Sentence("Keep both by NTP: keys expire by this machine's, leases by the database's.")
+        )
+    return Finding("clock", "ok", Sentence("The clocks of this machine and of the database agree."))
 
 
 def _keys(session: Session) -> Finding:
@@ -194,16 +219,23 @@ def _keys(session: Session) -> Finding:
     valid = [key for key in found if key.expires_at_s is None or key.expires_at_s > now]
     soon = [key.name for key in valid if key.expires_at_s is not None and key.expires_at_s - now < EXPIRES_SOON_S]
     if soon:
-        return Finding("keys", "warning", f"Expires within 14 days: {', '.join(soon)}.", "`meshplan keys rotate NAME`.")
+        return Finding(
+            "keys",
+            "warning",
+            Sentence("Expires within 14 days: {}.", joined(", ", soon)),
+            Sentence("`meshplan keys rotate NAME`."),
+        )
     if not valid:
-        return Finding("keys", "ok", "No API key is in force: only this machine may call, on loopback.")
-    return Finding("keys", "ok", f"{len(valid)} API keys are in force.")
+        return Finding("keys", "ok", Sentence("No API key is in force: only this machine may call, on loopback."))
+    return Finding("keys", "ok", Sentence("{} API keys are in force.", len(valid)))
 
 
 def _queue(session: Session) -> Finding:
     figures = service.figures(session)
     age_s, leases = figures["queue_age_seconds"], figures["leases"]
     if age_s > OLD_QUEUE_S and not leases:
-        hint = "Start `meshplan worker`, or `meshplan serve` with --workers."
-        return Finding("queue", "warning", f"A study has waited for {age_s / 60:,.0f} minutes, and no worker runs any.", hint)
-    return Finding("queue", "ok", f"{leases:.0f} studies run; the oldest that waits has waited for {age_s:,.0f} s.")
+        hint = Sentence("Start `meshplan worker`, or `meshplan serve` with --workers.")
+        return Finding(
+            "queue", "warning", Sentence("A study has waited for {:,.0f} minutes, and no worker runs any.", age_s / 60), hint
+        )
+    return Finding("queue", "ok", Sentence("{:.0f} studies run; the oldest that waits has waited for {:,.0f} s.", leases, age_s))

@@ -18,6 +18,7 @@ from app.storage.session import Database, StorageError
 from app.storage.tables import STATES
 from app.storage.upgrade import check_current
 from app.studies import service
+from documents.sentences import Sentence
 from meshplan import __version__
 
 _LOOK_S = 1.0  # between two looks at the database
@@ -75,7 +76,7 @@ class Readiness:
 async def readyz(request: Request) -> Health:
     """The database answers, takes what is written, and its schema is this version's."""
     if state_of(request).stopping.is_set():
-        raise ServiceError("unavailable", "The server is shutting down.")
+        raise ServiceError("unavailable", Sentence("The server is shutting down."))
     problem = await request.app.state.readiness.problem()
     if problem is not None:
         raise ServiceError("unavailable", problem[0], hint=problem[1], headers={"Retry-After": "5"})

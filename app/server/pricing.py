@@ -14,6 +14,7 @@ from app.http.problems import ServiceError
 from app.storage.session import Database
 from app.workers.calls import Answer, Call, CallOptions, EstimateCall, answers
 from app.workers.pool import Pool, PoolFullError, ProcessDiedError
+from documents.sentences import Sentence
 
 ESTIMATES_AT_ONCE = 32  # priced together: more would make the first of them wait for the last
 ESTIMATES_WAITING, ADVICE_WAITING, HEAVY_WAITING = 1024, 64, 32
@@ -77,9 +78,9 @@ async def _asked(pool: Pool, call: Call | EstimateCall) -> Answer:
     try:
         return await asyncio.wrap_future(pool.submit(call))
     except PoolFullError:
-        detail = "As many requests wait to be priced as may."
+        detail = Sentence("As many requests wait to be priced as may.")
     except ProcessDiedError:
-        detail = "The process that priced this request died."
+        detail = Sentence("The process that priced this request died.")
     raise ServiceError("unavailable", detail, headers={"Retry-After": str(_RETRY_AFTER_S)})
 
 

@@ -19,14 +19,15 @@ from cost_models.serving.service import RequestShape
 from cost_models.shapes.workload import WorkloadError
 from documents.checking import check
 from documents.errors import InputError
+from documents.sentences import Sentence, joined
 
 MAX_CONTEXT_TOKENS = 10_000_000
 # Fields of the section whose defaults decide, with where they come from.
 SOURCES = {
-    "utilisation": f"{DEFAULT_UTILISATION:g} of usable memory [vllm-ascend]",
-    "pass_tokens": f"{DEFAULT_PASS_TOKENS:,} tokens of prefill pass a replica at once [vllm-ascend]",
-    "execution": "graph: steps are replayed",
-    "asynchronous": "false: the engine schedules between steps",
+    "utilisation": Sentence("{:g} of usable memory [vllm-ascend]", DEFAULT_UTILISATION),
+    "pass_tokens": Sentence("{:,} tokens of prefill pass a replica at once [vllm-ascend]", DEFAULT_PASS_TOKENS),
+    "execution": Sentence("graph: steps are replayed"),
+    "asynchronous": Sentence("false: the engine schedules between steps"),
     "overlap": "none",
 }
 
@@ -57,12 +58,12 @@ class ServingJob:
     def assumptions(self) -> list[str]:
         """Defaults that the job did not give."""
         given = self.section.model_fields_set
-        found = [f"serving.{name} = {text} (default)" for name, text in SOURCES.items() if name not in given]
+        found = [Sentence("serving.{} = {} (default)", name, text) for name, text in SOURCES.items() if name not in given]
         if self.section.draft_tokens and "acceptance" not in given:
-            found.append(f"serving.acceptance = {self.section.acceptance:g} (default) [cloudmatrix384]")
+            found.append(Sentence("serving.acceptance = {:g} (default) [cloudmatrix384]", self.section.acceptance))
         spread = self.workload.spread
         if spread is not None:
-            found.append(f"expert loads as of a router balanced by {spread.balance.value} ({spread.source})")
+            found.append(Sentence("expert loads as of a router balanced by {} ({})", spread.balance.value, spread.source))
         return [*(sentence for sentence in self.job.assumptions if not sentence.startswith("training.")), *found]
 
 
@@ -96,7 +97,9 @@ def _parts(document: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[dict
     rest = {name: value for name, value in document.items() if name not in ("serving", "assumed")}
     length = section.prompt_tokens + section.response_tokens
     if length > MAX_CONTEXT_TOKENS:
-        raise InputError(f"serving.prompt_tokens: {length:,} tokens with the response are more than {MAX_CONTEXT_TOKENS:,}.")
+        raise InputError(
+            Sentence("serving.prompt_tokens: {:,} tokens with the response are more than {:,}.", length, MAX_CONTEXT_TOKENS)
+        )
     return {**rest, "training": {"seq_length": length, "global_batch_size": 1}}, section
 
 
@@ -105,7 +108,12 @@ def _resolved(job: Job, section: ServingSection, own: Sequence[Calibration]) -> 
     if section.precision not in profile.matmul_flops_per_s and section.precision not in ("bf16", "fp16"):
         known = sorted(set(profile.matmul_flops_per_s) & {"bf16", "fp16", "fp8", "int8"})
         raise InputError(
-            f"serving.precision: {section.precision!r} has no matmul rate on {profile.name}; give one of {', '.join(known)}."
+            Sentence(
+                "serving.precision: {!r} has no matmul rate on {}; give one of {}.",
+                section.precision,
+                profile.name,
+                joined(", ", known),
+            )
         )
     engine = Engine(
         precision=section.precision,
@@ -129,14 +137,14 @@ def layout_of(section: InstanceSection, job: ServingJob, where: str) -> ServingL
     """The layout; ``InputError`` where the model has no such."""
     model = job.workload.model
     if model.num_attention_heads % section.tp:
-        raise InputError(f"{where}.tp: {section.tp} does not divide {model.num_attention_heads} heads.")
+        raise InputError(Sentence("{}.tp: {} does not divide {} heads.", where, section.tp, model.num_attention_heads))
     if section.pp > model.num_layers:
-        raise InputError(f"{where}.pp: {section.pp} stages are more than {model.num_layers} layers.")
+        raise InputError(Sentence("{}.pp: {} stages are more than {} layers.", where, section.pp, model.num_layers))
     spread = section.tp * section.dp
     ep = section.ep or (spread if section.dp > 1 and model.moe is not None else 1)
     if ep > 1 and model.moe is None:
-        raise InputError(f"{where}.ep: {ep} is not allowed; {model.name} has no experts.")
+        raise InputError(Sentence("{}.ep: {} is not allowed; {} has no experts.", where, ep, model.name))
     try:
         return ServingLayout(section.tp, section.pp, section.dp, ep, section.redundant_experts)
     except WorkloadError as error:
-        raise InputError(f"{where}.{error}.") from None
+        raise InputError(Sentence("{}.{}.", where, error)) from None

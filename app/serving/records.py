@@ -12,6 +12,7 @@ from app.serving.job import ServingJob, layout_of, parse_serving_job
 from app.serving.service import serving_document
 from cost_models.serving.service import prefill_rate, time_per_token_s
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class ServingPoint:
 def _decode_tpot_s(job: ServingJob) -> float:
     section = job.section.decode
     if section is None or job.section.concurrency is None:
-        raise InputError("serving: a record of decode has a layout and a concurrency.")
+        raise InputError(Sentence("serving: a record of decode has a layout and a concurrency."))
     layout = layout_of(section, job, "serving.decode")
     return float(time_per_token_s(job.workload, layout, job.shape, job.section.concurrency / section.instances))
 
@@ -44,7 +45,7 @@ def _decode_rate(job: ServingJob) -> float:
 def _prefill_rate(job: ServingJob) -> float:
     section = job.section.prefill
     if section is None:
-        raise InputError("serving.prefill: missing; a record of prefill has a layout.")
+        raise InputError(Sentence("serving.prefill: missing; a record of prefill has a layout."))
     layout = layout_of(section, job, "serving.prefill")
     rate = prefill_rate(job.workload, layout, job.shape, job.section.pass_tokens)
     return rate.prompts_per_s * job.shape.new_tokens / layout.num_devices
@@ -66,7 +67,7 @@ def serving_point(record: Mapping[str, Any]) -> ServingPoint:
     """The prediction of a record's job; ``InputError`` for a record without one."""
     compared = record.get("compared")
     if not isinstance(compared, Mapping) or compared.get("quantity") not in QUANTITIES:
-        raise InputError(f"{record.get('id')}: {record.get('not_compared') or 'nothing to compare'}.")
+        raise InputError(Sentence("{}: {}.", record.get("id"), record.get("not_compared") or Sentence("nothing to compare")))
     job = parse_serving_job(record["job"])
     quantity = compared["quantity"]
     return ServingPoint(record["id"], quantity, QUANTITIES[quantity](job), float(compared["value"]))

@@ -26,6 +26,7 @@ from cost_models.serving.memory import kv_bytes_per_token, kv_capacity_tokens, s
 from cost_models.serving.service import Service, mean_requests_held, prefill_rate, service, time_per_token_s
 from cost_models.serving.steps import StepTimes, decode_step, prefill
 from documents.errors import InfeasibleError, InputError
+from documents.sentences import Sentence
 from meshplan import __version__
 from search.serving.split import Limits, ServingPlan, most_in_flight, search_serving
 
@@ -51,7 +52,9 @@ def serving_document(job: ServingJob) -> ServingDocument:
     """The service of the job's own layouts."""
     section = job.section
     if section.decode is None:
-        raise InputError("serving.decode (--decode): missing; give the layout of a decode instance, or use `serving search`.")
+        raise InputError(
+            Sentence("serving.decode (--decode): missing; give the layout of a decode instance, or use `serving search`.")
+        )
     decode = (layout_of(section.decode, job, "serving.decode"), section.decode.instances)
     before = None
     if section.prefill is not None:
@@ -59,14 +62,16 @@ def serving_document(job: ServingJob) -> ServingDocument:
     used = decode[0].num_devices * decode[1] + (0 if before is None else before[0].num_devices * before[1])
     given = job.workload.cluster.num_devices
     if used > given:
-        raise InputError(f"cluster.num_devices: the instances take {used:,} devices of {given:,}; give fewer instances.")
+        raise InputError(
+            Sentence("cluster.num_devices: the instances take {:,} devices of {:,}; give fewer instances.", used, given)
+        )
     for pool, where in ((decode, "decode"), (before, "prefill")):
         if pool is not None:
             _check_weights(job, pool[0], where)
     held = mean_requests_held(job.workload, decode[0], job.shape, section.utilisation)
     warnings = list(job.job.warnings)
     if used < given:
-        warnings.append(f"{given - used:,} of {given:,} devices stay idle; rates per device count all.")
+        warnings.append(Sentence("{:,} of {:,} devices stay idle; rates per device count all.", given - used, given))
     flying = _in_flight(job, decode, before, held, warnings)
     found = service(job.workload, job.shape, *decode, flying, before, section.pass_tokens)
     return _document(job, decode, before, found, warnings)
@@ -76,8 +81,13 @@ def _check_weights(job: ServingJob, layout: ServingLayout, where: str) -> None:
     memory = serving_memory(job.workload, layout, utilisation=job.section.utilisation, pass_tokens=job.section.pass_tokens)
     if memory.cache_bytes <= 0.0:
         raise InfeasibleError(
-            f"serving.{where}: weights of {memory.weights_bytes / 2**30:.1f} GiB and what goes with them leave nothing of "
-            f"{memory.limit_bytes / 2**30:.1f} GiB for keys and values; spread the instance over more devices."
+            Sentence(
+                "serving.{}: weights of {:.1f} GiB and what goes with them leave nothing of "
+                "{:.1f} GiB for keys and values; spread the instance over more devices.",
+                where,
+                memory.weights_bytes / 2**30,
+                memory.limit_bytes / 2**30,
+            )
         )
 
 
@@ -85,14 +95,20 @@ def _in_flight(job: ServingJob, decode: Pool, before: Pool | None, held: int, wa
     """Requests of a decode instance: those of the job, or the most that keep the limit of a token."""
     if held < 1:
         length = job.shape.mean_context_tokens
-        raise InfeasibleError(f"serving.decode: memory holds no request of {length:,.0f} tokens; use more devices an instance.")
+        raise InfeasibleError(
+            Sentence("serving.decode: memory holds no request of {:,.0f} tokens; use more devices an instance.", length)
+        )
     wanted = job.section.concurrency
     if wanted is not None:
         each = wanted / decode[1]
         if each > held:
             warnings.append(
-                f"serving.concurrency: memory holds {held:,} requests of mean length an instance, not {each:,.0f}; "
-                "the others wait, or are evicted and prefilled again."
+                Sentence(
+                    "serving.concurrency: memory holds {:,} requests of mean length an instance, not {:,.0f}; "
+                    "the others wait, or are evicted and prefilled again.",
+                    held,
+                    each,
+                )
             )
         return min(each, float(held))
     each_s = 0.0
@@ -102,7 +118,10 @@ def _in_flight(job: ServingJob, decode: Pool, before: Pool | None, held: int, wa
     if most < 1:
         alone_s = float(time_per_token_s(job.workload, decode[0], job.shape, 1, each_s))
         raise InfeasibleError(
-            f"serving.tpot_limit_s: one request alone takes {alone_s * 1e3:.1f} ms a token; raise the limit or change the layout."
+            Sentence(
+                "serving.tpot_limit_s: one request alone takes {:.1f} ms a token; raise the limit or change the layout.",
+                alone_s * 1e3,
+            )
         )
     return float(most)
 
@@ -206,14 +225,18 @@ def serving_search_document(job: ServingJob) -> ServingSearchDocument:
     found = search_serving(job.workload, job.shape, limits_of(section), section.top)
     if not found.plans:
         raise InfeasibleError(
-            f"Of {found.num_layouts:,} layouts the weights of {found.num_too_large:,} do not fit, and of the others none keeps "
-            "the limits with the lengths given; raise a limit, or give more devices."
+            Sentence(
+                "Of {:,} layouts the weights of {:,} do not fit, and of the others none keeps "
+                "the limits with the lengths given; raise a limit, or give more devices.",
+                found.num_layouts,
+                found.num_too_large,
+            )
         )
     best = found.plans[0]
     warnings = list(job.job.warnings)
     idle = job.workload.cluster.num_devices - best.num_devices
     if idle:
-        warnings.append(f"{idle:,} devices of the best plan stay idle; rates per device count all.")
+        warnings.append(Sentence("{:,} devices of the best plan stay idle; rates per device count all.", idle))
     before = None if best.prefill is None else (best.prefill, best.num_prefill)
     full = _document(replace(job), (best.decode, best.num_decode), before, best.result, warnings)
     return ServingSearchDocument.model_validate(

@@ -9,6 +9,7 @@ from app.language.choice import headed
 from app.serving.schemas import LayoutDocument, PoolDocument, ServiceNumbers, ServingDocument, ServingSearchDocument
 from app.text.quantities import column_seconds, count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
+from documents.sentences import Sentence, joined
 
 
 def print_serving(console: Console, document: ServingDocument) -> None:
@@ -19,11 +20,14 @@ def print_serving(console: Console, document: ServingDocument) -> None:
 def print_serving_search(console: Console, document: ServingSearchDocument) -> None:
     print_assumptions(console, document.assumptions, document.warnings)
     console.print(
-        f"{document.layouts:,} layouts: {document.too_large:,} too large, {document.too_slow:,} beyond the limits.", markup=False
+        Sentence(
+            "{:,} layouts: {:,} too large, {:,} beyond the limits.", document.layouts, document.too_large, document.too_slow
+        ),
+        markup=False,
     )
     table = plain_table(">", "prefill", "decode", ">in flight", ">TTFT", ">TPOT", ">tokens/s", ">a device", "bound by")
     for plan in document.plans:
-        before = "in decode" if plan.prefill is None else f"{plan.prefill_instances} x {_text(plan.prefill)}"
+        before = Sentence("in decode") if plan.prefill is None else f"{plan.prefill_instances} x {_text(plan.prefill)}"
         numbers = plan.service
         table.add_row(
             str(plan.rank),
@@ -34,7 +38,7 @@ def print_serving_search(console: Console, document: ServingSearchDocument) -> N
             seconds(numbers.tpot_s),
             count(numbers.tokens_per_s),
             f"{numbers.tokens_per_s_per_device:,.1f}",
-            f"{numbers.bound_by}: {numbers.bottleneck.replace('_', ' ')}",
+            Sentence("{}: {}", numbers.bound_by, numbers.bottleneck.replace("_", " ")),
         )
     console.print(table)
     if document.best is not None:
@@ -46,34 +50,50 @@ def _print_service(console: Console, document: ServingDocument) -> None:
     numbers: ServiceNumbers = document.service
     devices = document.job["cluster"]["num_devices"]
     console.print(
-        f"{count(numbers.tokens_per_s)} output tokens/s, {numbers.tokens_per_s_per_device:,.1f} for each of {devices:,} devices; "
-        f"TTFT {seconds(numbers.ttft_s)}, TPOT {seconds(numbers.tpot_s)}; {numbers.requests_per_s:,.2f} requests/s.",
+        Sentence(
+            "{} output tokens/s, {:,.1f} for each of {:,} devices; TTFT {}, TPOT {}; {:,.2f} requests/s.",
+            count(numbers.tokens_per_s),
+            numbers.tokens_per_s_per_device,
+            devices,
+            seconds(numbers.ttft_s),
+            seconds(numbers.tpot_s),
+            numbers.requests_per_s,
+        ),
         markup=False,
     )
-    limits = "" if numbers.keeps_limits else " The limits are not kept."
-    console.print(f"Bound by {numbers.bound_by}, there by {headed(numbers.bottleneck.replace('_', ' '))}.{limits}", markup=False)
+    limits = "" if numbers.keeps_limits else Sentence(" The limits are not kept.")
+    console.print(
+        Sentence("Bound by {}, there by {}.{}", numbers.bound_by, headed(numbers.bottleneck.replace("_", " ")), limits),
+        markup=False,
+    )
     if document.prefill is not None:
         _print_pool(console, document.prefill, "prefill", "pass", "input")
     _print_pool(console, document.decode, "decode", "step", "output")
 
 
 def _print_pool(console: Console, pool: PoolDocument, name: str, unit: str, kind: str) -> None:
-    capacity = "no bound" if pool.kv_capacity_tokens is None else f"{count(pool.kv_capacity_tokens)} tokens"
-    told = [f"{name.capitalize()}: {pool.instances:,} x {_text(pool.layout)}, {percent(pool.use_fraction)} used"]
+    capacity = Sentence("no bound") if pool.kv_capacity_tokens is None else Sentence("{} tokens", count(pool.kv_capacity_tokens))
+    told = [Sentence("{}: {:,} x {}, {} used", name.capitalize(), pool.instances, _text(pool.layout), percent(pool.use_fraction))]
     if pool.in_flight is not None:
-        told.append(f"{pool.in_flight:,.0f} requests in flight each")
+        told.append(Sentence("{:,.0f} requests in flight each", pool.in_flight))
     if pool.requests_per_pass is not None:
-        told.append(f"{pool.requests_per_pass:,.0f} prompts a pass")
-    told.append(f"{count(pool.tokens_per_s)} {kind} tokens/s, {pool.tokens_per_s_per_device:,.1f} a device")
+        told.append(Sentence("{:,.0f} prompts a pass", pool.requests_per_pass))
+    told.append(Sentence("{} {} tokens/s, {:,.1f} a device", count(pool.tokens_per_s), kind, pool.tokens_per_s_per_device))
     console.print()
-    console.print(f"{'; '.join(told)}.", markup=False)
+    console.print(Sentence("{}.", joined("; ", told)), markup=False)
     memory = pool.memory
     console.print(
-        f"Memory of a device: weights {gibibytes(memory.weights_bytes)}, cache {gibibytes(memory.cache_bytes)} of "
-        f"{gibibytes(memory.limit_bytes)}; an instance keeps {capacity}, {pool.requests_held:,} requests of mean length.",
+        Sentence(
+            "Memory of a device: weights {}, cache {} of {}; an instance keeps {}, {:,} requests of mean length.",
+            gibibytes(memory.weights_bytes),
+            gibibytes(memory.cache_bytes),
+            gibibytes(memory.limit_bytes),
+            capacity,
+            pool.requests_held,
+        ),
         markup=False,
     )
-    table = plain_table(f"part of a {unit}", ">time", ">share")
+    table = plain_table(Sentence("part of a {}", unit), ">time", ">share")
     ordered = sorted(pool.parts_s.items(), key=lambda part: -part[1])
     for (part, time_s), text in zip(ordered, column_seconds(time_s for _, time_s in ordered), strict=True):
         table.add_row(part.replace("_", " "), text, percent(time_s / pool.time_s))

@@ -8,27 +8,32 @@ from typing import Any
 from sqlalchemy.exc import DatabaseError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from documents.sentences import Sentence
+
 __all__ = ["DATABASE_AWAY", "DatabaseHangsError", "PoolTimeout", "cause", "is_damage", "is_hang", "told"]
 
-_RETRY = "Repeat the request in a few seconds."
-_ABSENT = ("The database does not answer.", _RETRY)
-_DAMAGED = ("The database is damaged.", "Stop the server and restore the database from a backup.")
-_FULL = ("The disk of the database is full.", "Free space on it; studies then go on by themselves.")
+_RETRY = Sentence("Repeat the request in a few seconds.")
+_ABSENT = (Sentence("The database does not answer."), _RETRY)
+_DAMAGED = (Sentence("The database is damaged."), Sentence("Stop the server and restore the database from a backup."))
+_FULL = (Sentence("The disk of the database is full."), Sentence("Free space on it; studies then go on by themselves."))
 _SQLITE = {
     sqlite3.SQLITE_FULL: _FULL,
     sqlite3.SQLITE_CORRUPT: _DAMAGED,
     sqlite3.SQLITE_NOTADB: _DAMAGED,
-    sqlite3.SQLITE_IOERR: ("The disk of the database fails.", "Look whether it is full, broken or gone."),
-    sqlite3.SQLITE_READONLY: ("The database cannot be written.", "Give the server the right to write the file and its folder."),
-    sqlite3.SQLITE_BUSY: ("The database is locked by another process.", _RETRY),
+    sqlite3.SQLITE_IOERR: (Sentence("The disk of the database fails."), Sentence("Look whether it is full, broken or gone.")),
+    sqlite3.SQLITE_READONLY: (
+        Sentence("The database cannot be written."),
+        Sentence("Give the server the right to write the file and its folder."),
+    ),
+    sqlite3.SQLITE_BUSY: (Sentence("The database is locked by another process."), _RETRY),
 }
 # https://www.postgresql.org/docs/15/errcodes-appendix.html
 _POSTGRESQL = {
     "53100": _FULL,
     "XX001": _DAMAGED,
     "XX002": _DAMAGED,
-    "25006": ("The database cannot be written.", "Name the primary server, not a standby."),
-    "53300": ("The database takes no more connections.", _RETRY),
+    "25006": (Sentence("The database cannot be written."), Sentence("Name the primary server, not a standby.")),
+    "53300": (Sentence("The database takes no more connections."), _RETRY),
 }
 _HANGS = ("StatementTimeoutError", "ConnectionTimeout")
 
@@ -37,7 +42,7 @@ class DatabaseHangsError(OperationalError):
     """It did not answer a moment ago, and is not asked again yet."""
 
     def __init__(self) -> None:
-        super().__init__(None, None, TimeoutError("it did not answer a moment ago"))
+        super().__init__(None, None, TimeoutError(Sentence("it did not answer a moment ago")))
 
 
 DATABASE_AWAY = (InterfaceError, OperationalError, PoolTimeout)

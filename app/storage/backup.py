@@ -19,6 +19,7 @@ from sqlalchemy.exc import DatabaseError
 from app.storage.session import Database, StorageError, parsed_url, translated
 from app.storage.tables import PREFIX, VERSION_TABLE, IdempotencyRecord
 from app.storage.upgrade import known_revision, lock_upgrades, make_folder, upgrade_on
+from documents.sentences import Sentence
 
 STATEMENT_S = 600.0  # nobody waits for an answer
 _MANY = 200  # rows in memory
@@ -29,24 +30,24 @@ Counts = dict[str, int]  # rows by table, without the prefix
 def backup(url: str, path: Path) -> tuple[str, Counts]:
     """Writes the database as it is at one moment, while it is used, to a new file; its schema and what it holds."""
     if path.exists():
-        raise StorageError(f"{path}: exists already; give the name of a new file.")
+        raise StorageError(Sentence("{}: exists already; give the name of a new file.", path))
     source_path = parsed_url(url).database if parsed_url(url).drivername == "sqlite" else None
     if source_path and not Path(source_path).exists():
-        raise StorageError(f"{source_path} does not exist; there is nothing to back up.")
+        raise StorageError(Sentence("{} does not exist; there is nothing to back up.", source_path))
     partial = path.with_name(f"{path.name}.partial")
     try:
         os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))  # it holds the digests of keys
         with translated(), Database(url, statement_s=STATEMENT_S) as database, _snapshot(database) as source:
             revision = known_revision(source)
             if revision is None:
-                raise StorageError(f"{database.shown_url} has no tables of meshplan; there is nothing to back up.")
+                raise StorageError(Sentence("{} has no tables of meshplan; there is nothing to back up.", database.shown_url))
             with Database(f"sqlite:///{partial}") as file, file.connect() as target:
                 upgrade_on(target, revision)
                 counts = _copy(source, target)
         _make_whole(partial)
         partial.rename(path)
     except OSError as error:
-        raise StorageError(f"{path}: the backup cannot be written ({error.strerror}).") from None
+        raise StorageError(Sentence("{}: the backup cannot be written ({}).", path, error.strerror)) from None
     finally:
         for leftover in (partial, Path(f"{partial}-wal"), Path(f"{partial}-shm")):
             leftover.unlink(missing_ok=True)
@@ -58,7 +59,7 @@ def restore(path: Path, url: str) -> tuple[str, Counts]:
     with _opened(path) as source:
         revision = known_revision(source)
         if revision is None:
-            raise StorageError(f"{path}: no backup of meshplan's.")
+            raise StorageError(Sentence("{}: no backup of meshplan's.", path))
         make_folder(url)
         with Database(url, statement_s=STATEMENT_S) as database, database.connect() as target:
             lock_upgrades(target)
@@ -102,7 +103,9 @@ def _empty(target: Connection, shown_url: str) -> None:
         is_filled = table.name not in (VERSION_TABLE, IdempotencyRecord.__tablename__)  # probes write there
         if is_filled and target.execute(select(table).limit(1)).first() is not None:
             name = table.name.removeprefix(PREFIX).replace("_", " ")
-            raise StorageError(f"{shown_url} holds {name} already; name another database, without any, to restore into.")
+            raise StorageError(
+                Sentence("{} holds {} already; name another database, without any, to restore into.", shown_url, name)
+            )
     found.drop_all(target)
 
 
@@ -160,7 +163,7 @@ def _snapshot(database: Database) -> Iterator[Connection]:
 def _opened(path: Path) -> Iterator[Connection]:
     """A backup, of which nothing is changed."""
     if not path.is_file():
-        raise StorageError(f"{path}: no such file.")
+        raise StorageError(Sentence("{}: no such file.", path))
 
     def connect() -> Any:
         return sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)
@@ -171,9 +174,9 @@ def _opened(path: Path) -> Iterator[Connection]:
             try:
                 found = connection.execute(text("pragma quick_check(1)")).scalar_one()
             except DatabaseError as error:
-                raise StorageError(f"{path}: no backup of meshplan's ({error.orig}).") from None
+                raise StorageError(Sentence("{}: no backup of meshplan's ({}).", path, error.orig)) from None
             if found != "ok":
-                raise StorageError(f"{path}: the backup is damaged ({found}).")
+                raise StorageError(Sentence("{}: the backup is damaged ({}).", path, found))
             yield connection
     finally:
         engine.dispose()

@@ -7,6 +7,8 @@ from typing import Any
 import psycopg
 from psycopg.errors import _WaitTimeout
 
+from documents.sentences import Sentence
+
 
 class StatementTimeoutError(psycopg.OperationalError):
     """The server took a statement and did not answer it in time; the connection is closed."""
@@ -37,4 +39,4 @@ class PatientConnection(psycopg.Connection[Any]):
         except _WaitTimeout:
             self.has_hung = True
             self.pgconn.finish()
-            raise StatementTimeoutError(f"no answer within {self.statement_s:g} s") from None
+            raise StatementTimeoutError(Sentence("no answer within {:g} s", self.statement_s)) from None

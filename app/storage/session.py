@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.away import DatabaseHangsError, PoolTimeout, is_damage, is_hang
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_S = 3  # for a server to answer a new connection
@@ -26,7 +27,7 @@ POOL_S = 5.0  # for a connection to become free
 REST_S = 2.0  # before a database that hung is asked again
 _to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 POSTGRESQL_DRIVER = "postgresql+psycopg"
-_SUPPORTED = "give postgresql://user:password@host/name or sqlite:///path"
+_SUPPORTED = Sentence("give postgresql://user:password@host/name or sqlite:///path")
 
 
 class StorageError(InputError):
@@ -113,13 +114,15 @@ def parsed_url(url: str) -> URL:
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
-        raise StorageError(f"MESHPLAN_DATABASE_URL: not a URL of a database; {_SUPPORTED}.") from None
+        raise StorageError(Sentence("MESHPLAN_DATABASE_URL: not a URL of a database; {}.", _SUPPORTED)) from None
     if parsed.drivername in ("postgresql", "postgres"):
         parsed = parsed.set(drivername=POSTGRESQL_DRIVER)
     if parsed.drivername == "sqlite" and parsed.database in (None, "", ":memory:"):
-        raise StorageError(f"MESHPLAN_DATABASE_URL: worker processes share the database, so it must be a file; {_SUPPORTED}.")
+        raise StorageError(
+            Sentence("MESHPLAN_DATABASE_URL: worker processes share the database, so it must be a file; {}.", _SUPPORTED)
+        )
     if parsed.drivername not in (POSTGRESQL_DRIVER, "sqlite"):
-        raise StorageError(f"MESHPLAN_DATABASE_URL: {show(parsed.drivername)} is not supported; {_SUPPORTED}.")
+        raise StorageError(Sentence("MESHPLAN_DATABASE_URL: {} is not supported; {}.", show(parsed.drivername), _SUPPORTED))
     return parsed
 
 
@@ -130,7 +133,7 @@ def translated() -> Iterator[None]:
         yield
     except DBAPIError as error:
         first_line = str(error.orig).strip().splitlines()[:1]
-        raise StorageError(f"The database cannot be used: {''.join(first_line).rstrip('.')}.") from error
+        raise StorageError(Sentence("The database cannot be used: {}.", "".join(first_line).rstrip("."))) from error
 
 
 def _engine(url: URL, statement_s: float) -> Engine:
@@ -148,7 +151,9 @@ def _engine(url: URL, statement_s: float) -> Engine:
         event.listen(engine, "checkout", _look_at_postgresql)
         return engine
     except ModuleNotFoundError:
-        raise StorageError("MESHPLAN_DATABASE_URL: PostgreSQL needs the package psycopg; install meshplan[postgres].") from None
+        raise StorageError(
+            Sentence("MESHPLAN_DATABASE_URL: PostgreSQL needs the package psycopg; install meshplan[postgres].")
+        ) from None
 
 
 def _connect_postgresql(dialect: object, record: object, arguments: Any, options: Any) -> Any:
@@ -166,7 +171,7 @@ def _look_at_postgresql(connection: Any, record: object, proxy: object) -> None:
     if connection.answers(PING_S):
         return
     if connection.has_hung:
-        raise PoolTimeout(f"no answer within {PING_S:g} s")
+        raise PoolTimeout(Sentence("no answer within {:g} s", PING_S))
     raise InvalidatePoolError
 
 

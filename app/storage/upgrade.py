@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 
 from app.storage.session import Database, StorageError, parsed_url, translated
 from app.storage.tables import VERSION_TABLE
+from documents.sentences import Sentence
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 _UPGRADE_LOCK = 0x6D657368  # any number, the same for everyone who upgrades
@@ -51,15 +52,17 @@ def check_current(database: Database) -> None:
     """Raise ``StorageError`` unless the database has exactly this version's schema."""
     path = database.url.database if database.url.drivername == "sqlite" else None
     if path and not Path(path).exists():
-        raise StorageError(f"{database.shown_url} does not exist; run `meshplan db upgrade`.")
+        raise StorageError(Sentence("{} does not exist; run `meshplan db upgrade`.", database.shown_url))
     config = _config()
     with translated(), database.read() as session:
         revision = _revision(session.connection())
     _check_known(revision, config)
     head = ScriptDirectory.from_config(config).get_current_head()
     if revision != head:
-        found = f"schema {revision}" if revision else "no tables of meshplan"
-        raise StorageError(f"{database.shown_url} has {found}, this version needs {head}; run `meshplan db upgrade`.")
+        found = Sentence("schema {}", revision) if revision else Sentence("no tables of meshplan")
+        raise StorageError(
+            Sentence("{} has {}, this version needs {}; run `meshplan db upgrade`.", database.shown_url, found, head)
+        )
 
 
 def _config() -> Config:
@@ -77,8 +80,12 @@ def _check_known(revision: str | None, config: Config) -> None:
     known = {script.revision for script in scripts.walk_revisions()}
     if revision is not None and revision not in known:
         raise StorageError(
-            f"The database has schema {revision}, which a newer meshplan wrote; this version knows up to "
-            f"{scripts.get_current_head()}. Nothing was changed: upgrade meshplan, or give it another database."
+            Sentence(
+                "The database has schema {}, which a newer meshplan wrote; this version knows up to "
+                "{}. Nothing was changed: upgrade meshplan, or give it another database.",
+                revision,
+                scripts.get_current_head(),
+            )
         )
 
 
@@ -91,4 +98,4 @@ def make_folder(url: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # jobs, and digests of keys
     except OSError as error:
-        raise StorageError(f"{folder}: the database's folder cannot be made ({error.strerror}).") from None
+        raise StorageError(Sentence("{}: the database's folder cannot be made ({}).", folder, error.strerror)) from None

@@ -12,6 +12,7 @@ from app.http.state import ServerState
 from app.storage.tables import Study
 from app.studies.errors import StudyNotFound
 from documents.errors import show
+from documents.sentences import Sentence
 
 UNFINISHED = ("queued", "running")
 
@@ -23,10 +24,10 @@ def check(session: Session, caller: Principal, study_id: str, *, is_reading: boo
     found = session.execute(select(Study.owner, Study.visibility).where(Study.id == study_id)).first()
     may = None if found is None else standing(caller, found.owner, found.visibility)
     if found is None or may is None:
-        raise StudyNotFound(f"There is no study {study_id}.")
+        raise StudyNotFound(Sentence("There is no study {}.", study_id))
     if may == "read" and not is_reading:
-        hint = "Submit its job as a study of your own, or ask its owner."
-        raise ServiceError("forbidden", f"The study belongs to {show(found.owner)}; you may read it.", hint=hint)
+        hint = Sentence("Submit its job as a study of your own, or ask its owner.")
+        raise ServiceError("forbidden", Sentence("The study belongs to {}; you may read it.", show(found.owner)), hint=hint)
 
 
 def check_quota(session: Session, state: ServerState, caller: Principal, *, is_new: bool = True) -> None:
@@ -35,6 +36,8 @@ def check_quota(session: Session, state: ServerState, caller: Principal, *, is_n
         return
     owner, limits = caller.owner, caller.limits
     if num_owned(session, owner, Study, Study.state.in_(UNFINISHED)) >= limits.max_unfinished:
-        raise exceeded(state, "unfinished", f"{limits.max_unfinished:,} studies of {show(owner)} wait or run already.")
+        raise exceeded(
+            state, "unfinished", Sentence("{:,} studies of {} wait or run already.", limits.max_unfinished, show(owner))
+        )
     if is_new and num_owned(session, owner, Study) >= limits.max_stored:
-        raise exceeded(state, "stored", f"{limits.max_stored:,} studies of {show(owner)} are stored already.")
+        raise exceeded(state, "stored", Sentence("{:,} studies of {} are stored already.", limits.max_stored, show(owner)))

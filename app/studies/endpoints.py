@@ -40,6 +40,7 @@ from app.studies.schemas import (
 from app.text.documents import DescribedBy, json_bytes
 from documents.checking import check
 from documents.errors import show
+from documents.sentences import Sentence
 from search.results.search_result import Rejection
 
 AGAIN_S = 1.0  # before a database that is away is asked again
@@ -65,7 +66,7 @@ StudyId = Annotated[str, Depends(_study_id)]
 
 
 def not_found(what: str, name: str) -> ServiceError:
-    return ServiceError("not-found", f"There is no {what} {show(name)}.", parameter=f"{what}_id")
+    return ServiceError("not-found", Sentence("There is no {} {}.", what, show(name)), parameter=f"{what}_id")
 
 
 def _answer(study: StudyDocument, if_none_match: str | None = None) -> Response:

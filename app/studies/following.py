@@ -17,6 +17,7 @@ from app.storage.away import DATABASE_AWAY, cause
 from app.storage.session import Database
 from app.studies import service
 from app.studies.schemas import EventView
+from documents.sentences import Sentence
 
 POLL_S = 0.25
 MAX_FOLLOWERS = 1000  # event streams, and requests that wait for a result
@@ -89,8 +90,8 @@ class Following:
         if sum(feed.num_followers for feed in self._feeds.values()) >= MAX_FOLLOWERS:
             raise ServiceError(
                 "unavailable",
-                f"{MAX_FOLLOWERS:,} event streams and waiting requests are open already.",
-                hint="Close those that nobody reads, or GET the study now and then.",
+                Sentence("{:,} event streams and waiting requests are open already.", MAX_FOLLOWERS),
+                hint=Sentence("Close those that nobody reads, or GET the study now and then."),
                 headers={"Retry-After": str(_RETRY_AFTER_S)},
             )
         feed = self._feeds.setdefault(study_id, Feed())

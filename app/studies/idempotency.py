@@ -16,6 +16,7 @@ from app.http.state import ServerState
 from app.storage.tables import IdempotencyRecord
 from app.studies import repository
 from documents.hashing import canonical_json, sha256_of
+from documents.sentences import Sentence
 
 IdempotencyKey = Annotated[
     str | None,
@@ -52,7 +53,7 @@ def alone(state: ServerState, owner: str, key: str | None) -> Iterator[None]:
 def in_progress() -> ServiceError:
     return ServiceError(
         "request-in-progress",
-        "Another request with this Idempotency-Key is being carried out.",
+        Sentence("Another request with this Idempotency-Key is being carried out."),
         parameter="Idempotency-Key",
         headers={"Retry-After": "1"},
     )
@@ -64,7 +65,9 @@ def replayed(session: Session, owner: str, key: str, digest: str) -> Response | 
     if record is None:
         return None
     if record.body_sha256 != digest:
-        raise ServiceError("key-reused", "This Idempotency-Key came with another body before.", parameter="Idempotency-Key")
+        raise ServiceError(
+            "key-reused", Sentence("This Idempotency-Key came with another body before."), parameter="Idempotency-Key"
+        )
     headers = {**record.headers, "Idempotency-Replayed": "true"}
     return Response(to_json(record.body), record.status_code, headers, "application/json")
 

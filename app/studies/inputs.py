@@ -11,6 +11,7 @@ from calibration.files.calibrations import Calibration, calibration_text, parse_
 from calibration.intervals.step_time import Coverage, ErrorBand
 from cost_models.constants import CONSTANTS, Constants, prior_constants
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 
 
 def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:
@@ -22,7 +23,7 @@ def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:
 
 def calibration_from(calibration: dict[str, Any], study_id: str) -> Calibration:
     """The stored calibration, as this version reads it."""
-    return parse_calibration(json.dumps(_of_this_version(calibration)), f"calibration of study {study_id}")
+    return parse_calibration(json.dumps(_of_this_version(calibration)), Sentence("calibration of study {}", study_id))
 
 
 def _of_this_version(calibration: dict[str, Any]) -> dict[str, Any]:

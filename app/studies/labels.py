@@ -7,6 +7,8 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
+from documents.sentences import Sentence
+
 MAX_NAME, MAX_TAG, MAX_TAGS, MAX_NOTE = 120, 40, 16, 2000  # characters, and tags of a study
 MAX_TEXT = 200  # characters of a search
 _LINES = "\t\r\n"
@@ -23,15 +25,15 @@ def _note(text: str) -> str:
 def _tag(text: str) -> str:
     text = one_line(text)
     if not text or "," in text:
-        raise ValueError("a tag is a few words without a comma.")
+        raise ValueError(Sentence("a tag is a few words without a comma."))
     return text
 
 
 def _printable(text: str, allowed: str) -> str:
     """The text without spaces around it."""
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") and letter not in allowed for letter in text):
-        kind = "one line without control characters" if not allowed else "text without control characters"
-        raise ValueError(f"it is to be {kind}.")
+        kind = Sentence("one line without control characters") if not allowed else Sentence("text without control characters")
+        raise ValueError(Sentence("it is to be {}.", kind))
     return text.strip()
 
 

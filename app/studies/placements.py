@@ -17,6 +17,7 @@ from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
 from app.text.documents import plain
 from calibration.files.calibrations import calibration_for
 from documents.errors import InfeasibleError
+from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from search.post_training.search import PlacementProgress
@@ -46,7 +47,7 @@ class PlacementWork:
     num_records = 0
 
     def __init__(self, study: StoredStudy) -> None:
-        job = parse_rl_job(study.job, parse_profile(study.hardware_profile, f"study {study.id}"))
+        job = parse_rl_job(study.job, parse_profile(study.hardware_profile, Sentence("study {}", study.id)))
         self._job = replace(job, constants=constants_from(study.calibration, job.job.workload))
         self._search = placement_search(self._job, study.left_at)
 

@@ -17,6 +17,7 @@ from app.storage.clock import now_s
 from app.storage.tables import Point, Study, Trial
 from app.studies import repository, turns
 from app.studies.work import Outcome
+from documents.sentences import Sentence
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
 BACK_OFF_S = 0.5  # grows with the square of the deaths in a row: ten take two minutes and a half, however quick each is
@@ -47,7 +48,12 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
             return None
         if study.attempts_without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS:
             break
-        _end(session, study, "failed", f"{study.attempts_without_progress} workers in a row died on it without getting further.")
+        _end(
+            session,
+            study,
+            "failed",
+            Sentence("{} workers in a row died on it without getting further.", study.attempts_without_progress),
+        )
     study = turns.taken(session, study)
     study.state = "running"
     study.attempts += 1

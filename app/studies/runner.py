@@ -17,6 +17,7 @@ from app.studies.queue import Lease, LeaseLostError
 from app.studies.work import Kind, Outcome, StoredStudy, Work, checkpoint_of
 from cost_models.shapes.workload import WorkloadError
 from documents.errors import InputError
+from documents.sentences import Sentence
 from meshplan import __version__
 from search.heartbeat import heard
 from search.session.progress import EXPLAIN, UNFINISHED, Progress, while_explaining
@@ -49,10 +50,10 @@ class StudyRun:
         except (LeaseLostError, *DATABASE_AWAY):
             raise
         except UNUSABLE_INPUT as error:
-            return self._fail(f"{str(error).rstrip('.')}.")
+            return self._fail(Sentence("{}.", str(error).rstrip(".")))
         except Exception as error:
             log.exception("study failed", study=self._lease.study_id)
-            return self._fail(f"Internal error: {type(error).__name__}: {error}")
+            return self._fail(Sentence("Internal error: {}: {}", type(error).__name__, error))
 
     def _run(self) -> str:
         kind, study = self._load()

@@ -30,6 +30,7 @@ from app.studies.turns import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import DescribedBy, Document
 from documents.checking import Section
+from documents.sentences import Sentence
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
 
@@ -114,7 +115,7 @@ _FIELDS["fits_probability"] = (float | None, Field(default=None, description="nu
 RankedEstimate: type[Document] = create_model(
     "RankedEstimate",
     __base__=Document,
-    __doc__="What many plans are compared by; the names are those of an estimate.",
+    __doc__=Sentence("What many plans are compared by; the names are those of an estimate."),
     **_FIELDS,
 )
 

@@ -25,6 +25,7 @@ from app.studies.schemas import StudyResult
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
 from app.text.documents import plain
 from calibration.files.calibrations import Calibration, calibration_for
+from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from search.plans.plan import strategy_to_mapping
@@ -111,7 +112,7 @@ class SearchWork:
 
 def continued(study: StoredStudy) -> SearchWork:
     """The study's search where its checkpoint left it; the parsers' errors for inputs that cannot be read."""
-    profile = parse_profile(study.hardware_profile, f"study {study.id}")
+    profile = parse_profile(study.hardware_profile, Sentence("study {}", study.id))
     job = parse_job(study.job, profile=profile)
     physics = study.space.get(PHYSICS)
     calibration = calibration_from(study.calibration, study.id)

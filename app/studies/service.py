@@ -28,6 +28,7 @@ from app.studies.schemas import (
     Trial,
 )
 from app.studies.work import Asked, Kind
+from documents.sentences import Sentence
 from meshplan import __version__
 from search.results.search_result import Rejection
 
@@ -91,7 +92,7 @@ def get_study(session: Session, study_id: str) -> StudyDocument:
 def get_state(session: Session, study_id: str) -> str:
     state = repository.find_state(session, study_id)
     if state is None:
-        raise StudyNotFound(f"There is no study {study_id}.")
+        raise StudyNotFound(Sentence("There is no study {}.", study_id))
     return state
 
 
@@ -117,7 +118,7 @@ def list_studies(
     wanted = ((Study.state, state), (Study.kind, kind), (Study.model_name, model), (Study.owner, owner))
     filters = [*seen, *(column == value for column, value in wanted if value is not None)]
     if hardware is not None:  # a sweep may have several
-        filters.append((", " + Study.hardware + ", ").contains(f", {hardware}, ", autoescape=True))
+        filters.append((", " + Study.hardware + ", ").contains(Sentence(", {}, ", hardware), autoescape=True))
     if archived != "any":
         filters.append(Study.archived.is_(archived == "true"))
     filters += [Study.id.in_(select(StudyTag.study_id).where(StudyTag.tag == tag)) for tag in tags]
@@ -168,7 +169,7 @@ def cancel_study(session: Session, study_id: str) -> StudyDocument:
     """A queued study is cancelled at once, a running one by its worker, within a batch."""
     study = _study(session, study_id, for_update=True)
     if study.state in ("completed", "failed"):
-        raise StudyConflict(f"The study is {study.state}; only a queued or running one can be cancelled.")
+        raise StudyConflict(Sentence("The study is {}; only a queued or running one can be cancelled.", study.state))
     if study.state == "queued":
         study.state, study.finished_at_s = "cancelled", now_s(session)
         repository.touch(session, study)
@@ -182,7 +183,7 @@ def resume_study(session: Session, study_id: str) -> StudyDocument:
     """A cancelled or failed study goes on from its checkpoint."""
     study = _study(session, study_id, for_update=True)
     if study.state not in RESUMABLE:
-        raise StudyConflict(f"The study is {study.state}; only a cancelled or failed one can be resumed.")
+        raise StudyConflict(Sentence("The study is {}; only a cancelled or failed one can be resumed.", study.state))
     study.state, study.cancel_requested, study.error, study.finished_at_s = "queued", False, None, None
     study.attempts_without_progress = 0
     turns.queue_up(session, study)
@@ -206,7 +207,7 @@ def change_study(
     study = _study(session, study_id, for_update=True)
     _check_seen(study, etag_version)
     if visibility not in (None, "public") and study.owner is None:
-        raise StudyConflict("The study belongs to nobody, so that everybody sees it.")
+        raise StudyConflict(Sentence("The study belongs to nobody, so that everybody sees it."))
     changes = {"visibility": visibility, "priority": priority, "name": name, "note": note, "archived": archived}
     changed = {column: value for column, value in changes.items() if value not in (None, getattr(study, column))}
     for column, value in changed.items():
@@ -224,7 +225,7 @@ def delete_study(session: Session, study_id: str, *, etag_version: int | None = 
     study = _study(session, study_id, for_update=True)
     _check_seen(study, etag_version)
     if queue.is_held(study, now_s(session)):
-        raise StudyConflict("The study is running; cancel it first.")
+        raise StudyConflict(Sentence("The study is running; cancel it first."))
     repository.delete_study(session, study)
 
 
@@ -255,7 +256,7 @@ def get_plan(session: Session, study_id: str, plan_id: str) -> dict[str, Any]:
     _check_exists(session, study_id)
     plan = repository.find_plan(session, study_id, plan_id)
     if plan is None:
-        raise PlanNotFound(f"The study has no plan {plan_id}.")
+        raise PlanNotFound(Sentence("The study has no plan {}.", plan_id))
     return plan.document
 
 
@@ -305,18 +306,18 @@ def _event(event: Event) -> EventView:
 def _study(session: Session, study_id: str, *, for_update: bool = False) -> Study:
     study = repository.find_study(session, study_id, for_update=for_update)
     if study is None:
-        raise StudyNotFound(f"There is no study {study_id}.")
+        raise StudyNotFound(Sentence("There is no study {}.", study_id))
     return study
 
 
 def _check_seen(study: Study, etag_version: int | None) -> None:
     if etag_version is not None and study.row_version != etag_version:
-        raise StudyChanged("The study has changed since it was read.")
+        raise StudyChanged(Sentence("The study has changed since it was read."))
 
 
 def _check_exists(session: Session, study_id: str) -> None:
     if not repository.is_study(session, study_id):
-        raise StudyNotFound(f"There is no study {study_id}.")
+        raise StudyNotFound(Sentence("There is no study {}.", study_id))
 
 
 def _document(session: Session, study: Study) -> StudyDocument:

@@ -32,6 +32,7 @@ from app.studies.sweeps import SWEEP
 from app.studies.turns import MAX_PRIORITY
 from app.studies.work import Kind
 from app.text.documents import DescribedBy, plain
+from documents.sentences import Sentence
 
 MAX_WAIT_S = 60
 KEPT = ("Location", "ETag", "Idempotency-Replayed")  # of the answer that created a study, in that with its plans
@@ -42,7 +43,7 @@ _CREATES: dict[str, Any] = {
     "status_code": 202,
     "response_model": StudyDocument,
     "responses": {
-        200: {"description": "It finished within the time of `Prefer: wait`", "model": FinishedStudyDocument},
+        200: {"description": Sentence("It finished within the time of `Prefer: wait`"), "model": FinishedStudyDocument},
         **described("invalid-input", "key-reused", "request-in-progress", "not-json", "too-large", "quota-exceeded"),
     },
 }

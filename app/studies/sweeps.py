@@ -18,6 +18,7 @@ from app.sweeps.points import Source, first_jobs, points_of
 from app.sweeps.service import Fitted, SweepProgress, SweepRun
 from app.text.documents import plain
 from calibration.files.calibrations import calibration_for
+from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 
@@ -57,7 +58,9 @@ class SweepWork:
     """A sweep under way, on the profiles and constants that the study holds."""
 
     def __init__(self, study: StoredStudy) -> None:
-        profiles = {name: parse_profile(profile, f"study {study.id}") for name, profile in study.hardware_profile.items()}
+        profiles = {
+            name: parse_profile(profile, Sentence("study {}", study.id)) for name, profile in study.hardware_profile.items()
+        }
         calibrations = {name: calibration_from(stored, study.id) for name, stored in study.calibration.items()}
 
         def fitted_of(job: Job) -> Fitted:

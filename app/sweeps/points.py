@@ -15,6 +15,7 @@ from app.jobs.sweep import DeviceRange, SweepSection
 from cost_models.shapes.workload import WorkloadError
 from documents.checking import check
 from documents.errors import InputError
+from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 
 MAX_POINTS = 1024
@@ -69,7 +70,7 @@ def points_of(source: Source) -> list[Point]:
     for axis in axes:
         number *= max(len(axis), 1)
     if number > MAX_POINTS:
-        raise InputError(f"sweep: {number:,} points are more than {MAX_POINTS:,}; give fewer values.")
+        raise InputError(Sentence("sweep: {:,} points are more than {:,}; give fewer values.", number, MAX_POINTS))
     points = [Point(*combination) for combination in product(*(axis or [None] for axis in axes))]
     return [_scaled(source, point, devices) for point in points] if section.scale_batch else points
 
@@ -85,13 +86,13 @@ def job_of(source: Source, point: Point) -> Job:
     for (section, name), value in changed.items():
         _mapping(document, section)[name] = value
         if isinstance(document.get("assumed"), dict):
-            document["assumed"].pop(f"{section}.{name}", None)
+            document["assumed"].pop(Sentence("{}.{}", section, name), None)
     profile = source.profiles.get(str(_mapping(document, "cluster").get("hardware")))
     job = parse_job(document, folder=source.folder, labels=source.labels, profile=profile)
     if job.settings.sampler != EXHAUSTIVE:
-        raise InputError("search.sampler: a sweep prices every strategy; leave it out.")
+        raise InputError(Sentence("search.sampler: a sweep prices every strategy; leave it out."))
     if constraints_of(job) and job.workload.training.train_tokens is None:
-        raise InputError("search: a deadline or a budget is for how many tokens? Give training.train_tokens.")
+        raise InputError(Sentence("search: a deadline or a budget is for how many tokens? Give training.train_tokens."))
     return job
 
 
@@ -132,7 +133,7 @@ def _counts(section: SweepSection) -> list[int]:
         counts = sorted(_listed(given))
     kept = [count for count in counts if most is None or count <= most]
     if counts and not kept:
-        raise InputError(f"sweep.devices: every count is above devices_at_most, {most:,}.")
+        raise InputError(Sentence("sweep.devices: every count is above devices_at_most, {:,}.", most))
     return kept
 
 
@@ -143,14 +144,19 @@ def _listed(values: Any) -> list[Any]:
 
 def _scaled(source: Source, point: Point, devices: list[int]) -> Point:
     if not devices:
-        raise InputError("sweep.scale_batch: the batch grows with the devices, of which sweep.devices gives no counts.")
+        raise InputError(Sentence("sweep.scale_batch: the batch grows with the devices, of which sweep.devices gives no counts."))
     smallest = Point(point.hardware, point.software, point.seq_length, point.global_batch_size, devices[0])
     batch = job_of(source, smallest).workload.training.global_batch_size
     assert point.devices is not None
     if batch * point.devices % devices[0]:
         raise InputError(
-            f"sweep.scale_batch: {batch} sequences on {devices[0]} devices are no whole number on {point.devices}; "
-            "give counts that are multiples of the smallest."
+            Sentence(
+                "sweep.scale_batch: {} sequences on {} devices are no whole number on {}; "
+                "give counts that are multiples of the smallest.",
+                batch,
+                devices[0],
+                point.devices,
+            )
         )
     return Point(point.hardware, point.software, point.seq_length, batch * point.devices // devices[0], point.devices)
 
@@ -161,7 +167,7 @@ def _mapping(document: dict[str, Any], section: str) -> dict[str, Any]:
         value = {} if value is None else {_SHORT_FORMS[section]: value}
         document[section] = value
     if not isinstance(value, dict):
-        raise InputError(f"{section}: {value!r} is not allowed; give a mapping of field names to values.")
+        raise InputError(Sentence("{}: {!r} is not allowed; give a mapping of field names to values.", section, value))
     return value
 
 

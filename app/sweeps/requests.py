@@ -12,6 +12,7 @@ from app.sweeps.points import Source, points_of
 from app.sweeps.schemas import SweepDocument
 from app.sweeps.service import sweep_document
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 MAX_SERVED_POINTS = 64
 MAX_SERVED_S = 60.0  # somebody waits for the answer; what is not done by then can be asked for again
@@ -23,7 +24,9 @@ def sweep_request(document: Mapping[str, Any], database: Database) -> SweepDocum
     number = len(points_of(source))
     if number > MAX_SERVED_POINTS:
         raise InputError(
-            f"sweep: {number} points are more than the {MAX_SERVED_POINTS} that the server takes at once; ask in parts."
+            Sentence(
+                "sweep: {} points are more than the {} that the server takes at once; ask in parts.", number, MAX_SERVED_POINTS
+            )
         )
     return sweep_document(
         source,

@@ -22,6 +22,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.errors import InfeasibleError, InputError
+from documents.sentences import Sentence
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor, Piece
 from search.exhaustive.lattice_state import placed_values, strategy_from_values
@@ -313,7 +314,7 @@ class SweepRun:
         points = [*self.points, *(ahead[place] for place in sorted(ahead))]
         jobs = [self._job(point.point - 1) for point in points if point.state != "refused"]
         if not jobs:
-            raise self._refusal or InputError("sweep: stopped before the first of its points.")
+            raise self._refusal or InputError(Sentence("sweep: stopped before the first of its points."))
         job, (own, _) = jobs[0]
         cut = "max_simulations" if any(point.state == "found" for point in self.points) else None
         stopped_by = cut if len(self.points) == len(self.asked) else stopped_by or cut

@@ -9,6 +9,7 @@ from app.answers.costs import basis_sentences
 from app.jobs.job import Job
 from app.sweeps.points import constraints_of
 from app.sweeps.schemas import Curve, Structure, SweepPoint, Winner
+from documents.sentences import Sentence, joined
 from search.ranking.leaderboard import STRUCTURE
 from search.ranking.pareto import pareto
 from search.sweep.scaling_curves import knee, linearity, marginal
@@ -22,13 +23,17 @@ def _robust_days(point: SweepPoint) -> float | None:
 
 # Objective -> what is smallest at the best point, what that is called, and what would give it.
 _VALUES: dict[str, tuple[Callable[[SweepPoint], float | None], str, str]] = {
-    "step_time": (lambda point: point.days, "done first", "a plan"),
-    "delivered": (lambda point: point.days, "done first, failures counted", "a plan"),
-    "robust": (_robust_days, "done first if steps take as long as the 80 % interval allows", "an interval of the step"),
-    "device_hours": (lambda point: point.device_days, "fewest device-hours", "a plan"),
-    "cost": (lambda point: point.cost_usd, "cheapest", "a price: --price-per-device-hour"),
-    "energy": (lambda point: point.energy_kwh, "least energy", "the power of a device: delivery.power_w"),
-    "memory_headroom": (lambda point: _negative(point.headroom_bytes), "most memory free", "a plan"),
+    "step_time": (lambda point: point.days, Sentence("done first"), Sentence("a plan")),
+    "delivered": (lambda point: point.days, Sentence("done first, failures counted"), Sentence("a plan")),
+    "robust": (
+        _robust_days,
+        Sentence("done first if steps take as long as the 80 % interval allows"),
+        Sentence("an interval of the step"),
+    ),
+    "device_hours": (lambda point: point.device_days, Sentence("fewest device-hours"), Sentence("a plan")),
+    "cost": (lambda point: point.cost_usd, "cheapest", Sentence("a price: --price-per-device-hour")),
+    "energy": (lambda point: point.energy_kwh, Sentence("least energy"), Sentence("the power of a device: delivery.power_w")),
+    "memory_headroom": (lambda point: _negative(point.headroom_bytes), Sentence("most memory free"), Sentence("a plan")),
 }
 
 
@@ -117,17 +122,19 @@ def _best(job: Job, planned: Sequence[SweepPoint], constraints: dict[str, float]
     objective = job.settings.objectives[0]
     value_of, called, needed = _VALUES[objective]
     if not planned:
-        return None, "No point has a plan."
+        return None, Sentence("No point has a plan.")
     allowed = [point for point in planned if point.within]
     if not allowed:
         return None, _none_within(planned, constraints)
     valued = [(value, point.num_devices, point.point) for point in allowed if (value := value_of(point)) is not None]
     if not valued:
-        return None, f"The best by {objective} is unknown: no point has {needed}."
+        return None, Sentence("The best by {} is unknown: no point has {}.", objective, needed)
     value, devices, number = min(valued)
-    number_of = f"{len(allowed)} point{'' if len(allowed) == 1 else 's'}"
-    limits = f" of {number_of} within {_limits(constraints)}" if constraints else f" of {number_of}"
-    return Winner(point=number, objective=objective, value=abs(value), why=f"{called}{limits}, on {devices:,} devices"), None
+    number_of = Sentence("{} point{}", len(allowed), "" if len(allowed) == 1 else "s")
+    limits = Sentence(" of {} within {}", number_of, _limits(constraints)) if constraints else Sentence(" of {}", number_of)
+    return Winner(
+        point=number, objective=objective, value=abs(value), why=Sentence("{}{}, on {:,} devices", called, limits, devices)
+    ), None
 
 
 def _limits(constraints: dict[str, float]) -> str:
@@ -143,16 +150,18 @@ def _none_within(planned: Sequence[SweepPoint], constraints: dict[str, float]) -
             parts.append(
                 called.format(min(values))
                 if values
-                else "no point has a price (--price-per-device-hour)"
+                else Sentence("no point has a price (--price-per-device-hour)")
                 if name == "cost_usd"
-                else "no point ever ends"
+                else Sentence("no point ever ends")
             )
-    return f"No point is within {_limits(constraints)}: {', '.join(parts)}."
+    return Sentence("No point is within {}: {}.", _limits(constraints), joined(", ", parts))
 
 
 def assumptions_of(jobs: Sequence[Job]) -> list[str]:
     """Sentences of all points, each once, and where power and price come from."""
     sentences = [sentence for job in jobs for sentence in job.assumptions]
     if jobs[0].workload.training.train_tokens is None:
-        sentences.append("training.train_tokens = 1e+12 (neither the job nor its preset says; days and costs are for these)")
+        sentences.append(
+            Sentence("training.train_tokens = 1e+12 (neither the job nor its preset says; days and costs are for these)")
+        )
     return list(dict.fromkeys([*sentences, *basis_sentences(jobs)]))

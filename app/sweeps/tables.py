@@ -13,6 +13,7 @@ from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import plain
 from app.text.quantities import column_seconds, count, days, gibibytes, percent
 from app.text.terminal import plain_table
+from documents.sentences import Sentence, joined
 
 NOTHING = "-"
 _AXES = {  # shown where it varies
@@ -33,29 +34,38 @@ def print_sweep(console: Console, document: SweepDocument) -> None:
     _print_reasons(console, document)
     console.print()
     for curve in document.curves:
-        where = f"{curve.hardware}, {curve.stack}, batch {curve.global_batch_size:,}, sequence {curve.seq_length:,}"
-        until = f"{curve.knee_devices:,} devices" if curve.knee_devices else "beyond the largest count"
-        console.print(f"Knee of {where}: {until}.", markup=False)
+        where = Sentence(
+            "{}, {}, batch {:,}, sequence {:,}", curve.hardware, curve.stack, curve.global_batch_size, curve.seq_length
+        )
+        until = Sentence("{:,} devices", curve.knee_devices) if curve.knee_devices else Sentence("beyond the largest count")
+        console.print(Sentence("Knee of {}: {}.", where, until), markup=False)
     for structure in document.structures[:5]:
         numbers = ", ".join(map(str, structure.points))
         name = f"TP{structure.tp} PP{structure.pp} VPP{structure.vpp} CP{structure.cp} EP{structure.ep} {structure.schedule}"
-        console.print(f"{name} is best at {'point' if len(structure.points) == 1 else 'points'} {numbers}.", markup=False)
+        console.print(
+            Sentence(
+                "{} is best at {} {}.", name, Sentence("point") if len(structure.points) == 1 else Sentence("points"), numbers
+            ),
+            markup=False,
+        )
     if document.pareto:
         against = " against ".join(name.removesuffix("_usd").replace("_", "-") for name in document.pareto_of)
-        console.print(f"No other point beats, {against}: {', '.join(map(str, document.pareto))}.", markup=False)
+        console.print(Sentence("No other point beats, {}: {}.", against, joined(", ", map(str, document.pareto))), markup=False)
     if document.best is not None:
-        console.print(f"Best: point {document.best.point}, {document.best.why}.", style="bold", markup=False)
+        console.print(Sentence("Best: point {}, {}.", document.best.point, document.best.why), style="bold", markup=False)
     else:
         console.print(document.why_none or "", style="bold", markup=False)
     if document.stopped_by:
         cut = document.stopped_by.replace("_", " ")
-        console.print(f"Cut by {cut}: {document.num_done} of {document.num_points} points are above.", markup=False)
+        console.print(
+            Sentence("Cut by {}: {} of {} points are above.", cut, document.num_done, document.num_points), markup=False
+        )
 
 
 def _title(document: SweepDocument) -> str:
     model = document.job["model"]
     name = model["name"] if isinstance(model, dict) else model
-    return f"{name}: {document.num_done} of {document.num_points} points, for {count(document.tokens)} tokens"
+    return Sentence("{}: {} of {} points, for {} tokens", name, document.num_done, document.num_points, count(document.tokens))
 
 
 def _print_points(console: Console, document: SweepDocument) -> None:
@@ -111,12 +121,12 @@ def _print_reasons(console: Console, document: SweepDocument) -> None:
         "!": any(point.within is False for point in document.points),
     }
     if notes["*"]:
-        console.print("* not proved: better plans may exist.", markup=False)
+        console.print(Sentence("* not proved: better plans may exist."), markup=False)
     if notes["!"]:
-        console.print("! beyond the deadline or the budget.", markup=False)
+        console.print(Sentence("! beyond the deadline or the budget."), markup=False)
     for point in document.points:
         if point.reason is not None:
-            console.print(f"{point.point}: {point.reason}", markup=False)
+            console.print(Sentence("{}: {}", point.point, point.reason), markup=False)
 
 
 def columns_of(document: SweepDocument) -> dict[str, list[Any]]:

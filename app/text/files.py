@@ -8,15 +8,23 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 
 def check_output(path: Path, flag: str, read: Iterable[Path] = ()) -> None:
     """``InputError`` for a path that cannot be written, or that is one of the files ``read``: before the work, not after it."""
     try:
         if path.is_dir() or not path.parent.is_dir():
-            raise InputError(f"{flag}: {path} is {'a folder' if path.is_dir() else 'in no folder that exists'}; give a file.")
+            raise InputError(
+                Sentence(
+                    "{}: {} is {}; give a file.",
+                    flag,
+                    path,
+                    Sentence("a folder") if path.is_dir() else Sentence("in no folder that exists"),
+                )
+            )
         if path.exists() and any(given.exists() and path.samefile(given) for given in read):
-            raise InputError(f"{flag}: {path} is a file that the command reads; give another.")
+            raise InputError(Sentence("{}: {} is a file that the command reads; give another.", flag, path))
         if not os.access(path if path.exists() else path.parent, os.W_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
@@ -45,4 +53,4 @@ def replace_text(path: Path, text: str, flag: str) -> None:
 
 
 def _unwritable(path: Path, flag: str, error: OSError | ValueError) -> InputError:
-    return InputError(f"{flag}: {path} cannot be written ({getattr(error, 'strerror', None) or error}).")
+    return InputError(Sentence("{}: {} cannot be written ({}).", flag, path, getattr(error, "strerror", None) or error))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from documents.sentences import Sentence
+
 GIB = 2**30
 
 
 def seconds(value: float) -> str:
     if value >= 1 or value == 0:
         return f"{value:,.3f} s" if value < 100 else f"{value:,.1f} s"
-    return f"{value * 1e3:.3g} ms" if value >= 1e-3 else f"{value * 1e6:.3g} us"
+    return Sentence("{:.3g} ms", value * 1e3) if value >= 1e-3 else Sentence("{:.3g} us", value * 1e6)
 
 
 def column_seconds(values: Iterable[float]) -> list[str]:
@@ -18,7 +20,7 @@ def column_seconds(values: Iterable[float]) -> list[str]:
     times = list(values)
     if max(times, default=0.0) >= 1:
         return [f"{value:,.3f} s" for value in times]
-    return [f"{value * 1e3:,.3f} ms" for value in times]
+    return [Sentence("{:,.3f} ms", value * 1e3) for value in times]
 
 
 def gibibytes(value: float) -> str:
@@ -33,7 +35,7 @@ def count(value: float) -> str:
     """A count, short: 1.46 M."""
     for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
         if abs(value) >= size:
-            return f"{value / size:.2f} {letter}"
+            return Sentence("{:.2f} {}", value / size, letter)
     return f"{value:,.0f}"
 
 

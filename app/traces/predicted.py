@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from app.answers.schemas import StrategyDocument
 from calibration.traces.measured import KERNEL_PARTS, VOCABULARY, MeasuredStep, Part, Source
+from documents.sentences import Sentence
 
 # Parts of `time_breakdown_s` and `masked_s`: those of a trace that have them, the first that it tells.
 _WHERE: Mapping[str, tuple[Part, ...]] = {
@@ -81,19 +82,25 @@ def sentences(measured: MeasuredStep, strategy: StrategyDocument) -> list[str]:
     found = []
     if measured.source is Source.STEP_TABLE:
         found.append(
-            "The table tells compute from communication and no more: a trace in JSON tells kinds of kernels and collectives."
+            Sentence(
+                "The table tells compute from communication and no more: a trace in JSON tells kinds of kernels and collectives."
+            )
         )
         if strategy.cp > 1 and strategy.ulysses_degree < strategy.cp:
-            found.append("Its Bubble counts the receives of ring attention too, which are predicted as communication.")
+            found.append(Sentence("Its Bubble counts the receives of ring attention too, which are predicted as communication."))
     elif measured.source in (Source.TORCH, Source.TORCH_NPU):
-        found.append("Output head and loss are predicted as matmul; the optimizer's and all other elementwise kernels as vector.")
+        found.append(
+            Sentence("Output head and loss are predicted as matmul; the optimizer's and all other elementwise kernels as vector.")
+        )
         if strategy.recompute.granularity == "full":
             found.append(
-                "Predicted recompute is dealt to kernels and collectives as one more forward; a trace does not tell it apart."
+                Sentence(
+                    "Predicted recompute is dealt to kernels and collectives as one more forward; a trace does not tell it apart."
+                )
             )
         elif strategy.recompute.granularity != "none":
-            found.append("Predicted recompute is dealt to kernels by their time; a trace does not tell it apart.")
-        found.append("A collective lasts from its own start, waits for other ranks included.")
+            found.append(Sentence("Predicted recompute is dealt to kernels by their time; a trace does not tell it apart."))
+        found.append(Sentence("A collective lasts from its own start, waits for other ranks included."))
     if any(part in measured.exposed_s for part in KERNEL_PARTS) and measured.exposed_s.get(Part.OTHER_KERNELS):
-        found.append("Kernels of no known kind are listed; nothing is predicted for them.")
+        found.append(Sentence("Kernels of no known kind are listed; nothing is predicted for them."))
     return found

@@ -20,6 +20,7 @@ from cost_models.shapes.workload import ModelShape
 from documents.bounds import RUNS_BYTES
 from documents.errors import InputError
 from documents.reading import read_text
+from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile
 
@@ -28,14 +29,14 @@ def add_record(path: Path, job: Job, step: TracedStep, trace: Path) -> list[str]
     """Adds the run to the file, in place of one of the same id; sentences on what was written and what a record cannot say."""
     assert job.strategy is not None
     if step.source == "meshplan":
-        raise InputError("--records: the trace is one of our own, a prediction; give one that a profiler took.")
+        raise InputError(Sentence("--records: the trace is one of our own, a prediction; give one that a profiler took."))
     row = record_of(job, step, trace)
     lines = read_text(path, RUNS_BYTES).splitlines() if path.exists() else []
     kept = [line for number, line in enumerate(lines, 1) if line.strip() and _id(line, f"{path}: line {number}") != row["id"]]
     replace_text(path, "".join(f"{line}\n" for line in [*kept, json.dumps(row)]), "--records")
     stack, hardware = job.workload.software.stack, job.document["cluster"]["hardware"]
-    command = f"meshplan calibrate {path} --hardware {hardware} --stack {stack}"
-    return [f"The run is in {path} as {row['id']}: {command}", *_lost(job, row)]
+    command = Sentence("meshplan calibrate {} --hardware {} --stack {}", path, hardware, stack)
+    return [Sentence("The run is in {} as {}: {}", path, row["id"], command), *_lost(job, row)]
 
 
 def record_of(job: Job, step: TracedStep, trace: Path) -> dict[str, Any]:
@@ -71,8 +72,12 @@ def record_of(job: Job, step: TracedStep, trace: Path) -> dict[str, Any]:
             "raw_flags": _flags(workload.model, strategy),
         },
         "measured": {"step_time_s": step.median_step_time_s},
-        "source": {"title": f"{step.source} trace", "locator": trace.name},
-        "notes": {"text": f"median of {max(len(step.step_times_s), 1)} profiled steps; a profiler slows its step down a little"},
+        "source": {"title": Sentence("{} trace", step.source), "locator": trace.name},
+        "notes": {
+            "text": Sentence(
+                "median of {} profiled steps; a profiler slows its step down a little", max(len(step.step_times_s), 1)
+            )
+        },
     }
 
 
@@ -136,7 +141,7 @@ def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
 
     read = parse_run_record(row, profile_of=profile_of)
     if isinstance(read, RefusedRecord):
-        return [f"A record cannot say this job: {read.reason}"]
+        return [Sentence("A record cannot say this job: {}", read.reason)]
     pairs = (
         ("model", job.workload.model, read.workload.model),
         ("training", job.workload.training, read.workload.training),
@@ -148,7 +153,7 @@ def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
     if job.workload.software.year is None:  # the reader takes the newest release too
         untold.add("software.year")
     names = [
-        f"{section}.{each.name}"
+        Sentence("{}.{}", section, each.name)
         for section, own, other in pairs
         for each in fields(own)  # type: ignore[arg-type]
         if getattr(own, each.name) != getattr(other, each.name)
@@ -161,7 +166,7 @@ def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
     named = [name for name in names if name not in untold and name != "strategy.features"]
     switches = job.strategy.features ^ read.strategy.features if job.strategy is not None else Feature(0)
     named += [f"strategy.switches.{feature.name}".lower() for feature in Feature if feature in switches and is_used(feature)]
-    return [f"A record does not say, or says otherwise: {', '.join(named)}."] if named else []
+    return [Sentence("A record does not say, or says otherwise: {}.", joined(", ", named))] if named else []
 
 
 def _id(line: str, where: str) -> object:
@@ -170,5 +175,5 @@ def _id(line: str, where: str) -> object:
     except (ValueError, RecursionError):
         row = None
     if not isinstance(row, dict):
-        raise InputError(f"--records: {where}: no record of a run; give a file of such, or a new one.")
+        raise InputError(Sentence("--records: {}: no record of a run; give a file of such, or a new one.", where))
     return row.get("id")

@@ -22,6 +22,7 @@ from calibration.traces.measured import TOGETHER, MeasuredStep, Source, TraceErr
 from calibration.traces.timelines import own_step, read_step
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 _SAME = 1e-6  # of a step: times of traces are written to the nanosecond
 _HALF = 0.5
@@ -32,14 +33,14 @@ def compared(
 ) -> TraceDocument:
     """The comparison; ``InputError`` with the file's name where it holds no such step."""
     if job.strategy is None:
-        raise InputError("--job: the job has no strategy; give the one that was running when the trace was taken.")
+        raise InputError(Sentence("--job: the job has no strategy; give the one that was running when the trace was taken."))
     strategy = job.strategy
     try:
         measured = read_step(path, Layout.of(job.workload, strategy), rank, step)
     except TraceError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(Sentence("{}: {}", path, error)) from None
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from None
+        raise InputError(Sentence("{}: cannot be read ({}).", path, error.strerror or error)) from None
     priced = _priced(job, strategy, own)
     parts, notes = _played(job, strategy, own, measured) if measured.source is Source.OWN else _dealt(job, priced, measured)
     return _document(priced, measured, parts, [*measured.notes, *notes])
@@ -68,9 +69,9 @@ def _played(
         played = play(job.workload, strategy, constants_for(job.workload, own))
         predicted = own_step(read_trace(trace_text(played)), measured.rank)
     except TraceError as error:
-        raise InputError(f"--job: its timeline {error}") from None
+        raise InputError(Sentence("--job: its timeline {}", error)) from None
     except ValueError as error:
-        raise InputError(f"--job: {str(error).rstrip('.')}.") from None
+        raise InputError(Sentence("--job: {}.", str(error).rstrip("."))) from None
     shown = {part: {part: time_s} for part, time_s in predicted.exposed_s.items()}
     hidden = {part: {part: time_s} for part, time_s in predicted.masked_s.items()}
     return _joined(measured, shown, hidden), []
@@ -148,20 +149,25 @@ def accounted(difference_s: float, step_time_s: float, parts: Sequence[ComparedP
     """Which part the difference of the step times is mostly in, and what works against it."""
     tolerance_s = _SAME * step_time_s
     if all(abs(row.difference_s) <= tolerance_s for row in parts):
-        return "Every part is as predicted."
+        return Sentence("Every part is as predicted.")
     largest = parts[0]
     with_it = [row for row in parts if row.difference_s * difference_s > 0.0]
     if not with_it or abs(difference_s) < _HALF * abs(largest.difference_s):
         other = next((row for row in parts if row.difference_s * largest.difference_s < 0.0), None)
         shown = [largest] if other is None else [largest, other]
         listed = ", ".join(f"{label(row.part)} {row.difference_s:+,.3g} s" for row in shown)
-        return f"Parts differ by more than the step and nearly cancel out: {listed}."
+        return Sentence("Parts differ by more than the step and nearly cancel out: {}.", listed)
     main, way = with_it[0], "longer" if difference_s > 0.0 else "shorter"
     share = main.difference_s / sum(row.difference_s for row in with_it)
     name = label(main.part)
-    return (
-        f"{name[0].upper()}{name[1:]} accounts for most of it: {abs(main.difference_s):,.3g} s {way} than predicted, "
-        f"{share:.0%} of all that is {way}."
+    return Sentence(
+        "{}{} accounts for most of it: {:,.3g} s {} than predicted, {:.0%} of all that is {}.",
+        name[0].upper(),
+        name[1:],
+        abs(main.difference_s),
+        way,
+        share,
+        way,
     )
 
 
@@ -171,15 +177,15 @@ def label(part: str) -> str:
 
 
 _LABELS = {
-    "passes": "passes (compute, host, TP and CP in place)",
-    "vector": "vector and other known compute",
-    "other_kernels": "kernels of no known kind",
+    "passes": Sentence("passes (compute, host, TP and CP in place)"),
+    "vector": Sentence("vector and other known compute"),
+    "other_kernels": Sentence("kernels of no known kind"),
     "communication": "communication",
-    "tp_comm": "TP communication",
-    "cp_comm": "CP communication",
-    "ep_comm": "EP communication",
-    "dp_comm": "DP communication",
-    "pipeline": "pipeline (sends, receives, bubble)",
-    "host_transfer": "transfers to and from the host",
-    "free": "free (waiting for the host)",
+    "tp_comm": Sentence("TP communication"),
+    "cp_comm": Sentence("CP communication"),
+    "ep_comm": Sentence("EP communication"),
+    "dp_comm": Sentence("DP communication"),
+    "pipeline": Sentence("pipeline (sends, receives, bubble)"),
+    "host_transfer": Sentence("transfers to and from the host"),
+    "free": Sentence("free (waiting for the host)"),
 }

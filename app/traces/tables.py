@@ -9,33 +9,47 @@ from app.text.quantities import column_seconds, percent, seconds
 from app.text.terminal import plain_table
 from app.traces.schemas import TraceDocument
 from app.traces.service import label
+from documents.sentences import Sentence
 
 SHOWN_KERNELS = 20
 
 
 def _than(fraction: float) -> str:
     if abs(fraction) < 5e-4:
-        return "the same"
-    return f"measured is {percent(abs(fraction))} {'longer' if fraction > 0 else 'shorter'}"
+        return Sentence("the same")
+    return Sentence("measured is {} {}", percent(abs(fraction)), Sentence("longer") if fraction > 0 else Sentence("shorter"))
 
 
 def print_comparison(console: Console, document: TraceDocument) -> None:
     trace, estimate = document.trace, document.estimate
     for sentence in document.warnings:
-        console.print(f"Warning: {sentence}", markup=False, style="yellow")
+        console.print(Sentence("Warning: {}", sentence), markup=False, style="yellow")
     print_title(console, document.job, document.strategy)
-    of = [f"step {trace.step}" if trace.step is not None else "one step", f"rank {trace.rank}" if trace.rank is not None else ""]
+    of = [
+        Sentence("step {}", trace.step) if trace.step is not None else Sentence("one step"),
+        Sentence("rank {}", trace.rank) if trace.rank is not None else "",
+    ]
     predicted_s = trace.step_time_s - document.difference_s
     interval = ""
     if estimate.step_time_low_s is not None and estimate.step_time_high_s is not None:
-        interval = f" (80 %: {seconds(estimate.step_time_low_s)} to {seconds(estimate.step_time_high_s)})"
+        interval = Sentence(" (80 %: {} to {})", seconds(estimate.step_time_low_s), seconds(estimate.step_time_high_s))
     console.print(
-        f"{trace.source}, {' of '.join(each for each in of if each)}: {seconds(trace.step_time_s)} measured, "
-        f"{seconds(predicted_s)} predicted{interval}; {_than(document.difference_fraction)}.",
+        Sentence(
+            "{}, {}: {} measured, {} predicted{}; {}.",
+            trace.source,
+            " of ".join(each for each in of if each),
+            seconds(trace.step_time_s),
+            seconds(predicted_s),
+            interval,
+            _than(document.difference_fraction),
+        ),
         markup=False,
     )
     if len(trace.step_times_s) > 1:
-        console.print(f"{len(trace.step_times_s)} steps in the trace, median {seconds(trace.median_step_time_s)}.", markup=False)
+        console.print(
+            Sentence("{} steps in the trace, median {}.", len(trace.step_times_s), seconds(trace.median_step_time_s)),
+            markup=False,
+        )
     console.print(document.accounted, markup=False)
     console.print()
     table = plain_table("part", ">measured", ">predicted", ">difference", ">masked", ">predicted masked")
@@ -59,7 +73,9 @@ def print_comparison(console: Console, document: TraceDocument) -> None:
         rest = document.unknown_kernels[SHOWN_KERNELS:]
         if rest:
             table.add_row(
-                f"{len(rest)} more", f"{sum(each.count for each in rest):,}", seconds(sum(each.time_s for each in rest))
+                Sentence("{} more", len(rest)),
+                f"{sum(each.count for each in rest):,}",
+                seconds(sum(each.time_s for each in rest)),
             )
         console.print(table)
     if document.notes:

@@ -29,6 +29,7 @@ from documents.checking import LenientSection, OneOf, Section, check
 from documents.errors import InputError, did_you_mean, show
 from documents.hashing import text_fingerprint
 from documents.reading import Limits, parse_document, read_document
+from documents.sentences import Sentence
 
 FORMAT = "meshplan-calibration/1"
 FAMILIES = tuple(dict.fromkeys(traits.priors for traits in DEVICES.values()))
@@ -96,7 +97,7 @@ class Calibration:
         """80 % interval of a prediction with these constants, with its evidence; ``used`` is what the plan exercises. [s]"""
         there = {*used, *workload_mechanisms(workload)}
         if (precision := workload.training.precision) not in LEARNING_PRECISIONS:
-            there.discard(f"precision {precision}")  # said on its own
+            there.discard(Sentence("precision {}", precision))  # said on its own
         unseen = mechanisms_taken(there, self.mechanisms) if self.mechanisms else []
         return interval(workload, step_time_s, self.bands, self.coverage, self.steps, unseen)
 
@@ -238,14 +239,16 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
             _check_constant(f"fitted[{index}]", entry)
         for name, bands in (("bands", section.bands), ("memory_bands", section.memory_bands)):
             if not any(band.kind == "all" for band in bands) and (bands or name == "bands"):
-                raise InputError(f"{name}: the entry of kind 'all' is missing.")
+                raise InputError(Sentence("{}: the entry of kind 'all' is missing.", name))
         if section.paired and not any(error.kind == "all" for error in section.paired):
-            raise InputError("paired: the entry of kind 'all' is missing.")
+            raise InputError(Sentence("paired: the entry of kind 'all' is missing."))
         pairs = len(section.fitted) * (len(section.fitted) - 1) // 2
         if section.correlations and len(section.correlations) != pairs:
-            raise InputError(f"correlations: holds {len(section.correlations)} of the {pairs} pairs of fitted constants.")
+            raise InputError(
+                Sentence("correlations: holds {} of the {} pairs of fitted constants.", len(section.correlations), pairs)
+            )
     except InputError as error:
-        raise InputError(f"{origin}: {error}") from None
+        raise InputError(Sentence("{}: {}", origin, error)) from None
     return Calibration(
         family=section.family,
         fitted=tuple(FittedConstant(**dict(row)) for row in section.fitted),
@@ -267,10 +270,14 @@ def calibration_from_mapping(document: object, origin: str) -> Calibration:
 def _check_constant(field: str, entry: _FittedSection) -> None:
     known = {constant.name: constant for constant in CONSTANTS}
     if entry.name not in known:
-        raise InputError(f"{field}.name: {show(entry.name)} is no constant of this version{did_you_mean(entry.name, known)}.")
+        raise InputError(
+            Sentence("{}.name: {} is no constant of this version{}.", field, show(entry.name), did_you_mean(entry.name, known))
+        )
     low, high = known[entry.name].low * 0.999, known[entry.name].high * 1.001
     if not low <= entry.value <= high:
-        raise InputError(f"{field}.value: {entry.value} is not allowed; give {low:g} to {high:g} for {entry.name}.")
+        raise InputError(
+            Sentence("{}.value: {} is not allowed; give {:g} to {:g} for {}.", field, entry.value, low, high, entry.name)
+        )
 
 
 @lru_cache(maxsize=len(FAMILIES))

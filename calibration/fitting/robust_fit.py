@@ -13,6 +13,7 @@ from calibration.records.training import RunRecord
 from cost_models.constants import CONSTANTS, Constants
 from cost_models.shapes.strategy import StrategyBatch, concatenate
 from cost_models.simulation.step_times import simulate
+from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]
 
@@ -100,17 +101,17 @@ def observation_of(record: RunRecord, start: Constants) -> Observation | str:
     Recompute that a source leaves open is settled once, from ``start``'s memory, before the fit.
     """
     if not record.measured.step_time_s:
-        return "measured.step_time_s is missing, and no tokens rate stands in for it."
+        return Sentence("measured.step_time_s is missing, and no tokens rate stands in for it.")
     if record.suspect:
-        return f"The record is marked suspect: {record.suspect.rstrip('.')}."
+        return Sentence("The record is marked suspect: {}.", record.suspect.rstrip("."))
     if not record.is_latest:
-        return "The record is marked as an older publication of a configuration (is_latest_for_config is false)."
+        return Sentence("The record is marked as an older publication of a configuration (is_latest_for_config is false).")
     try:
         strategy, _ = recompute_by_memory(record, start)
         batch = StrategyBatch.of([strategy])
         simulate(record.workload, batch, start)
     except ValueError as error:
-        return f"{str(error).rstrip('.')}."
+        return Sentence("{}.", str(error).rstrip("."))
     return Observation(record, batch, UNCLEAR_HARDWARE_WEIGHT if record.hardware_basis == "unclear" else 1.0)
 
 

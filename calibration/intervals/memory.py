@@ -25,6 +25,7 @@ from calibration.validation.predictions import predict, predicted_peak_bytes
 from cost_models.constants import Constants, PeakSpread, prior_constants
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
+from documents.sentences import Sentence
 
 
 @dataclass(frozen=True)
@@ -98,15 +99,15 @@ def memory_evidence(workload: Workload, bands: Sequence[ErrorBand], coverage: Se
     own = [c for c in coverage if (c.stack, c.kind) == (stack, kind)]
     extrapolated, factor = [], 1.0
     if not own:
-        extrapolated.append(f"no measured peak of a {kind} model with {stack}")
+        extrapolated.append(Sentence("no measured peak of a {} model with {}", kind, stack))
         factor *= WIDER_UNSEEN
     largest = max((c.max_devices for c in coverage), default=1)
     longest = max((c.max_seq_length for c in coverage), default=1)
     if workload.cluster.num_devices > largest:
-        extrapolated.append(f"no measured peak above {largest:,} devices")
+        extrapolated.append(Sentence("no measured peak above {:,} devices", largest))
         factor *= wider_beyond(workload.cluster.num_devices, largest)
     if workload.training.seq_length > longest:
-        extrapolated.append(f"no measured peak above a sequence of {longest:,} tokens")
+        extrapolated.append(Sentence("no measured peak above a sequence of {:,} tokens", longest))
         factor *= wider_beyond(workload.training.seq_length, longest)
     return MemoryEvidence(
         spread=PeakSpread(min(band.low, 0.0) * factor, max(band.high, 0.0) * factor),

@@ -14,6 +14,7 @@ from calibration.intervals.widening import MECHANISM, Step, Taken, cell, factor_
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]
 
@@ -220,22 +221,22 @@ def interval(
     taken = steps_taken(workload, [(c.hardware, c.stack, c.kind) for c in coverage])
     precision = workload.training.precision
     if precision not in LEARNING_PRECISIONS:
-        taken.append(Taken(MECHANISM, f"mechanism unseen: no run in {precision} taught the constants"))
+        taken.append(Taken(MECHANISM, Sentence("mechanism unseen: no run in {} taught the constants", precision)))
     taken += unseen
     factor = factor_of(taken, steps)
     extrapolated = [step.sentence for step in taken]
     for part, assumed in (("cluster", workload.cluster.time_factor), ("software", workload.software.time_factor)):
         if assumed != 1.0:
-            extrapolated.append(f"{part}.time_factor = {assumed:g} is assumed, not measured by these runs")
+            extrapolated.append(Sentence("{}.time_factor = {:g} is assumed, not measured by these runs", part, assumed))
     nearest = own or [c for c in coverage if c.kind == here[-1]] or list(coverage)
     largest = max((c.max_devices for c in nearest), default=1)
     longest = max((c.max_seq_length for c in nearest), default=1)
     devices = workload.cluster.num_devices
     if devices > largest:
-        extrapolated.append(f"no measured run above {largest:,} devices")
+        extrapolated.append(Sentence("no measured run above {:,} devices", largest))
         factor *= wider_beyond(devices, largest)
     if workload.training.seq_length > longest:
-        extrapolated.append(f"no measured run above a sequence of {longest:,} tokens")
+        extrapolated.append(Sentence("no measured run above a sequence of {:,} tokens", longest))
         factor *= wider_beyond(workload.training.seq_length, longest)
     return Interval(
         low_s=step_time_s * float(np.exp(min(band.low, 0.0) * factor)),

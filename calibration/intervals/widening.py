@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from calibration.records.training import RunRecord
 from calibration.splits.groups import architecture, model_kind
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 
 Floats = NDArray[np.float64]
 Cell = tuple[str, str, str]  # hardware, stack and kind of model: what a measured run covers
@@ -74,18 +75,18 @@ def steps_taken(workload: Workload, cells: Sequence[Cell]) -> list[Taken]:
     hardware, stack, kind = cell(workload)
     found = []
     if stack not in {own for _, own, _ in cells}:
-        found.append(Taken(STACK, f"stack unseen: no measured run with {stack}"))
+        found.append(Taken(STACK, Sentence("stack unseen: no measured run with {}", stack)))
     if hardware not in {own for own, _, _ in cells}:
-        found.append(Taken(CHIP, f"chip unseen: no measured run on {hardware}"))
+        found.append(Taken(CHIP, Sentence("chip unseen: no measured run on {}", hardware)))
     if not found and cell(workload) not in cells:
-        found.append(Taken(COMBINATION, f"no measured run of a {kind} model with {stack} on {hardware}"))
+        found.append(Taken(COMBINATION, Sentence("no measured run of a {} model with {} on {}", kind, stack, hardware)))
     return found
 
 
 def mechanisms_taken(used: Iterable[str], seen: Iterable[str]) -> list[Taken]:
     """One step for all mechanisms that no run has shown."""
     unseen = sorted(set(used) - set(seen))
-    return [Taken(MECHANISM, f"mechanism unseen: no measured run with {', '.join(unseen)}")] if unseen else []
+    return [Taken(MECHANISM, Sentence("mechanism unseen: no measured run with {}", joined(", ", unseen)))] if unseen else []
 
 
 def factor_of(taken: Iterable[Taken], steps: Sequence[Step]) -> float:

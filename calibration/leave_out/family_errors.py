@@ -31,8 +31,9 @@ from calibration.records.training import RunRecord
 from calibration.splits.folds import Fold, Mask, grouped_folds, rolling_folds
 from calibration.splits.groups import GROUPINGS, architecture, chip, framework, model_kind, period
 from calibration.splits.mechanisms import run_mechanisms
+from documents.sentences import Sentence
 
-ROLLING = "rolling origin"
+ROLLING = Sentence("rolling origin")
 SPLITS = (*GROUPINGS, "combination", ROLLING)
 MOST_OF = 0.5  # of the runs: without a mechanism that more of them share, too few are left to teach
 _DIGITS = 4  # of a log error

@@ -8,6 +8,7 @@ from enum import StrEnum
 from types import MappingProxyType
 
 from documents.errors import unknown_name
+from documents.sentences import Sentence
 
 CPU_SHRINK = 8  # of rows, widths and lengths where a processor stands in for the device: a call then takes milliseconds
 
@@ -71,8 +72,8 @@ class Case:
     @property
     def title(self) -> str:
         """What a table calls it, without its kind: ``bf16 8192 x 4096 x 14336``."""
-        operation = "" if self.operation == self.kind else f"{self.operation.replace('_', ' ')} "
-        return f"{operation}{self.precision} {' x '.join(map(str, self.sizes))}"
+        operation = "" if self.operation == self.kind else Sentence("{} ", self.operation.replace("_", " "))
+        return Sentence("{}{} {}", operation, self.precision, " x ".join(map(str, self.sizes)))
 
     @property
     def flops(self) -> float:
@@ -110,7 +111,7 @@ def default_cases(num_ranks: int, *, on_processor: bool = False, only: Iterable[
 def _kind(name: str) -> Kind:
     names = [kind.value for kind in Kind]
     if name not in names:
-        raise unknown_name("--only", name, names, what="kind of measurement")
+        raise unknown_name("--only", name, names, what=Sentence("kind of measurement"))
     return Kind(name)
 
 

@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 
 from documents.errors import InputError
+from documents.sentences import Sentence, joined
 
 MAX_LOG_BYTES = 2**20
 MAX_POINTS = 200
@@ -39,23 +40,25 @@ def parse_collective_log(text: str, op: str, group_size: int) -> CollectiveLog:
     ``CollectiveLogError``.
     """
     if op not in OPS:
-        raise CollectiveLogError(f"operation {op!r} is none of {', '.join(OPS)}.")
+        raise CollectiveLogError(Sentence("operation {!r} is none of {}.", op, joined(", ", OPS)))
     shards = group_size if op in _SHARDED else 1
     points: dict[float, float] = {}
     for line in text.splitlines():
         if found := _HCCL.match(line):
             if op in _SHARDED:
-                raise CollectiveLogError(f"HCCL Test does not say whether its data_size of {op} is the shard; give all_reduce.")
+                raise CollectiveLogError(
+                    Sentence("HCCL Test does not say whether its data_size of {} is the shard; give all_reduce.", op)
+                )
             if found[3] != "failed":
                 _add(points, float(found[1]), float(found[2]))
         elif found := _NCCL.match(line):
             _add(points, float(found[1]) / shards, float(found[2]))
     if len(points) < 2:
         raise CollectiveLogError(
-            f"holds {len(points)} lines of nccl-tests or HCCL Test with a size and a time; a curve needs two."
+            Sentence("holds {} lines of nccl-tests or HCCL Test with a size and a time; a curve needs two.", len(points))
         )
     if len(points) > MAX_POINTS:
-        raise CollectiveLogError(f"holds {len(points)} sizes; at most {MAX_POINTS} are read.")
+        raise CollectiveLogError(Sentence("holds {} sizes; at most {} are read.", len(points), MAX_POINTS))
     sizes = sorted(points)
     return CollectiveLog(op, group_size, tuple(sizes), tuple(points[size] for size in sizes))
 

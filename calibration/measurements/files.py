@@ -16,6 +16,7 @@ from documents.bounds import MAX_RANKS, Line, LongLine
 from documents.checking import LenientSection, OneOf, check
 from documents.errors import InputError, did_you_mean, show
 from documents.reading import Limits, read_document
+from documents.sentences import Sentence, joined
 
 FORMAT = "meshplan-measurements/1"
 MAX_RESULTS = 10_000
@@ -60,10 +61,20 @@ class _CaseSection(LenientSection):
         if self.operation not in kind.operations:
             hint = did_you_mean(self.operation, kind.operations)
             raise ValueError(
-                f"operation {show(self.operation)} is none of {self.kind}{hint}; give one of {', '.join(kind.operations)}."
+                Sentence(
+                    "operation {} is none of {}{}; give one of {}.",
+                    show(self.operation),
+                    self.kind,
+                    hint,
+                    joined(", ", kind.operations),
+                )
             )
         if set(self.sizes) != set(kind.sizes):
-            raise ValueError(f"sizes {', '.join(map(show, self.sizes))} are not those of {self.kind}: {', '.join(kind.sizes)}.")
+            raise ValueError(
+                Sentence(
+                    "sizes {} are not those of {}: {}.", joined(", ", map(show, self.sizes)), self.kind, joined(", ", kind.sizes)
+                )
+            )
         return self
 
     @property
@@ -140,7 +151,7 @@ def read_measurements(path: Path) -> Measurements:
     try:
         found = check(MeasurementsDocument, document)
     except InputError as error:
-        raise InputError(f"{path}: {error}") from None
+        raise InputError(Sentence("{}: {}", path, error)) from None
     return Measurements(
         Device(found.device.name, found.device.kind, found.device.num_ranks),
         tuple(found.software.items()),
@@ -155,7 +166,7 @@ def read_measurements(path: Path) -> Measurements:
 def one_line(text: str) -> str:
     """Text of another program as a file may hold it: its first line, printable, not too long."""
     first: Sequence[str] = text.strip().splitlines()
-    return "".join(letter for letter in (first[0] if first else "") if letter.isprintable())[:500] or "no reason given"
+    return "".join(letter for letter in (first[0] if first else "") if letter.isprintable())[:500] or Sentence("no reason given")
 
 
 def _case(case: Case) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from statistics import median
 
 from documents.errors import InputError
+from documents.sentences import Sentence, joined
 
 MAX_FILE_BYTES = 256 * 2**20
 MAX_ROWS = 1_000_000
@@ -21,12 +22,12 @@ _STATISTICS_WIDTH = 8  # the kernel keeps a row's maximum in a block of eight [o
 # Names in op_summary_*.csv, then in torch_npu's kernel_details.csv [msprof-doc]
 _COLUMNS = {
     "kind": ("OP Type", "Type"),
-    "time_us": ("Task Duration(us)", "Duration(us)"),
-    "inputs": ("Input Shapes",),
-    "types": ("Input Data Types",),
-    "outputs": ("Output Shapes",),
+    "time_us": (Sentence("Task Duration(us)"), "Duration(us)"),
+    "inputs": (Sentence("Input Shapes"),),
+    "types": (Sentence("Input Data Types"),),
+    "outputs": (Sentence("Output Shapes"),),
 }
-_FORMATS = ("Input Formats",)
+_FORMATS = (Sentence("Input Formats"),)
 
 Shape = tuple[int, ...]
 
@@ -66,7 +67,7 @@ def parse_op_summary(lines: Iterable[str]) -> tuple[OperatorRate, ...]:
         for (kind, precision, shapes, flops), times in times_us.items()
     ]
     if not any(rate.kind == "matmul" for rate in rates):
-        raise OpSummaryError("no row is a matmul with shapes, a data type and a time; profile with shapes recorded.")
+        raise OpSummaryError(Sentence("no row is a matmul with shapes, a data type and a time; profile with shapes recorded."))
     return tuple(sorted(rates, key=lambda rate: -rate.flops * rate.count))
 
 
@@ -86,17 +87,17 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
         places = {field: next((header.index(n) for n in names if n in header), None) for field, names in _COLUMNS.items()}
         missing = [_COLUMNS[field][0] for field, place in places.items() if place is None]
         if missing:
-            raise OpSummaryError(f"no column {', '.join(missing)}; give an op_summary CSV file of msprof.")
+            raise OpSummaryError(Sentence("no column {}; give an op_summary CSV file of msprof.", joined(", ", missing)))
         places["formats"] = next((header.index(n) for n in _FORMATS if n in header), None)
         for number, cells in enumerate(reader, start=1):
             if number > MAX_ROWS:
-                raise OpSummaryError(f"holds more than {MAX_ROWS:,} rows; cut it to one step.")
+                raise OpSummaryError(Sentence("holds more than {:,} rows; cut it to one step.", MAX_ROWS))
             yield {
                 field: cells[place].strip().strip('"') if place is not None and place < len(cells) else ""
                 for field, place in places.items()
             }
     except csv.Error as error:
-        raise OpSummaryError(f"is not CSV: {error}.") from None
+        raise OpSummaryError(Sentence("is not CSV: {}.", error)) from None
 
 
 def _work(row: Mapping[str, str]) -> tuple[str, str, float] | None:

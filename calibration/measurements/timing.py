@@ -9,6 +9,7 @@ from statistics import median
 from typing import Protocol
 
 from calibration.measurements.cases import Case
+from documents.sentences import Sentence
 
 BATCH_S = 0.05  # of calls between two looks at the clock: long beside what a look costs, short beside how fast a device heats up
 MAX_CALLS = 100_000  # of one batch
@@ -127,7 +128,7 @@ def _quantile(ordered: list[float], fraction: float) -> float:
 
 def _checked(seconds: float) -> float:
     if not (math.isfinite(seconds) and seconds > 0.0):
-        raise UnsupportedCaseError(f"the clock says {seconds} s for a batch, which no time is taken of.")
+        raise UnsupportedCaseError(Sentence("the clock says {} s for a batch, which no time is taken of.", seconds))
     return seconds
 
 

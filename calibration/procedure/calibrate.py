@@ -36,6 +36,7 @@ from calibration.records.training import RefusedRecord, RunRecord
 from calibration.splits.groups import architecture
 from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.traits import family_traits
+from documents.sentences import Sentence
 
 # What runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
 ASCEND_CONSTANTS = (
@@ -145,7 +146,7 @@ def calibrate(
     start = prior_constants(family)
     observations = family_observations(records, family)
     if not observations:
-        raise ValueError("no record has a step time that can teach anything")
+        raise ValueError(Sentence("no record has a step time that can teach anything"))
     names = free_constants(family, [o.record.workload.software.stack for o in observations])
     fitted = fit(observations, start, names, on_progress=on_progress)
     used = [o.record for o in observations]
@@ -195,8 +196,8 @@ def calibrate_site(
         else:
             refused.append((record.id, found))
     if not used:
-        first = f" The first record says: {refused[0][1]}" if refused else ""
-        raise ValueError(f"no record can teach anything about {stack} on {hardware}.{first}")
+        first = Sentence(" The first record says: {}", refused[0][1]) if refused else ""
+        raise ValueError(Sentence("no record can teach anything about {} on {}.{}", stack, hardware, first))
     names = tuple(name for name in free_constants(base.family, [stack]) if name not in PUBLISHED_ONLY)
     known = {entry.name: entry.log_spread for entry in base.fitted}
     spread = {name: float(np.hypot(known[name], SITE_LOG_SPREAD)) for name in names if name in known}
@@ -235,9 +236,9 @@ def _site_observation(record: RunRecord | RefusedRecord, start: Constants, hardw
         return record.reason
     name, software = record.workload.cluster.profile.name, record.workload.software.stack
     if name != hardware:
-        return f"cluster.hardware is {name}; this calibration is for {hardware}."
+        return Sentence("cluster.hardware is {}; this calibration is for {}.", name, hardware)
     if software != stack:
-        return f"software.framework is read as {software}; this calibration is for {stack}."
+        return Sentence("software.framework is read as {}; this calibration is for {}.", software, stack)
     # A site's matmuls are its own, as its jobs', which never have the published machine's factor.
     own = replace(record.workload, software=replace(record.workload.software, stock_matmuls=False))
     return observation_of(replace(record, workload=own), start)

@@ -11,6 +11,7 @@ from calibration.files.calibrations import Calibration
 from calibration.fitting.robust_fit import Floats, Observation
 from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
+from documents.sentences import Sentence
 
 LOWEST, HIGHEST = 0.2, 5.0  # of a job's factor
 _CLOSE_ENOUGH = 1e-4  # of a log error
@@ -36,7 +37,7 @@ def site_factor(observations: Sequence[Observation], base: Calibration, log_erro
     Raises ``ValueError`` without an observation.
     """
     if not observations:
-        raise ValueError("no run to take a factor from")
+        raise ValueError(Sentence("no run to take a factor from"))
     constants = base.constants
     asked = [_log_factor(o, constants, float(e)) for o, e in zip(observations, log_errors, strict=True)]
     inside = [_is_inside(o, base, float(e)) for o, e in zip(observations, log_errors, strict=True)]

@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any
 
 from cost_models.shapes.switches import Feature
+from documents.sentences import Sentence
 
 OFF = frozenset(("false", "off", "0", "none", "no"))
 _MAX_FLAGS = 1000
@@ -79,7 +80,9 @@ def record_flags(flags: Iterable[Flag], features: Feature) -> RecordFlags:
     said = Feature(0)
     for flag in listed:
         said |= flag.on | flag.off
-    defaults = tuple(Told(str(f.name).lower(), "on, as is usual with the framework") for f in Feature if f in features & ~said)
+    defaults = tuple(
+        Told(str(f.name).lower(), Sentence("on, as is usual with the framework")) for f in Feature if f in features & ~said
+    )
     return RecordFlags(
         read=by_effect[Effect.READ],
         no_effect=by_effect[Effect.NO_EFFECT],
@@ -143,7 +146,7 @@ def _flag(text: str, name: str, value: str | None, kind: str, meaning: Any) -> F
             is_off = not (value or "").strip().isdecimal() or int(str(value)[:9]) < 2
         is_off ^= kind == "off_switch"
         switch = _SWITCHES[meaning]
-        said = f"{meaning} off" if is_off else str(meaning)
+        said = Sentence("{} off", meaning) if is_off else str(meaning)
         none = Feature(0)
         return Flag(text, name, value, Effect.READ, said, none if is_off else switch, switch if is_off else none)
     if kind == "field":

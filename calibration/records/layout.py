@@ -9,6 +9,7 @@ from calibration.records.sections import Degrees, Notes, StrategySection
 from cost_models.shapes.layout import lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 
 _MAX_STAGES = 100_000
 _REPEATED = re.compile(r"\(([^()]{1,200})\)\*(\d{1,4})")
@@ -44,7 +45,7 @@ def record_layout(
     else:
         return _counting_ends(num_layers, pp, vpp)
     if counts is None or len(counts) != pp * vpp or sum(counts) != num_layers or min(counts) < 0:
-        notes.add(field, value, f"does not place {num_layers} layers on {pp} stages of {vpp} chunks, left out")
+        notes.add(field, value, Sentence("does not place {} layers on {} stages of {} chunks, left out", num_layers, pp, vpp))
         return None
     return _in_chunks(counts, pp)
 

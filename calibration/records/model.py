@@ -10,6 +10,7 @@ from calibration.records.software import RecordSoftware
 from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.workload import LocalAttention, MlaShape, ModelShape, MoeShape
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 _USUAL_HEAD_DIM = 128
 # Megatron pads the vocabulary to a multiple of 128 x tp [megatron-0.12, arguments.py, make-vocab-size-divisible-by].
@@ -31,15 +32,15 @@ def record_model(
     if heads is None:
         kv_channels = kv_channels or _USUAL_HEAD_DIM
         heads = max(hidden // kv_channels, 1)
-        notes.add("num_attention_heads", None, f"is not stated, read as {heads} of {kv_channels} channels")
+        notes.add("num_attention_heads", None, Sentence("is not stated, read as {} of {} channels", heads, kv_channels))
     moe = None if section.moe is None else _moe(section.moe, section.ffn_hidden_size or 4 * hidden, notes, software)
     for name in ("kv_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"):
         if section.mla is not None and name not in section.mla.model_fields_set:
-            notes.add(f"mla.{name}", None, f"is not stated, read as {getattr(section.mla, name)}")
+            notes.add(f"mla.{name}", None, Sentence("is not stated, read as {}", getattr(section.mla, name)))
     ffn = section.ffn_hidden_size
     if ffn is None:
         ffn = moe.expert_ffn_hidden_size if moe else 4 * hidden
-        notes.add("ffn_hidden_size", None, f"is not stated, read as {ffn}")
+        notes.add("ffn_hidden_size", None, Sentence("is not stated, read as {}", ffn))
     return ModelShape(
         name="",
         num_layers=_num_layers(section, notes, num_noop_layers, degrees.virtual_stages),
@@ -72,7 +73,7 @@ def _window(section: ModelSection, software: RecordSoftware, notes: Notes) -> Lo
             continue
         size = re.match(r"\(?\s*(\d{1,9})", stated)
         if size is None or not int(size[1]):
-            notes.add(name, stated, "is no number of tokens, left out")
+            notes.add(name, stated, Sentence("is no number of tokens, left out"))
             continue
         skipped = software.flag_value("window-attn-skip-freq") or "0"
         every = (int(skipped[:9]) if skipped.isdecimal() else 0) if full_every is None else full_every
@@ -85,10 +86,10 @@ def _num_layers(section: ModelSection, notes: Notes, listed: int, num_virtual_st
     """Layers that compute. A record may count its no-op layers among ``num_layers``: then only the sum fills the stages."""
     layers, noop = section.num_layers, section.num_noop_layers or listed
     if noop and layers % num_virtual_stages == 0 and (layers + noop) % num_virtual_stages:
-        notes.add("num_noop_layers", noop, f"are counted in num_layers {layers}, {layers - noop} compute")
+        notes.add("num_noop_layers", noop, Sentence("are counted in num_layers {}, {} compute", layers, layers - noop))
         layers -= noop
     if layers < 1:
-        raise refused("model.num_noop_layers", noop, f"fewer than num_layers {layers + noop}")
+        raise refused("model.num_noop_layers", noop, Sentence("fewer than num_layers {}", layers + noop))
     return layers
 
 
@@ -96,7 +97,7 @@ def _vocabulary(section: ModelSection, tp: int, stack: str) -> int:
     if section.padded_vocab_size is not None:
         return section.padded_vocab_size
     if section.vocab_size is None:
-        raise InputError("model.vocab_size: missing; give an integer.")
+        raise InputError(Sentence("model.vocab_size: missing; give an integer."))
     multiple = _VOCABULARY_MULTIPLE.get(stack, 1) * tp
     return -(-section.vocab_size // multiple) * multiple
 
@@ -107,15 +108,15 @@ def _moe(section: MoeSection, ffn: int, notes: Notes, software: RecordSoftware) 
     dense, frequency = _moe_layers(section, notes)
     top_k = section.top_k or min(_USUAL_TOP_K, experts)
     if section.expert_ffn_hidden_size is None:
-        notes.add("moe.expert_ffn_hidden_size", None, f"is not stated, read as {width}")
+        notes.add("moe.expert_ffn_hidden_size", None, Sentence("is not stated, read as {}", width))
     if section.top_k is None:
-        notes.add("moe.top_k", None, f"is not stated, read as {top_k}")
+        notes.add("moe.top_k", None, Sentence("is not stated, read as {}", top_k))
     if top_k > experts:
-        raise refused("model.moe.top_k", top_k, f"an integer up to num_experts {experts}")
+        raise refused("model.moe.top_k", top_k, Sentence("an integer up to num_experts {}", experts))
     stated, capacity = section.shared_expert_ffn_hidden_size, section.capacity_factor
     if capacity is None and _has_default_capacity(software):
         capacity = _MINDFORMERS_CAPACITY
-        notes.add("moe.capacity_factor", None, f"is not stated, read as the framework's {capacity}")
+        notes.add("moe.capacity_factor", None, Sentence("is not stated, read as the framework's {}", capacity))
     return MoeShape(
         num_experts=experts,
         top_k=top_k,
@@ -147,11 +148,13 @@ def _moe_layers(section: MoeSection, notes: Notes) -> tuple[int, int]:
     if isinstance(pattern, str):
         found = re.fullmatch(r"\(?\[0\]\*(\d{1,5})\+\[1\]\*\d{1,5}\)?", pattern.replace(" ", ""))
         if not found:
-            notes.add("moe.moe_layer_freq", pattern, "is not a known pattern, every layer after the dense ones is MoE")
+            notes.add("moe.moe_layer_freq", pattern, Sentence("is not a known pattern, every layer after the dense ones is MoE"))
         return (int(found[1]) if found else dense), 1
     if isinstance(pattern, list):
         zeros = next((i for i, kind in enumerate(pattern) if kind), len(pattern))
         if not all(pattern[zeros:]):
-            notes.add("moe.moe_layer_freq", quoted(pattern), "mixes layers, all after the first MoE layer are read as MoE")
+            notes.add(
+                "moe.moe_layer_freq", quoted(pattern), Sentence("mixes layers, all after the first MoE layer are read as MoE")
+            )
         return zeros, 1
     return dense, max(pattern, 1)

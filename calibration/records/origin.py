@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from documents.bounds import MAX_TEXT
+from documents.sentences import Sentence
 
 # How ``Origin.published`` is found, the first that gives a date; documented in calibration/runs/README.md.
 PUBLISHED_RULE = (
-    ("source.date", "the day, month or year of the document as read; a month counts from its first day"),
-    ("software", "when the software was released, where its version or name tells: no run is older"),
+    ("source.date", Sentence("the day, month or year of the document as read; a month counts from its first day")),
+    ("software", Sentence("when the software was released, where its version or name tells: no run is older")),
 )
 # Code hosts that mirror one another: one repository is one publication on all of them.
 CODE_HOSTS = ("github.com", "gitee.com", "gitcode.com", "gitlab.com", "huggingface.co")

@@ -17,6 +17,7 @@ from typing import Any
 from calibration.records.training import RefusedRecord, record_lines
 from documents.bounds import MAX_DEVICES, MAX_MEASURED, MAX_TEXT
 from documents.errors import InputError, show
+from documents.sentences import Sentence, joined
 
 KINDS = ("rl_step", "rollout", "weight_sync", "inference_prefill", "inference_decode", "inference_serving", "staleness_quality")
 MAX_SAMPLES = 2_000_000  # of a step
@@ -154,21 +155,25 @@ def read_post_training_records(path: Path) -> list[PostTrainingRecord | RefusedR
     """The records of a file, in its order; empty lines are skipped. ``InputError`` where none can be read."""
     records = [_read_line(number, line) for number, line in record_lines(path)]
     if not any(isinstance(record, PostTrainingRecord) for record in records):
-        first = f" The first line says: {records[0].reason}" if records and isinstance(records[0], RefusedRecord) else ""
-        raise InputError(f"{path} holds no readable post-training record.{first}")
+        first = (
+            Sentence(" The first line says: {}", records[0].reason) if records and isinstance(records[0], RefusedRecord) else ""
+        )
+        raise InputError(Sentence("{} holds no readable post-training record.{}", path, first))
     return records
 
 
 def _read_line(number: int, line: bytes) -> PostTrainingRecord | RefusedRecord:
     name = f"line-{number}"
     if len(line) > MAX_TEXT * 1000:
-        return RefusedRecord(name, number, f"Line {number} holds {len(line)} bytes; at most {MAX_TEXT * 1000} are read.")
+        return RefusedRecord(
+            name, number, Sentence("Line {} holds {} bytes; at most {} are read.", number, len(line), MAX_TEXT * 1000)
+        )
     try:
         row = json.loads(line.decode())
     except (ValueError, RecursionError) as error:
-        return RefusedRecord(name, number, f"Line {number} is not JSON that can be read: {type(error).__name__}.")
+        return RefusedRecord(name, number, Sentence("Line {} is not JSON that can be read: {}.", number, type(error).__name__))
     if not isinstance(row, dict):
-        return RefusedRecord(name, number, f"Line {number} is no JSON object.")
+        return RefusedRecord(name, number, Sentence("Line {} is no JSON object.", number))
     return parse_post_training_record(row, number)
 
 
@@ -178,7 +183,9 @@ def parse_post_training_record(row: Mapping[str, Any], line_number: int = 1) -> 
     name = given[:200] if isinstance(given, str) and given else f"line-{line_number}"
     kind = row.get("kind")
     if kind not in KINDS:
-        return RefusedRecord(name, line_number, f"kind: {show(kind)} is not allowed; give one of {', '.join(KINDS)}.")
+        return RefusedRecord(
+            name, line_number, Sentence("kind: {} is not allowed; give one of {}.", show(kind), joined(", ", KINDS))
+        )
     hardware_text, placement = _text(row.get("hardware")), _text(row.get("placement"))
     lowered = hardware_text.lower()
     train, rollout = _mapping(row.get("train_parallel")), _mapping(row.get("rollout_parallel"))
@@ -222,7 +229,7 @@ def parse_post_training_record(row: Mapping[str, Any], line_number: int = 1) -> 
 
 def hardware_of(text: str) -> str | None:
     """The profile that the words of a device's description stand for."""
-    lowered = f" {text.lower()}"
+    lowered = Sentence(" {}", text.lower())
     return next((profile for word, profile in _HARDWARE if word in lowered), None)
 
 
@@ -296,7 +303,7 @@ def _numbers(value: object, prefix: str = "") -> list[tuple[str, float]]:
     for key, item in _mapping(value).items():
         name = f"{prefix}{key}"[:200]
         if isinstance(item, Mapping) and not prefix:
-            found += _numbers(item, f"{name}.")
+            found += _numbers(item, Sentence("{}.", name))
         elif (number := _number(item)) is not None:
             found.append((name, number))
     return found

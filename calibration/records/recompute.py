@@ -13,6 +13,7 @@ from calibration.records.software import RecordSoftware
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
 from documents import bounds
+from documents.sentences import Sentence
 
 _MODULES = MODULE_NAMES | {"moe_act": RecomputeModule.MLP_ACT}  # as Megatron calls it
 _CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # what operator-level policies drop first
@@ -60,7 +61,7 @@ def record_recompute(
             and str(covered).isdecimal()
             and 2 * int(str(covered)[:6]) * degrees.virtual_stages < num_layers
         ):
-            notes.add("raw", covered, f"layers a stage with {feature} are less than half of them, left out")
+            notes.add("raw", covered, Sentence("layers a stage with {} are less than half of them, left out", feature))
             continue
         modules |= module
     modules |= _selected(software, degrees, num_layers)
@@ -75,12 +76,12 @@ def record_recompute(
         return _selective(section, notes, modules, degrees.virtual_stages, num_layers)
     if name in ("full", "full_and_selective"):
         if name != "full":
-            notes.add("granularity", text, "is read as full: the recomputed layers include the selected operators")
+            notes.add("granularity", text, Sentence("is read as full: the recomputed layers include the selected operators"))
         return _full(section, notes, raw, software, modules, degrees)
     if name == "other" and software.has("moe-zero-memory"):
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)  # a switch of its own
     if name != "unknown":
-        notes.add("granularity", text, "is not a known granularity, read as not stated")
+        notes.add("granularity", text, Sentence("is not a known granularity, read as not stated"))
     return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=bool(modules))
 
 
@@ -139,7 +140,7 @@ def _per_stage(section: RecomputeSection, software: RecordSoftware, degrees: Deg
 def _by_stage(text: str | None, notes: Notes, modules: RecomputeModule, plan: tuple[int, ...] | None) -> RecordRecompute:
     """A full recompute of so many layers of each rank; without the list, one that the record leaves open."""
     if plan is None:
-        notes.add("granularity", text, "comes without a list of layers, read as not stated")
+        notes.add("granularity", text, Sentence("comes without a list of layers, read as not stated"))
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=False)
     if not any(plan):
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules)
@@ -151,20 +152,24 @@ def _selective(
 ) -> RecordRecompute:
     names = section.modules
     if any("every second layer" in name.lower() for name in names):
-        notes.add("modules", names, "is read as a full recompute of half of the layers")
+        notes.add("modules", names, Sentence("is read as a full recompute of half of the layers"))
         half = max(num_layers // (2 * virtual_stages), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
     if any("every second matmul" in name.lower() for name in names):
         # Beside what cheap recompute drops, keys, attention's projection and one of gate and up go: a third of what it leaves
         # of Llama's layers, and of a forward that is computed again [torchtitan, parallelize_llama.py].
-        notes.add("modules", names, "is read as full recompute of a third of the layers, norms and activation functions in all")
+        notes.add(
+            "modules",
+            names,
+            Sentence("is read as full recompute of a third of the layers, norms and activation functions in all"),
+        )
         third = max(round(num_layers / (3 * virtual_stages)), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, third, modules | _CHEAP)
     for name in names:
         if name.lower() in _MODULES:
             modules |= _MODULES[name.lower()]
         else:
-            notes.add("modules", name, "is read as recompute of norms and activation functions")
+            notes.add("modules", name, Sentence("is read as recompute of norms and activation functions"))
             modules |= _CHEAP
     return RecordRecompute(Recompute.SELECTIVE, modules=modules or RecomputeModule.CORE_ATTN)
 
@@ -181,7 +186,7 @@ def _full(
     if method is None and raw.get("checkpoint-policy") == "block":
         method, layers = "block", layers or _ASCENDSPEED_BLOCK_LAYERS
     if method not in (None, "block", "uniform"):
-        notes.add("method", quoted(method), "is not a known method, read as uniform")
+        notes.add("method", quoted(method), Sentence("is not a known method, read as uniform"))
         method = "uniform"
     if method != "block":
         return RecordRecompute(Recompute.FULL, RecomputeMethod.UNIFORM, max(layers or 1, 1))

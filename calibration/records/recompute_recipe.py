@@ -11,6 +11,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.step.composition import estimate
+from documents.sentences import Sentence
 
 _CHEAP_MODULES = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ
 _BEYOND_DOUBT = 1.2  # peak over device memory up to which an error of the memory model may explain it
@@ -34,10 +35,13 @@ def recompute_by_memory(record: RunRecord, constants: Constants) -> tuple[Parall
     plans = _plans(record)
     fits = estimate(record.workload, StrategyBatch.of(plans), constants).peak_memory_bytes <= limit_bytes
     chosen = plans[int(np.argmax(fits)) if fits.any() else -1]
-    layers = f" of {chosen.recompute_num_layers} layers a virtual stage" if chosen.recompute is Recompute.FULL else ""
-    sentence = (
-        f"strategy.recompute is not stated and none would take {without / 2**30:.0f} GiB of {hbm_bytes / 2**30:.0f}: "
-        f"read as {chosen.recompute.label}{layers}."
+    layers = Sentence(" of {} layers a virtual stage", chosen.recompute_num_layers) if chosen.recompute is Recompute.FULL else ""
+    sentence = Sentence(
+        "strategy.recompute is not stated and none would take {:.0f} GiB of {:.0f}: read as {}{}.",
+        without / 2**30,
+        hbm_bytes / 2**30,
+        chosen.recompute.label,
+        layers,
     )
     return chosen, sentence
 

@@ -10,6 +10,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from documents import bounds
 from documents.checking import LenientSection
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 MIN_MEASURED = 1e-6  # s, bytes, tokens/s: errors are shares of what was measured
 _SHOWN_CHARACTERS = 60
@@ -203,7 +204,7 @@ class Notes:
 
     def add(self, field: str, value: object, meaning: str) -> None:
         """Note how ``value`` was read."""
-        self.sentences.append(f"{self.section}.{field}: {quoted(value)} {meaning}.")
+        self.sentences.append(Sentence("{}.{}: {} {}.", self.section, field, quoted(value), meaning))
 
 
 def quoted(value: object) -> str:
@@ -214,4 +215,4 @@ def quoted(value: object) -> str:
 
 def refused(field: str, value: object, allowed: str) -> InputError:
     """The refusal of a value that is fine by itself."""
-    return InputError(f"{field}: {quoted(value)} is not allowed; give {allowed}.")
+    return InputError(Sentence("{}: {} is not allowed; give {}.", field, quoted(value), allowed))

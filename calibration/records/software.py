@@ -12,6 +12,7 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.traits import STACKS, default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software
+from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 
 # First match wins: Megatron-DeepSpeed before Megatron, MindSpore's own names before those that contain "Mind".
@@ -39,7 +40,7 @@ _FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2
 _COMMIT_YEARS = (("285068c8", 2023),)  # commits of Megatron-LM that stand for a version
 _LLM_FOUNDRY_YEAR = 2023  # of its published tables, with Triton's attention
 # Of the fully sharded frameworks, and of layers: what else shards fully, and anybody's own code, runs PyTorch's as they are.
-_FUSING = ("llm-foundry", "composer", "automodel", "transformer engine")
+_FUSING = ("llm-foundry", "composer", "automodel", Sentence("transformer engine"))
 
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
 _MOMENT_DTYPES = ("exp-avg-dtype", "exp-avg-sq-dtype")
@@ -97,7 +98,7 @@ def with_launches(software: Software, flags: tuple[Flag, ...], model: ModelShape
     nodes = cluster.num_devices / cluster.profile.devices_per_node
     if software.stack != "megatron-deepspeed" or nodes < _HANGING_NODES or num_parameters(model).total < _HANGING_PARAMETERS:
         return software
-    notes.add("CUDA_LAUNCH_BLOCKING", None, "is not stated, read as 1: such trainings hung without")
+    notes.add("CUDA_LAUNCH_BLOCKING", None, Sentence("is not stated, read as 1: such trainings hung without"))
     return replace(software, blocking_launches=True)
 
 
@@ -138,7 +139,7 @@ def software_stack(framework: str, family: str, notes: Notes) -> str:
     if known is not None:
         return known
     usual = default_stack(family)
-    notes.add("framework", framework, f"is not a known framework, priced as {usual}")
+    notes.add("framework", framework, Sentence("is not a known framework, priced as {}", usual))
     return usual
 
 

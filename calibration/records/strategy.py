@@ -14,12 +14,13 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Re
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 # NeMo's distributed optimizers overlap both unless told not to, also where a record lists other switches; its performance recipes
 # overlap all that they can, and a record that lists no switch ran one as it is [nemo, recipes]. Of mixtures, Megatron-Core's page
 # gives one script, which overlaps both [megatron-main, moe/README.md].
 _EXCHANGE_OVERLAP = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
-_LAYOUTS = ("pp-layout", "pipeline layout", "pipeline-model-parallel-layout")
+_LAYOUTS = ("pp-layout", Sentence("pipeline layout"), "pipeline-model-parallel-layout")
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
 _SCHEDULES = {
     **{schedule.label: schedule for schedule in Schedule if schedule},
@@ -60,11 +61,22 @@ def record_degrees(section: StrategySection, notes: Notes, num_devices: int) -> 
     product = tp * pp * cp
     if num_devices % product:
         raise InputError(
-            f"strategy needs tp {tp} x pp {pp} x cp {cp} = {product} devices a replica, which do not divide {num_devices}."
+            Sentence(
+                "strategy needs tp {} x pp {} x cp {} = {} devices a replica, which do not divide {}.",
+                tp,
+                pp,
+                cp,
+                product,
+                num_devices,
+            )
         )
     derived = num_devices // product
     if dp is not None and dp != derived:
-        notes.add("dp", dp, f"does not fit: tp {tp} x pp {pp} x cp {cp} x dp = {num_devices} devices gives dp {derived}")
+        notes.add(
+            "dp",
+            dp,
+            Sentence("does not fit: tp {} x pp {} x cp {} x dp = {} devices gives dp {}", tp, pp, cp, num_devices, derived),
+        )
     return Degrees(tp, pp, cp, derived, _virtual_stages(section, notes, pp))
 
 
@@ -74,12 +86,12 @@ def _virtual_stages(section: StrategySection, notes: Notes, pp: int) -> int:
     chunks = _NUM_CHUNKS.get(_schedule_named(section)) if pp > 1 else None
     if chunks is not None:
         if vpp not in (None, 1, chunks):
-            notes.add("vpp", vpp, f"does not fit: {_schedule_named(section).label} holds {chunks} chunks a rank")
+            notes.add("vpp", vpp, Sentence("does not fit: {} holds {} chunks a rank", _schedule_named(section).label, chunks))
         return chunks
     if vpp is None and pp > 1:
-        notes.add("vpp", None, "is not stated, read as 1")
+        notes.add("vpp", None, Sentence("is not stated, read as 1"))
     if vpp is not None and vpp > 1 and pp == 1:
-        notes.add("vpp", vpp, "has no effect without a pipeline")
+        notes.add("vpp", vpp, Sentence("has no effect without a pipeline"))
         return 1
     return vpp or 1
 
@@ -100,7 +112,9 @@ def record_strategy(
     num_microbatches = global_batch_size // (micro_batch_size * dp)
     if schedule is Schedule.INTERLEAVED and num_microbatches % degrees.pp:  # [megatron-0.12, schedules.py]
         notes.add(
-            "schedule", schedule.label, f"cannot run {num_microbatches} micro batches over {degrees.pp} ranks, read as 1f1b"
+            "schedule",
+            schedule.label,
+            Sentence("cannot run {} micro batches over {} ranks, read as 1f1b", num_microbatches, degrees.pp),
         )
         schedule, vpp = Schedule.ONE_F_ONE_B, 1
     degrees = replace(degrees, vpp=vpp)
@@ -109,7 +123,7 @@ def record_strategy(
     recompute_notes = Notes("strategy.recompute", notes.sentences)
     recompute = record_recompute(section.recompute, recompute_notes, software, names, degrees, model.num_layers)
     if section.offload:
-        notes.add("offload", section.offload, "is not modelled")
+        notes.add("offload", section.offload, Sentence("is not modelled"))
     algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
     ep, etp = _expert_degrees(section, notes, degrees, model, software)
     accumulates = global_batch_size > micro_batch_size * dp
@@ -167,7 +181,7 @@ def _schedule(section: StrategySection, notes: Notes, degrees: Degrees, num_laye
         vpp = next((count for count in range(2, each + 1) if each % count == 0), 1)
     usual = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
     if vpp != degrees.vpp or (name not in ("", "none") and named is not usual):
-        notes.add("schedule", name, f"with vpp {section.vpp} is read as {usual.label} with vpp {vpp}")
+        notes.add("schedule", name, Sentence("with vpp {} is read as {} with vpp {}", section.vpp, usual.label, vpp))
     return usual, vpp
 
 
@@ -183,16 +197,27 @@ def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_ba
     size, count = size and size * parts, count and count // parts
     if size is None:
         size = global_batch_size // (dp * count) if count else 1
-        notes.add("micro_batch_size", None, f"is not stated, read as {size}")
+        notes.add("micro_batch_size", None, Sentence("is not stated, read as {}", size))
     if size < 1 or global_batch_size < size * dp:
         raise InputError(
-            f"training.global_batch_size is {global_batch_size}; micro_batch_size {max(size, 1)} x dp {dp} "
-            f"= {max(size, 1) * dp} or more is needed."
+            Sentence(
+                "training.global_batch_size is {}; micro_batch_size {} x dp {} = {} or more is needed.",
+                global_batch_size,
+                max(size, 1),
+                dp,
+                max(size, 1) * dp,
+            )
         )
     if global_batch_size % (size * dp):
-        notes.add("micro_batch_size", size, f"x dp {dp} = {size * dp} does not divide the global batch of {global_batch_size}")
+        notes.add(
+            "micro_batch_size",
+            size,
+            Sentence("x dp {} = {} does not divide the global batch of {}", dp, size * dp, global_batch_size),
+        )
     elif count is not None and count != global_batch_size // (size * dp):
-        notes.add("num_microbatches", count, f"does not fit: {global_batch_size} / ({size} x {dp}) samples are used")
+        notes.add(
+            "num_microbatches", count, Sentence("does not fit: {} / ({} x {}) samples are used", global_batch_size, size, dp)
+        )
     return size
 
 
@@ -208,14 +233,18 @@ def _context_parallel(
         if stated.isdecimal() and 1 < int(stated[:9]) < cp and cp % int(stated[:9]) == 0:
             return CpAlgo.HYBRID, int(stated)
         degree = next((u for u in range(2, cp // 2 + 1) if cp % u == 0 and heads_per_rank % u == 0), 1)
-        notes.add("cp_algo", name, f"has no Ulysses degree, read as {degree} inside cp {cp}")
+        notes.add("cp_algo", name, Sentence("has no Ulysses degree, read as {} inside cp {}", degree, cp))
         return (CpAlgo.HYBRID, degree) if degree > 1 else (CpAlgo.RING, 1)
     if "ulysses" in name or name == "a2a":
         return CpAlgo.ULYSSES, cp
     if "ring" in name or name in ("p2p", "all_gather", "megatron_cp_algo"):
         return CpAlgo.RING, 1
     ulysses = software.software.stack == "mindspeed-llm"  # its --context-parallel-algo default; Megatron's is p2p
-    notes.add("cp_algo", name or None, f"is read as {'ulysses' if ulysses else 'ring'}, the framework's default")
+    notes.add(
+        "cp_algo",
+        name or None,
+        Sentence("is read as {}, the framework's default", Sentence("ulysses") if ulysses else Sentence("ring")),
+    )
     return (CpAlgo.ULYSSES, cp) if ulysses else (CpAlgo.RING, 1)
 
 
@@ -230,20 +259,28 @@ def _expert_degrees(
     ep, etp = section.ep, section.etp or 1
     if model.moe is None:
         if ep * etp > 1:
-            notes.add("ep", ep, "has no effect without experts")
+            notes.add("ep", ep, Sentence("has no effect without experts"))
         return 1, 1
     ranks = degrees.tp * degrees.cp * degrees.dp
     if section.etp is None and degrees.tp > 1:
         whole = software.is_bridge or software.software.stack == "fsdp" or software.has("moe-tp-extend-ep")
         etp = 1 if whole or ranks % (ep * degrees.tp) else degrees.tp
-        notes.add("etp", None, f"is not stated, read as {etp}")
+        notes.add("etp", None, Sentence("is not stated, read as {}", etp))
     if ranks % (ep * etp):
         raise InputError(
-            f"strategy.ep {ep} x etp {etp} = {ep * etp} do not divide the tp {degrees.tp} x cp {degrees.cp} x dp {degrees.dp} "
-            f"= {ranks} devices of a pipeline stage."
+            Sentence(
+                "strategy.ep {} x etp {} = {} do not divide the tp {} x cp {} x dp {} = {} devices of a pipeline stage.",
+                ep,
+                etp,
+                ep * etp,
+                degrees.tp,
+                degrees.cp,
+                degrees.dp,
+                ranks,
+            )
         )
     if model.moe.num_experts % ep:
-        raise refused("strategy.ep", ep, f"a divisor of model.moe.num_experts {model.moe.num_experts}")
+        raise refused("strategy.ep", ep, Sentence("a divisor of model.moe.num_experts {}", model.moe.num_experts))
     return ep, etp
 
 
@@ -277,7 +314,7 @@ def _dispatcher(section: StrategySection, notes: Notes, software: RecordSoftware
     if software.is_bridge:
         usual = Dispatcher.TWO_LEVEL
     if name and name not in _DISPATCHERS:
-        notes.add("moe_dispatcher", name, f"is not a known dispatcher, read as {usual.label}")
+        notes.add("moe_dispatcher", name, Sentence("is not a known dispatcher, read as {}", usual.label))
     return _DISPATCHERS.get(name, usual)
 
 
@@ -286,7 +323,7 @@ def _features(notes: Notes, named: Sequence[Flag], software: RecordSoftware, *, 
     for flag in sorted(named, key=lambda flag: flag.name):
         features |= flag.on & ~Feature.CUDA_GRAPH  # which the software's own entry may take back
         if flag.effect is Effect.NOT_UNDERSTOOD:
-            notes.add("features", flag.name, "is not a known switch, left out")
+            notes.add("features", flag.name, Sentence("is not a known switch, left out"))
     is_nemo = software.software.stack == "nemo"
     runs_script = software.software.stack == "megatron-lm" and is_moe and not named and not software.lists_switches
     if is_nemo or runs_script:

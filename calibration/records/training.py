@@ -43,6 +43,7 @@ from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Worklo
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
 from documents.errors import InputError
+from documents.sentences import Sentence
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 
@@ -121,8 +122,10 @@ def read_run_records(path: Path, profile_of: Callable[[str], HardwareProfile] = 
     """
     records = [_read_line(number, line, profile_of) for number, line in record_lines(path)]
     if not any(isinstance(record, RunRecord) for record in records):
-        first = f" The first line says: {records[0].reason}" if records and isinstance(records[0], RefusedRecord) else ""
-        raise InputError(f"{path} holds no readable run record.{first}")
+        first = (
+            Sentence(" The first line says: {}", records[0].reason) if records and isinstance(records[0], RefusedRecord) else ""
+        )
+        raise InputError(Sentence("{} holds no readable run record.{}", path, first))
     return records
 
 
@@ -180,10 +183,10 @@ def record_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """
     try:
         if path.stat().st_size > RUNS_BYTES:
-            raise InputError(f"{path} holds {path.stat().st_size} bytes; at most {RUNS_BYTES} are read.")
+            raise InputError(Sentence("{} holds {} bytes; at most {} are read.", path, path.stat().st_size, RUNS_BYTES))
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror or error}.") from error
+        raise InputError(Sentence("{} cannot be read: {}.", path, error.strerror or error)) from error
     begun, record = 0, b""
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
@@ -209,17 +212,19 @@ def _is_json(text: bytes) -> bool:
 def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwareProfile]) -> RunRecord | RefusedRecord:
     name = f"line-{number}"
     if len(line) > RUN_BYTES:
-        return RefusedRecord(name, number, f"Line {number} holds {len(line)} bytes; at most {RUN_BYTES} are read.")
+        return RefusedRecord(name, number, Sentence("Line {} holds {} bytes; at most {} are read.", number, len(line), RUN_BYTES))
     try:
         row = json.loads(line.decode())
     except json.JSONDecodeError as error:
-        return RefusedRecord(name, number, f"Line {number} is not JSON: {error.msg} at column {error.colno}.")
+        return RefusedRecord(name, number, Sentence("Line {} is not JSON: {} at column {}.", number, error.msg, error.colno))
     except UnicodeDecodeError:
-        return RefusedRecord(name, number, f"Line {number} is not UTF-8 text.")
+        return RefusedRecord(name, number, Sentence("Line {} is not UTF-8 text.", number))
     except (RecursionError, ValueError):
-        return RefusedRecord(name, number, f"Line {number} is not JSON that can be read: too deep, or a number too long.")
+        return RefusedRecord(
+            name, number, Sentence("Line {} is not JSON that can be read: too deep, or a number too long.", number)
+        )
     if not isinstance(row, dict):
-        return RefusedRecord(name, number, f"Line {number} is {quoted(row)}; a JSON object is needed.")
+        return RefusedRecord(name, number, Sentence("Line {} is {}; a JSON object is needed.", number, quoted(row)))
     return parse_run_record(row, number, profile_of)
 
 
@@ -242,7 +247,7 @@ def _priced(
     training = _training(training_section, training_notes)
     software = record_software(software_section, flags, stack, profile=cluster.profile, precision=training.precision)
     if software_section.version and software.software.year is None and STACKS[stack].traits.releases is not None:
-        software_notes.add("version", software_section.version, "names no release that is known, priced as the newest")
+        software_notes.add("version", software_section.version, Sentence("names no release that is known, priced as the newest"))
     section = _section(StrategySection, row, "strategy")
     degrees = record_degrees(section, strategy_notes, cluster.num_devices)
     stages = degrees.virtual_stages  # those of the embedding and of the loss may hold no layer of their own
@@ -250,8 +255,14 @@ def _priced(
     model = record_model(described, model_notes, degrees, software, num_noop_layers=num_noop_layers(section))
     if stages > model.num_layers + 2:
         raise InputError(
-            f"strategy.pp: {degrees.pp} x vpp {degrees.vpp} = {stages} virtual stages are not allowed; "
-            f"at most model.num_layers {model.num_layers} + 2 have something to hold."
+            Sentence(
+                "strategy.pp: {} x vpp {} = {} virtual stages are not allowed; "
+                "at most model.num_layers {} + 2 have something to hold.",
+                degrees.pp,
+                degrees.vpp,
+                stages,
+                model.num_layers,
+            )
         )
     found = record_strategy(section, strategy_notes, degrees, model, software, global_batch_size=training.global_batch_size)
     by_force = software.balances_by_force
@@ -278,7 +289,7 @@ def _cluster(section: ClusterSection, profile_of: Callable[[str], HardwareProfil
     try:
         hardware = profile_of(section.hardware)
     except ValueError as error:
-        raise InputError(f"cluster.hardware: {error}") from error
+        raise InputError(Sentence("cluster.hardware: {}", error)) from error
     return Cluster(hardware, section.num_devices, inter_node_bytes_per_s=section.inter_node_bytes_per_s_per_device)
 
 
@@ -286,7 +297,7 @@ def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
     text = section.precision.lower()
     precision = next((known for held, known in _PRECISIONS.items() if held in text), "bf16")
     if text != precision:
-        notes.add("precision", section.precision or None, f"is read as {precision}")
+        notes.add("precision", section.precision or None, Sentence("is read as {}", precision))
     return TrainingJob(seq_length=section.seq_length, global_batch_size=section.global_batch_size, precision=precision)
 
 
@@ -299,11 +310,11 @@ def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape, *,
     if stated in set(RouterBalance):
         return model.expert_spread(RouterBalance(stated))
     if model.moe is not None and not stated and (by_force or model.moe.capacity_factor == 1.0):
-        notes.add("router_balance", None, "is not stated, read as forced")
+        notes.add("router_balance", None, Sentence("is not stated, read as forced"))
         return model.expert_spread(RouterBalance.FORCED)
     usual = model.expert_spread()
     if stated and usual is not None:
-        notes.add("router_balance", section.router_balance, f"is not a known balance, read as {usual.balance}")
+        notes.add("router_balance", section.router_balance, Sentence("is not a known balance, read as {}", usual.balance))
     return usual
 
 
@@ -316,10 +327,12 @@ def _measured(row: Mapping[str, object], warnings: list[str]) -> Measured:
         tokens_per_s = rate * _section(ClusterSection, row, "cluster").num_devices
         step_time_s = training.global_batch_size * training.seq_length / tokens_per_s
         if step_time_s <= MIN_MEASURED:
-            raise refused("measured.tokens_per_s_per_device", rate, f"a rate at which a step takes more than {MIN_MEASURED:g} s")
+            raise refused(
+                "measured.tokens_per_s_per_device", rate, Sentence("a rate at which a step takes more than {:g} s", MIN_MEASURED)
+            )
     basis = section.peak_memory_basis
     if basis is not None and basis not in _BASES:
-        notes.add("peak_memory_basis", basis, "is not a known basis, compared with the device's peak")
+        notes.add("peak_memory_basis", basis, Sentence("is not a known basis, compared with the device's peak"))
         basis = "device"
     last_bytes = section.peak_memory_last_rank_bytes if section.peak_memory_bytes is None else None
     return Measured(

@@ -18,6 +18,7 @@ from calibration.records.sections import (
     TrainingSection,
     quoted,
 )
+from documents.sentences import Sentence
 
 _SECTIONS: dict[str, type[BaseModel]] = {
     "model": ModelSection,
@@ -55,9 +56,9 @@ def unread_sentences(row: Mapping[str, object]) -> list[str]:
         value = (_stated(row, name) or {}).get(field)
         if value is not None and not isinstance(value, str):
             others = [item for item in value if not isinstance(item, str)] if isinstance(value, list) else [value]
-            found += [f"{name}.{field}: {quoted(item)} is no text, left out." for item in others if item != []]
+            found += [Sentence("{}.{}: {} is no text, left out.", name, field, quoted(item)) for item in others if item != []]
     more = len(found) - _MOST
-    return found if more <= 0 else [*found[:_MOST], f"{more} more of its entries are not read."]
+    return found if more <= 0 else [*found[:_MOST], Sentence("{} more of its entries are not read.", more)]
 
 
 def _stated(row: Mapping[str, object], name: str) -> Mapping[str, object] | None:
@@ -70,4 +71,4 @@ def _stated(row: Mapping[str, object], name: str) -> Mapping[str, object] | None
 def _unread(stated: Mapping[str, object], name: str, known: set[str]) -> Iterator[str]:
     for key, value in stated.items():
         if value is not None and key not in known and key not in _DESCRIBES.get(name, ()):
-            yield quoted(f"{name}.{key}" if name else key).strip("\"'") + " is not read."
+            yield Sentence("{} is not read.", quoted(Sentence("{}.{}", name, key) if name else key).strip("\"'"))

@@ -10,6 +10,7 @@ from cost_models.shapes.acting import possible
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 
 _ZERO_STAGE_OF_NEED = 2  # from which on a ZeRO stage is a mechanism of its own
 
@@ -17,9 +18,9 @@ _ZERO_STAGE_OF_NEED = 2  # from which on a ZeRO stage is a mechanism of its own
 def workload_mechanisms(workload: Workload) -> frozenset[str]:
     """The precision and the kind of the model, and latent or linear attention."""
     model = workload.model
-    found = {f"precision {workload.training.precision}", f"kind {model_kind(workload)}"}
+    found = {Sentence("precision {}", workload.training.precision), Sentence("kind {}", model_kind(workload))}
     if model.mla is not None:
-        found.add("latent attention")
+        found.add(Sentence("latent attention"))
     return frozenset(found)
 
 
@@ -35,12 +36,14 @@ def plan_mechanisms(
 ) -> frozenset[str]:
     """What a plan exercises, by its labels and its switches, where the model can use these and they are priced."""
     acts = possible(workload.model) & ~UNPRICED_FEATURES
-    found = {f"schedule {schedule}", f"recompute {recompute}"}
-    found |= {f"switch {name}" for name in features if name.upper() in Feature.__members__ and Feature[name.upper()] in acts}
+    found = {Sentence("schedule {}", schedule), Sentence("recompute {}", recompute)}
+    found |= {
+        Sentence("switch {}", name) for name in features if name.upper() in Feature.__members__ and Feature[name.upper()] in acts
+    }
     if cp_algo is not None:
-        found.add(f"context parallelism {cp_algo}")
+        found.add(Sentence("context parallelism {}", cp_algo))
     if dispatcher is not None and workload.model.moe is not None:
-        found.add(f"dispatcher {dispatcher}")
+        found.add(Sentence("dispatcher {}", dispatcher))
     if zero_stage >= _ZERO_STAGE_OF_NEED:
         found.add(f"ZeRO {zero_stage}")
     return frozenset(found)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from calibration.traces.measured import TraceError
 from documents.bounds import TRACE_BYTES
+from documents.sentences import Sentence
 
 MAX_EVENTS = 10_000_000
 MAX_KEPT = 2_000_000  # of devices and steps; a step of a thousand micro batches has about as many
@@ -39,12 +40,12 @@ _ARGUMENTS = (
     "device",
     "operation",
     "rank_size",
-    "Collective name",
-    "Group size",
-    "Process Group Description",
-    "Process Group Name",
-    "Process Group Ranks",
-    "Task Type",
+    Sentence("Collective name"),
+    Sentence("Group size"),
+    Sentence("Process Group Description"),
+    Sentence("Process Group Name"),
+    Sentence("Process Group Ranks"),
+    Sentence("Task Type"),
 )
 _STEP_MARK = "ProfilerStep#"
 _DECODER = json.JSONDecoder()
@@ -82,9 +83,9 @@ def read_bytes(path: Path) -> bytes:
         with gzip.open(path, "rb") if packed else path.open("rb") as stream:
             content = stream.read(TRACE_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
-        raise TraceError("is no whole gzip file.") from None
+        raise TraceError(Sentence("is no whole gzip file.")) from None
     if len(content) > TRACE_BYTES:
-        raise TraceError(f"holds more than {TRACE_BYTES >> 20} MiB; profile one step, without stacks.")
+        raise TraceError(Sentence("holds more than {} MiB; profile one step, without stacks.", TRACE_BYTES >> 20))
     return content
 
 
@@ -94,15 +95,15 @@ def read_trace(text: str) -> Trace:
     try:
         for count, event in enumerate(_events(text, trace), start=1):
             if count > MAX_EVENTS:
-                raise TraceError(f"holds more than {MAX_EVENTS:,} events; profile one step.")
+                raise TraceError(Sentence("holds more than {:,} events; profile one step.", MAX_EVENTS))
             if isinstance(event, dict):
                 _take(event, trace)
     except json.JSONDecodeError as error:
-        raise TraceError(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}.") from None
+        raise TraceError(Sentence("is not JSON: {} at line {}, column {}.", error.msg, error.lineno, error.colno)) from None
     except (RecursionError, ValueError) as error:
         if isinstance(error, TraceError):
             raise
-        raise TraceError("is not JSON that can be read: too deep, or a number too long.") from None
+        raise TraceError(Sentence("is not JSON that can be read: too deep, or a number too long.")) from None
     return trace
 
 
@@ -113,7 +114,7 @@ def _events(text: str, trace: Trace) -> Iterator[Any]:
         yield from _listed(text, position)
         return
     if text[position : position + 1] != "{":
-        raise TraceError("is no trace: it holds neither a list of events nor an object with `traceEvents`.")
+        raise TraceError(Sentence("is no trace: it holds neither a list of events nor an object with `traceEvents`."))
     position, found = _after(text, position + 1), False
     while text[position : position + 1] not in ("}", ""):
         key, position = _DECODER.raw_decode(text, position)
@@ -130,7 +131,7 @@ def _events(text: str, trace: Trace) -> Iterator[Any]:
                 trace.rank = value["rank"]
         position = _after(text, position)
     if not found:
-        raise TraceError("is no trace: it has no list `traceEvents`.")
+        raise TraceError(Sentence("is no trace: it has no list `traceEvents`."))
 
 
 def _listed(text: str, position: int) -> Generator[Any, None, int]:
@@ -167,9 +168,9 @@ def _take(event: Mapping[str, Any], trace: Trace) -> None:
         return
     start_ns, length_ns = _nanoseconds(event.get("ts")), _nanoseconds(event.get("dur"))
     if start_ns is None or length_ns is None or length_ns < 0:
-        raise TraceError(f"holds an event {name[:60]!r} whose `ts` and `dur` are no times in microseconds.")
+        raise TraceError(Sentence("holds an event {!r} whose `ts` and `dur` are no times in microseconds.", name[:60]))
     if len(trace.events) >= MAX_KEPT:
-        raise TraceError(f"holds more than {MAX_KEPT:,} events of devices; profile one step.")
+        raise TraceError(Sentence("holds more than {:,} events of devices; profile one step.", MAX_KEPT))
     trace.origin_ns = start_ns if trace.origin_ns is None else trace.origin_ns
     since_ns = start_ns - trace.origin_ns
     kept = {key: arguments[key] for key in _ARGUMENTS if key in arguments}

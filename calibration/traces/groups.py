@@ -14,6 +14,7 @@ from calibration.traces.measured import COMMUNICATION_PARTS, TOGETHER, Part
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 
 Parts = frozenset[Part]
 _MAX_RANKS = 100_000
@@ -164,12 +165,12 @@ def _key(parts: Parts) -> str:
 
 def nccl_group(arguments: Mapping[str, Any]) -> Group:
     """What torch.profiler says of a collective's group [kineto]."""
-    size = arguments.get("Group size")
+    size = arguments.get(Sentence("Group size"))
     return Group(
-        name=str(arguments.get("Process Group Name", "")),
-        description=str(arguments.get("Process Group Description", "")),
+        name=str(arguments.get(Sentence("Process Group Name"), "")),
+        description=str(arguments.get(Sentence("Process Group Description"), "")),
         size=size if type(size) is int else None,
-        ranks=_ranks(arguments.get("Process Group Ranks")),
+        ranks=_ranks(arguments.get(Sentence("Process Group Ranks"))),
     )
 
 

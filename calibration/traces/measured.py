@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 TOGETHER = "+"  # between parts that a trace does not tell apart
 
@@ -104,9 +105,9 @@ def chosen(what: str, wanted: int | None, known: Iterable[int]) -> int | None:
     if wanted is None or wanted in listed:
         return wanted
     if not listed:
-        raise TraceError(f"does not number its {what}s; leave --{what} out.")
+        raise TraceError(Sentence("does not number its {}s; leave --{} out.", what, what))
     shown = ", ".join(str(each) for each in listed[:20]) + (", ..." if len(listed) > 20 else "")
-    raise TraceError(f"holds no {what} {wanted}; it has {shown}.")
+    raise TraceError(Sentence("holds no {} {}; it has {}.", what, wanted, shown))
 
 
 def median_step(times_s: Mapping[int, float]) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from calibration.traces.measured import MeasuredStep, Part, Source, TraceError, chosen, median_step
 from documents.errors import show
+from documents.sentences import Sentence, joined
 
 MAX_ROWS = 1_000_000
 _MAX_TIME_US = 1e12
@@ -48,7 +49,7 @@ def read_step_table(lines: Iterable[str], rank: int | None, step: int | None) ->
         wanted = median_step(times_s)
     row = next(row for row in rows if wanted is None or row.step == wanted)
     if row.step_time_us <= 0.0:
-        raise TraceError("says that the step took no time; profile one whole step or more.")
+        raise TraceError(Sentence("says that the step took no time; profile one whole step or more."))
     return MeasuredStep(Source.STEP_TABLE, row.rank, row.step, row.step_time_us * 1e-6, *_parts(row.times_us), times_s, ranks)
 
 
@@ -67,10 +68,10 @@ def _rows(lines: Iterable[str]) -> list[_Row]:
         header = [name.strip().replace("（", "(").replace("）", ")") for name in next(reader, [])]
         missing = [name for name in (*_FILLING, _OVERLAPPED, _BUBBLE) if name not in header]
         if missing:
-            raise TraceError(f"no column {', '.join(missing)}; give a step_trace_time.csv, or a trace in JSON.")
+            raise TraceError(Sentence("no column {}; give a step_trace_time.csv, or a trace in JSON.", joined(", ", missing)))
         for number, cells in enumerate(reader, start=1):
             if number > MAX_ROWS:
-                raise TraceError(f"holds more than {MAX_ROWS:,} rows; cut it to one step.")
+                raise TraceError(Sentence("holds more than {:,} rows; cut it to one step.", MAX_ROWS))
             named = dict(zip(header, (cell.strip() for cell in cells), strict=False))
             if not cells or named.get(_TYPE, "rank") != "rank":
                 continue
@@ -79,9 +80,9 @@ def _rows(lines: Iterable[str]) -> list[_Row]:
             rank = next((named[name] for name in _RANKS if name in named), "")
             rows.append(_Row(_number(rank), _number(named.get(_STEP, "")), times_us))
     except csv.Error as error:
-        raise TraceError(f"is not CSV: {error}.") from None
+        raise TraceError(Sentence("is not CSV: {}.", error)) from None
     if not rows:
-        raise TraceError("holds no row of a device; profile one whole step or more.")
+        raise TraceError(Sentence("holds no row of a device; profile one whole step or more."))
     return rows
 
 
@@ -96,5 +97,5 @@ def _time_us(text: str, line: int, column: str) -> float:
     except ValueError:
         value = math.nan
     if not 0.0 <= value <= _MAX_TIME_US:
-        raise TraceError(f"line {line}, column {column}: {show(text)} is no time in microseconds.")
+        raise TraceError(Sentence("line {}, column {}: {} is no time in microseconds.", line, column, show(text)))
     return value

@@ -29,12 +29,13 @@ from calibration.traces.measured import (
     median_step,
 )
 from calibration.traces.step_table import read_step_table
+from documents.sentences import Sentence, joined
 
 _STEP = re.compile(r"ProfilerStep#(\d{1,9})$")
 _OWN_RANK = re.compile(r"pipeline rank (\d{1,9})$")
 _LABEL = re.compile(r"(?:NPU|GPU) (\d{1,6})$")
 _HARDWARE, _LANES, _BIG_OPERATIONS = (
-    "ascend hardware",
+    Sentence("ascend hardware"),
     ("communication", "hccl"),
     re.compile(r"group .*communication", re.IGNORECASE),
 )
@@ -60,7 +61,7 @@ def read_step(path: Path, layout: Layout, rank: int | None = None, step: int | N
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise TraceError("is not text in UTF-8.") from None
+        raise TraceError(Sentence("is not text in UTF-8.")) from None
     del content
     if text.lstrip()[:1] not in ("{", "["):
         return read_step_table(text.splitlines(), rank, step)
@@ -76,7 +77,7 @@ def read_step(path: Path, layout: Layout, rank: int | None = None, step: int | N
     if any(event.category in _DEVICE for event in trace.events):
         return _profiled(_gpu_activity(trace), trace, Source.TORCH, layout, rank, step)
     raise TraceError(
-        "holds no work of a device: neither kernels of torch.profiler, nor a lane Ascend Hardware, nor our own ranks."
+        Sentence("holds no work of a device: neither kernels of torch.profiler, nor a lane Ascend Hardware, nor our own ranks.")
     )
 
 
@@ -104,7 +105,7 @@ def _gpu_activity(trace: Trace) -> list[_Activity]:
         device = event.arguments.get("device")
         device = device if type(device) is int else _device(trace, event.process)
         if event.category == "kernel" and is_nccl(event.name):
-            named = str(event.arguments.get("Collective name", ""))
+            named = str(event.arguments.get(Sentence("Collective name"), ""))
             operation = operation_of(named) or operation_of(event.name)
             found.append(_Activity(event, device, None, (operation, nccl_group(event.arguments))))
         elif event.category == "kernel":
@@ -129,7 +130,7 @@ def _npu_activity(trace: Trace) -> tuple[list[_Activity], list[str]]:
                 call = (operation_of(event.name), hccl_group(event.name, event.arguments))
                 found.append(_Activity(event, device, None, call))
         elif process == _HARDWARE:
-            core = str(event.arguments.get("Task Type", "")).upper()
+            core = str(event.arguments.get(Sentence("Task Type"), "")).upper()
             if is_hccl(event.name):
                 if not has_lane:
                     found.append(
@@ -142,8 +143,10 @@ def _npu_activity(trace: Trace) -> tuple[list[_Activity], list[str]]:
             else:
                 count, time_s = others.get(core, (0, 0.0))
                 others[core] = (count + 1, time_s + event.end_s - event.start_s)
-    listed = ", ".join(f"{core} ({count:,}, {time_s * 1e3:,.3g} ms)" for core, (count, time_s) in sorted(others.items()))
-    return found, [f"Tasks of the whole trace that are no work of a core: {listed}."] if listed else []
+    listed = ", ".join(
+        Sentence("{} ({:,}, {:,.3g} ms)", core, count, time_s * 1e3) for core, (count, time_s) in sorted(others.items())
+    )
+    return found, [Sentence("Tasks of the whole trace that are no work of a core: {}.", listed)] if listed else []
 
 
 def _profiled(
@@ -151,7 +154,7 @@ def _profiled(
 ) -> MeasuredStep:
     """One step of one device; what is left when nothing runs is free."""
     if not activities:
-        raise TraceError("holds no kernel of a device; profile with the device's activities.")
+        raise TraceError(Sentence("holds no kernel of a device; profile with the device's activities."))
     ranks = sorted({activity.device for activity in activities})
     if len(ranks) == 1 and trace.rank is not None:  # a device's number on its node is none of the job
         ranks = [trace.rank]
@@ -169,7 +172,11 @@ def _profiled(
     start_s, end_s = whole if chosen_step is None else windows[chosen_step]
     inside = [each for each in activities if each.event.end_s > start_s and each.event.start_s < end_s]
     if not inside or end_s <= start_s:
-        raise TraceError(f"holds no kernel in {'it' if chosen_step is None else f'step {chosen_step}'}; profile a whole step.")
+        raise TraceError(
+            Sentence(
+                "holds no kernel in {}; profile a whole step.", "it" if chosen_step is None else Sentence("step {}", chosen_step)
+            )
+        )
     keys = parts_of((each.call for each in inside if each.call is not None), layout)
     keyed = [(each.part if each.call is None else keys[each.call], each.event) for each in inside]
     exposed, masked, busy_s = shared_out(_in_order(keyed, VOCABULARY[source], start_s, end_s))
@@ -205,11 +212,15 @@ def _windows(trace: Trace, activities: Sequence[_Activity]) -> tuple[dict[int, t
         spans[number] = (min(known[0], event.start_s), max(known[1], event.end_s))
     if not spans:
         return {}, [
-            "The trace marks no steps (`ProfilerStep#N`): all of it is taken as one step, from its first to its last kernel."
+            Sentence(
+                "The trace marks no steps (`ProfilerStep#N`): all of it is taken as one step, from its first to its last kernel."
+            )
         ]
     if not of_device:
         return spans, [
-            "Steps are those of the host, which runs ahead of the device: a step's window may hold the end of the one before."
+            Sentence(
+                "Steps are those of the host, which runs ahead of the device: a step's window may hold the end of the one before."
+            )
         ]
     ordered = sorted(spans)
     for number, following in pairwise(ordered):
@@ -249,8 +260,11 @@ def _group_notes(inside: Sequence[_Activity], keys: Mapping[tuple[str, Any], str
             of_key = open_s.setdefault(key, {})
             of_key[name] = of_key.get(name, 0.0) + _length(each)
     return [
-        f"Not told apart: {', '.join(f'{name} ({time_s * 1e3:,.3g} ms)' for name, time_s in sorted(found.items()))} may serve "
-        f"{_named(key)}; the trace does not say whose groups these are."
+        Sentence(
+            "Not told apart: {} may serve {}; the trace does not say whose groups these are.",
+            joined(", ", (Sentence("{} ({:,.3g} ms)", name, time_s * 1e3) for name, time_s in sorted(found.items()))),
+            _named(key),
+        )
         for key, found in open_s.items()
     ]
 
@@ -265,7 +279,7 @@ def own_step(trace: Trace, rank: int | None, step: int | None = None) -> Measure
     chosen("step", step, ())
     wanted = chosen("rank", rank, numbered.values())
     if not trace.events:
-        raise TraceError("holds no bar.")
+        raise TraceError(Sentence("holds no bar."))
     step_time_s = max(event.end_s for event in trace.events) + (trace.origin_ns or 0) * 1e-9
     found = {
         number: _own_parts([event for event in trace.events if event.process == process], step_time_s)
@@ -282,7 +296,7 @@ def _own_parts(events: Sequence[Event], step_time_s: float) -> tuple[dict[str, f
     for event in events:
         part = _OWN_KINDS.get(event.name) or _OWN_PARTS.get(event.category)
         if part is None:
-            raise TraceError(f"holds a bar {event.name[:60]!r} that no timeline of this version has.")
+            raise TraceError(Sentence("holds a bar {!r} that no timeline of this version has.", event.name[:60]))
         spans.setdefault(part, []).append((event.start_s, event.end_s))
     order = [(part, merged(np.array(spans[part])) if part in spans else NONE) for part in VOCABULARY[Source.OWN][:-1]]
     exposed, masked, busy_s = shared_out(order)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from documents.sentences import Sentence
+
 
 @dataclass(frozen=True)
 class RecoveryMode:
@@ -25,14 +27,18 @@ class RecoveryMode:
 RECOVERY_MODES = {
     mode.name: mode
     for mode in (
-        RecoveryMode("job", 300.0, False, "all pods scheduled again: a restart of a task takes more than 300 s [robustrl]"),
-        RecoveryMode("pod", 109.0, False, "one pod: 30 s to schedule, 30 s for the container, 49 s for the engine [robustrl]"),
-        RecoveryMode("process", 30.0, True, "the failed process alone: 30 s [huawei-10k]"),
+        RecoveryMode(
+            "job", 300.0, False, Sentence("all pods scheduled again: a restart of a task takes more than 300 s [robustrl]")
+        ),
+        RecoveryMode(
+            "pod", 109.0, False, Sentence("one pod: 30 s to schedule, 30 s for the container, 49 s for the engine [robustrl]")
+        ),
+        RecoveryMode("process", 30.0, True, Sentence("the failed process alone: 30 s [huawei-10k]")),
         RecoveryMode(
             "step",
             30.0,
             True,
-            "memory faults repaired in place, 91 of 419 interruptions [llama-3, table 5]; others as process",
+            Sentence("memory faults repaired in place, 91 of 419 interruptions [llama-3, table 5]; others as process"),
             in_place_fraction=91.0 / 419.0,
         ),
     )

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from cost_models.constants import Constants
 from cost_models.shapes.traits import Generation
 from cost_models.shapes.workload import Cluster, Workload
+from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
 
 Floats = NDArray[np.float64]
@@ -150,7 +151,7 @@ def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
     for name in {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16")}.get(precision, (precision,)):
         if name in peaks:
             return peaks[name]
-    raise ValueError(f"{profile.name} has no {precision} matmul peak; it has {', '.join(sorted(peaks))}")
+    raise ValueError(Sentence("{} has no {} matmul peak; it has {}", profile.name, precision, joined(", ", sorted(peaks))))
 
 
 def achievable_flops_per_s(profile: HardwareProfile, precision: str) -> float:

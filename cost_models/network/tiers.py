@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.shapes.workload import Cluster, WorkloadError
+from documents.sentences import Sentence
 from hardware_profiles.schema import CollectiveCurve, NetworkTier, Wiring
 
 Floats = NDArray[np.float64]
@@ -82,15 +83,17 @@ class Network:
         """
         profile = cluster.profile
         if not profile.tiers:
-            raise WorkloadError(f"hardware profile '{profile.name}': tiers is empty, so devices have no link to each other")
+            raise WorkloadError(
+                Sentence("hardware profile '{}': tiers is empty, so devices have no link to each other", profile.name)
+            )
         _require_positive("cluster.oversubscription", cluster.oversubscription)
         _require_positive("cluster.time_factor", cluster.time_factor)
         if cluster.inter_node_bytes_per_s is not None:
             _require_positive("cluster.inter_node_bytes_per_s", cluster.inter_node_bytes_per_s)
         tiers = []
         for index, tier in enumerate(profile.tiers):
-            _require_positive(f"tier '{tier.name}': bandwidth", tier.bandwidth_bytes_per_s)
-            _require_positive(f"tier '{tier.name}': oversubscription", tier.oversubscription)
+            _require_positive(Sentence("tier '{}': bandwidth", tier.name), tier.bandwidth_bytes_per_s)
+            _require_positive(Sentence("tier '{}': oversubscription", tier.name), tier.oversubscription)
             outermost = index == len(profile.tiers) - 1
             fraction = inter_fraction if outermost and (index > 0 or tier.wiring is Wiring.FABRIC) else intra_fraction
             if outermost:
@@ -176,12 +179,16 @@ def _tier(tier: NetworkTier, domain_devices: int | None, rate_fraction: float, t
     Raises ``WorkloadError`` for a mesh without a link rate, and for a curve with a group of one, no message or no time.
     """
     if tier.wiring is Wiring.MESH and tier.link_bytes_per_s is None:
-        raise WorkloadError(f"tier '{tier.name}': link_bytes_per_s is missing, a mesh needs the rate to one peer")
+        raise WorkloadError(Sentence("tier '{}': link_bytes_per_s is missing, a mesh needs the rate to one peer", tier.name))
     for curve in tier.curves:
         if curve.group_size < 2:
-            raise WorkloadError(f"tier '{tier.name}': measured {curve.op}: group_size is {curve.group_size}, must be at least 2")
-        _require_positive(f"tier '{tier.name}': measured {curve.op}: smallest message", min(curve.message_bytes, default=0.0))
-        _require_positive(f"tier '{tier.name}': measured {curve.op}: shortest time", min(curve.time_s, default=0.0))
+            raise WorkloadError(
+                Sentence("tier '{}': measured {}: group_size is {}, must be at least 2", tier.name, curve.op, curve.group_size)
+            )
+        _require_positive(
+            Sentence("tier '{}': measured {}: smallest message", tier.name, curve.op), min(curve.message_bytes, default=0.0)
+        )
+        _require_positive(Sentence("tier '{}': measured {}: shortest time", tier.name, curve.op), min(curve.time_s, default=0.0))
     link = tier.link_bytes_per_s or tier.bandwidth_bytes_per_s
     curves: dict[str, MeasuredCollective] = {}
     # Half an all-reduce substitutes for a gather without measurements.
@@ -235,4 +242,4 @@ def _measured(curves: Sequence[CollectiveCurve], time_factor: float, *, is_gathe
 
 def _require_positive(name: str, value: float) -> None:
     if not (math.isfinite(value) and value > 0.0):
-        raise WorkloadError(f"{name} is {value}, must be a positive finite number")
+        raise WorkloadError(Sentence("{} is {}, must be a positive finite number", name, value))

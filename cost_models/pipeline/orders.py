@@ -13,6 +13,7 @@ from cost_models.pipeline.bidirectional_orders import bidirectional_orders
 from cost_models.pipeline.tasks import NO_BACKWARD, Orders, Pass, PipelineShape, Table, Tables, Task, task_of
 from cost_models.pipeline.zero_bubble_orders import zb1p_orders, zb2p_orders, zbv_orders
 from cost_models.shapes.strategy import Schedule
+from documents.sentences import Sentence
 
 Numbers = NDArray[np.int64]
 
@@ -150,10 +151,16 @@ def rank_tables(shape: PipelineShape) -> Tables:
     """
     fewest, both_ways = fewest_microbatches(shape.schedule, shape.pp), shape.schedule is Schedule.DUALPIPE
     if shape.num_microbatches < fewest or (both_ways and (shape.num_microbatches % 2 or shape.pp % 2)):
-        even = ", and an even number of both" if both_ways else ""
+        even = Sentence(", and an even number of both") if both_ways else ""
         raise ValueError(
-            f"{shape.schedule.label}: {shape.num_microbatches} micro batches do not fill {shape.pp} pipeline ranks, "
-            f"which need at least {fewest}{even}"
+            Sentence(
+                "{}: {} micro batches do not fill {} pipeline ranks, which need at least {}{}",
+                shape.schedule.label,
+                shape.num_microbatches,
+                shape.pp,
+                fewest,
+                even,
+            )
         )
     return _TABLES[shape.schedule](shape)
 

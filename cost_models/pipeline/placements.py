@@ -12,6 +12,7 @@ from cost_models.pipeline.pace import Sorts
 from cost_models.pipeline.stages import Counts, Stages, by_rank, ends_of_stages
 from cost_models.shapes.strategy import IntColumn, Placement
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 
 
 class RankTable(NamedTuple):
@@ -107,7 +108,9 @@ def placed_chunks(model: ModelShape, one: Stages, placements: Iterable[Placement
     for placement in placements:
         counts = [count for row in placement.layer_layout for count in row]
         if len(counts) != one.pp * one.vpp or sum(counts) != len(kinds):
-            raise ValueError(f"layer_layout {placement.layer_layout} does not place {len(kinds)} layers on {one.pp} stages")
+            raise ValueError(
+                Sentence("layer_layout {} does not place {} layers on {} stages", placement.layer_layout, len(kinds), one.pp)
+            )
         ends, first = ends_of_stages(one.pp, one.vpp, placement.mtp_before_head, model.mtp_num_layers, one.schedule), 0
         for count, end in zip(counts, ends, strict=True):
             sorts.append(numbers.setdefault((kinds[first : first + count], end), len(numbers)))

@@ -15,6 +15,7 @@ from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.tensors import TensorPlan
 from cost_models.shapes.workload import LayerKind, ModelShape
+from documents.sentences import Sentence
 
 Counts = NDArray[np.int64]
 LayersByKind = tuple[Floats, ...]  # in the order of ``ModelShape.layer_kinds``
@@ -219,7 +220,7 @@ def stages_of(
     Stages
     """
     if plan is not None and len(plan) != pp:
-        raise ValueError(f"recompute_layers_per_stage has {len(plan)} entries for {pp} pipeline ranks")
+        raise ValueError(Sentence("recompute_layers_per_stage has {} entries for {} pipeline ranks", len(plan), pp))
     schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
     modules = model.mtp_num_layers
     table = stage_table(model, pp, vpp, layout, schedule)
@@ -268,7 +269,9 @@ def _by_kind(
     if tensors is None:
         return (table.layers, table.prefix), kinds, last_layer, ()
     if [len(row) for row in tensors] != [pp] * vpp or {len(stage) for row in tensors for stage in row} != {len(kinds)}:
-        raise ValueError(f"the tensor plan does not hold {vpp} x {pp} virtual stages of {len(kinds)} kinds of layers")
+        raise ValueError(
+            Sentence("the tensor plan does not hold {} x {} virtual stages of {} kinds of layers", vpp, pp, len(kinds))
+        )
     split = chosen_kinds(tensors, len(kinds))
     columns = by_choice(table.layers, tensors, split), by_choice(table.prefix, tensors, split)
     at = max(vpp * pp - 1 - mtp_before_head, 0)  # where the MTP modules run, which choose like the layers there

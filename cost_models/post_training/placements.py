@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from cost_models.post_training.constants import constant
 from cost_models.post_training.program import Steady, Task, steady, streamed_end_s
+from documents.sentences import Sentence
 
 ROLLOUT, TRAIN, SIDE, ALL = "rollout", "train", "reference", "all"
 PIECES = 16  # in which a batch is handed over during rollout
@@ -213,4 +214,4 @@ def _left_over(parts: Parts, fraction: float) -> tuple[float, ...]:
 
 
 def _named(name: str, index: int) -> str:
-    return name if index == 0 else f"{name} {index + 1}"
+    return name if index == 0 else Sentence("{} {}", name, index + 1)

@@ -15,6 +15,7 @@ from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_UTILISATION, kv_capacity_tokens
 from cost_models.serving.steps import StepTimes, decode_step, prefill_s
 from cost_models.shapes.workload import WorkloadError
+from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]
 MAX_REQUESTS = 1024  # default number in flight in an instance [vllm, max_num_seqs of RL frameworks]
@@ -140,7 +141,11 @@ def rollout_times(
     instances = workload.cluster.num_devices // layout.num_devices
     if instances < 1:
         raise WorkloadError(
-            f"a rollout instance of {layout.num_devices} devices does not fit on {workload.cluster.num_devices} rollout devices"
+            Sentence(
+                "a rollout instance of {} devices does not fit on {} rollout devices",
+                layout.num_devices,
+                workload.cluster.num_devices,
+            )
         )
     most = (max_requests or MAX_REQUESTS) * layout.dp
     turns = _turns(lengths, scheduling)
@@ -150,8 +155,13 @@ def rollout_times(
     longest = float(lengths.max()) + prompt_tokens
     if capacity < longest:
         raise WorkloadError(
-            f"the longest sequence of {longest:,.0f} tokens does not fit into an instance of {layout.num_devices} devices, "
-            f"whose memory holds {capacity:,.0f} tokens beside the weights; more devices or fewer bits a weight make room"
+            Sentence(
+                "the longest sequence of {:,.0f} tokens does not fit into an instance of {} devices, "
+                "whose memory holds {:,.0f} tokens beside the weights; more devices or fewer bits a weight make room",
+                longest,
+                layout.num_devices,
+                capacity,
+            )
         )
     together = max(PREFILL_PASS_TOKENS / max(prompt_tokens, 1.0), 1.0) * layout.dp
     ongoing = OngoingRollout(

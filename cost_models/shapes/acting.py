@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Scope
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence
 
 NOTHING = Scope(0)
 Rows = Any  # a strategy (conditions are truth values) or a batch with the same names (conditions are columns)
@@ -32,21 +33,21 @@ _OF_MODEL: dict[Scope, Callable[[ModelShape], bool]] = {
     Scope.ROTARY: lambda model: not model.learned_positions,
 }
 MISSING = {
-    Scope.TENSOR_PARALLEL: "tp is 1",
-    Scope.CONTEXT_PARALLEL: "cp is 1",
-    Scope.REPLICAS: "no parameter has a replica",
-    Scope.SHARDED_OPTIMIZER: "zero_stage is 0",
-    Scope.INTERLEAVED: "the schedule is not interleaved-1f1b",
-    Scope.DUALPIPEV: "the schedule is not dualpipev",
-    Scope.ROUTED: "no token travels to its experts (ep x etp is 1)",
-    Scope.GATHERED: "the dispatcher is not allgather",
-    Scope.EXCHANGED: "the dispatcher is allgather",
-    Scope.STAGED: "the dispatcher is neither two_level nor hierarchical",
-    Scope.EXPERTS: "the model has no experts",
-    Scope.CAPACITY: "the experts have no capacity factor",
-    Scope.SHARED_EXPERTS: "the model has no shared experts",
-    Scope.GATED_MLP: "the MLPs are not gated",
-    Scope.ROTARY: "the positions are learned",
+    Scope.TENSOR_PARALLEL: Sentence("tp is 1"),
+    Scope.CONTEXT_PARALLEL: Sentence("cp is 1"),
+    Scope.REPLICAS: Sentence("no parameter has a replica"),
+    Scope.SHARDED_OPTIMIZER: Sentence("zero_stage is 0"),
+    Scope.INTERLEAVED: Sentence("the schedule is not interleaved-1f1b"),
+    Scope.DUALPIPEV: Sentence("the schedule is not dualpipev"),
+    Scope.ROUTED: Sentence("no token travels to its experts (ep x etp is 1)"),
+    Scope.GATHERED: Sentence("the dispatcher is not allgather"),
+    Scope.EXCHANGED: Sentence("the dispatcher is allgather"),
+    Scope.STAGED: Sentence("the dispatcher is neither two_level nor hierarchical"),
+    Scope.EXPERTS: Sentence("the model has no experts"),
+    Scope.CAPACITY: Sentence("the experts have no capacity factor"),
+    Scope.SHARED_EXPERTS: Sentence("the model has no shared experts"),
+    Scope.GATED_MLP: Sentence("the MLPs are not gated"),
+    Scope.ROTARY: Sentence("the positions are learned"),
 }
 OF_MODEL = Scope(sum(map(int, _OF_MODEL)))  # scopes that depend on the model alone
 _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {

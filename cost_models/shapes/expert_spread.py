@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from cost_models.shapes.expert_load import share_missed
 from cost_models.shapes.router_balance import RouterBalance
+from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]
 
@@ -29,14 +30,14 @@ HELD_LAYERS = 2
 HELD_MICRO_BATCHES = 2
 
 
-_TRAINED = "spread of the inference of trained models over domains of data"
-_ASSUMED = "spread assumed, within the balance that such routers reach over a whole validation set"
+_TRAINED = Sentence("spread of the inference of trained models over domains of data")
+_ASSUMED = Sentence("spread assumed, within the balance that such routers reach over a whole validation set")
 # By number of routed experts in the measured model: standard deviations of ln(weight), base and domain, and their source. They
 # reproduce the variance of shares in a domain and the covariance between domains [esft; olmoe; loss-free-balancing, table 2].
 _SPREADS = {
     RouterBalance.AUXILIARY_LOSS: {
         8: (0.10, 0.10, f"{_TRAINED}: Mixtral 8x7B"),
-        64: (0.30, 0.70, f"{_TRAINED}: DeepSeek-V2-Lite, OLMoE"),
+        64: (0.30, 0.70, Sentence("{}: DeepSeek-V2-Lite, OLMoE", _TRAINED)),
     },
     RouterBalance.LOSS_FREE: {8: (0.05, 0.10, _ASSUMED), 64: (0.05, 0.30, _ASSUMED)},
 }
@@ -161,7 +162,7 @@ def expert_spread(balance: RouterBalance, num_experts: int, num_groups: int = 1)
         Groups that get the same copies; used under ``GROUP`` only.
     """
     if balance is RouterBalance.FORCED:
-        return ExpertSpread(balance, num_experts, 0.0, 0.0, "every rank gets the mean", excess=0.0)
+        return ExpertSpread(balance, num_experts, 0.0, 0.0, Sentence("every rank gets the mean"), excess=0.0)
     by_experts = _SPREADS[balance]
     measured = min(by_experts, key=lambda number: abs(math.log(number / num_experts)))
     return ExpertSpread(balance, num_experts, *by_experts[measured], num_groups if balance is RouterBalance.GROUP else 1)

@@ -6,12 +6,13 @@ from collections import Counter
 
 from cost_models.shapes.parameters import layer_parameters, linear_attention_weights
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence
 
 # Key by value matmuls of a token in each head of a recurrence: reading the state for the correction, writing correction and
 # key, reading the state with the query [megatron-main, training.py]. Lightning attention corrects nothing [minimax-01].
 DELTA_RULE_PRODUCTS, LIGHTNING_PRODUCTS = 4, 2
 BACKWARD_OVER_FORWARD = 2.0  # each matmul has a gradient of its input and one of its weight [narayanan2021, eq. 3]
-MFU_CONVENTION = (
+MFU_CONVENTION = Sentence(
     "model FLOPs (causal attention, MTP and output head counted; recompute, padding and router not) "
     "over dense matmul peak of the training precision"
 )

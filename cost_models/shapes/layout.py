@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import LayerLayout, Schedule
 from cost_models.shapes.workload import LayerKind, ModelShape
+from documents.sentences import Sentence
 
 
 def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True) -> LayerLayout:
@@ -102,7 +103,9 @@ def stage_table(
     """
     layout = layout or default_layout(model, pp, vpp, schedule)
     if len(layout) != vpp or any(len(row) != pp for row in layout) or sum(map(sum, layout)) != model.num_layers:
-        raise ValueError(f"layer_layout {layout} does not place {model.num_layers} layers on {pp} stages of {vpp} chunks")
+        raise ValueError(
+            Sentence("layer_layout {} does not place {} layers on {} stages of {} chunks", layout, model.num_layers, pp, vpp)
+        )
     return _stage_table(model.kinds_of_layers(), pp, vpp, layout)
 
 

@@ -10,6 +10,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from documents.sentences import Sentence
+
 
 @dataclass(frozen=True)
 class Rung:
@@ -53,12 +55,16 @@ class Ladder:
 # Steps are whole numbers. Runs of one configuration under several releases decide which releases share a rung [runs-ascend].
 MINDSPEED_LLM = Ladder(
     "recent_eager_factor",
-    (Rung(0.0, "before 2.0", 0.0, 54), Rung(2025.0, "2.0 and later", 1.0, 20)),
+    (Rung(0.0, "before 2.0", 0.0, 54), Rung(2025.0, Sentence("2.0 and later"), 1.0, 20)),
     {"1.0": 2024.9, "2.0": 2025.2, "2.1": 2025.5, "2.2": 2025.8, "2.3": 2026.0},
 )
 MINDFORMERS = Ladder(
     "early_graph_factor",
-    (Rung(0.0, "before r1.2", 1.0, 14), Rung(2024.5, "r1.2 and r1.3", 0.0, 33), Rung(2025.25, "r1.5 and later", -1.0, 6)),
+    (
+        Rung(0.0, Sentence("before r1.2"), 1.0, 14),
+        Rung(2024.5, Sentence("r1.2 and r1.3"), 0.0, 33),
+        Rung(2025.25, Sentence("r1.5 and later"), -1.0, 6),
+    ),
     {
         "r0.8": 2023.8,
         "r1.0": 2024.1,

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from cost_models.shapes.traits import Library
+from documents.sentences import Sentence
 
 OPERATORS, HOST = "operators", "host"  # kinds of options, as fields of a job's ``software`` are called
 
@@ -44,40 +45,40 @@ class SoftwareOption:
 SOFTWARE_OPTIONS: tuple[SoftwareOption, ...] = (
     SoftwareOption(
         "flash-attention", OPERATORS,
-        "Fused attention, forward 50 % and backward 30 % faster.",
+        Sentence("Fused attention, forward 50 % and backward 30 % faster."),
         (Change("attention_forward_fraction", 1.5), Change("attention_backward_fraction", 1.3 / 1.5)),  # of the forward's rate
         "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
     SoftwareOption(
         "matmul", OPERATORS,
-        "Matmuls that use 10 % more of the Cube units.",
+        Sentence("Matmuls that use 10 % more of the Cube units."),
         (Change("matmul_fraction", 1.1),),
         "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
     SoftwareOption(
         "vector", OPERATORS,
-        "Vector operators 300 % faster, as far as the memory bandwidth lets them.",
+        Sentence("Vector operators 300 % faster, as far as the memory bandwidth lets them."),
         (Change("vector_fraction", 4.0, stop=1.0), Change("permute_passes", 0.25), Change("cross_entropy_bytes", 0.25)),
         "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
     # Unfused, an FP32 buffer costs 10 bytes a parameter in addition to the 2 that the matmul writes. Fused, the matmul's epilogue
     # reads 4 and writes 4 instead; none of that is assumed to hide.
     SoftwareOption(
         "accumulating-matmul", OPERATORS,
-        "Matmuls, grouped ones too (GMMAdd), add weight gradients to their buffer themselves.",
+        Sentence("Matmuls, grouped ones too (GMMAdd), add weight gradients to their buffer themselves."),
         (Change("accumulation_bytes", 0.6),),
         "[mindspeed, npu_groupmatmul_add.md]", "inferred", library=Library.CANN),
     # Two threads that each do half of the work; no measurement is published.
     SoftwareOption(
         "task-queue", HOST,
-        "Operators are prepared and launched on two threads (TASK_QUEUE_ENABLE=2).",
+        Sentence("Operators are prepared and launched on two threads (TASK_QUEUE_ENABLE=2)."),
         (Change("host_kernel_s", 0.5),),
         "[ascend-pytorch, TASK_QUEUE_ENABLE]", "assumed", library=Library.CANN, in_runs=True),
     SoftwareOption(
         "cpu-affinity", HOST,
-        "Every process stays on the cores next to its device (CPU_AFFINITY_CONF).",
+        Sentence("Every process stays on the cores next to its device (CPU_AFFINITY_CONF)."),
         (Change("host_kernel_s", 9.90 / 11.78),),
         "[vllm-ascend-6966]", "measured", library=Library.CANN, in_runs=True),
     SoftwareOption(
         "no-synchronisation", HOST,
-        "The host waits neither for the counts of experts nor around the sends of a micro batch.",
+        Sentence("The host waits neither for the counts of experts nor around the sends of a micro batch."),
         (Change("host_moe_sync_s", 0.0), Change("host_micro_batch_s", 0.0)),
         "[pangu-ultra-moe-2]", "assumed"),
 )

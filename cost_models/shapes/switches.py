@@ -12,6 +12,7 @@ from enum import Enum, IntFlag, unique
 from functools import lru_cache
 
 from cost_models.shapes.traits import Library
+from documents.sentences import Sentence
 
 
 class Scope(IntFlag):
@@ -121,7 +122,7 @@ def _switch(
     if by_default:
         in_search = InSearch.ON
     elif not priced:
-        why = "no price depends on it"
+        why = Sentence("no price depends on it")
     _ENTRIES.append(Switch(1 << bit, meaning, source, acts_on, priced, by_default, in_search, why, library, one_of))
     return 1 << bit
 
@@ -287,5 +288,7 @@ def priced_bits(feature: Feature, place: Place) -> int:
     """The bits of ``feature`` for a formula of ``place``; raises ``PlaceError`` if its entry does not price it there."""
     bits = int(feature)
     if bits & ~PRICED[place]:
-        raise PlaceError(f"{feature.name} is asked for in {place.name}, and its entry in switches.py does not price it there")
+        raise PlaceError(
+            Sentence("{} is asked for in {}, and its entry in switches.py does not price it there", feature.name, place.name)
+        )
     return bits

@@ -23,6 +23,7 @@ from cost_models.pipeline.tasks import (
     task_of,
 )
 from cost_models.shapes.strategy import Schedule
+from documents.sentences import Sentence
 
 Rows = NDArray[np.int64]
 
@@ -226,7 +227,7 @@ def _depths(shape: PipelineShape, waits: Waits, begins: list[int]) -> Rows:
             task += 1
         upcoming[rank] = task
     if upcoming != begins[1:]:
-        raise ValueError(f"{shape.schedule.label}: the ranks wait for each other with {shape}")
+        raise ValueError(Sentence("{}: the ranks wait for each other with {}", shape.schedule.label, shape))
     return np.array(depth[:-1])
 
 

@@ -15,6 +15,7 @@ from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 from cost_models.simulation.task_bars import Kind, Stream, TaskBars
+from documents.sentences import Sentence
 
 Integers = NDArray[np.int64]
 
@@ -85,7 +86,7 @@ def check_length(workload: Workload, strategy: ParallelStrategy) -> None:
     """
     count = num_tasks(workload, strategy)
     if count > MAX_TASKS:
-        raise ValueError(_too_long(_shape(workload, strategy), f"{count:,} tasks", f"{MAX_TASKS:,}"))
+        raise ValueError(_too_long(_shape(workload, strategy), Sentence("{:,} tasks", count), f"{MAX_TASKS:,}"))
 
 
 def _shape(workload: Workload, strategy: ParallelStrategy) -> PipelineShape:
@@ -149,9 +150,13 @@ def origins_s(played: Replay) -> Floats:
 
 
 def _too_long(shape: PipelineShape, count: str, most: str) -> str:
-    return (
-        f"pp {shape.pp} x vpp {shape.vpp} x {shape.num_microbatches:,} micro batches are {count}, more than the {most} "
-        "of a timeline"
+    return Sentence(
+        "pp {} x vpp {} x {:,} micro batches are {}, more than the {} of a timeline",
+        shape.pp,
+        shape.vpp,
+        shape.num_microbatches,
+        count,
+        most,
     )
 
 
@@ -178,7 +183,7 @@ def _task_bars(workload: Workload, played: Replay, constants: Constants, starts:
     ]
     num_bars = sum(len(pattern) * int(count) for pattern, count in zip(patterns, program.class_counts, strict=True))
     if num_bars > MAX_BARS:
-        raise ValueError(_too_long(shape, f"{num_bars:,} bars", f"{MAX_BARS:,}"))
+        raise ValueError(_too_long(shape, Sentence("{:,} bars", num_bars), f"{MAX_BARS:,}"))
     members: list[list[int]] = [[] for _ in patterns]
     for position, step in enumerate(program.steps):
         members[step.task_class].append(position)

@@ -29,6 +29,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
+from documents.sentences import Sentence
 
 MOST_SHARDINGS = 1 << 11  # that are kept, times ranks: a few hundred bytes each
 
@@ -445,7 +446,7 @@ def priced_batch(
     PricedBatch, ``[n]``
     """
     if len(batch) == 0:
-        raise ValueError("no strategy to estimate")
+        raise ValueError(Sentence("no strategy to estimate"))
     device, network = Device.of(workload, constants), network_of(workload, constants)
     keys, key_of = priced_keys(workload, batch, device, network)
     return PricedBatch(workload, batch, constants, device, network, keys, key_of, known)

@@ -6,6 +6,8 @@ import operator
 import re
 from collections.abc import Callable, Mapping
 
+from documents.sentences import Sentence
+
 _TOKEN = re.compile(r"\s*(?:(0[xX][0-9a-fA-F]+|\d+)|([A-Za-z_]\w*)|(\*\*|<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%()<>!]))")
 _LIMIT = 2**63
 _MAX_DEPTH = 32
@@ -18,7 +20,7 @@ class Undecided(Exception):  # noqa: N818 - an outcome, not an error
 
 def _quotient(left: int, right: int) -> int:
     if right == 0:
-        raise ValueError("is a division by zero")
+        raise ValueError(Sentence("is a division by zero"))
     whole = abs(left) // abs(right)
     return whole if (left < 0) == (right < 0) else -whole
 
@@ -29,7 +31,7 @@ def _remainder(left: int, right: int) -> int:
 
 def _power(left: int, right: int) -> int:
     if not 0 <= right <= 64:
-        raise ValueError("has an exponent that is not from 0 to 64")
+        raise ValueError(Sentence("has an exponent that is not from 0 to 64"))
     return int(left**right)
 
 
@@ -41,7 +43,7 @@ def _number(text: str) -> int:
     try:
         return int(text, base)
     except ValueError:
-        raise ValueError(f"has {text}, which is octal as it starts with 0, and has an 8 or a 9") from None
+        raise ValueError(Sentence("has {}, which is octal as it starts with 0, and has an 8 or a 9", text)) from None
 
 
 _LEVELS: tuple[Mapping[str, Callable[[int, int], int | bool]], ...] = (
@@ -66,7 +68,7 @@ class _Expression:
         self._text, self._value_of, self._depth = text, value_of, depth
         self._position = 0
         if depth > _MAX_DEPTH:
-            raise ValueError(f"is nested deeper than {_MAX_DEPTH} levels")
+            raise ValueError(Sentence("is nested deeper than {} levels", _MAX_DEPTH))
 
     def whole(self) -> int:
         if not self._text.strip():
@@ -115,10 +117,10 @@ class _Expression:
     def _inner(self, level: int) -> int:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
-            raise ValueError(f"is nested deeper than {_MAX_DEPTH} levels")
+            raise ValueError(Sentence("is nested deeper than {} levels", _MAX_DEPTH))
         value = self._level(level)
         self._depth -= 1
         return value
 
     def _undecided(self) -> Undecided:
-        return Undecided(f"{self._text.strip()[:60]!r} is more than whole numbers and + - * / %")
+        return Undecided(Sentence("{!r} is more than whole numbers and + - * / %", self._text.strip()[:60]))

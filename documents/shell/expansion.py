@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from documents.sentences import Sentence
 from documents.shell.arithmetic import Undecided, calculated
 from documents.shell.syntax import Arithmetic, Literal, Opaque, Parameter, Part, Place, ShellError, Source, WordNode
 from documents.shell.text import Fragment, Link, Text, joined, split, text_of, unknown_in
@@ -45,7 +46,7 @@ class Expander:
         """Counts work, and refuses a script that asks for too much."""
         self._spent += amount
         if self._spent > MAX_EXPANDED:
-            raise self.error(place, "its variables expand to more than a launch script ever does")
+            raise self.error(place, Sentence("its variables expand to more than a launch script ever does"))
 
     def error(self, place: Place, sentence: str) -> ShellError:
         """The error for something at a place."""
@@ -65,7 +66,7 @@ class Expander:
 
     def _split(self, node: WordNode) -> list[Text]:
         if _has_braces(node):
-            reason = "a shell makes several words of the braces"
+            reason = Sentence("a shell makes several words of the braces")
             return [(Fragment(self.written(node.place), (), is_quoted=True, unknown=reason),)]
         words: list[Text] = []
         run: list[Fragment] = []
@@ -87,7 +88,7 @@ class Expander:
             elif isinstance(part, Arithmetic):
                 yield self._arithmetic(part)
             else:
-                yield self._unknown(part, f"{part.what} is not read, as nothing is run")
+                yield self._unknown(part, Sentence("{} is not read, as nothing is run", part.what))
 
     def _unknown(self, part: Parameter | Arithmetic | Opaque, reason: str) -> Fragment:
         text = self.written(part.place)
@@ -101,7 +102,7 @@ class Expander:
         except ShellError:
             raise
         except ValueError as error:
-            raise self.error(part.place, f"{self.written(part.place)[:60]} {error}") from None
+            raise self.error(part.place, Sentence("{} {}", self.written(part.place)[:60], error)) from None
         return Fragment(str(number), (Link(part.place, str(number)),), part.quoted)
 
     def calculate(self, parts: Sequence[Part]) -> int:
@@ -174,7 +175,7 @@ class Expander:
             return [value.first]
         if part.index.isdecimal() and len(part.index) < 7 and (value.is_array or int(part.index) == 0):
             return value.texts[int(part.index) : int(part.index) + 1]
-        return [(self._unknown(part, f"the index {part.index[:40]} is not followed"),)]
+        return [(self._unknown(part, Sentence("the index {} is not followed", part.index[:40])),)]
 
     def _wrapped(self, part: Parameter, texts: Sequence[Text]) -> Iterator[Fragment | None]:
         """The texts, come through the place of the reference."""
@@ -192,8 +193,8 @@ class Expander:
 
 
 def _unset(name: str) -> str:
-    what = f"argument {name} of the script" if name.isdecimal() or name in "@*" else name
-    return f"the script does not set {what}; --set {'1' if name in '@*' else name}=VALUE does"
+    what = Sentence("argument {} of the script", name) if name.isdecimal() or name in "@*" else name
+    return Sentence("the script does not set {}; --set {}=VALUE does", what, "1" if name in "@*" else name)
 
 
 def _has_braces(node: WordNode) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from documents.sentences import Sentence
 from documents.shell.syntax import (
     AndOr,
     Assignment,
@@ -47,16 +48,16 @@ class Parser(WordParser):
         """All commands."""
         nodes = self._body()
         if self.position < len(self.text):
-            raise self.error(f"{self.text[self.position : self.position + 10].split()[0]!r} closes nothing")
+            raise self.error(Sentence("{!r} closes nothing", self.text[self.position : self.position + 10].split()[0]))
         if self._heredocs:
-            raise self.error(f"the text up to {self._heredocs[0][0]!r} has no end")
+            raise self.error(Sentence("the text up to {!r} has no end", self._heredocs[0][0]))
         return nodes
 
     @contextmanager
     def _nested(self) -> Iterator[None]:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            raise self.error(f"commands are nested deeper than {MAX_DEPTH} levels")
+            raise self.error(Sentence("commands are nested deeper than {} levels", MAX_DEPTH))
         yield
         self._depth -= 1
 
@@ -95,7 +96,7 @@ class Parser(WordParser):
             self.position = stop + 1 if stop >= 0 else len(self.text)
             if (line.lstrip("\t") if is_indented else line).rstrip("\r") == end:
                 return
-        raise self.error(f"the text up to {end[:40]!r} has no end", begin)
+        raise self.error(Sentence("the text up to {!r} has no end", end[:40]), begin)
 
     def _reserved(self) -> str:
         match = _RESERVED.match(self.text, self.position)
@@ -105,7 +106,7 @@ class Parser(WordParser):
         self._lines()
         if self._reserved() != word:
             what = self._reserved_at(opened)
-            raise self.error(f"{what!r} has no {word!r}", opened)
+            raise self.error(Sentence("{!r} has no {!r}", what, word), opened)
         self.position += len(word)
 
     def _reserved_at(self, position: int) -> str:
@@ -174,7 +175,7 @@ class Parser(WordParser):
     def _sign(self, sign: str, opened: int) -> None:
         self._lines()
         if not self.text.startswith(sign, self.position):
-            raise self.error(f"{self.text[opened]!r} is never closed", opened)
+            raise self.error(Sentence("{!r} is never closed", self.text[opened]), opened)
         self.position += len(sign)
 
     def _if(self, begin: int) -> Node:
@@ -202,7 +203,7 @@ class Parser(WordParser):
         else:
             match = re.compile(r"[A-Za-z_]\w*").match(self.text, self.position)
             if match is None:
-                raise self.error("'for' has no name", begin)
+                raise self.error(Sentence("'for' has no name"), begin)
             name, self.position = match[0], match.end()
             self._lines()
             if self._reserved() == "in":
@@ -234,7 +235,7 @@ class Parser(WordParser):
                 self.position += 4
                 return Case(self.place(begin), subject, tuple(branches))
             if self.position >= len(self.text):
-                raise self.error("'case' has no 'esac'", begin)
+                raise self.error(Sentence("'case' has no 'esac'"), begin)
             if self.text.startswith("(", self.position):
                 self.position += 1
             patterns = []
@@ -254,7 +255,7 @@ class Parser(WordParser):
         self.blanks()
         match = re.compile(r"([^\s()]+)[ \t]*(?:\(\s*\))?").match(self.text, self.position)
         if match is None:
-            raise self.error("'function' has no name", begin)
+            raise self.error(Sentence("'function' has no name"), begin)
         self.position = match.end()
         return self._defined(begin, match[1])
 
@@ -277,7 +278,7 @@ class Parser(WordParser):
         while True:
             self._lines()
             if self.position >= len(self.text):
-                raise self.error("'[[' has no ']]'", begin)
+                raise self.error(Sentence("'[[' has no ']]'"), begin)
             if re.compile(r"\]\](?=[\s;&|)]|$)").match(self.text, self.position):
                 self.position += 2
                 return Test(self.place(begin), tuple(words))
@@ -320,11 +321,11 @@ class Parser(WordParser):
             if match is not None:
                 assignments.append(self._assignment(match))
             elif self.text[self.position] == "(":
-                raise self.error("'(' is not expected here")
+                raise self.error(Sentence("'(' is not expected here"))
             else:
                 words.append(self.word())
         if not assignments and not words and self.position == begin:
-            raise self.error(f"{self.text[begin : begin + 1]!r} is not expected here")
+            raise self.error(Sentence("{!r} is not expected here", self.text[begin : begin + 1]))
         return Simple(self.place(begin), tuple(assignments), tuple(words))
 
     def _assignment(self, match: re.Match[str]) -> Assignment:
@@ -339,17 +340,17 @@ class Parser(WordParser):
             while True:
                 self._lines()
                 if self.position >= len(self.text):
-                    raise self.error("'(' is never closed", opened)
+                    raise self.error(Sentence("'(' is never closed"), opened)
                 if self.text[self.position] == ")":
                     self.position += 1
                     break
                 if self.text[self.position] in ";&|(":
-                    raise self.error(f"{self.text[self.position]!r} is not expected in an array")
+                    raise self.error(Sentence("{!r} is not expected in an array", self.text[self.position]))
                 found.append(self.word())
             elements = tuple(found)
         elif placeholder := _PLACEHOLDER.match(self.text, self.position):
             start, self.position = self.position, placeholder.end()
-            value = WordNode(self.place(start), (Opaque(self.place(start), "a placeholder", quoted=True),))
+            value = WordNode(self.place(start), (Opaque(self.place(start), Sentence("a placeholder"), quoted=True),))
         elif self.position < len(self.text) and self.text[self.position] not in " \t\r\n;&|)<>":
             value = self.word()
         return Assignment(self.place(begin), match[1], bool(match[3]), value, elements, match[2] or "")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, NamedTuple
 
+from documents.sentences import Sentence, joined
 from documents.shell.arithmetic import Undecided
 from documents.shell.conditions import decided, negated
 from documents.shell.expansion import Expander, Value
@@ -86,7 +87,7 @@ class _Reader:
     def _inside(self, place: Place, nodes: Sequence[Node]) -> Followed:
         self._calls += 1
         if self._calls > MAX_CALLS:
-            raise self.expander.error(place, f"functions or files call each other more than {MAX_CALLS} deep")
+            raise self.expander.error(place, Sentence("functions or files call each other more than {} deep", MAX_CALLS))
         followed = self._all(nodes)
         self._calls -= 1
         return followed
@@ -102,7 +103,7 @@ class _Reader:
     def _node(self, node: Node) -> Followed:
         self._steps += 1
         if self._steps > MAX_STEPS:
-            raise self.expander.error(node.place, f"more than {MAX_STEPS:,} commands are followed up to here")
+            raise self.expander.error(node.place, Sentence("more than {:,} commands are followed up to here", MAX_STEPS))
         match node:
             case Simple():
                 return self._simple(node)
@@ -140,7 +141,7 @@ class _Reader:
         except ShellError:
             raise
         except ValueError as error:
-            raise self.expander.error(node.place, f"{self.expander.written(node.place)[:60]} {error}") from None
+            raise self.expander.error(node.place, Sentence("{} {}", self.expander.written(node.place)[:60], error)) from None
 
     def _and_or(self, node: AndOr) -> Followed:
         followed = self._node(node.first)
@@ -192,7 +193,7 @@ class _Reader:
         before, outer = self.expander.variables, self._condition
         source = self.sources[place.source]
         line = source.line_of(place.start)
-        self._condition = outer or f"line {line}: the script does not decide this condition"
+        self._condition = outer or Sentence("line {}: the script does not decide this condition", line)
         left: list[dict[str, Value]] = []
         for body in bodies:
             self.expander.variables = dict(before)
@@ -206,7 +207,7 @@ class _Reader:
             self.expander.variables[name] = self._merged(name, [one.get(name) for one in left], line)
         if names:
             text = source.text[place.start :].partition("\n")[0]
-            reason = f"a condition that the script does not decide; it sets {', '.join(names[:6])}"
+            reason = Sentence("a condition that the script does not decide; it sets {}", joined(", ", names[:6]))
             self.remarks.append(Remark(line, text[:120], reason))
         return ""
 
@@ -218,7 +219,9 @@ class _Reader:
         """What all values begin with, then the unknown; or what the user gives."""
         if name in self.expander.given:
             return Value([(Fragment(self.expander.given[name]),)])
-        reason = f"a condition in line {line} sets {name}, which the script does not decide; --set {name}=VALUE does"
+        reason = Sentence(
+            "a condition in line {} sets {}, which the script does not decide; --set {}=VALUE does", line, name, name
+        )
         rest = Fragment(f"${{{name}}}", (), is_quoted=False, unknown=reason)
         present = [value for value in values if value is not None]
         first = present[0]
@@ -290,7 +293,7 @@ class _Reader:
         lasting = not words or node.words[0].bare in ("local", "readonly", *_EXPORTING)
         for assignment in node.assignments:
             if assignment.name == "IFS" and name != "read":
-                raise self.expander.error(assignment.place, "IFS is set, and how words are split then is not followed")
+                raise self.expander.error(assignment.place, Sentence("IFS is set, and how words are split then is not followed"))
             if lasting:
                 self._assign(assignment)
         if name in ("export", "declare", "typeset") and (name == "export" or any(text_of(w) == "-x" for w in words)):
@@ -304,7 +307,9 @@ class _Reader:
         if name in self._functions:
             return self._call(node.place, self._functions[name], words[1:])
         if name == "eval":
-            raise self.expander.error(node.place, "eval makes commands of text, and nothing here is run; write them out")
+            raise self.expander.error(
+                node.place, Sentence("eval makes commands of text, and nothing here is run; write them out")
+            )
         if name in ("true", ":", "false"):
             return Followed(outcome=name != "false")
         if name in ("[", "test"):
@@ -345,7 +350,7 @@ class _Reader:
         line = self.sources[place.source].line_of(place.start)
         for name in (argument.partition("=")[0] for argument in arguments if not argument.startswith("-")):
             if name.isidentifier():
-                reason = f"{command} in line {line} sets {name}, and is not run; --set {name}=VALUE does"
+                reason = Sentence("{} in line {} sets {}, and is not run; --set {}=VALUE does", command, line, name, name)
                 unknown = Fragment(f"${{{name}}}", (), is_quoted=False, unknown=reason)
                 stated = self.expander.given.get(name)
                 self.expander.variables[name] = Value([(unknown if stated is None else Fragment(stated),)])
@@ -356,7 +361,7 @@ class _Reader:
         if assignment.elements is not None:
             elements = self.expander.words(assignment.elements)
             if any(text_of(element).startswith("[") and "]=" in text_of(element) for element in elements):
-                variables[name] = Value([self._unread(assignment, "elements with an index are not followed")])
+                variables[name] = Value([self._unread(assignment, Sentence("elements with an index are not followed"))])
                 return
             old = before.texts if before is not None and assignment.appends else ()
             self.expander.spend(assignment.place, len(old))
@@ -364,7 +369,7 @@ class _Reader:
             return
         text = self.expander.text(assignment.value)
         if assignment.index:
-            text = self._unread(assignment, "elements with an index are not followed")
+            text = self._unread(assignment, Sentence("elements with an index are not followed"))
         elif assignment.appends and before is not None:
             if before.is_array:
                 variables[name] = Value([(*before.first, *text), *before.texts[1:]], is_array=True)
@@ -409,7 +414,7 @@ class _Reader:
                 followed = self.file(Source(given, text), place)
                 return Followed("" if followed.ended == "return" else followed.ended, ASSUMED)
         source = self.sources[place.source]
-        reason = f"the file is not given; --with {name or 'FILE'} reads it"
+        reason = Sentence("the file is not given; --with {} reads it", name or "FILE")
         self.remarks.append(Remark(source.line_of(place.start), self.expander.written(place)[:120], reason))
         return Followed(outcome=ASSUMED)
 

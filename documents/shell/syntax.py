@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 
 class ShellError(InputError):
@@ -31,7 +32,7 @@ class Source:
 
     def error(self, position: int, sentence: str) -> ShellError:
         """The error for something at a position."""
-        return ShellError(f"{self.name}: line {self.line_of(position)}: {sentence}.")
+        return ShellError(Sentence("{}: line {}: {}.", self.name, self.line_of(position), sentence))
 
 
 class Place(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from documents.sentences import Sentence
 from documents.shell.syntax import Arithmetic, Literal, Opaque, Parameter, Part, Place, ShellError, Source, WordNode
 
 _BLANKS = re.compile(r"(?:[ \t\r]+|\\\r?\n)+")
@@ -73,18 +74,18 @@ class WordParser:
             elif self.text.startswith(("<(", ">("), begin):
                 self.position += 2
                 self._skip_parentheses(begin, 1)
-                parts.append(Opaque(self.place(begin), "a process", quoted=False))
+                parts.append(Opaque(self.place(begin), Sentence("a process"), quoted=False))
             else:
                 break
         if self.position == start:
-            shown = self.text[start : start + 1] or "the end of the file"
-            raise self.error(f"{shown!r} is not expected here")
+            shown = self.text[start : start + 1] or Sentence("the end of the file")
+            raise self.error(Sentence("{!r} is not expected here", shown))
         return WordNode(self.place(start), tuple(parts))
 
     def _single(self, begin: int) -> Literal:
         end = self.text.find("'", begin + 1)
         if end < 0:
-            raise self.error("the quote ' is never closed", begin)
+            raise self.error(Sentence("the quote ' is never closed"), begin)
         self.position = end + 1
         return Literal(Place(self.number, begin + 1, end), self.text[begin + 1 : end], quoted=True)
 
@@ -94,7 +95,7 @@ class WordParser:
         while True:
             at = self.position
             if at >= len(self.text):
-                raise self.error('the quote " is never closed', begin)
+                raise self.error(Sentence('the quote " is never closed'), begin)
             if match := _PLAIN_IN_QUOTES.match(self.text, at):
                 self.position = match.end()
                 parts.append(Literal(self.place(at), match[0], quoted=True))
@@ -119,7 +120,7 @@ class WordParser:
         """What begins with a dollar or a backtick."""
         self._nesting += 1
         if self._nesting > MAX_NESTED:
-            raise self.error(f"expansions are nested deeper than {MAX_NESTED} levels")
+            raise self.error(Sentence("expansions are nested deeper than {} levels", MAX_NESTED))
         begin = self.position
         try:
             if self.text[begin] == "`":
@@ -127,9 +128,9 @@ class WordParser:
                 while end < len(self.text) and self.text[end] != "`":
                     end += 2 if self.text[end] == "\\" else 1
                 if end >= len(self.text):
-                    raise self.error("the quote ` is never closed", begin)
+                    raise self.error(Sentence("the quote ` is never closed"), begin)
                 self.position = end + 1
-                return Opaque(self.place(begin), "a command's output", quoted)
+                return Opaque(self.place(begin), Sentence("a command's output"), quoted)
             if self.text.startswith("$((", begin):
                 self.position += 3
                 parts = self.arithmetic(begin)
@@ -137,13 +138,13 @@ class WordParser:
             if self.text.startswith("$(", begin):
                 self.position += 2
                 self._skip_parentheses(begin, 1)
-                return Opaque(self.place(begin), "a command's output", quoted)
+                return Opaque(self.place(begin), Sentence("a command's output"), quoted)
             if self.text.startswith("${", begin):
                 return self._braced(begin, quoted=quoted)
             if self.text.startswith("$'", begin) and not quoted:
                 self.position += 1
                 literal = self._single(begin + 1)
-                return literal if "\\" not in literal.text else Opaque(self.place(begin), "escaped text", quoted=True)
+                return literal if "\\" not in literal.text else Opaque(self.place(begin), Sentence("escaped text"), quoted=True)
             self.position += 1
             match = _BARE_NAME.match(self.text, self.position)
             if match is None:
@@ -180,7 +181,7 @@ class WordParser:
         while True:
             at = self.position
             if at >= len(self.text):
-                raise self.error("'${' is never closed", begin)
+                raise self.error(Sentence("'${{' is never closed"), begin)
             letter = self.text[at]
             if letter == "}":
                 self.position += 1
@@ -203,7 +204,7 @@ class WordParser:
     def _edited(self, begin: int, *, quoted: bool) -> Part:
         """An expansion that edits text (``%``, ``/``, ``^``) or goes by a name in a variable."""
         self._until_brace(begin, quoted=False)
-        return Opaque(self.place(begin), "an expansion that edits text", quoted)
+        return Opaque(self.place(begin), Sentence("an expansion that edits text"), quoted)
 
     def arithmetic(self, begin: int) -> tuple[Part, ...]:
         """The parts up to ``))``."""
@@ -212,11 +213,11 @@ class WordParser:
         while True:
             at = self.position
             if at >= len(self.text):
-                raise self.error("'((' is never closed", begin)
+                raise self.error(Sentence("'((' is never closed"), begin)
             letter = self.text[at]
             if letter == ")" and depth == 0:
                 if not self.text.startswith("))", at):
-                    raise self.error("'((' is never closed", begin)
+                    raise self.error(Sentence("'((' is never closed"), begin)
                 self.position += 2
                 return tuple(parts)
             if match := _PLAIN_IN_ARITHMETIC.match(self.text, at):
@@ -239,7 +240,7 @@ class WordParser:
         while depth:
             match = interesting.search(self.text, self.position)
             if match is None:
-                raise self.error("'$(' is never closed", begin)
+                raise self.error(Sentence("'$(' is never closed"), begin)
             at, letter = match.start(), match[0]
             self.position = at + 1
             if letter == "\\":
@@ -255,12 +256,12 @@ class WordParser:
         """To behind a double quote that closes; a command inside may hold quotes of its own."""
         self._nesting += 1
         if self._nesting > MAX_NESTED:
-            raise self.error(f"expansions are nested deeper than {MAX_NESTED} levels")
+            raise self.error(Sentence("expansions are nested deeper than {} levels", MAX_NESTED))
         interesting = re.compile(r"[\\\"]|\$\(")
         while True:
             match = interesting.search(self.text, self.position)
             if match is None:
-                raise self.error('the quote " is never closed', begin)
+                raise self.error(Sentence('the quote " is never closed'), begin)
             self.position = match.end()
             if match[0] == '"':
                 self._nesting -= 1

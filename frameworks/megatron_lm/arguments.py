@@ -13,6 +13,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 from frameworks.model_facts import Arguments, Flat, ModelTable, as_words
 from frameworks.release import Release
 from frameworks.rule import all_of
@@ -47,7 +48,7 @@ def told(table: ModelTable, workload: Workload) -> Flat:
 def untold(release: Release, table: ModelTable, name: str, workload: Workload) -> tuple[str, ...]:
     """A sentence about what the release cannot be told of the model; none where it builds the same."""
     missing = [words for fact, words in table.unsayable(release, told(table, workload)) if not fact.priced]
-    return (f"Not the same model: {name} cannot be told {'; '.join(missing)}.",) if missing else ()
+    return (Sentence("Not the same model: {} cannot be told {}.", name, joined("; ", missing)),) if missing else ()
 
 
 def unbuildable(release: Release, table: ModelTable, workload: Workload) -> tuple[str, ...]:
@@ -58,7 +59,7 @@ def unbuildable(release: Release, table: ModelTable, workload: Workload) -> tupl
 def unstated_note(release: Release, table: ModelTable, workload: Workload) -> tuple[str, ...]:
     """A sentence about constants that the model does not state."""
     names = table.unstated(release, told(table, workload))
-    return (f"The model does not state {all_of(names)}: the framework's own holds.",) if names else ()
+    return (Sentence("The model does not state {}: the framework's own holds.", all_of(names)),) if names else ()
 
 
 def embedding_rows(workload: Workload, s: ParallelStrategy) -> Arguments:

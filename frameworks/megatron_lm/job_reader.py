@@ -10,6 +10,7 @@ from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
+from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.megatron_lm.balance import BIAS, FORCE, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
@@ -76,7 +77,7 @@ class JobReading(Reading):
     def unpriced(self) -> list[str]:
         """A sentence for each argument that changes time or memory and has no part in a price."""
         return [
-            f"{parts_of(condition)[0]} changes time or memory, and is not priced."
+            Sentence("{} changes time or memory, and is not priced.", parts_of(condition)[0])
             for condition in self.release.unpriced
             if parts_of(condition)[0] in self.given and holds(self.release, self.given, condition)
         ]
@@ -91,13 +92,13 @@ class JobReading(Reading):
         """Layers of the model."""
         layers = self.number("num-layers", low=1) or 1
         if layers > MAX_LAYERS:
-            raise ReadingError(f"num-layers {layers} is not allowed; give 1 to {MAX_LAYERS}")
+            raise ReadingError(Sentence("num-layers {} is not allowed; give 1 to {}", layers, MAX_LAYERS))
         return layers
 
     def model(self, notes: list[str]) -> ModelShape:
         """The model, with a sentence for what the arguments leave open."""
         if missing := [name for name in NEEDED if self.value(name) is None]:
-            raise ReadingError(f"{missing[0]} is not given, and a model needs {', '.join(NEEDED)}")
+            raise ReadingError(Sentence("{} is not given, and a model needs {}", missing[0], joined(", ", NEEDED)))
         for fact in self.models.facts:
             argument = self.release.arguments.get(fact.number)
             if argument is not None and argument.kind is Kind.INTEGER and not argument.many:
@@ -122,7 +123,7 @@ class JobReading(Reading):
             return stated or -(-(size or 1) // multiple) * multiple
         if multiple >= FEWEST_ROWS * self.tp:
             return multiple
-        notes.append("vocab-size is not given: the tokenizer decides how many rows the embedding has.")
+        notes.append(Sentence("vocab-size is not given: the tokenizer decides how many rows the embedding has."))
         return 0
 
     def expert_layers(self, notes: list[str]) -> Mapping[str, Any]:
@@ -132,7 +133,9 @@ class JobReading(Reading):
             for leading in dict.fromkeys((pattern.index(1) - frequency + 1, 0)) if 1 in pattern else ():
                 if leading >= 0 and expert_pattern(leading, frequency, len(pattern)) == pattern:
                     return {"moe.num_leading_dense_layers": leading, "moe.moe_layer_freq": frequency}
-        notes.append(f"moe-layer-freq {self.value('moe-layer-freq')} is read as MoE in every layer: no other order is priced.")
+        notes.append(
+            Sentence("moe-layer-freq {} is read as MoE in every layer: no other order is priced.", self.value("moe-layer-freq"))
+        )
         return {}
 
     def pattern(self) -> list[int]:
@@ -142,7 +145,7 @@ class JobReading(Reading):
             return [int(index % max(int(text), 1) == 0) for index in range(layers)]
         pattern = repeated(text)
         if len(pattern) != layers or set(pattern) - {0, 1}:
-            raise ReadingError(f"moe-layer-freq {text[:80]!r} does not say of {layers} layers which are MoE")
+            raise ReadingError(Sentence("moe-layer-freq {!r} does not say of {} layers which are MoE", text[:80], layers))
         return pattern
 
 
@@ -156,20 +159,20 @@ def repeated(text: str) -> list[int]:
     """A list such as ``([0]*3+[1]*58)*1``: lists of whole numbers, added and repeated. Nothing is evaluated."""
     tokens = re.findall(r"\d{1,6}|[][()*+,]", text)
     if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > 4 * MAX_LAYERS:
-        raise ReadingError(f"{text[:80]!r} is no list of numbers")
+        raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
     position = 0
 
     def take(wanted: str = "") -> str:
         nonlocal position
         token = tokens[position] if position < len(tokens) else ""
         if not token or (wanted and token != wanted):
-            raise ReadingError(f"{text[:80]!r} is no list of numbers")
+            raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
         position += 1
         return token
 
     def part(depth: int) -> list[int]:
         if depth > 8:
-            raise ReadingError(f"{text[:80]!r} is nested too deeply")
+            raise ReadingError(Sentence("{!r} is nested too deeply", text[:80]))
         if take() == "(":
             items = whole(depth + 1)
             take(")")
@@ -180,12 +183,12 @@ def repeated(text: str) -> list[int]:
                 items.append(_digit(take(), text))
             take("]")
         else:
-            raise ReadingError(f"{text[:80]!r} is no list of numbers")
+            raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
         while position < len(tokens) and tokens[position] == "*":
             take()
             times = _digit(take(), text)
             if len(items) * times > MAX_LAYERS:
-                raise ReadingError(f"{text[:80]!r} has more than {MAX_LAYERS} layers")
+                raise ReadingError(Sentence("{!r} has more than {} layers", text[:80], MAX_LAYERS))
             items = items * times
         return items
 
@@ -198,11 +201,11 @@ def repeated(text: str) -> list[int]:
 
     found = whole(0)
     if position < len(tokens) or len(found) > MAX_LAYERS:
-        raise ReadingError(f"{text[:80]!r} is no list of at most {MAX_LAYERS} numbers")
+        raise ReadingError(Sentence("{!r} is no list of at most {} numbers", text[:80], MAX_LAYERS))
     return found
 
 
 def _digit(token: str, text: str) -> int:
     if not token.isdigit():
-        raise ReadingError(f"{text[:80]!r} is no list of numbers")
+        raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
     return int(token)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from cost_models.shapes.strategy import LayerLayout
 from documents.bounds import MAX_LAYERS
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 
 LAYOUT = "pipeline-model-parallel-layout"
@@ -33,24 +34,28 @@ class Placed(NamedTuple):
 
 def read_layout(text: str, pp: int) -> Placed:
     """What ``text`` places on ``pp`` ranks. Raises ``ReadingError`` where no strategy means it."""
-    shown = f"{LAYOUT} {text[:80]!r}"
+    shown = Sentence("{} {!r}", LAYOUT, text[:80])
     written = text.replace(",", "")
     for pattern in _REPEATED:
         total = len(written) + sum(len(found[1]) * int(found[2]) for found in pattern.finditer(written))
         if total > _MOST:
-            raise ReadingError(f"{shown} has more than {_MOST} characters")
+            raise ReadingError(Sentence("{} has more than {} characters", shown, _MOST))
         written = pattern.sub(lambda found: found[1] * int(found[2]), written)
     stages = written.split("|")
     if not re.fullmatch(r"E[t|]*[m|]*L", written):
-        raise ReadingError(f"{shown} is no list of stages from E, t, m and L, in this order")
+        raise ReadingError(Sentence("{} is no list of stages from E, t, m and L, in this order", shown))
     if len(stages) % pp:
-        raise ReadingError(f"{shown} has {len(stages)} stages, which pp {pp} does not divide")
+        raise ReadingError(Sentence("{} has {} stages, which pp {} does not divide", shown, len(stages), pp))
     predicting = [at for at, stage in enumerate(reversed(stages)) if "m" in stage]
     before = predicting[0] if predicting else 0
     if len(predicting) > 1 or (before and before > pp - 2):
         raise ReadingError(
-            f"{shown} has m on {len(predicting)} stages, {before} before the last: one is allowed, in a rank's last chunk, and "
-            "not on the first rank"
+            Sentence(
+                "{} has m on {} stages, {} before the last: one is allowed, in a rank's last chunk, and not on the first rank",
+                shown,
+                len(predicting),
+                before,
+            )
         )
     counts = [stage.count("t") for stage in stages]
     layout = tuple(tuple(counts[first : first + pp]) for first in range(0, len(counts), pp))

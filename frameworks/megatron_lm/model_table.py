@@ -8,6 +8,7 @@ from __future__ import annotations
 from math import isclose, sqrt
 from typing import Any
 
+from documents.sentences import Sentence
 from frameworks.model_facts import Fact, Flat, ModelTable
 
 SCALING = "constants.rope_scaling"
@@ -44,7 +45,7 @@ def switch(path: str, argument: str, **more: Any) -> Fact:
     return Fact(path, says={True: {argument: ()}, False: {}}, **more)
 
 
-LOCAL = {"window": "attention limited to a window", "linear": "linear attention"}
+LOCAL = {"window": Sentence("attention limited to a window"), "linear": Sentence("linear attention")}
 LLAMA3, YARN_MLA = scaled("llama3", mla=False), scaled("yarn", mla=True)
 WIDTHS = (
     Fact("hidden_size", "hidden-size"),
@@ -58,7 +59,7 @@ WIDTHS = (
         "position",
         says={"learned": {"position-embedding-type": "learned_absolute"}, "rope": {"position-embedding-type": "rope"}},
         instead="rope",
-        label="positions by",
+        label=Sentence("positions by"),
     ),
     Fact(
         "constants.normalization",
@@ -73,7 +74,7 @@ WIDTHS = (
             "gelu": {"no-bias-gelu-fusion": ()},  # the fused kernel is the form with tanh
             "gelu_tanh": {},
         },
-        instead="gated silu",
+        instead=Sentence("gated silu"),
         label="activation",
     ),
     Fact("linear_bias", says={False: {"disable-bias-linear": ()}, True: {}}),
@@ -81,15 +82,15 @@ WIDTHS = (
     Fact("tied_embeddings", says={False: {"untie-embeddings-and-output-weights": ()}, True: {}}),
     switch("qk_norm", "qk-layernorm"),
     Fact("mtp_num_layers", "mtp-num-layers", unsaid=(None, 0)),
-    Fact("predicting", label="multi-token prediction beside", priced=True),
+    Fact("predicting", label=Sentence("multi-token prediction beside"), priced=True),
     Fact("mla.q_lora_rank", "q-lora-rank", only=latent, unsaid=(None, 0)),
     Fact("mla.kv_lora_rank", "kv-lora-rank", only=latent),
     Fact("mla.qk_nope_head_dim", "qk-head-dim", only=latent),
     Fact("mla.qk_rope_head_dim", "qk-pos-emb-head-dim", only=latent),
     Fact("mla.v_head_dim", "v-head-dim", only=latent),
-    Fact("alibi", says={False: {}}, label="a bias on scores in place of positions (alibi)", priced=True),
+    Fact("alibi", says={False: {}}, label=Sentence("a bias on scores in place of positions (alibi)"), priced=True),
     Fact("local_attention.kind", named=LOCAL, priced=True),
-    switch("attention_output_gate", "attention-output-gate", label="a gate on attention's output", priced=True),
+    switch("attention_output_gate", "attention-output-gate", label=Sentence("a gate on attention's output"), priced=True),
 )
 CONSTANTS = (
     Fact("constants.norm_epsilon", "norm-epsilon", asked=True),
@@ -103,17 +104,17 @@ CONSTANTS = (
         says={"llama3": {"use-rope-scaling": ()}},
         only=lambda flat: rotary(flat) and not latent(flat),
         unsaid=(None, "yarn"),  # a kind of position
-        label="rotary positions scaled by",
+        label=Sentence("rotary positions scaled by"),
     ),
     # Latent attention always has YaRN, which a factor of 1 leaves without effect.
-    Fact(f"{SCALING}.kind", says={"yarn": {}}, only=latent, label="rotary positions of latent attention scaled by"),
+    Fact(f"{SCALING}.kind", says={"yarn": {}}, only=latent, label=Sentence("rotary positions of latent attention scaled by")),
     Fact(
         f"{SCALING}.factor",
         "rope-scaling-factor",
         only=LLAMA3,
         effective=(8.0,),
         label="rope-scaling-factor",
-        because="pretrain_gpt.py does not hand it on, and the factor stays 8",
+        because=Sentence("pretrain_gpt.py does not hand it on, and the factor stays 8"),
     ),
     Fact(f"{SCALING}.low_freq_factor", says={1.0: {}}, only=LLAMA3),
     Fact(f"{SCALING}.high_freq_factor", says={4.0: {}}, only=LLAMA3),
@@ -123,13 +124,13 @@ CONSTANTS = (
     Fact(f"{SCALING}.mscale_all_dim", "mscale-all-dim", only=YARN_MLA),
     Fact(f"{SCALING}.beta_fast", says={32.0: {}}, only=YARN_MLA),
     Fact(f"{SCALING}.beta_slow", says={1.0: {}}, only=YARN_MLA),
-    Fact(f"{SCALING}.truncate", unsaid=(None, True), only=rotary, label="YaRN without rounded bounds"),
+    Fact(f"{SCALING}.truncate", unsaid=(None, True), only=rotary, label=Sentence("YaRN without rounded bounds")),
     Fact("positions", "max-position-embeddings"),
     Fact("constants.attention_output_bias", says={False: {}}, only=lambda flat: not flat.get("linear_bias")),
-    Fact("constants.activation_clamp", label="activation clamped at"),
-    Fact("constants.glu_linear_offset", unsaid=(None, 0.0), label="offset of the gated linear unit"),
-    Fact("constants.qk_norm_over_heads", says={False: {}}, label="norm of queries and keys over all heads"),
-    Fact("constants.post_norm_residual", label="residual behind the norm, times"),
+    Fact("constants.activation_clamp", label=Sentence("activation clamped at")),
+    Fact("constants.glu_linear_offset", unsaid=(None, 0.0), label=Sentence("offset of the gated linear unit")),
+    Fact("constants.qk_norm_over_heads", says={False: {}}, label=Sentence("norm of queries and keys over all heads")),
+    Fact("constants.post_norm_residual", label=Sentence("residual behind the norm, times")),
     Fact("constants.attention_scale"),
     Fact("constants.attention_softcap"),
     Fact("constants.logit_softcap"),
@@ -140,7 +141,7 @@ DIVIDED_SIGMOIDS = Fact(
     f"{ROUTER}.normalize_topk",
     says={True: {}},
     only=lambda flat: routed(flat) and flat.get(f"{ROUTER}.score_function") == "sigmoid",
-    because="weights of a sigmoid router are always divided by their sum",
+    because=Sentence("weights of a sigmoid router are always divided by their sum"),
 )
 EXPERTS = (
     Fact("moe.num_experts", "num-experts", unsaid=(None, 0)),
@@ -150,7 +151,7 @@ EXPERTS = (
     Fact("moe.num_groups", "moe-router-num-groups", only=routed, unsaid=(None, 1)),
     Fact("moe.group_topk", "moe-router-group-topk", only=lambda flat: (flat.get("moe.num_groups") or 1) > 1),
     Fact("moe.capacity_factor", "moe-expert-capacity-factor", only=routed),
-    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of the experts", priced=True),
+    Fact("moe.expert_biases", says={False: {}}, only=routed, label=Sentence("biases of the experts"), priced=True),
     Fact(
         f"{ROUTER}.score_function",
         says={name: {"moe-router-score-function": name} for name in ("sigmoid", "softmax")},
@@ -168,7 +169,7 @@ EXPERTS = (
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed, unsaid=(None, 1.0)),
     switch(f"{ROUTER}.expert_bias", "moe-router-enable-expert-bias", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "moe-shared-expert-gate", only=routed),
-    Fact("group_choice", only=routed, label="groups of experts:"),
+    Fact("group_choice", only=routed, label=Sentence("groups of experts:")),
 )
 
 
@@ -182,7 +183,7 @@ def derived(flat: Flat) -> dict[str, Any]:
         "grouped": not mla and flat["num_query_groups"] != flat["num_attention_heads"],
         "position": ("learned" if flat["learned_positions"] else "yarn" if kind == "yarn" and not mla else "rope"),
         "mlp": activation and f"{'gated ' if gated else ''}{activation}",
-        "predicting": "learned positions" if flat["learned_positions"] and flat["mtp_num_layers"] else None,
+        "predicting": Sentence("learned positions") if flat["learned_positions"] and flat["mtp_num_layers"] else None,
         "linear_bias": not gated and not moe,
         "qk_norm": flat["qk_layernorm"] or mla,
         "positions": positions(flat),
@@ -194,7 +195,7 @@ def derived(flat: Flat) -> dict[str, Any]:
         "constants.attention_scale": None if scale is None or isclose(scale * sqrt(width), 1, rel_tol=1e-6) else scale,
     }
     if flat["local_attention"] and flat["local_attention.kind"] == "linear" and not flat["local_attention.conv_kernel"]:
-        found["local_attention.kind"] = "linear recurrence of fixed decay"  # lightning attention: no release has it
+        found["local_attention.kind"] = Sentence("linear recurrence of fixed decay")  # lightning attention: no release has it
     return found | (_router(flat) if moe else {})
 
 
@@ -213,16 +214,16 @@ def _router(flat: Flat) -> dict[str, Any]:
         flat[name] for name in (f"{ROUTER}.expert_bias", "moe.top_k", "moe.num_groups", "moe.group_topk")
     )
     if top_k == 1:  # the weight of a single expert is its score, unless it is always 1
-        normalized = None if score == "sigmoid" else "of one expert" if normalized else False
+        normalized = None if score == "sigmoid" else Sentence("of one expert") if normalized else False
     per_group = top_k // max(chosen, 1)
     choice = None
     if groups > 1 and groups == chosen:
-        choice = f"as many experts of each of {groups}, where the framework chooses {top_k} of all"
+        choice = Sentence("as many experts of each of {}, where the framework chooses {} of all", groups, top_k)
     elif groups > 1 and per_group > 1 and bias is False:  # [deepseek-v2, section 2.2.2]
-        choice = f"chosen by their best expert, where the framework adds the best {per_group}"
+        choice = Sentence("chosen by their best expert, where the framework adds the best {}", per_group)
     return {
         f"{ROUTER}.normalize_topk": normalized,
-        f"{ROUTER}.expert_bias": "beside a softmax" if bias and score != "sigmoid" else bias,
+        f"{ROUTER}.expert_bias": Sentence("beside a softmax") if bias and score != "sigmoid" else bias,
         "group_choice": choice,
     }
 
@@ -275,7 +276,7 @@ def _scaling(flat: Flat) -> dict[str, Any]:
 def mscales(flat: Flat) -> str | None:
     """Two scales of YaRN that differ."""
     pair = (flat.get(f"{SCALING}.mscale"), flat.get(f"{SCALING}.mscale_all_dim"))
-    return None if not latent(flat) or None in pair or pair[0] == pair[1] else f"{pair[0]} and {pair[1]}"
+    return None if not latent(flat) or None in pair or pair[0] == pair[1] else Sentence("{} and {}", pair[0], pair[1])
 
 
 def outgrown(flat: Flat) -> int | None:
@@ -299,13 +300,13 @@ MODEL = ModelTable((*WIDTHS, *CONSTANTS, *EXPERTS), derived, undone)
 MODEL_0_12 = MODEL.with_facts(
     Fact(
         "unequal_mscales",
-        label="mscale and mscale_all_dim of",
-        because="the scale of attention's scores follows mscale",
+        label=Sentence("mscale and mscale_all_dim of"),
+        because=Sentence("the scale of attention's scores follows mscale"),
     ),
     Fact(
         "outgrown",
         label="original_max_position_embeddings",
-        because="YaRN takes it from --max-position-embeddings, which must hold the sequence",
+        because=Sentence("YaRN takes it from --max-position-embeddings, which must hold the sequence"),
     ),
 )
 
@@ -333,7 +334,7 @@ def either_yarn(flat: Flat) -> bool:
 POSITIONS = {name: {"position-embedding-type": value} for name, value in (("learned", "learned_absolute"), ("rope", "rope"))}
 LINEAR = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
 MODEL_0_19 = MODEL.with_facts(
-    Fact("position", says={**POSITIONS, "yarn": {"position-embedding-type": "yarn"}}, label="positions by"),
+    Fact("position", says={**POSITIONS, "yarn": {"position-embedding-type": "yarn"}}, label=Sentence("positions by")),
     *(fact for fact in MODEL.facts if fact.path == f"{SCALING}.factor" and fact.number == "rope-scaling-factor"),
     Fact(f"{SCALING}.factor", "rotary-scaling-factor", only=either_yarn),
     Fact(f"{SCALING}.mscale", "mscale", only=either_yarn),
@@ -346,7 +347,7 @@ MODEL_0_19 = MODEL.with_facts(
     Fact(f"{SCALING}.beta_slow", says={1.0: {}}, only=YARN_MLA),
     Fact(f"{SCALING}.beta_slow", "yarn-beta-slow", only=stretched),
     Fact("longest", "max-position-embeddings"),
-    Fact(f"{SCALING}.truncate", unsaid=(None, True), only=YARN_MLA, label="YaRN without rounded bounds"),
+    Fact(f"{SCALING}.truncate", unsaid=(None, True), only=YARN_MLA, label=Sentence("YaRN without rounded bounds")),
     Fact(f"{SCALING}.truncate", says={False: {"no-yarn-correction-range-round-to-int": ()}}, unsaid=(None, True), only=stretched),
     Fact(
         "local_attention.kind",

@@ -14,6 +14,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 from frameworks.draft import Draft
 from frameworks.megatron_lm import rules
 from frameworks.megatron_lm.dialect import Dialect
@@ -32,14 +33,14 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     here = set(dialect.table.dispatchers) - (set() if rules.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
     draft.dispatcher(here, dialect.name)
     if dialect.broken(draft, "megatron_deepep_capacity"):
-        draft.drop(Feature.MOE_PAD_TO_CAPACITY, "DeepEP takes no padding to capacity")
+        draft.drop(Feature.MOE_PAD_TO_CAPACITY, Sentence("DeepEP takes no padding to capacity"))
     dialect.drop_broken(draft, "megatron_shared_expert_overlap", "megatron_grouped_gemm_precision", "megatron_tp_comm_overlap")
     _context_parallel(dialect, draft)
     _optimizer(dialect, draft)
     _recompute(dialect, draft)
     _layout(dialect, draft)
     if dialect.broken(draft, "megatron_p2p_overlap"):
-        draft.add(Feature.OVERLAP_P2P, "virtual stages over pp 2 need it")
+        draft.add(Feature.OVERLAP_P2P, Sentence("virtual stages over pp 2 need it"))
     dialect.drop_broken(draft, "megatron_cuda_graph")
     return draft.finish()
 
@@ -47,10 +48,10 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
 def _context_parallel(dialect: Dialect, draft: Draft) -> None:
     planned = draft.strategy.cp_algo.label
     if dialect.broken(draft, "megatron_cp_attention"):
-        draft.add(Feature.FLASH_ATTENTION, "Transformer Engine has no other attention over several ranks")
+        draft.add(Feature.FLASH_ATTENTION, Sentence("Transformer Engine has no other attention over several ranks"))
     for rule, why in (
-        ("megatron_ulysses_query_groups", "Transformer Engine repeats no query groups"),
-        ("megatron_ulysses_latent", "Transformer Engine before 2.15 takes no latent attention there"),
+        ("megatron_ulysses_query_groups", Sentence("Transformer Engine repeats no query groups")),
+        ("megatron_ulysses_latent", Sentence("Transformer Engine before 2.15 takes no latent attention there")),
     ):
         if dialect.broken(draft, rule):
             draft.set("cp_algo", planned, CpAlgo.RING.label, why, cp_algo=CpAlgo.RING, ulysses_degree=1)
@@ -58,12 +59,18 @@ def _context_parallel(dialect: Dialect, draft: Draft) -> None:
 
 def _optimizer(dialect: Dialect, draft: Draft) -> None:
     if dialect.broken(draft, "megatron_zero_pipeline"):
-        draft.zero_stage(1, "Megatron-LM shards gradients and weights without a pipeline only")
+        draft.zero_stage(1, Sentence("Megatron-LM shards gradients and weights without a pipeline only"))
     if draft.strategy.zero_stage < 3:  # fully sharded data parallelism overlaps by itself
         dialect.drop_broken(draft, "megatron_param_gather")
     size, stage = draft.strategy.optimizer_shard_size, draft.strategy.zero_stage
     if size and stage != 1:
-        draft.set("optimizer_shard_size", size, "all data-parallel ranks", "it belongs to zero_stage 1", optimizer_shard_size=0)
+        draft.set(
+            "optimizer_shard_size",
+            size,
+            Sentence("all data-parallel ranks"),
+            Sentence("it belongs to zero_stage 1"),
+            optimizer_shard_size=0,
+        )
     if stage >= 2:
         draft.replicated(DATA_PARALLEL_FEATURES if stage == 3 else Feature.OVERLAP_GRAD_REDUCE)
 
@@ -72,19 +79,21 @@ def _recompute(dialect: Dialect, draft: Draft) -> None:
     draft.modules_for_tensors("Megatron-LM")
     s = draft.strategy
     if s.recompute is Recompute.FULL:
-        draft.drop_modules(s.recompute_modules, "Megatron-LM takes one granularity")
+        draft.drop_modules(s.recompute_modules, Sentence("Megatron-LM takes one granularity"))
         if s.recompute_layers_per_stage is not None:
-            draft.one_number_of_recompute("Megatron-LM takes one number for all stages")
+            draft.one_number_of_recompute(Sentence("Megatron-LM takes one number for all stages"))
         elif s.recompute_method is RecomputeMethod.NONE or s.recompute_num_layers < 1:
             draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
         return
     draft.recompute_by_module()
     if dialect.broken(draft, "megatron_fp8_recompute"):
-        draft.drop_modules(DELAYED, "the scaling of fp8 is delayed")
+        draft.drop_modules(DELAYED, Sentence("the scaling of fp8 is delayed"))
     if dialect.broken(draft, "megatron_activation_recompute"):
-        draft.drop_modules(RecomputeModule.MLP_ACT, "Megatron-LM recomputes activations of experts with moe_grouped_gemm only")
+        draft.drop_modules(
+            RecomputeModule.MLP_ACT, Sentence("Megatron-LM recomputes activations of experts with moe_grouped_gemm only")
+        )
     if draft.workload.model.mla is None:
-        draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
+        draft.drop_modules(RecomputeModule.MLA_UP_PROJ, Sentence("the model has no latent attention"))
 
 
 def _layout(dialect: Dialect, draft: Draft) -> None:
@@ -101,15 +110,17 @@ def _layout(dialect: Dialect, draft: Draft) -> None:
     else:
         return
     if vpp != s.vpp:
-        why = f"{model.num_layers} layers cannot be cut into equal chunks on pp {s.pp}"
+        why = Sentence("{} layers cannot be cut into equal chunks on pp {}", model.num_layers, s.pp)
         flat = {"schedule": canonical_schedule(s.pp, vpp), "microbatch_group_size_per_vp_stage": 0}
         draft.set("vpp", s.vpp, vpp, why, vpp=vpp, features=draft.features & ~Feature.OVERLAP_P2P, **flat)
     default = layer_layout(model.num_layers, s.pp, vpp)
     draft.set(
         "layer_layout",
-        "as planned",
-        f"{', '.join(str(sum(row[i] for row in buildable)) for i in range(s.pp))} layers a rank",
-        f"{dialect.name} needs equal middle ranks and equal chunks on a rank, or one layer fewer at an end of the model",
+        Sentence("as planned"),
+        Sentence("{} layers a rank", joined(", ", (str(sum(row[i] for row in buildable)) for i in range(s.pp)))),
+        Sentence(
+            "{} needs equal middle ranks and equal chunks on a rank, or one layer fewer at an end of the model", dialect.name
+        ),
         layer_layout=None if buildable == default else buildable,
     )
 

@@ -11,6 +11,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_LAYERS, MAX_NUMBER
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm.layouts import LAYOUT, read_layout
 from frameworks.release import Release, accepted, read_tokens, values_of
@@ -33,8 +34,14 @@ class Reading:
         replica = self.tp * self.pp * self.cp
         if (num_devices or replica) % replica:
             raise ReadingError(
-                f"tp {self.tp} x pp {self.pp} x cp {self.cp} = {replica} devices of a replica do not divide "
-                f"the {num_devices} that the launcher starts"
+                Sentence(
+                    "tp {} x pp {} x cp {} = {} devices of a replica do not divide the {} that the launcher starts",
+                    self.tp,
+                    self.pp,
+                    self.cp,
+                    replica,
+                    num_devices,
+                )
             )
         self.dp = (num_devices or replica) // replica
         self.mtp_before_head = 0
@@ -56,7 +63,7 @@ class Reading:
         """A whole number within bounds."""
         value = self.value(name)
         if value is not None and not low <= value <= MAX_NUMBER:
-            raise ReadingError(f"{name} {value} is not allowed; give {low} to {MAX_NUMBER}")
+            raise ReadingError(Sentence("{} {} is not allowed; give {} to {}", name, value, low, MAX_NUMBER))
         return value if value is None else int(value)
 
     def column(self, field: str) -> int:
@@ -113,8 +120,14 @@ class Reading:
             modules = self.number("mtp-num-layers") or 0
             if total is not None and (total, modules) != (sum(map(sum, layout)), predicting):
                 raise ReadingError(
-                    f"{LAYOUT} places {sum(map(sum, layout))} layers and {predicting} that predict further tokens, and "
-                    f"num-layers is {total}, mtp-num-layers {modules}"
+                    Sentence(
+                        "{} places {} layers and {} that predict further tokens, and num-layers is {}, mtp-num-layers {}",
+                        LAYOUT,
+                        sum(map(sum, layout)),
+                        predicting,
+                        total,
+                        modules,
+                    )
                 )
             return self.vpp, unless_default(layout, self.schedule())
         if total is None or total > MAX_LAYERS:
@@ -124,7 +137,7 @@ class Reading:
             self.vpp = max(slots // self.pp // chunk, 1)
         vpp = self.chunks(self.vpp)
         if vpp * self.pp > slots:
-            raise ReadingError(f"pp {self.pp} x {vpp} virtual stages do not fit num-layers {total}")
+            raise ReadingError(Sentence("pp {} x {} virtual stages do not fit num-layers {}", self.pp, vpp, total))
         counts = self.counts(total, vpp)
         layout = tuple(tuple(counts[c * self.pp : (c + 1) * self.pp]) for c in range(vpp))
         return vpp, unless_default(layout, self.schedule())
@@ -148,14 +161,20 @@ class Reading:
             slots, rest = divmod(total + sum(ends), self.pp * vpp)
             if rest:
                 raise ReadingError(
-                    f"{total} layers and {sum(ends)} for embedding and loss are no multiple of pp {self.pp} x {vpp} stages"
+                    Sentence(
+                        "{} layers and {} for embedding and loss are no multiple of pp {} x {} stages",
+                        total,
+                        sum(ends),
+                        self.pp,
+                        vpp,
+                    )
                 )
             return [slots - ends[0], *[slots] * (self.pp * vpp - 2), slots - ends[1]]
         first, last = self.number("decoder-first-pipeline-num-layers"), self.number("decoder-last-pipeline-num-layers")
         inner = total - (first or 0) - (last or 0)
         middle = self.pp - (first is not None) - (last is not None)
         if middle and inner % (middle * vpp):
-            raise ReadingError(f"{inner} layers are not a multiple of {middle} ranks x {vpp} virtual stages")
+            raise ReadingError(Sentence("{} layers are not a multiple of {} ranks x {} virtual stages", inner, middle, vpp))
         each = inner // middle if middle else 0
         ranks = [each if first is None else first, *[each] * (self.pp - 2), each if last is None else last]
         return [rank // vpp for _ in range(vpp) for rank in ranks]
@@ -221,5 +240,5 @@ def integers(text: str) -> list[int]:
     """Whole numbers between commas."""
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"\d{1,6}", part) for part in parts):
-        raise ReadingError(f"{text[:80]!r} is no list of whole numbers")
+        raise ReadingError(Sentence("{!r} is no list of whole numbers", text[:80]))
     return [int(part) for part in parts]

@@ -8,6 +8,7 @@ from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Cluster
+from documents.sentences import Sentence
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_12
@@ -22,7 +23,7 @@ NAME = "Megatron-LM 0.12"
 
 PRECISION = precision_rule("megatron_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp8", "fp32")
 
-SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", f"of {NAME}")
+SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", Sentence("of {}", NAME))
 
 MODEL = model_rule("megatron_model", "[megatron-0.12, arguments.py]", NAME, partial(unbuildable, RELEASE, MODEL_0_12))
 
@@ -33,57 +34,64 @@ SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.12, schedules.py]", N
 QUERY_GROUPS = Rule(
     "megatron_query_groups",
     "[megatron-0.12, transformer_config.py]",
-    "tp divides the query groups (a later Megatron also takes multiples)",
+    Sentence("tp divides the query groups (a later Megatron also takes multiples)"),
     lambda w, b: none_of(b) if w.model.mla else w.model.num_query_groups % b.tp != 0,
-    lambda w, s: f"tp {s.tp} does not divide num_query_groups {w.model.num_query_groups}",
+    lambda w, s: Sentence("tp {} does not divide num_query_groups {}", s.tp, w.model.num_query_groups),
 )
 
 SEQUENCE_PARALLEL_FOR_EXPERTS = FACTS(
-    "megatron_experts_need_sequence_parallel", "tp above 1 with ep above 1 needs sequence parallelism"
+    "megatron_experts_need_sequence_parallel", Sentence("tp above 1 with ep above 1 needs sequence parallelism")
 )
 
-EXPERTS_IN_FP16 = FACTS("megatron_experts_in_fp16", "no expert parallelism in fp16")
+EXPERTS_IN_FP16 = FACTS("megatron_experts_in_fp16", Sentence("no expert parallelism in fp16"))
 
-GROUPED_GEMM_PRECISION = FACTS("megatron_grouped_gemm_precision", "moe_grouped_gemm needs bf16 (fp8 runs on top of it)")
+GROUPED_GEMM_PRECISION = FACTS("megatron_grouped_gemm_precision", Sentence("moe_grouped_gemm needs bf16 (fp8 runs on top of it)"))
 
 CP_SEQUENCE = Rule(
     "megatron_cp_sequence",
     "[megatron-0.12, arguments.py]",
-    "cp above 1 needs a sequence that 2 cp divides, whatever the algorithm",
+    Sentence("cp above 1 needs a sequence that 2 cp divides, whatever the algorithm"),
     lambda w, b: (b.cp > 1) & (w.training.seq_length % (2 * b.cp) != 0),
-    lambda w, s: f"seq_length {w.training.seq_length} is not a multiple of 2 x cp = {2 * s.cp}",
+    lambda w, s: Sentence("seq_length {} is not a multiple of 2 x cp = {}", w.training.seq_length, 2 * s.cp),
 )
 
 CP_ATTENTION = Rule(
     "megatron_cp_attention",
     "[transformer-engine, utils.py]",
-    "cp above 1 needs flash_attention: Transformer Engine has no other attention over several ranks",
+    Sentence("cp above 1 needs flash_attention: Transformer Engine has no other attention over several ranks"),
     lambda w, b: (b.cp > 1) & ~b.has(Feature.FLASH_ATTENTION),
-    lambda w, s: f"cp {s.cp} without flash_attention, and Transformer Engine has no other attention over several ranks",
+    lambda w, s: Sentence(
+        "cp {} without flash_attention, and Transformer Engine has no other attention over several ranks", s.cp
+    ),
 )
 
 ULYSSES_QUERY_GROUPS = Rule(
     "megatron_ulysses_query_groups",
     "[transformer-engine, context_parallel.py]",
-    "tp x ulysses_degree divides the query groups: Transformer Engine repeats none",
+    Sentence("tp x ulysses_degree divides the query groups: Transformer Engine repeats none"),
     lambda w, b: (
         none_of(b) if w.model.mla else (b.ulysses_degree > 1) & (w.model.num_query_groups % (b.tp * b.ulysses_degree) != 0)
     ),
-    lambda w, s: (
-        f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {s.tp * s.ulysses_degree} does not divide num_query_groups "
-        f"{w.model.num_query_groups}, which Transformer Engine does not repeat"
+    lambda w, s: Sentence(
+        "tp {} x ulysses_degree {} = {} does not divide num_query_groups {}, which Transformer Engine does not repeat",
+        s.tp,
+        s.ulysses_degree,
+        s.tp * s.ulysses_degree,
+        w.model.num_query_groups,
     ),
 )
 
 ULYSSES_LATENT = Rule(
     "megatron_ulysses_latent",
     "[transformer-engine, context_parallel.py]",
-    "ulysses excludes latent attention: no Transformer Engine of core 0.12's time exchanges values of another width than keys",
+    Sentence(
+        "ulysses excludes latent attention: no Transformer Engine of core 0.12's time exchanges values of another width than keys"
+    ),
     lambda w, b: (b.cp_algo == CpAlgo.ULYSSES) & (b.cp > 1) if w.model.mla else none_of(b),
-    lambda w, s: f"cp {s.cp} with cp_algo ulysses in latent attention, which Transformer Engine before 2.15 refuses",
+    lambda w, s: Sentence("cp {} with cp_algo ulysses in latent attention, which Transformer Engine before 2.15 refuses", s.cp),
 )
 
-CP_MTP = FACTS("megatron_cp_mtp", "multi-token prediction excludes context parallelism")
+CP_MTP = FACTS("megatron_cp_mtp", Sentence("multi-token prediction excludes context parallelism"))
 
 
 PLACEMENTS = Placements(even=True)
@@ -91,33 +99,39 @@ STAGES = placement_rule(
     "megatron_stages", "[megatron-0.12, transformer_config.py; megatron-0.12, transformer_block.py]", NAME, PLACEMENTS
 )
 
-P2P_OVERLAP = FACTS("megatron_p2p_overlap", "virtual stages over pp 2 overlap their sends and receives (overlap_p2p)")
+P2P_OVERLAP = FACTS("megatron_p2p_overlap", Sentence("virtual stages over pp 2 overlap their sends and receives (overlap_p2p)"))
 
-PARAM_GATHER = FACTS("megatron_param_gather", "overlap_param_gather needs overlap_grad_reduce")
+PARAM_GATHER = FACTS("megatron_param_gather", Sentence("overlap_param_gather needs overlap_grad_reduce"))
 
-ZERO_PIPELINE = FACTS("megatron_zero_pipeline", "zero_stage 2 and 3 (fully sharded data parallelism) run without a pipeline")
+ZERO_PIPELINE = FACTS(
+    "megatron_zero_pipeline", Sentence("zero_stage 2 and 3 (fully sharded data parallelism) run without a pipeline")
+)
 
 ZERO_SHARD = Rule(
     "megatron_zero_shard",
     "[megatron-0.12, distributed_data_parallel_config.py]",
-    "optimizer_shard_size belongs to zero_stage 1",
+    Sentence("optimizer_shard_size belongs to zero_stage 1"),
     lambda w, b: (b.optimizer_shard_size > 0) & (b.zero_stage != 1),
-    lambda w, s: f"optimizer_shard_size {s.optimizer_shard_size} belongs to zero_stage 1, and zero_stage is {s.zero_stage}",
+    lambda w, s: Sentence(
+        "optimizer_shard_size {} belongs to zero_stage 1, and zero_stage is {}", s.optimizer_shard_size, s.zero_stage
+    ),
 )
 
 TP_COMM_OVERLAP = FACTS(
     "megatron_tp_comm_overlap",
-    "tp_comm_overlap needs sequence parallelism; core 0.12 has none in latent attention and beside multi-token prediction",
+    Sentence(
+        "tp_comm_overlap needs sequence parallelism; core 0.12 has none in latent attention and beside multi-token prediction"
+    ),
 )
 
-CUDA_GRAPH = FACTS("megatron_cuda_graph", "cuda_graph excludes recompute")
+CUDA_GRAPH = FACTS("megatron_cuda_graph", Sentence("cuda_graph excludes recompute"))
 
 DISPATCHER = dispatcher_rule(
     "megatron_dispatcher",
     "[megatron-0.12, token_dispatcher.py]",
     NAME,
     TABLE,
-    "experts are reached by allgather, alltoall or two_level (DeepEP)",
+    Sentence("experts are reached by allgather, alltoall or two_level (DeepEP)"),
 )
 
 DEEPEP_DOMAIN = 8  # devices that DeepEP's kernels reach over NVLink
@@ -131,55 +145,66 @@ def has_deepep(cluster: Cluster) -> bool:
 DEEPEP_DEVICES = Rule(
     "megatron_deepep_devices",
     "[deepep, README; megatron-0.12, fused_a2a.py]",
-    "two_level dispatch (DeepEP) runs on NVIDIA devices with NVLink inside nodes of up to 8",
+    Sentence("two_level dispatch (DeepEP) runs on NVIDIA devices with NVLink inside nodes of up to 8"),
     lambda w, b: none_of(b) if has_deepep(w.cluster) else (b.dispatcher == Dispatcher.TWO_LEVEL) & (b.ep * b.etp > 1),
-    lambda w, s: (
-        f"moe_dispatcher {s.dispatcher.label} over ep {s.ep} is DeepEP, which runs on NVIDIA devices in NVLink domains of up to "
-        f"{DEEPEP_DOMAIN}; {w.cluster.profile.name} is of family {w.cluster.profile.family}, in domains of "
-        f"{expert_domain_devices(w.cluster)}"
+    lambda w, s: Sentence(
+        "moe_dispatcher {} over ep {} is DeepEP, which runs on NVIDIA devices in NVLink domains of up to "
+        "{}; {} is of family {}, in domains of "
+        "{}",
+        s.dispatcher.label,
+        s.ep,
+        DEEPEP_DOMAIN,
+        w.cluster.profile.name,
+        w.cluster.profile.family,
+        expert_domain_devices(w.cluster),
     ),
 )
 
-DEEPEP_CAPACITY = FACTS("megatron_deepep_capacity", "two_level dispatch (DeepEP) excludes moe_pad_to_capacity")
+DEEPEP_CAPACITY = FACTS("megatron_deepep_capacity", Sentence("two_level dispatch (DeepEP) excludes moe_pad_to_capacity"))
 
 NO_SHARED_EXPERTS = Extra(
-    lambda w, b: w.model.moe is None or w.model.moe.num_shared_experts == 0, lambda w, s: "needs shared experts"
+    lambda w, b: w.model.moe is None or w.model.moe.num_shared_experts == 0, lambda w, s: Sentence("needs shared experts")
 )
 SHARED_EXPERT_OVERLAP = FACTS(
     "megatron_shared_expert_overlap",
-    "moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher",
+    Sentence("moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher"),
     extra=NO_SHARED_EXPERTS,
-    sentence=lambda w, s: (
-        f"moe_shared_expert_overlap needs shared experts ({w.model.name} has "
-        f"{w.model.moe.num_shared_experts if w.model.moe else 0}) and moe_dispatcher alltoall (it is {s.dispatcher.label})"
+    sentence=lambda w, s: Sentence(
+        "moe_shared_expert_overlap needs shared experts ({} has {}) and moe_dispatcher alltoall (it is {})",
+        w.model.name,
+        w.model.moe.num_shared_experts if w.model.moe else 0,
+        s.dispatcher.label,
     ),
 )
 
 ACTIVATION_RECOMPUTE = FACTS(
     "megatron_activation_recompute",
-    "mlp_act is recomputed in experts with moe_grouped_gemm only",
-    sentence=lambda w, s: (
-        f"mlp_act recompute works in experts with moe_grouped_gemm only; {w.model.name} has "
-        f"{w.model.moe.num_experts if w.model.moe else 0} experts"
+    Sentence("mlp_act is recomputed in experts with moe_grouped_gemm only"),
+    sentence=lambda w, s: Sentence(
+        "mlp_act recompute works in experts with moe_grouped_gemm only; {} has {} experts",
+        w.model.name,
+        w.model.moe.num_experts if w.model.moe else 0,
     ),
 )
 
 RECOMPUTE_MIX = Rule(
     "megatron_recompute_mix",
     "[megatron-0.12, transformer_config.py]",
-    "recompute is full or by module, not both",
+    Sentence("recompute is full or by module, not both"),
     lambda w, b: (b.recompute == Recompute.FULL) & (b.recompute_modules != 0),
-    lambda w, s: f"full recompute together with {module_names(s.recompute_modules)}: Megatron-LM takes one granularity",
+    lambda w, s: Sentence(
+        "full recompute together with {}: Megatron-LM takes one granularity", module_names(s.recompute_modules)
+    ),
 )
 
 RECOMPUTE_PLAN = Rule(
     "megatron_recompute_plan",
     "[megatron-0.12, arguments.py]",
-    "recompute has one number of layers for all stages",
+    Sentence("recompute has one number of layers for all stages"),
     lambda w, b: b.recompute_plan_index >= 0,
-    lambda w, s: (
-        f"recompute layers_per_stage with {len(s.recompute_layers_per_stage or ())} entries: "
-        "Megatron takes one number of layers for all stages"
+    lambda w, s: Sentence(
+        "recompute layers_per_stage with {} entries: Megatron takes one number of layers for all stages",
+        len(s.recompute_layers_per_stage or ()),
     ),
 )
 

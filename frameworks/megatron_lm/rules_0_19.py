@@ -7,6 +7,7 @@ from functools import partial
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.facts import FactRule, fact_rule
 from frameworks.megatron_lm import rules
 from frameworks.megatron_lm.arguments import unbuildable
@@ -37,7 +38,7 @@ def again(rule: FactRule) -> FactRule:
 
 
 PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "fp32")
-SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", f"of {NAME}")
+SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", Sentence("of {}", NAME))
 MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEASE_0_19, MODEL_0_19))
 FEATURES = offered_rule("megatron_features", ARGUMENTS, NAME, TABLE_0_19)
 SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.19, schedules.py]", NAME, TABLE_0_19)
@@ -45,18 +46,20 @@ SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.19, schedules.py]", N
 MOMENTS = Rule(
     "megatron_moments",
     "[megatron-0.19, optimizer_config.py]",
-    "bf16_moments needs an optimizer that is sharded over the replicas",
+    Sentence("bf16_moments needs an optimizer that is sharded over the replicas"),
     lambda w, b: has_effect(w, b, Feature.BF16_MOMENTS) & (b.zero_stage == 0),
-    lambda w, s: f"bf16_moments with zero_stage {s.zero_stage}: core 0.19 keeps them in its distributed optimizer alone",
+    lambda w, s: Sentence(
+        "bf16_moments with zero_stage {}: core 0.19 keeps them in its distributed optimizer alone", s.zero_stage
+    ),
 )
 QUERY_GROUPS = Rule(
     "megatron_query_groups",
     CONFIG,
-    "tp divides the query groups, or they divide tp",
+    Sentence("tp divides the query groups, or they divide tp"),
     lambda w, b: (
         none_of(b) if w.model.mla else (w.model.num_query_groups % b.tp != 0) & (b.tp % max(w.model.num_query_groups, 1) != 0)
     ),
-    lambda w, s: f"tp {s.tp} neither divides num_query_groups {w.model.num_query_groups} nor is a multiple of it",
+    lambda w, s: Sentence("tp {} neither divides num_query_groups {} nor is a multiple of it", s.tp, w.model.num_query_groups),
 )
 
 
@@ -68,13 +71,15 @@ def _linear_heads(workload: Workload) -> int:
 LINEAR_HEADS = Rule(
     "megatron_linear_heads",
     CONFIG,
-    "tp x cp divides the key heads of linear attention",
+    Sentence("tp x cp divides the key heads of linear attention"),
     lambda w, b: _linear_heads(w) % (b.tp * b.cp) != 0,
-    lambda w, s: f"tp {s.tp} x cp {s.cp} = {s.tp * s.cp} does not divide the {_linear_heads(w)} key heads of linear attention",
+    lambda w, s: Sentence(
+        "tp {} x cp {} = {} does not divide the {} key heads of linear attention", s.tp, s.cp, s.tp * s.cp, _linear_heads(w)
+    ),
 )
 
 SEQUENCE_PARALLEL_FOR_EXPERTS = again(rules.SEQUENCE_PARALLEL_FOR_EXPERTS)
-PLACEMENTS = Placements(mtp="last chunk")
+PLACEMENTS = Placements(mtp=Sentence("last chunk"))
 STAGES = placement_rule(
     "megatron_stages",
     "[megatron-0.19, pipeline_parallel_layer_layout.py; megatron-0.19, multi_token_prediction.md]",
@@ -85,20 +90,20 @@ P2P_OVERLAP = again(rules.P2P_OVERLAP)
 PARAM_GATHER = again(rules.PARAM_GATHER)
 ZERO_PIPELINE = again(rules.ZERO_PIPELINE)
 TP_COMM_OVERLAP = again(rules.TP_COMM_OVERLAP)
-CUDA_GRAPH = fact_rule(RELEASE_0_19, TERMS_0_19, "megatron_cuda_graph", "cuda_graph excludes full recompute")
+CUDA_GRAPH = fact_rule(RELEASE_0_19, TERMS_0_19, "megatron_cuda_graph", Sentence("cuda_graph excludes full recompute"))
 DISPATCHER = dispatcher_rule(
     "megatron_dispatcher",
     "[megatron-0.19, token_dispatcher.py]",
     NAME,
     TABLE_0_19,
-    "experts are reached by allgather, alltoall or two_level (DeepEP)",
+    Sentence("experts are reached by allgather, alltoall or two_level (DeepEP)"),
 )
 DEEPEP_CAPACITY = again(rules.DEEPEP_CAPACITY)
 SHARED_EXPERT_OVERLAP = fact_rule(
     RELEASE_0_19,
     TERMS_0_19,
     "megatron_shared_expert_overlap",
-    "moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher or two_level (DeepEP)",
+    Sentence("moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher or two_level (DeepEP)"),
     extra=rules.NO_SHARED_EXPERTS,
 )
 ACTIVATION_RECOMPUTE = fact_rule(
@@ -112,9 +117,9 @@ DELAYED = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
 FP8_RECOMPUTE = Rule(
     "megatron_fp8_recompute",
     CONFIG,
-    "layernorm and mlp_act are not recomputed in fp8 with delayed scaling, the default recipe",
+    Sentence("layernorm and mlp_act are not recomputed in fp8 with delayed scaling, the default recipe"),
     lambda w, b: ((b.recompute_modules & int(DELAYED)) != 0) & (w.training.precision == "fp8"),
-    lambda w, s: f"recompute of {module_names(s.recompute_modules & DELAYED)} in fp8, whose scaling is delayed",
+    lambda w, s: Sentence("recompute of {} in fp8, whose scaling is delayed", module_names(s.recompute_modules & DELAYED)),
 )
 SHARED = (
     CP_SEQUENCE,

@@ -11,6 +11,7 @@ import numpy as np
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
+from documents.sentences import Sentence
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
@@ -81,7 +82,7 @@ TABLE = Table(
 
 def module_term(module: RecomputeModule) -> Term:
     """Recompute of a module, whichever others there are."""
-    name = f"recompute of {module_names(module)}"
+    name = Sentence("recompute of {}", module_names(module))
     return Term(lambda w, b: (b.recompute_modules & int(module)) != 0, name, lambda w, s: name)
 
 
@@ -101,11 +102,11 @@ def dispatcher_term(names: Mapping[Dispatcher, str]) -> Term:
         "moe_dispatcher",
         lambda w, b: np.where(b.ep * b.etp > 1, b.dispatcher, int(Dispatcher.ALLTOALL)),
         {name: int(dispatcher) for dispatcher, name in names.items()},
-        lambda w, s: f"{s.dispatcher.label} over ep {s.ep}" if s.ep * s.etp > 1 else "alltoall",
+        lambda w, s: Sentence("{} over ep {}", s.dispatcher.label, s.ep) if s.ep * s.etp > 1 else "alltoall",
     )
 
 
-VIRTUAL_STAGES = Term(lambda w, b: (b.vpp > 1) & (b.pp > 1), "vpp above 1", lambda w, s: f"vpp {s.vpp}")
+VIRTUAL_STAGES = Term(lambda w, b: (b.vpp > 1) & (b.pp > 1), Sentence("vpp above 1"), lambda w, s: Sentence("vpp {}", s.vpp))
 # What plans say of arguments of both frameworks, beside switches.
 SHARED_TERMS: Terms = {
     **{COLUMNS[field]: number(field) for field in ("tp", "pp", "cp", "ep", "etp")},
@@ -114,46 +115,53 @@ SHARED_TERMS: Terms = {
     "num-experts": Term(
         lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
         "experts",
-        lambda w, s: f"experts ({w.model.moe.num_experts if w.model.moe else 0})",
+        lambda w, s: Sentence("experts ({})", w.model.moe.num_experts if w.model.moe else 0),
         of_job=True,
     ),
     "moe-expert-capacity-factor": Term(
         lambda w, b: w.model.moe is not None and w.model.moe.capacity_factor is not None,
         "capacity_factor",
-        lambda w, s: f"capacity_factor {w.model.moe.capacity_factor if w.model.moe else None}",
+        lambda w, s: Sentence("capacity_factor {}", w.model.moe.capacity_factor if w.model.moe else None),
         of_job=True,
     ),
     "multi-latent-attention": Term(
         lambda w, b: w.model.mla is not None,
-        "latent attention",
-        lambda w, s: "latent attention",
+        Sentence("latent attention"),
+        lambda w, s: Sentence("latent attention"),
         of_job=True,
     ),
     "mtp-num-layers": Term(
         lambda w, b: w.model.mtp_num_layers,
-        "multi-token-prediction layers",
-        lambda w, s: f"{w.model.mtp_num_layers} multi-token-prediction layers",
+        Sentence("multi-token-prediction layers"),
+        lambda w, s: Sentence("{} multi-token-prediction layers", w.model.mtp_num_layers),
         of_job=True,
     ),
     "bf16": Term(
         lambda w, b: w.training.precision in ("bf16", "fp8"),  # fp8 runs on top of it
-        "precision bf16",
-        lambda w, s: f"precision {w.training.precision}",
-        lambda w, s: f"it is {w.training.precision}",
+        Sentence("precision bf16"),
+        lambda w, s: Sentence("precision {}", w.training.precision),
+        lambda w, s: Sentence("it is {}", w.training.precision),
         of_job=True,
     ),
-    "fp16": Term(lambda w, b: w.training.precision == "fp16", "precision fp16", lambda w, s: "precision fp16", of_job=True),
+    "fp16": Term(
+        lambda w, b: w.training.precision == "fp16",
+        Sentence("precision fp16"),
+        lambda w, s: Sentence("precision fp16"),
+        of_job=True,
+    ),
     "recompute-granularity": choice(
         "recompute",
         lambda w, b: b.recompute,
         {kind.label: int(kind) for kind in Recompute if kind},
         lambda w, s: s.recompute.label,
     ),
-    "recompute-method": Term(lambda w, b: b.recompute == Recompute.FULL, "full recompute", lambda w, s: "full recompute"),
+    "recompute-method": Term(
+        lambda w, b: b.recompute == Recompute.FULL, Sentence("full recompute"), lambda w, s: Sentence("full recompute")
+    ),
     "overlap-param-gather": Term(
         lambda w, b: has_effect(w, b, Feature.OVERLAP_PARAM_GATHER),
         "overlap_param_gather",
-        lambda w, s: f"overlap_param_gather with zero_stage {s.zero_stage}",
+        lambda w, s: Sentence("overlap_param_gather with zero_stage {}", s.zero_stage),
         feature=Feature.OVERLAP_PARAM_GATHER,
     ),
 }
@@ -162,7 +170,9 @@ TERMS: Terms = {
     **switch_terms(TABLE),
     **SHARED_TERMS,
     "moe-token-dispatcher-type": dispatcher_term(TABLE.dispatchers),
-    "use-custom-fsdp": Term(lambda w, b: b.zero_stage >= 2, "zero_stage above 1", lambda w, s: f"zero_stage {s.zero_stage}"),
+    "use-custom-fsdp": Term(
+        lambda w, b: b.zero_stage >= 2, Sentence("zero_stage above 1"), lambda w, s: Sentence("zero_stage {}", s.zero_stage)
+    ),
 }
 
 RELEASE_0_19 = read_release(Path(__file__).with_name("0.19.json"))

@@ -6,6 +6,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (
@@ -149,7 +150,7 @@ def _sharding(dialect: Dialect, s: ParallelStrategy) -> Arguments:
 
 def _notes(dialect: Dialect, workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
     notes = [
-        start_note(workload, "torchrun --nnodes and --nproc-per-node"),
+        start_note(workload, Sentence("torchrun --nnodes and --nproc-per-node")),
         *unstated_note(dialect.release, dialect.models, workload),
         *balance_notes(dialect.name, dialect.release, workload),
     ]
@@ -158,17 +159,25 @@ def _notes(dialect: Dialect, workload: Workload, s: ParallelStrategy, planned: P
         dense = sum(not is_moe for is_moe in model.moe_layers())
         if dense or model.moe.num_shared_experts:
             notes.append(
-                f"moe_act recomputes the activation of routed experts; {dense} dense layers and {model.moe.num_shared_experts} "
-                "shared experts keep theirs, which takes slightly more memory than the plan states."
+                Sentence(
+                    "moe_act recomputes the activation of routed experts; {} dense layers and {} "
+                    "shared experts keep theirs, which takes slightly more memory than the plan states.",
+                    dense,
+                    model.moe.num_shared_experts,
+                )
             )
     if dialect.unfused_rope(model) & planned.features:
-        kind = "for MLA" if model.mla is not None else "of neighbouring channels"
-        notes.append(f"Core {dialect.release.version} has no fused rotary embedding {kind}, so --no-rope-fusion is set.")
+        kind = Sentence("for MLA") if model.mla is not None else Sentence("of neighbouring channels")
+        notes.append(
+            Sentence("Core {} has no fused rotary embedding {}, so --no-rope-fusion is set.", dialect.release.version, kind)
+        )
     if Feature.FUSED_NORM not in planned.features:
-        notes.append("Transformer Engine always fuses the norms.")
+        notes.append(Sentence("Transformer Engine always fuses the norms."))
     if s.zero_stage >= 2 and s.tp * s.cp > 1:
         notes.append(
-            "Before Blackwell, tensor and context parallelism want CUDA_DEVICE_MAX_CONNECTIONS=1, which fully sharded data "
-            "parallelism refuses; it is left unset."
+            Sentence(
+                "Before Blackwell, tensor and context parallelism want CUDA_DEVICE_MAX_CONNECTIONS=1, which fully sharded data "
+                "parallelism refuses; it is left unset."
+            )
         )
     return tuple(notes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence
 from frameworks.mindformers.options import Options
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
@@ -25,7 +26,9 @@ def balance_options(workload: Workload) -> Options:
 
 def balance_notes(workload: Workload) -> tuple[str, ...]:
     """What the options leave to the user."""
-    return balance_note(f"MindFormers {RELEASE.version}", workload, told=", ".join(balance_options(workload)), weight=WEIGHT)
+    return balance_note(
+        Sentence("MindFormers {}", RELEASE.version), workload, told=", ".join(balance_options(workload)), weight=WEIGHT
+    )
 
 
 def read_balance(reading: Reading, model: ModelShape) -> str | None:

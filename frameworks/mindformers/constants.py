@@ -8,6 +8,7 @@ from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence, joined
 from frameworks.mindformers.models import ModelClass
 from frameworks.mindformers.options import Options
 from frameworks.rule import all_of
@@ -60,10 +61,12 @@ def constants_written(model: ModelShape, trained_by: ModelClass) -> Options:
 def unstated_note(model: ModelShape, trained_by: ModelClass) -> tuple[str, ...]:
     """A sentence about constants that the model does not state."""
     taken = {name: _default(key, trained_by) for key, (name, value) in _stated(model).items() if value is None}
-    said = [f"{name} {str(value).lower()}" for name, value in taken.items() if value is not None]
+    said = [Sentence("{} {}", name, str(value).lower()) for name, value in taken.items() if value is not None]
     if not said:
         return ()
-    return (f"The model does not state {all_of(list(taken))}; the file holds MindFormers' own: {', '.join(said)}.",)
+    return (
+        Sentence("The model does not state {}; the file holds MindFormers' own: {}.", all_of(list(taken)), joined(", ", said)),
+    )
 
 
 def constants_read(

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.mindformers.table import RELEASE
 
@@ -22,7 +23,7 @@ def options_from_document(document: Mapping[Any, Any]) -> list[str]:
     options: list[str] = []
     for path, value in _values(document, ()):
         if len(options) == MAX_OPTIONS:
-            raise ReadingError(f"the document has more than {MAX_OPTIONS} values; give the file of one training")
+            raise ReadingError(Sentence("the document has more than {} values; give the file of one training", MAX_OPTIONS))
         options.append(f"{path}={_json(path, value)}")
     return options
 
@@ -30,13 +31,13 @@ def options_from_document(document: Mapping[Any, Any]) -> list[str]:
 def _values(section: Mapping[Any, Any], path: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
     for key, value in section.items():
         if not isinstance(key, str) or not key or "=" in key or not key.isprintable():
-            raise ReadingError(f"{'.'.join((*path, str(key)[:80]))!r} is no key of a MindFormers file; give a name")
+            raise ReadingError(Sentence("{!r} is no key of a MindFormers file; give a name", ".".join((*path, str(key)[:80]))))
         here = (*path, key)
         name = ".".join(here)
         if not isinstance(value, Mapping) or name in RELEASE.arguments:
             yield name, value
         elif len(here) == MAX_DEPTH:
-            raise ReadingError(f"{name[:80]} is nested deeper than the {MAX_DEPTH} levels that MindFormers reads")
+            raise ReadingError(Sentence("{} is nested deeper than the {} levels that MindFormers reads", name[:80], MAX_DEPTH))
         else:
             yield from _values(value, here)
 
@@ -45,7 +46,9 @@ def _json(path: str, value: Any) -> str:
     try:
         text = json.dumps(value, default=str)
     except (ValueError, TypeError, RecursionError):
-        raise ReadingError(f"{path[:80]} has a value that no option can hold; give a number, a text or a list") from None
+        raise ReadingError(
+            Sentence("{} has a value that no option can hold; give a number, a text or a list", path[:80])
+        ) from None
     if len(text) > MAX_VALUE:
-        raise ReadingError(f"{path[:80]} is {len(text)} characters long; at most {MAX_VALUE} are allowed")
+        raise ReadingError(Sentence("{} is {} characters long; at most {} are allowed", path[:80], len(text), MAX_VALUE))
     return text

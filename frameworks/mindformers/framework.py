@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from documents.sentences import Sentence
 from frameworks.environment import HCCL
 from frameworks.framework import Framework
 from frameworks.mindformers.job_reader import read_job
@@ -25,7 +26,7 @@ MINDFORMERS = Framework(
     suffix="yaml",
     purposes={
         **HCCL,
-        "ENABLE_LAZY_INLINE_NO_PIPELINE": "one graph for all layers, which swap needs where no pipeline makes one",
+        "ENABLE_LAZY_INLINE_NO_PIPELINE": Sentence("one graph for all layers, which swap needs where no pipeline makes one"),
     },
     file=yaml_file,
     read_job=read_job,

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
@@ -62,7 +63,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
     reading = Reading(options)
     mode = reading.value("run_mode")
     if mode not in (None, "train", "finetune"):
-        raise ReadingError(f"run_mode {str(mode)[:80]!r} trains nothing; give the file of a training")
+        raise ReadingError(Sentence("run_mode {!r} trains nothing; give the file of a training", str(mode)[:80]))
     model = ModelReading(reading)
     shape, strategy = model.model(), reading.strategy()
     precision = str(reading.value(f"{MODEL}.compute_dtype"))
@@ -75,7 +76,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         *_of_devices(strategy, num_devices),
     ]
     if precision not in PRECISIONS:
-        sentences.append(f"{MODEL}.compute_dtype {precision[:80]} is read as bfloat16")
+        sentences.append(Sentence("{}.compute_dtype {} is read as bfloat16", MODEL, precision[:80]))
     return ReadJob(
         shape,
         strategy,
@@ -98,17 +99,17 @@ def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
     sections = {name.partition(".")[0] for name in RELEASE.arguments if "." in name}
     adapters = f"{MODEL}.pet_config"
     if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):
-        yield f"{adapters} trains adapters, and is read as a training of all weights"
+        yield Sentence("{} trains adapters, and is read as a training of all weights", adapters)
     for name, value in options.items():
         section = name.partition(".")[0]
         known = name.startswith(adapters) or name in RELEASE.arguments or name in RELEASE.former or name in _UNPRICED
         if not known and section in sections and section not in _FREE and name not in _OF_LEGACY_LAYERS and value not in _NOTHING:
-            yield f"{name} is no key of MindFormers {RELEASE.version} that is known here"
+            yield Sentence("{} is no key of MindFormers {} that is known here", name, RELEASE.version)
 
 
 # Of the layers before use_legacy: False: what numbers are computed in, and what belongs to words and predictions.
 _OF_LEGACY_LAYERS = frozenset(
-    f"{MODEL}.{key}"
+    Sentence("{}.{}", MODEL, key)
     for key in (
         *("type", "auto_register", "layernorm_compute_type", "softmax_compute_type", "embedding_init_type", "res_dtype"),
         *("rmsnorm", "post_layer_norm", "multi_query_attention", "partial_rotary_factor", "rope_ratio", "mlp_concat"),
@@ -127,14 +128,16 @@ def _unpriced(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
         idle = name.startswith("recompute_config.") and not recomputes
         is_read = name == f"{MODEL}.fine_grain_interleave" and reading.legacy
         if reading.is_given(name) and value not in usual and not idle and not is_read:
-            yield f"{name} {str(value)[:60]} changes what the plan costs, and no plan says it"
+            yield Sentence("{} {} changes what the plan costs, and no plan says it", name, str(value)[:60])
     for name in (f"{MODEL}.attention_dropout", f"{MODEL}.hidden_dropout"):
         if reading.is_given(name) and reading.value(name) != 0:
-            yield f"{name} {str(reading.value(name))[:20]} is read as 0, which keeps no masks"
-    dtype, computed = (str(reading.value(f"{MODEL}.{key}")) for key in ("params_dtype", "compute_dtype"))
+            yield Sentence("{} {} is read as 0, which keeps no masks", name, str(reading.value(name))[:20])
+    dtype, computed = (str(reading.value(Sentence("{}.{}", MODEL, key))) for key in ("params_dtype", "compute_dtype"))
     stated = reading.is_given(f"{MODEL}.params_dtype") or not reading.legacy
     if stated and PRECISIONS.get(dtype) == "fp32" != PRECISIONS.get(computed):
-        yield f"{MODEL}.params_dtype {dtype} is read as 16-bit weights with FP32 copies; software.fp32_parameters says otherwise"
+        yield Sentence(
+            "{}.params_dtype {} is read as 16-bit weights with FP32 copies; software.fp32_parameters says otherwise", MODEL, dtype
+        )
 
 
 def _idle(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
@@ -142,16 +145,20 @@ def _idle(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
     if reading.legacy:
         return
     if reading.value("swap_config.swap") and not reading.value(f"{MODEL}.swap"):
-        yield f"swap_config.swap is read as swap, for which these layers ask {MODEL}.swap"
+        yield Sentence("swap_config.swap is read as swap, for which these layers ask {}.swap", MODEL)
     degree = reading.value("parallel_config.ulysses_degree_in_cp")
     if strategy.cp_algo is CpAlgo.ULYSSES and degree != strategy.cp:
         yield (
-            f"parallel_config.ulysses_degree_in_cp {degree} is read as {strategy.cp}: these layers split heads by it, whatever "
-            "context_parallel_algo is"
+            Sentence(
+                "parallel_config.ulysses_degree_in_cp {} is read as {}: these layers split heads by it, whatever "
+                "context_parallel_algo is",
+                degree,
+                strategy.cp,
+            )
         )
 
 
 def _of_devices(strategy: ParallelStrategy, num_devices: int | None) -> Iterator[str]:
     degrees = strategy.dp * strategy.tp * strategy.pp * strategy.cp
     if num_devices is not None and num_devices != degrees:
-        yield f"parallel_config asks for {degrees} devices, and {num_devices} are started"
+        yield Sentence("parallel_config asks for {} devices, and {} are started", degrees, num_devices)

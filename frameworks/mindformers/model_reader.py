@@ -7,6 +7,7 @@ from typing import Any
 
 from cost_models.shapes.workload import MlaShape, ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS, MAX_NAME
+from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
 from frameworks.mindformers.constants import constants_read
 from frameworks.mindformers.reader import Reading
@@ -46,8 +47,12 @@ class ModelReading:
         legacy = None if legacy is None else str(legacy)
         if legacy is not None and legacy not in _LEGACY:
             raise ReadingError(
-                f"{MODEL}.type {legacy[:80]!r} names layers that are not known here; give a file of "
-                f"{', '.join(_LEGACY)}, or of use_legacy: False"
+                Sentence(
+                    "{}.type {!r} names layers that are not known here; give a file of {}, or of use_legacy: False",
+                    MODEL,
+                    legacy[:80],
+                    joined(", ", _LEGACY),
+                )
             )
         written = reading.value(f"{MODEL}.model_type")
         self._model_type, self._fixed = _LEGACY[legacy] if legacy else (str(written or "")[:MAX_NAME], {})
@@ -55,26 +60,26 @@ class ModelReading:
     def _of(self, key: str) -> Any:
         if key in self._fixed and not self._given(key):
             return self._fixed[key]
-        return self._reading.value(f"{MODEL}.{key}")
+        return self._reading.value(Sentence("{}.{}", MODEL, key))
 
     def _given(self, key: str) -> bool:
-        return self._reading.is_given(f"{MODEL}.{key}")
+        return self._reading.is_given(Sentence("{}.{}", MODEL, key))
 
     def _number(self, key: str, low: int = 0) -> int | None:
-        return self._reading.number(f"{MODEL}.{key}", low)
+        return self._reading.number(Sentence("{}.{}", MODEL, key), low)
 
     def _needed(self, key: str) -> int:
         found = self._number(key, low=1) if self._given(key) or self._reading.trained_by else None
         if found is None:
-            left = " (it is left to the configuration in pretrained_model_dir)" if self._reading.value(_FOLDER) else ""
-            raise ReadingError(f"{MODEL}.{key} is missing{left}; give it in the file")
+            left = Sentence(" (it is left to the configuration in pretrained_model_dir)") if self._reading.value(_FOLDER) else ""
+            raise ReadingError(Sentence("{}.{} is missing{}; give it in the file", MODEL, key, left))
         return found
 
     def model(self) -> ModelShape:
         """The model; raises ``ReadingError`` where a dimension is missing."""
         layers, hidden, heads, vocab = map(self._needed, _NEEDED)
         if layers > MAX_LAYERS:
-            raise ReadingError(f"{MODEL}.num_hidden_layers {layers} is not allowed; give at most {MAX_LAYERS}")
+            raise ReadingError(Sentence("{}.num_hidden_layers {} is not allowed; give at most {}", MODEL, layers, MAX_LAYERS))
         mla = self._mla()
         moe = self._moe(layers)
         groups = self._number("num_key_value_heads", low=1) or heads
@@ -119,7 +124,7 @@ class ModelReading:
         widths = {name: self._number(name) for name in names}
         missing = [name for name, width in widths.items() if not width]
         if missing:
-            raise ReadingError(f"{MODEL}.{missing[0]} is missing; give the width of latent attention")
+            raise ReadingError(Sentence("{}.{} is missing; give the width of latent attention", MODEL, missing[0]))
         return MlaShape(q_lora_rank=self._number("q_lora_rank") or 0, **{name: width or 0 for name, width in widths.items()})
 
     def _moe(self, layers: int) -> MoeShape | None:
@@ -153,17 +158,19 @@ class ModelReading:
             return 0, 1
         found = _regular(pattern, layers) if isinstance(pattern, list) else None
         if found is None:
-            self._sentences.append(f"{MODEL}.moe_layer_freq {str(pattern)[:80]} is read as experts in every layer")
+            self._sentences.append(Sentence("{}.moe_layer_freq {} is read as experts in every layer", MODEL, str(pattern)[:80]))
         return found or (0, 1)
 
     def passed_over(self) -> Iterator[str]:
         """Values of the model that are read as something else."""
         yield from self._sentences
         if self._of("multi_latent_attention") and self._of("qk_layernorm") is False:
-            yield f"{MODEL}.qk_layernorm false is read as norms on the compressed queries and keys, which latent attention has"
+            yield Sentence(
+                "{}.qk_layernorm false is read as norms on the compressed queries and keys, which latent attention has", MODEL
+            )
         capacity = self._of("capacity_factor")
         if self._reading.legacy and isinstance(capacity, int | float) and capacity > 0:
-            yield f"{MODEL}.capacity_factor {capacity} is read as experts without a limit"
+            yield Sentence("{}.capacity_factor {} is read as experts without a limit", MODEL, capacity)
 
 
 def _regular(pattern: list[Any], layers: int) -> tuple[int, int] | None:

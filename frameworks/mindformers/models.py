@@ -8,24 +8,25 @@ from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 from frameworks.mindformers.table import RELEASE
 from frameworks.rule import all_of, either
 
 # What no class computes, as fields of the constants: the value that they must have, and words for another.
 NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
-    "norm_zero_centered": (False, "norms with a weight of 1 + w"),
-    "rotary_fraction": (1.0, "a partial rotary embedding"),
-    "local_rotary_base": (None, "a second rotary base"),
-    "attention_output_bias": (False, "a bias behind attention"),
-    "attention_scale": (None, "a scale of its own in attention"),
-    "attention_softcap": (None, "soft-capped attention scores"),
-    "logit_softcap": (None, "soft-capped logits"),
-    "embedding_scale": (None, "scaled embeddings"),
-    "attention_sinks": (False, "attention sinks"),
-    "activation_clamp": (None, "a clamped activation"),
-    "glu_linear_offset": (0.0, "an offset in the gated linear unit"),
-    "qk_norm_over_heads": (False, "QK norm over all heads together"),
-    "post_norm_residual": (None, "a residual behind the norm"),
+    "norm_zero_centered": (False, Sentence("norms with a weight of 1 + w")),
+    "rotary_fraction": (1.0, Sentence("a partial rotary embedding")),
+    "local_rotary_base": (None, Sentence("a second rotary base")),
+    "attention_output_bias": (False, Sentence("a bias behind attention")),
+    "attention_scale": (None, Sentence("a scale of its own in attention")),
+    "attention_softcap": (None, Sentence("soft-capped attention scores")),
+    "logit_softcap": (None, Sentence("soft-capped logits")),
+    "embedding_scale": (None, Sentence("scaled embeddings")),
+    "attention_sinks": (False, Sentence("attention sinks")),
+    "activation_clamp": (None, Sentence("a clamped activation")),
+    "glu_linear_offset": (0.0, Sentence("an offset in the gated linear unit")),
+    "qk_norm_over_heads": (False, Sentence("QK norm over all heads together")),
+    "post_norm_residual": (None, Sentence("a residual behind the norm")),
 }
 
 
@@ -52,19 +53,19 @@ class ModelClass:
     def lacks(self, model: ModelShape) -> Iterator[str]:
         """What the model has and the class does not build."""
         if self.latent_attention != (model.mla is not None):
-            yield "grouped attention" if self.latent_attention else "latent attention"
+            yield Sentence("grouped attention") if self.latent_attention else Sentence("latent attention")
         if self.qk_layernorm and not model.qk_layernorm:
-            yield "attention without QK norm"
+            yield Sentence("attention without QK norm")
         if model.moe is not None and not self.experts:
             yield "experts"
         if model.moe is None and self.experts and not self.dense_layers:
-            yield "layers without experts"
+            yield Sentence("layers without experts")
         if model.moe is not None and not self.dense_layers and not all(model.moe_layers()):
-            yield "dense layers beside those of experts"
+            yield Sentence("dense layers beside those of experts")
         if model.tied_embeddings and not self.tied_embeddings:
-            yield "tied embeddings"
+            yield Sentence("tied embeddings")
         if model.mtp_num_layers > self.mtp_layers == 0:
-            yield "multi-token prediction"
+            yield Sentence("multi-token prediction")
         yield from _attention(model)
         yield from _common(model)
         yield from _router(model)
@@ -74,34 +75,36 @@ def _attention(model: ModelShape) -> Iterator[str]:
     constants, scaling = model.constants, model.constants.rope_scaling
     if model.mla is None:
         if model.hidden_size % model.num_attention_heads:
-            yield f"{model.num_attention_heads} heads, which do not divide hidden_size {model.hidden_size}"
+            yield Sentence("{} heads, which do not divide hidden_size {}", model.num_attention_heads, model.hidden_size)
         if scaling is not None:
-            yield f"rotary positions scaled by {scaling.kind} without latent attention"
+            yield Sentence("rotary positions scaled by {} without latent attention", scaling.kind)
         if constants.rotary_interleaved:
-            yield "interleaved rotary positions"
+            yield Sentence("interleaved rotary positions")
         return
     if model.mla.qk_head_dim < model.mla.v_head_dim:
-        yield f"values wider ({model.mla.v_head_dim}) than queries ({model.mla.qk_head_dim})"
+        yield Sentence("values wider ({}) than queries ({})", model.mla.v_head_dim, model.mla.qk_head_dim)
     if scaling is not None and scaling.kind != "yarn":
-        yield f"rotary positions scaled by {scaling.kind}"
+        yield Sentence("rotary positions scaled by {}", scaling.kind)
     elif scaling is not None and scaling.truncate is False:
-        yield "YaRN without whole channels as its borders"
+        yield Sentence("YaRN without whole channels as its borders")
     elif scaling is not None and scaling.mscale != scaling.mscale_all_dim:
-        yield f"YaRN with mscale {scaling.mscale} and mscale_all_dim {scaling.mscale_all_dim}, which it takes as one"
+        yield Sentence("YaRN with mscale {} and mscale_all_dim {}, which it takes as one", scaling.mscale, scaling.mscale_all_dim)
 
 
 def _common(model: ModelShape) -> Iterator[str]:
     constants = model.constants
     if not model.gated_linear_unit or constants.activation not in (None, "silu"):
-        yield f"an MLP of {'' if model.gated_linear_unit else 'ungated '}{constants.activation or 'gelu'}"
+        yield Sentence("an MLP of {}{}", "" if model.gated_linear_unit else "ungated ", constants.activation or "gelu")
     if constants.normalization not in (None, "rmsnorm"):
         yield f"{constants.normalization}"
     if model.learned_positions or model.alibi:
-        yield "learned positions" if model.learned_positions else "ALiBi positions"
+        yield Sentence("learned positions") if model.learned_positions else Sentence("ALiBi positions")
     if model.local_attention is not None:
-        yield f"layers with {'a window' if model.local_attention.kind == 'window' else 'linear attention'}"
+        yield Sentence(
+            "layers with {}", Sentence("a window") if model.local_attention.kind == "window" else Sentence("linear attention")
+        )
     if model.attention_output_gate:
-        yield "a gate behind attention"
+        yield Sentence("a gate behind attention")
     yield from not_computed(constants)
 
 
@@ -117,13 +120,13 @@ def _router(model: ModelShape) -> Iterator[str]:
     if moe is None:
         return
     if moe.capacity_factor is not None:
-        yield "a capacity of experts"
+        yield Sentence("a capacity of experts")
     if moe.expert_biases:
-        yield "biases of experts"
+        yield Sentence("biases of experts")
     if moe.num_groups > 1 and moe.top_k % moe.group_topk:
-        yield f"top {moe.top_k} of {moe.group_topk} groups, which do not divide it"
+        yield Sentence("top {} of {} groups, which do not divide it", moe.top_k, moe.group_topk)
     if router.expert_bias and router.score_function != "sigmoid":
-        yield "an expert bias without sigmoid scores"
+        yield Sentence("an expert bias without sigmoid scores")
 
 
 CLASSES = {
@@ -150,19 +153,23 @@ def likest(model: ModelShape) -> ModelClass:
 
 def untrained(model: ModelShape) -> str:
     """Why the release trains no such model, as the end of a sentence."""
-    release, named = f"MindFormers {RELEASE.version}", _BY_TYPE.get(model.constants.model_type)
+    release, named = Sentence("MindFormers {}", RELEASE.version), _BY_TYPE.get(model.constants.model_type)
     if named is not None:
-        return f"the class {named.architecture} of {release} does not build {all_of(list(named.lacks(model)))}"
+        return Sentence("the class {} of {} does not build {}", named.architecture, release, all_of(list(named.lacks(model))))
     kind = model.constants.model_type
-    trained = f"it trains {all_of(sorted(_BY_TYPE))}"
+    trained = Sentence("it trains {}", all_of(sorted(_BY_TYPE)))
     if kind:
         other = RELEASE.elsewhere.get(kind)
-        has_it = f"; {other} has one, for which no file is written here" if other else ""
-        return f"{release} has no training class for {kind} ({trained}){has_it}"
+        has_it = Sentence("; {} has one, for which no file is written here", other) if other else ""
+        return Sentence("{} has no training class for {} ({}){}", release, kind, trained, has_it)
     fitting = [each.model_type for each in CLASSES.values() if not any(each.lacks(model))]
     if fitting:
-        return f"{release} has several classes for it; state model.constants.model_type: {either(fitting)}"
+        return Sentence("{} has several classes for it; state model.constants.model_type: {}", release, either(fitting))
     nearest = likest(model)
-    return f"{release} has no class for it ({trained}); the nearest, {nearest.model_type}, does not build " + all_of(
-        list(nearest.lacks(model))
+    return Sentence(
+        "{} has no class for it ({}); the nearest, {}, does not build {}",
+        release,
+        trained,
+        nearest.model_type,
+        all_of(list(nearest.lacks(model))),
     )

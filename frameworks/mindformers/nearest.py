@@ -8,6 +8,7 @@ from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.draft import Draft
 from frameworks.mindformers import cells, rules
 from frameworks.mindformers.table import TABLE
@@ -20,30 +21,31 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.offered(TABLE, rules.NAME)
     size = draft.strategy.microbatch_group_size_per_vp_stage
     if size:
-        why = f"in MindFormers a chunk takes pp {strategy.pp} micro batches in turn"
+        why = Sentence("in MindFormers a chunk takes pp {} micro batches in turn", strategy.pp)
         draft.set("microbatch_group_size_per_vp_stage", size, strategy.pp, why, microbatch_group_size_per_vp_stage=0)
     moe = workload.model.moe
     if draft.breaks(rules.SWAP_OPTIMIZER):
-        draft.drop(Feature.SWAP_OPTIMIZER, "MindFormers' AdamW moves the moments alone")
+        draft.drop(Feature.SWAP_OPTIMIZER, Sentence("MindFormers' AdamW moves the moments alone"))
     if moe is None or moe.num_shared_experts == 0:
-        draft.drop(Feature.MOE_SHARED_EXPERT_OVERLAP, "it needs shared experts")
+        draft.drop(Feature.MOE_SHARED_EXPERT_OVERLAP, Sentence("it needs shared experts"))
     draft.sequence_parallel(rules.SEQUENCE_PARALLEL_FOR_EXPERTS, rules.NAME)
     if draft.strategy.etp > 1:
-        draft.set("etp", draft.strategy.etp, 1, "MindFormers splits no expert over ranks", etp=1)
+        draft.set("etp", draft.strategy.etp, 1, Sentence("MindFormers splits no expert over ranks"), etp=1)
     draft.dispatcher(TABLE.dispatchers, rules.NAME)
     draft.placed(rules.PLACEMENTS, rules.NAME)
     if draft.breaks(rules.DEREDUNDENCY):
-        why = "alltoall_deredundency works between whole nodes"
+        why = Sentence("alltoall_deredundency works between whole nodes")
         draft.set("dispatcher", draft.strategy.dispatcher.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
     if draft.breaks(rules.HYBRID_CP):
-        draft.set("cp_algo", "hybrid", "ring", "its layers refuse hybrid_cp", cp_algo=CpAlgo.RING, ulysses_degree=1)
-    draft.zero_stage(2, "MindFormers has no switch that gathers weights again in the backward pass")
+        draft.set("cp_algo", "hybrid", "ring", Sentence("its layers refuse hybrid_cp"), cp_algo=CpAlgo.RING, ulysses_degree=1)
+    draft.zero_stage(2, Sentence("MindFormers has no switch that gathers weights again in the backward pass"))
     s = draft.strategy
     if s.optimizer_shard_size and s.zero_stage == 0:
-        draft.set("optimizer_shard_size", s.optimizer_shard_size, "none", "nothing is sharded", optimizer_shard_size=0)
+        draft.set("optimizer_shard_size", s.optimizer_shard_size, "none", Sentence("nothing is sharded"), optimizer_shard_size=0)
     if draft.breaks(rules.HALVES):
         draft.drop(
-            Feature.FINE_GRAIN_INTERLEAVE, f"these layers cut samples in two, and micro_batch_size is {s.micro_batch_size}"
+            Feature.FINE_GRAIN_INTERLEAVE,
+            Sentence("these layers cut samples in two, and micro_batch_size is {}", s.micro_batch_size),
         )
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
     draft.quietly(on=Feature.OVERLAP_P2P if s.schedule is Schedule.INTERLEAVED else Feature(0))
@@ -59,12 +61,12 @@ def _recompute(draft: Draft) -> None:
     if s.recompute is not Recompute.FULL:
         draft.recompute_by_module()
     unnamed = draft.strategy.recompute_modules & ~rules.selectable(draft.workload.model)
-    draft.drop_modules(unnamed, "MindFormers' select_recompute has no name for it")
+    draft.drop_modules(unnamed, Sentence("MindFormers' select_recompute has no name for it"))
     if s.recompute is not Recompute.FULL:
         return
     plan = s.recompute_layers_per_stage
     if plan is not None and s.schedule is Schedule.ZBV:
-        draft.one_number_of_recompute("with zero_bubble_v a number for each stage is not known to mean its two chunks")
+        draft.one_number_of_recompute(Sentence("with zero_bubble_v a number for each stage is not known to mean its two chunks"))
     elif plan is not None:
         block = _block_of_plan(draft)
         draft.strategy = replace(
@@ -75,8 +77,8 @@ def _recompute(draft: Draft) -> None:
         )
     elif s.recompute_method is not RecomputeMethod.BLOCK or s.recompute_num_layers < 1:
         if s.recompute_num_layers > 1:
-            why = "MindFormers recomputes layer by layer"
-            draft.set("full recompute in groups of", s.recompute_num_layers, "groups of 1", why)
+            why = Sentence("MindFormers recomputes layer by layer")
+            draft.set(Sentence("full recompute in groups of"), s.recompute_num_layers, Sentence("groups of 1"), why)
         draft.strategy = replace(draft.strategy, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
 
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 
 Options = dict[str, Any]
@@ -19,7 +20,7 @@ def options_of(arguments: Iterable[str]) -> Options:
         try:
             options[name] = json.loads(value)
         except ValueError:
-            raise ReadingError(f"{argument[:80]!r} is not path=value with the value in JSON") from None
+            raise ReadingError(Sentence("{!r} is not path=value with the value in JSON", argument[:80])) from None
     return options
 
 

@@ -10,6 +10,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_NUMBER
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.models import CLASSES
@@ -31,7 +32,7 @@ def current_names(options: Options) -> tuple[Options, list[str]]:
     for name, value in options.items():
         now = RELEASE.former.get(name)
         if now is not None and renamed.setdefault(now, value) != value:
-            twice.append(f"{name} {str(value)[:40]} is passed over: {now} is {str(renamed[now])[:40]}")
+            twice.append(Sentence("{} {} is passed over: {} is {}", name, str(value)[:40], now, str(renamed[now])[:40]))
     return renamed, twice
 
 
@@ -72,7 +73,7 @@ class Reading:
             return None
         value = int(value) if isinstance(value, float) and value.is_integer() else value
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_NUMBER:
-            raise ReadingError(f"{name} {str(value)[:80]!r} is not allowed; give a whole number from {low}")
+            raise ReadingError(Sentence("{} {!r} is not allowed; give a whole number from {}", name, str(value)[:80], low))
         return value
 
     def column(self, field: str) -> int:
@@ -151,7 +152,9 @@ class Reading:
         each = total // stages
         fits = len(rows) == self.vpp and len(flat) == stages and all(isinstance(item, int) for item in flat)
         if not fits or sum(flat) + each * stages != total or min(flat) + each < 0:
-            raise ReadingError(f"offset {str(offset)[:80]} does not place {total} layers on pp {self.pp} x {self.vpp}")
+            raise ReadingError(
+                Sentence("offset {} does not place {} layers on pp {} x {}", str(offset)[:80], total, self.pp, self.vpp)
+            )
         counts = cells.by_rank([[each + item for item in row] for row in rows], self.schedule)
         if self.legacy:
             counts[-1][-1] = max(counts[-1][-1] - predicting, 0)
@@ -175,11 +178,13 @@ class Reading:
         by_chunk = isinstance(value[0], list)
         counts = [count for row in (value if by_chunk else [value]) for count in row]
         if not all(isinstance(count, int) and 0 <= count <= MAX_NUMBER for count in counts):
-            raise ReadingError(f"recompute {str(value)[:80]} is no list of numbers of layers")
+            raise ReadingError(Sentence("recompute {} is no list of numbers of layers", str(value)[:80]))
         if not by_chunk and self.value("swap_config.swap") is True:
             layout = self._layout()
             if layout is None:
-                raise ReadingError(f"num_hidden_layers is missing, or less than pp {self.pp} x {self.vpp}; give the layers")
+                raise ReadingError(
+                    Sentence("num_hidden_layers is missing, or less than pp {} x {}; give the layers", self.pp, self.vpp)
+                )
             placed = cells.counts_of(counts, layout)
             block = cells.block_size(placed, layout)
             if block is not None:

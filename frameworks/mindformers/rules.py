@@ -11,6 +11,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 from frameworks.facts import fact_rule
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
@@ -26,7 +27,7 @@ PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_ar
 MODEL = Rule(
     "mindformers_model",
     "[mindformers-1.8, models; mindformers-1.8, gpt_layer_specs.py]",
-    "the release has a training class that builds the model",
+    Sentence("the release has a training class that builds the model"),
     lambda w, b: every_row(b, class_of(w.model) is None),
     lambda w, s: untrained(w.model),
     job_only=True,
@@ -34,12 +35,12 @@ MODEL = Rule(
 SANDWICH_NORM = two_norms_rule(
     "mindformers_sandwich_norm",
     "[mindformers-1.8, training_graph/transformer/transformer_layer.py]",
-    "that MindFormers trains",
+    Sentence("that MindFormers trains"),
 )
 MTP = FACTS(
     "mindformers_mtp",
-    "there is at most one multi-token-prediction layer",
-    sentence=lambda w, s: f"mtp_num_layers is {w.model.mtp_num_layers}, and MindFormers takes 0 or 1",
+    Sentence("there is at most one multi-token-prediction layer"),
+    sentence=lambda w, s: Sentence("mtp_num_layers is {}, and MindFormers takes 0 or 1", w.model.mtp_num_layers),
 )
 
 FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
@@ -48,35 +49,39 @@ SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, Parallel con
 ZBV = Rule(
     "mindformers_zbv",
     "[mindspore, pipeline_transformer.cc; mindformers-1.8, training_graph/transformer/utils.py]",
-    "zbv (zero_bubble_v) takes at least 2 pp micro batches, and recompute by virtual stage, not layers_per_stage",
+    Sentence("zbv (zero_bubble_v) takes at least 2 pp micro batches, and recompute by virtual stage, not layers_per_stage"),
     lambda w, b: (
         (b.schedule == Schedule.ZBV)
         & (b.pp > 1)
         & ((b.num_microbatches(w.training.global_batch_size) < 2 * b.pp) | (b.recompute_plan_index >= 0))
     ),
-    lambda w, s: (
-        f"zbv over pp {s.pp} takes at least {2 * s.pp} micro batches in MindSpore (there are {num_microbatches(w, s)}), and no "
-        "recompute layers_per_stage"
+    lambda w, s: Sentence(
+        "zbv over pp {} takes at least {} micro batches in MindSpore (there are {}), and no recompute layers_per_stage",
+        s.pp,
+        2 * s.pp,
+        num_microbatches(w, s),
     ),
 )
 
 GROUP_SIZE = Rule(
     "mindformers_group_size",
     "[mindformers-1.8, Parallel configuration]",
-    "an interleaved chunk takes pp micro batches in turn",
+    Sentence("an interleaved chunk takes pp micro batches in turn"),
     lambda w, b: (b.microbatch_group_size_per_vp_stage != 0) & (b.microbatch_group_size_per_vp_stage != b.pp),
-    lambda w, s: (
-        f"microbatch_group_size_per_vp_stage {s.microbatch_group_size_per_vp_stage}: MindFormers has no such setting, and an "
-        f"interleaved chunk takes pp {s.pp} micro batches in turn"
+    lambda w, s: Sentence(
+        "microbatch_group_size_per_vp_stage {}: MindFormers has no such setting, and an "
+        "interleaved chunk takes pp {} micro batches in turn",
+        s.microbatch_group_size_per_vp_stage,
+        s.pp,
     ),
 )
 
 SWAP_OPTIMIZER = Rule(
     "mindformers_swap_optimizer",
     "[mindformers-1.8, adamw.py]",
-    "swap_optimizer moves Adam moments alone to the host, so that parameters must be FP32, without master copies",
+    Sentence("swap_optimizer moves Adam moments alone to the host, so that parameters must be FP32, without master copies"),
     lambda w, b: none_of(b) if w.software.fp32_parameters else b.has(Feature.SWAP_OPTIMIZER),
-    lambda w, s: (
+    lambda w, s: Sentence(
         "swap_optimizer moves master weights and moments to the host; MindFormers' AdamW (swap: True) moves the moments alone, "
         "which is the same with fp32_parameters only"
     ),
@@ -85,19 +90,22 @@ SWAP_OPTIMIZER = Rule(
 ZERO_STAGE = Rule(
     "mindformers_zero_stage",
     "[mindformers-1.8, Parallel configuration]",
-    "zero_stage is 0, 1 (enable_parallel_optimizer) or 2 (gradient_accumulation_shard)",
+    Sentence("zero_stage is 0, 1 (enable_parallel_optimizer) or 2 (gradient_accumulation_shard)"),
     lambda w, b: b.zero_stage > 2,
-    lambda w, s: f"zero_stage {s.zero_stage}: MindFormers has no switch that gathers weights again in the backward pass",
+    lambda w, s: Sentence(
+        "zero_stage {}: MindFormers has no switch that gathers weights again in the backward pass", s.zero_stage
+    ),
 )
 
 HALVES = Rule(
     "mindformers_halves",
     "[mindformers-1.8, Parallel configuration]",
-    "fine_grain_interleave is micro_batch_interleave_num 2, which cuts samples: micro_batch_size is even",
+    Sentence("fine_grain_interleave is micro_batch_interleave_num 2, which cuts samples: micro_batch_size is even"),
     lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
-    lambda w, s: (
-        f"micro_batch_size is {s.micro_batch_size}, and the layers of this release are cut in two by samples "
-        "(micro_batch_interleave_num), not by tokens"
+    lambda w, s: Sentence(
+        "micro_batch_size is {}, and the layers of this release are cut in two by samples "
+        "(micro_batch_interleave_num), not by tokens",
+        s.micro_batch_size,
     ),
 )
 
@@ -105,23 +113,25 @@ PLACEMENTS = Placements(fewest=1)  # the graph is cut by the stage number of eac
 STAGES = placement_rule("mindformers_stages", "[mindformers-1.8, training_graph/transformer/utils.py]", NAME, PLACEMENTS)
 
 SEQUENCE_PARALLEL_FOR_EXPERTS = FACTS(
-    "mindformers_experts_need_sequence_parallel", "a model with experts and tp above 1 needs sequence parallelism"
+    "mindformers_experts_need_sequence_parallel", Sentence("a model with experts and tp above 1 needs sequence parallelism")
 )
 
 EXPERT_TENSOR_PARALLEL = Rule(
     "mindformers_expert_tensor_parallel",
     "[mindformers-1.8, training_graph/transformer/moe/ffn.py]",
-    "etp is 1: the weights of an expert are not split",
+    Sentence("etp is 1: the weights of an expert are not split"),
     lambda w, b: b.etp > 1,
-    lambda w, s: f"etp {s.etp}: MindFormers splits experts over ep ranks (here {s.ep}), not an expert over ranks",
+    lambda w, s: Sentence("etp {}: MindFormers splits experts over ep ranks (here {}), not an expert over ranks", s.etp, s.ep),
 )
 
 EXPERT_WORLD = Rule(
     "mindformers_expert_world",
     "[hyper-parallel, fast-tuner; mindformers-1.8, Parallel configuration]",
-    "expert ranks come from dp and tp, not from cp: etp x ep divides dp x tp",
+    Sentence("expert ranks come from dp and tp, not from cp: etp x ep divides dp x tp"),
     lambda w, b: (b.dp * b.tp) % (b.ep * b.etp) != 0,
-    lambda w, s: f"etp {s.etp} x ep {s.ep} = {s.etp * s.ep} does not divide dp {s.dp} x tp {s.tp} = {s.dp * s.tp}",
+    lambda w, s: Sentence(
+        "etp {} x ep {} = {} does not divide dp {} x tp {} = {}", s.etp, s.ep, s.etp * s.ep, s.dp, s.tp, s.dp * s.tp
+    ),
 )
 
 DISPATCHER = dispatcher_rule(
@@ -129,29 +139,33 @@ DISPATCHER = dispatcher_rule(
     "[mindformers-1.8, training_graph/transformer/moe/token_dispatcher.py]",
     NAME,
     TABLE,
-    "experts are reached by alltoall, or by hierarchical (alltoall_deredundency: an all-gather between nodes, then an "
-    "all-to-all inside)",
+    Sentence(
+        "experts are reached by alltoall, or by hierarchical (alltoall_deredundency: an all-gather between nodes, then an "
+        "all-to-all inside)"
+    ),
 )
 
 
 DEREDUNDENCY = Rule(
     "mindformers_deredundency",
     "[mindformers-1.8, transformer_config.py; mindformers-1.8, training_graph/transformer/moe/token_dispatcher.py]",
-    "with the hierarchical dispatcher (alltoall_deredundency) the devices of a node divide ep",
+    Sentence("with the hierarchical dispatcher (alltoall_deredundency) the devices of a node divide ep"),
     lambda w, b: (
         (b.dispatcher == Dispatcher.HIERARCHICAL) & (b.ep * b.etp > 1) & (b.ep % w.cluster.profile.devices_per_node != 0)
     ),
-    lambda w, s: (
-        f"hierarchical dispatch over ep {s.ep}: it takes a multiple of the {w.cluster.profile.devices_per_node} devices of a node"
+    lambda w, s: Sentence(
+        "hierarchical dispatch over ep {}: it takes a multiple of the {} devices of a node",
+        s.ep,
+        w.cluster.profile.devices_per_node,
     ),
 )
 
 HYBRID_CP = Rule(
     "mindformers_hybrid_cp",
     "[mindformers-1.8, transformer_config_utils.py]",
-    "context parallelism is ring (colossalai_cp) or ulysses",
+    Sentence("context parallelism is ring (colossalai_cp) or ulysses"),
     lambda w, b: (b.cp > 1) & (b.cp_algo == CpAlgo.HYBRID),
-    lambda w, s: f"hybrid context parallelism over cp {s.cp}: the layers of use_legacy: False refuse hybrid_cp",
+    lambda w, s: Sentence("hybrid context parallelism over cp {}: the layers of use_legacy: False refuse hybrid_cp", s.cp),
 )
 
 
@@ -177,11 +191,13 @@ def selectable(model: ModelShape) -> RecomputeModule:
 SELECT_RECOMPUTE = Rule(
     "mindformers_select_recompute",
     "[mindformers-1.8, training_graph/transformer/utils.py; mindformers-1.8, training_graph/transformer/moe/ffn.py]",
-    "recompute by module takes layernorm, and in models without experts mlp_act and mlp",
+    Sentence("recompute by module takes layernorm, and in models without experts mlp_act and mlp"),
     lambda w, b: (b.recompute_modules & ~int(selectable(w.model))) != 0,
-    lambda w, s: (
-        f"recompute of {module_names(s.recompute_modules & ~selectable(w.model))} in {w.model.name}: select_recompute goes by "
-        f"the names of cells, which are known for {module_names(selectable(w.model))} alone"
+    lambda w, s: Sentence(
+        "recompute of {} in {}: select_recompute goes by the names of cells, which are known for {} alone",
+        module_names(s.recompute_modules & ~selectable(w.model)),
+        w.model.name,
+        module_names(selectable(w.model)),
     ),
 )
 
@@ -189,14 +205,14 @@ SELECT_RECOMPUTE = Rule(
 RECOMPUTE_GROUPS = Rule(
     "mindformers_recompute_groups",
     "[mindformers-1.8, training_graph/transformer/utils.py]",
-    "full recompute by method uniform has a checkpoint for each layer: num_layers is 1",
+    Sentence("full recompute by method uniform has a checkpoint for each layer: num_layers is 1"),
     lambda w, b: (
         (b.recompute == Recompute.FULL)
         & (b.recompute_plan_index < 0)
         & (b.recompute_method == RecomputeMethod.UNIFORM)
         & (b.recompute_num_layers > 1)
     ),
-    lambda w, s: f"full recompute in groups of {s.recompute_num_layers} layers: MindFormers recomputes layer by layer",
+    lambda w, s: Sentence("full recompute in groups of {} layers: MindFormers recomputes layer by layer", s.recompute_num_layers),
 )
 
 TENSOR_PLAN = tensor_plan_rule("mindformers_tensor_plan", "[mindformers-1.8, config_args.py]", "MindFormers")

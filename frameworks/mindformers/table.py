@@ -7,6 +7,7 @@ from pathlib import Path
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
+from documents.sentences import Sentence
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, number
 from frameworks.mindformers import cells
 from frameworks.release import read_release
@@ -79,13 +80,13 @@ TERMS: Terms = {
     EXPERT_KEYS[0]: Term(
         lambda w, b: w.model.moe.num_experts if w.model.moe else 0,
         "experts",
-        lambda w, s: f"a model of {w.model.moe.num_experts if w.model.moe else 0} experts",
+        lambda w, s: Sentence("a model of {} experts", w.model.moe.num_experts if w.model.moe else 0),
         of_job=True,
     ),
     f"{MODEL}.num_nextn_predict_layers": Term(
         lambda w, b: w.model.mtp_num_layers,
         "mtp_num_layers",
-        lambda w, s: f"mtp_num_layers {w.model.mtp_num_layers}",
+        lambda w, s: Sentence("mtp_num_layers {}", w.model.mtp_num_layers),
         of_job=True,
     ),
 }

@@ -11,6 +11,7 @@ import json
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature, Scope, acting_on
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.launch_text import PLACEHOLDER
@@ -62,7 +63,7 @@ def _valued(options: Options) -> Options:
 
 
 def _in_model(options: Options) -> Options:
-    return _valued({f"{MODEL}.{name}": value for name, value in options.items()})
+    return _valued({Sentence("{}.{}", MODEL, name): value for name, value in options.items()})
 
 
 def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
@@ -143,7 +144,7 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
 def _experts(workload: Workload, s: ParallelStrategy) -> Options:
     moe, trained_by = workload.model.moe, likest(workload.model)
     if moe is None:
-        return {f"{MODEL}.{key}": value for key, value in _NO_EXPERTS.items()} if trained_by.experts else {}
+        return {Sentence("{}.{}", MODEL, key): value for key, value in _NO_EXPERTS.items()} if trained_by.experts else {}
     grouped = moe.num_groups > 1 or trained_by.latent_attention
     options = {
         trained_by.experts or "num_experts": moe.num_experts,
@@ -244,9 +245,11 @@ def _notes(workload: Workload, planned: ParallelStrategy, s: ParallelStrategy) -
     notes = [start_note(workload, "scripts/msrun_launcher.sh"), *unstated_note(workload.model, likest(workload.model))]
     notes += balance_notes(workload)
     if workload.model.mla is not None and Feature.FUSED_ROPE in planned.features:
-        notes.append("MindFormers has no fused rotary embedding for latent attention, so the file leaves it out.")
+        notes.append(Sentence("MindFormers has no fused rotary embedding for latent attention, so the file leaves it out."))
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
-        notes.append("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")
+        notes.append(
+            Sentence("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")
+        )
     if Feature.SWAP_ATTENTION in s.features and workload.model.moe is not None:
-        notes.append("MindFormers documents swap for dense models; with experts, try it on a few layers first.")
+        notes.append(Sentence("MindFormers documents swap for dense models; with experts, try it on a few layers first."))
     return tuple(notes)

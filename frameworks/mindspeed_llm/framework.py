@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HCCL
 from frameworks.framework import Framework
 from frameworks.megatron_lm.arguments import untold
@@ -33,9 +34,9 @@ MINDSPEED_LLM = Framework(
     purposes={
         **HARDWARE_QUEUE,
         **HCCL,
-        "TASK_QUEUE_ENABLE": "operators are prepared and dispatched on two threads; the plan's host time counts on it",
-        "CPU_AFFINITY_CONF": "every process stays on the cores next to its NPU; the plan's host time counts on it",
-        "PYTORCH_NPU_ALLOC_CONF": "segments that grow, against fragmentation",
+        "TASK_QUEUE_ENABLE": Sentence("operators are prepared and dispatched on two threads; the plan's host time counts on it"),
+        "CPU_AFFINITY_CONF": Sentence("every process stays on the cores next to its NPU; the plan's host time counts on it"),
+        "PYTORCH_NPU_ALLOC_CONF": Sentence("segments that grow, against fragmentation"),
     },
     file=partial(script, tokenizer=("--tokenizer-type PretrainedFromHF", '--tokenizer-name-or-path "${TOKENIZER_PATH}"')),
 )

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm import job_reader as megatron
 from frameworks.megatron_lm.reader import integers
@@ -28,7 +29,9 @@ class JobReading(Reading, megatron.JobReading):
         """Layers of the model: those that are no no-op."""
         layers = super().layers() - len(self.noops())
         if layers < 1:
-            raise ReadingError(f"noop-layers {self.value('noop-layers')} leave no layer of num-layers {self.value('num-layers')}")
+            raise ReadingError(
+                Sentence("noop-layers {} leave no layer of num-layers {}", self.value("noop-layers"), self.value("num-layers"))
+            )
         return layers
 
     def widths(self) -> Mapping[str, Any]:
@@ -53,12 +56,16 @@ class JobReading(Reading, megatron.JobReading):
             (spec for spec in (*SPECS, *READ_SPECS) if given == (f"{PACKAGE}.{spec.module}" if spec.module else "")), None
         )
         if spec is None:
-            notes.append(f"spec {given[:80]} builds layers that are not known here; they are priced as plain ones.")
+            notes.append(Sentence("spec {} builds layers that are not known here; they are priced as plain ones.", given[:80]))
             return model
         lost = [name for name in traits_of(model) if name not in spec.honours]
         if lost:
-            where = f"spec {given}" if given else "no spec"
-            notes.append(f"{' and '.join(lost)} are not built: {where} does not honour them [mindspeed-llm, tasks/models/spec].")
+            where = Sentence("spec {}", given) if given else Sentence("no spec")
+            notes.append(
+                Sentence(
+                    "{} are not built: {} does not honour them [mindspeed-llm, tasks/models/spec].", joined(" and ", lost), where
+                )
+            )
         without: dict[str, Any] = {}
         if "norms of queries and keys" in lost:
             without["qk_layernorm"] = False

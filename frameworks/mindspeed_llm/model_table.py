@@ -8,11 +8,12 @@ from __future__ import annotations
 from math import isclose, sqrt
 from typing import Any
 
+from documents.sentences import Sentence
 from frameworks.megatron_lm import model_table as megatron
 from frameworks.megatron_lm.model_table import DIVIDED_SIGMOIDS, LOCAL, ROUTER, SCALING, latent, rotary, routed, switch
 from frameworks.model_facts import Fact, Flat, ModelTable
 
-BY_BEST = "by their best expert"
+BY_BEST = Sentence("by their best expert")
 GROUPS = {"moe-router-load-balancing-type": "group_limited_greedy"}
 SOFTMAX_FIRST = {"moe-router-load-balancing-type": "softmax_topk"}
 YARN = "yarn"
@@ -36,10 +37,10 @@ FACTS = (
             "gelu": {"no-bias-gelu-fusion": ()},
             "gelu_tanh": {},
         },
-        instead="gated silu",
+        instead=Sentence("gated silu"),
         label="activation",
     ),
-    Fact("local", says={"window": {}}, label="attention limited to a", named=LOCAL, priced=True),
+    Fact("local", says={"window": {}}, label=Sentence("attention limited to a"), named=LOCAL, priced=True),
     Fact("local_attention.window", "sliding-window", only=lambda flat: flat.get("local") == "window", unsaid=(None, 0)),
     switch("constants.norm_zero_centered", "add-rmsnorm-offset"),
     Fact(
@@ -55,7 +56,7 @@ FACTS = (
         f"{SCALING}.kind",
         says={LLAMA3: {"rope-scaling-type": LLAMA3}, YARN: {"rope-scaling-type": YARN}},
         only=rotary,
-        label="rotary positions scaled by",
+        label=Sentence("rotary positions scaled by"),
     ),
     *(Fact(f"{SCALING}.factor", "rope-scaling-factor", only=stretched(kind)) for kind in (LLAMA3, YARN)),
     Fact(f"{SCALING}.low_freq_factor", "low-freq-factor", only=stretched(LLAMA3)),
@@ -68,12 +69,12 @@ FACTS = (
     Fact(f"{SCALING}.beta_slow", "beta-slow", only=stretched(YARN)),
     Fact(
         "outgrown",
-        label="a factor of YaRN for less than",
-        because="outside latent attention the factor is --max-position-embeddings over the original length",
+        label=Sentence("a factor of YaRN for less than"),
+        because=Sentence("outside latent attention the factor is --max-position-embeddings over the original length"),
     ),
     Fact("constants.attention_scale", "query-pre-attn-scalar", only=lambda flat: not latent(flat)),
     Fact("constants.attention_scale", only=latent),
-    Fact("constants.attention_softcap", because="its flash attention does not apply --attn-logit-softcapping"),
+    Fact("constants.attention_softcap", because=Sentence("its flash attention does not apply --attn-logit-softcapping")),
     Fact("constants.logit_softcap", "output-logit-softcapping"),
     Fact("constants.embedding_scale", "scale-emb"),
     switch("embeddings_by_width", "input-embeds-norm"),  # read alone
@@ -93,8 +94,8 @@ FACTS = (
     DIVIDED_SIGMOIDS,
     Fact(f"{ROUTER}.topk_scale", "moe-router-topk-scaling-factor", only=routed),
     switch(f"{ROUTER}.shared_expert_gate", "shared-expert-gate", only=routed),
-    Fact("moe.expert_biases", says={False: {}}, only=routed, label="biases of experts", priced=True),
-    Fact("group_choice", says={BY_BEST: GROUPS}, only=routed, label="groups of experts:"),
+    Fact("moe.expert_biases", says={False: {}}, only=routed, label=Sentence("biases of experts"), priced=True),
+    Fact("group_choice", says={BY_BEST: GROUPS}, only=routed, label=Sentence("groups of experts:")),
 )
 
 
@@ -114,7 +115,7 @@ def derived(flat: Flat) -> dict[str, Any]:
     if scale and not mla and isclose(squared := 1 / scale**2, round(squared), rel_tol=1e-6):
         found["constants.attention_scale"] = round(squared)
     local, every = flat.get("local_attention.kind"), flat.get("local_attention.full_attention_every")
-    found["local"] = f"{local} but in every {every}th layer" if local == "window" and every else local
+    found["local"] = Sentence("{} but in every {}th layer", local, every) if local == "window" and every else local
     if str(found.get("group_choice")).startswith("chosen by their best"):
         found["group_choice"] = BY_BEST
     return found

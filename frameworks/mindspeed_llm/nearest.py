@@ -8,6 +8,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.draft import Draft, breaks
 from frameworks.facts import beside
 from frameworks.megatron_lm import rules as megatron
@@ -22,17 +23,23 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.offered(TABLE, rules.NAME)
     draft.sequence_parallel(megatron.SEQUENCE_PARALLEL_FOR_EXPERTS, rules.NAME)
     draft.dispatcher(TABLE.dispatchers, rules.NAME)
-    draft.zero_stage(1, "the Megatron back end of MindSpeed-LLM shards the optimizer alone")
+    draft.zero_stage(1, Sentence("the Megatron back end of MindSpeed-LLM shards the optimizer alone"))
     size = draft.strategy.optimizer_shard_size
     if size:
-        draft.set("optimizer_shard_size", size, "all data-parallel ranks", "there is no such option", optimizer_shard_size=0)
+        draft.set(
+            "optimizer_shard_size",
+            size,
+            Sentence("all data-parallel ranks"),
+            Sentence("there is no such option"),
+            optimizer_shard_size=0,
+        )
     draft.drop_broken(megatron.GROUPED_GEMM_PRECISION, memory.REUSE_NEEDS_BF16)
     draft.one_fusion()
     draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
     if not workload.model.gated_linear_unit:  # the fused kernel is that of RMSNorm
         draft.quietly(off=Feature.FUSED_NORM)
     if workload.model.constants.activation not in (None, "silu"):
-        draft.drop(Feature.FUSED_SWIGLU, "the fused kernel is SwiGLU's")
+        draft.drop(Feature.FUSED_SWIGLU, Sentence("the fused kernel is SwiGLU's"))
     if strategy.cp > 1:
         draft.quietly(on=Feature.FLASH_ATTENTION)
         if strategy.cp_algo is CpAlgo.ULYSSES:
@@ -54,10 +61,12 @@ def _dualpipev(draft: Draft) -> None:
     excluded = beside(rules.RULES, Feature.MOE_COMM_OVERLAP)
     merged = replace(s, features=(s.features | Feature.MOE_COMM_OVERLAP) & ~excluded)
     if any(breaks(draft.workload, merged, rule) for rule in (rules.DUALPIPEV, rules.FB_OVERLAP)):
-        draft.usual_schedule("it needs cp 1, embeddings that are not tied, ep above 1, etp 1, alltoall and moe_grouped_gemm")
+        draft.usual_schedule(
+            Sentence("it needs cp 1, embeddings that are not tied, ep above 1, etp 1, alltoall and moe_grouped_gemm")
+        )
         return
-    draft.drop(excluded, "dualpipev excludes it")
-    draft.add(Feature.MOE_COMM_OVERLAP, "dualpipev merges forwards and backwards")
+    draft.drop(excluded, Sentence("dualpipev excludes it"))
+    draft.add(Feature.MOE_COMM_OVERLAP, Sentence("dualpipev merges forwards and backwards"))
 
 
 def _experts(draft: Draft) -> None:
@@ -69,32 +78,34 @@ def _experts(draft: Draft) -> None:
         draft.set("moe_dispatcher", "allgather", "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
     draft.drop_broken(rules.TP_EXTEND_EP)
     if draft.strategy.tp == 1:
-        draft.drop(Feature.MOE_TP_EXTEND_EP, "it needs tp above 1")
+        draft.drop(Feature.MOE_TP_EXTEND_EP, Sentence("it needs tp above 1"))
     draft.drop_broken(rules.ALLGATHER_OVERLAP, rules.ALLTOALL_OVERLAP, rules.FB_OVERLAP, rules.FB_NOOP)
     draft.drop_broken(megatron.SHARED_EXPERT_OVERLAP, rules.ZERO_MEMORY)
     if not draft.routed:
-        draft.drop(Feature.MOE_ZERO_MEMORY, "tokens do not travel")
+        draft.drop(Feature.MOE_ZERO_MEMORY, Sentence("tokens do not travel"))
     features = draft.features
     extends = Feature.MOE_TP_EXTEND_EP in features
     if extends:  # its dispatcher is alltoall_seq
-        draft.drop(Feature.MOE_SHARED_EXPERT_OVERLAP, "it needs the alltoall dispatcher, and moe_tp_extend_ep has alltoall_seq")
+        draft.drop(
+            Feature.MOE_SHARED_EXPERT_OVERLAP, Sentence("it needs the alltoall dispatcher, and moe_tp_extend_ep has alltoall_seq")
+        )
     if extends or Feature.MOE_ALLGATHER_OVERLAP_COMM in features:
-        draft.add(Feature.MOE_PERMUTATION_ASYNC_COMM, "moe_tp_extend_ep and moe_allgather_overlap_comm need it")
+        draft.add(Feature.MOE_PERMUTATION_ASYNC_COMM, Sentence("moe_tp_extend_ep and moe_allgather_overlap_comm need it"))
     if Feature.MOE_ALLTOALL_OVERLAP_COMM in features and moe.num_shared_experts and not extends:
-        draft.add(Feature.MOE_SHARED_EXPERT_OVERLAP, "MindSpeed switches it on with moe_alltoall_overlap_comm")
+        draft.add(Feature.MOE_SHARED_EXPERT_OVERLAP, Sentence("MindSpeed switches it on with moe_alltoall_overlap_comm"))
     gathers = draft.routed and draft.strategy.dispatcher is Dispatcher.ALLGATHER
     dropping = moe.capacity_factor is not None and Feature.MOE_PAD_TO_CAPACITY not in features
     if gathers or dropping:
         draft.drop(
             Feature.MOE_PERMUTE_FUSION,
-            "MindSpeed has no fused permutation with this dispatcher or capacity, although the plan is priced with it",
+            Sentence("MindSpeed has no fused permutation with this dispatcher or capacity, although the plan is priced with it"),
         )
 
 
 def _repeatable(draft: Draft) -> None:
     """Without modules whose own switches refuse the model or its degrees."""
     if draft.workload.model.mla is None:
-        draft.drop_modules(RecomputeModule.MLA_UP_PROJ, "the model has no latent attention")
+        draft.drop_modules(RecomputeModule.MLA_UP_PROJ, Sentence("the model has no latent attention"))
     for module, rule in ((RecomputeModule.LAYERNORM, rules.POST_NORM), (RecomputeModule.MLA_UP_PROJ, rules.MLA_UP_PROJ)):
         if draft.breaks(rule):
             draft.drop_modules(module, rule.reason(draft.workload, draft.strategy))
@@ -111,20 +122,23 @@ def _recompute(draft: Draft) -> None:
             cheap = given == RecomputeModule.CORE_ATTN and Feature.FLASH_ATTENTION in draft.features
             draft.drop_modules(
                 RecomputeModule.CORE_ATTN if cheap else switches,
-                "MindSpeed-LLM takes modules or its switches for norms and activation functions, not both",
+                Sentence("MindSpeed-LLM takes modules or its switches for norms and activation functions, not both"),
             )
         _repeatable(draft)
         return
-    draft.drop_modules(s.recompute_modules & BY_LAYER, "MindSpeed-LLM takes one granularity")
+    draft.drop_modules(s.recompute_modules & BY_LAYER, Sentence("MindSpeed-LLM takes one granularity"))
     plan = s.recompute_layers_per_stage
     if plan is not None:
         by_rank = s.schedule is Schedule.INTERLEAVED
         by_chunk = s.vpp > 1 and not by_rank
         layers = max(-(-max(plan) // (s.vpp if by_chunk else 1)), 1)
         if len(set(plan)) > 1 or s.recompute_method is RecomputeMethod.UNIFORM or by_chunk:
-            why = "MindSpeed-LLM takes one number for all ranks"
+            why = Sentence("MindSpeed-LLM takes one number for all ranks")
             draft.set(
-                "recompute layers_per_stage", list(plan), f"{layers} layers of every {'chunk' if by_chunk else 'rank'}", why
+                Sentence("recompute layers_per_stage"),
+                list(plan),
+                Sentence("{} layers of every {}", layers, Sentence("chunk") if by_chunk else Sentence("rank")),
+                why,
             )
         draft.strategy = replace(
             draft.strategy,

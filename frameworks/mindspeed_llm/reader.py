@@ -7,6 +7,7 @@ from typing import Any
 
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm import reader as megatron
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
@@ -34,13 +35,13 @@ class Reading(megatron.Reading):
         if self.value("num-layer-list"):
             listed = megatron.integers(self.value("num-layer-list"))
             if len(listed) != self.pp or sum(listed) != total:
-                raise ReadingError(f"num-layer-list {listed} does not place {total} layers on pp {self.pp}")
+                raise ReadingError(Sentence("num-layer-list {} does not place {} layers on pp {}", listed, total, self.pp))
             return listed
         counts = super().counts(total, vpp)
         slots = max(counts)
         for position in sorted(set(megatron.integers(self.value("noop-layers")))) if self.value("noop-layers") else ():
             if position >= total:
-                raise ReadingError(f"noop-layers has {position}, and num-layers is {total}")
+                raise ReadingError(Sentence("noop-layers has {}, and num-layers is {}", position, total))
             counts[position // slots] -= 1
         return counts
 

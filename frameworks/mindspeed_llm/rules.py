@@ -18,6 +18,7 @@ from cost_models.shapes.strategy import (
 )
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence, joined
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules import FAMILY_RULES
@@ -52,11 +53,11 @@ SCHEDULE = schedule_rule("mindspeed_schedule", "[mindspeed, features_manager/pip
 MOE_FREQUENCY = Rule(
     "mindspeed_moe_frequency",
     "[mindspeed-llm, transformer_block.py]",
-    "after the leading dense layers every layer is MoE",
+    Sentence("after the leading dense layers every layer is MoE"),
     lambda w, b: every_row(b, w.model.moe is not None and w.model.moe.moe_layer_freq > 1),
-    lambda w, s: (
-        f"moe_layer_freq {w.model.moe.moe_layer_freq if w.model.moe else 1}: MindSpeed-LLM counts it from the first layer, "
-        "which makes other layers MoE; only 1 means the same"
+    lambda w, s: Sentence(
+        "moe_layer_freq {}: MindSpeed-LLM counts it from the first layer, which makes other layers MoE; only 1 means the same",
+        w.model.moe.moe_layer_freq if w.model.moe else 1,
     ),
     job_only=True,
 )
@@ -64,11 +65,13 @@ MOE_FREQUENCY = Rule(
 ZERO_STAGE = Rule(
     "mindspeed_zero_stage",
     "[mindspeed-llm, features_manager]",
-    "zero_stage is 0 or 1, over all data-parallel ranks",
+    Sentence("zero_stage is 0 or 1, over all data-parallel ranks"),
     lambda w, b: (b.zero_stage > 1) | (b.optimizer_shard_size > 0),
-    lambda w, s: (
-        f"zero_stage {s.zero_stage} with optimizer_shard_size {s.optimizer_shard_size}: the Megatron back end of MindSpeed-LLM "
-        "shards the optimizer (1) over all data-parallel ranks (0)"
+    lambda w, s: Sentence(
+        "zero_stage {} with optimizer_shard_size {}: the Megatron back end of MindSpeed-LLM "
+        "shards the optimizer (1) over all data-parallel ranks (0)",
+        s.zero_stage,
+        s.optimizer_shard_size,
     ),
 )
 
@@ -105,16 +108,17 @@ STAGES = placement_rule(
 
 def _no_spec_sentence(workload: Workload, _strategy: ParallelStrategy) -> str:
     model = workload.model
-    return (
-        f"layers of {model.name} have {all_of(traits_of(model))}, and no --spec of MindSpeed-LLM builds such layers: "
-        "it would train another model"
+    return Sentence(
+        "layers of {} have {}, and no --spec of MindSpeed-LLM builds such layers: it would train another model",
+        model.name,
+        all_of(traits_of(model)),
     )
 
 
 LAYER_SPEC = Rule(
     "mindspeed_layer_spec",
     "[mindspeed-llm, tasks/models/spec]",
-    "one of MindSpeed-LLM's layer specifications builds all that the model's layers have",
+    Sentence("one of MindSpeed-LLM's layer specifications builds all that the model's layers have"),
     lambda w, b: every_row(b, bool(unbuilt(w.model))),
     _no_spec_sentence,
     job_only=True,
@@ -122,27 +126,31 @@ LAYER_SPEC = Rule(
 
 MLA_QUERIES = FACTS(
     "mindspeed_mla_queries",
-    "latent attention whose queries are not compressed runs with tp 1: every rank would take the same heads",
-    sentence=lambda w, s: (
-        f"latent attention over tp {s.tp} needs compressed queries (q_lora_rank), and {w.model.name} has none: MindSpeed-LLM "
-        "does not split them, and every rank would take the same heads"
+    Sentence("latent attention whose queries are not compressed runs with tp 1: every rank would take the same heads"),
+    sentence=lambda w, s: Sentence(
+        "latent attention over tp {} needs compressed queries (q_lora_rank), and {} has none: MindSpeed-LLM "
+        "does not split them, and every rank would take the same heads",
+        s.tp,
+        w.model.name,
     ),
 )
 
-MLA_UP_PROJ = FACTS("mindspeed_mla_up_proj", "recompute of mla_up_proj over tp needs sequence parallelism")
+MLA_UP_PROJ = FACTS("mindspeed_mla_up_proj", Sentence("recompute of mla_up_proj over tp needs sequence parallelism"))
 
 POST_NORM = FACTS(
-    "mindspeed_post_norm", "recompute of layernorm excludes norms behind attention and MLP, which it would leave out"
+    "mindspeed_post_norm", Sentence("recompute of layernorm excludes norms behind attention and MLP, which it would leave out")
 )
 
-MC2 = FACTS("mindspeed_mc2", "mc2 needs sequence parallelism and excludes MoE and coc")
+MC2 = FACTS("mindspeed_mc2", Sentence("mc2 needs sequence parallelism and excludes MoE and coc"))
 
-COC = FACTS("mindspeed_coc", "coc excludes MoE")
+COC = FACTS("mindspeed_coc", Sentence("coc excludes MoE"))
 
 TP_2D = FACTS(
     "mindspeed_tp_2d",
-    "tp_2d excludes sequence parallelism, fused_norm, coc, expert and hybrid context parallelism, and splits an even tp",
-    extra=Extra(lambda w, b: b.tp % 2 != 0, lambda w, s: f"needs an even tp (it is {s.tp})"),
+    Sentence(
+        "tp_2d excludes sequence parallelism, fused_norm, coc, expert and hybrid context parallelism, and splits an even tp"
+    ),
+    extra=Extra(lambda w, b: b.tp % 2 != 0, lambda w, s: Sentence("needs an even tp (it is {})", s.tp)),
 )
 
 DISPATCHER = dispatcher_rule(
@@ -150,11 +158,11 @@ DISPATCHER = dispatcher_rule(
     "[mindspeed, features_manager/moe; mindspeed-0.8, hierarchical-alltoallv.md]",
     NAME,
     TABLE,
-    "experts are reached by allgather or alltoall (hierarchical all-to-all exists in MindSpeed core_r0.8.0 only)",
+    Sentence("experts are reached by allgather or alltoall (hierarchical all-to-all exists in MindSpeed core_r0.8.0 only)"),
 )
 
 
-CAPACITY = FACTS("mindspeed_capacity", "a capacity factor excludes the allgather dispatcher")
+CAPACITY = FACTS("mindspeed_capacity", Sentence("a capacity factor excludes the allgather dispatcher"))
 
 
 def _by_best(workload: Workload) -> bool:
@@ -164,75 +172,93 @@ def _by_best(workload: Workload) -> bool:
 GROUP_CHOICE = Rule(
     "mindspeed_group_choice",
     "[mindspeed-llm, moe_router.py, router.py]",
-    "groups of experts chosen by their best expert need group_topk below ep, and micro_batch_size 1",
+    Sentence("groups of experts chosen by their best expert need group_topk below ep, and micro_batch_size 1"),
     lambda w, b: (
         (b.ep <= w.model.moe.group_topk) | (b.micro_batch_size > 1) if w.model.moe is not None and _by_best(w) else none_of(b)
     ),
-    lambda w, s: (
-        f"group_limited_greedy, which chooses groups of experts by their best, needs group_topk "
-        f"{w.model.moe.group_topk if w.model.moe else 0} below ep {s.ep}, and micro_batch_size 1 (it is {s.micro_batch_size})"
+    lambda w, s: Sentence(
+        "group_limited_greedy, which chooses groups of experts by their best, needs group_topk "
+        "{} below ep {}, and micro_batch_size 1 (it is {})",
+        w.model.moe.group_topk if w.model.moe else 0,
+        s.ep,
+        s.micro_batch_size,
     ),
 )
 
 WINDOW = Rule(
     "mindspeed_window",
     "[mindspeed-llm, context_parallel_feature.py]",
-    "a window of attention below the sequence excludes context parallelism",
+    Sentence("a window of attention below the sequence excludes context parallelism"),
     lambda w, b: (b.cp > 1) & (w.model.local_attention is not None and w.training.seq_length > w.model.local_attention.window),
-    lambda w, s: (
-        f"a window of {w.model.local_attention.window if w.model.local_attention else 0} tokens in sequences of "
-        f"{w.training.seq_length} excludes cp {s.cp}"
+    lambda w, s: Sentence(
+        "a window of {} tokens in sequences of {} excludes cp {}",
+        w.model.local_attention.window if w.model.local_attention else 0,
+        w.training.seq_length,
+        s.cp,
     ),
 )
 
 TP_EXTEND_EP = FACTS(
     "mindspeed_tp_extend_ep",
-    "moe_tp_extend_ep needs alltoall, etp 1, ep a multiple of tp, moe_grouped_gemm, and no capacity factor",
+    Sentence("moe_tp_extend_ep needs alltoall, etp 1, ep a multiple of tp, moe_grouped_gemm, and no capacity factor"),
     extra=Extra(  # written, it has other degrees and another dispatcher than the plan
         lambda w, b: (b.dispatcher != Dispatcher.ALLTOALL) | (b.etp != 1) | (b.ep % b.tp != 0),
-        lambda w, s: (
-            "needs ep a multiple of tp, etp 1 and moe_dispatcher alltoall "
-            f"(they are {s.ep} over tp {s.tp}, etp {s.etp} and {s.dispatcher.label})"
+        lambda w, s: Sentence(
+            "needs ep a multiple of tp, etp 1 and moe_dispatcher alltoall (they are {} over tp {}, etp {} and {})",
+            s.ep,
+            s.tp,
+            s.etp,
+            s.dispatcher.label,
         ),
     ),
 )
 
 ALLGATHER_OVERLAP = FACTS(
-    "mindspeed_allgather_overlap", "moe_allgather_overlap_comm needs the allgather dispatcher and moe_grouped_gemm"
+    "mindspeed_allgather_overlap", Sentence("moe_allgather_overlap_comm needs the allgather dispatcher and moe_grouped_gemm")
 )
 
 ALLTOALL_OVERLAP = FACTS(
     "mindspeed_alltoall_overlap",
-    "moe_alltoall_overlap_comm needs the alltoall dispatcher, moe_grouped_gemm and ep above 1 (above tp beside moe_tp_extend_ep)",
+    Sentence(
+        "moe_alltoall_overlap_comm needs the alltoall dispatcher, moe_grouped_gemm and ep above 1 (above tp "
+        "beside moe_tp_extend_ep)"
+    ),
     extra=Extra(  # beside moe_tp_extend_ep the framework counts the expert ranks outside tp
         lambda w, b: b.ep <= np.where(has_effect(w, b, Feature.MOE_TP_EXTEND_EP), b.tp, 1),
-        lambda w, s: (
-            f"needs ep above {f'tp {s.tp} beside moe_tp_extend_ep' if Feature.MOE_TP_EXTEND_EP in s.features else 1} "
-            f"(it is {s.ep})"
+        lambda w, s: Sentence(
+            "needs ep above {} (it is {})",
+            Sentence("tp {} beside moe_tp_extend_ep", s.tp) if Feature.MOE_TP_EXTEND_EP in s.features else 1,
+            s.ep,
         ),
     ),
 )
 
 FB_OVERLAP = FACTS(
     "mindspeed_fb_overlap",
-    "moe_comm_overlap (moe-fb-overlap) needs ep above 1, etp 1, alltoall and moe_grouped_gemm, runs without a pipeline, with "
-    "virtual stages (two rounds of micro batches) or with dualpipev, and excludes overlap_grad_reduce, "
-    "moe_alltoall_overlap_comm, swap_attention, moe_tp_extend_ep and norms behind attention and MLP",
+    Sentence(
+        "moe_comm_overlap (moe-fb-overlap) needs ep above 1, etp 1, alltoall and moe_grouped_gemm, runs without a pipeline, with "
+        "virtual stages (two rounds of micro batches) or with dualpipev, and excludes overlap_grad_reduce, "
+        "moe_alltoall_overlap_comm, swap_attention, moe_tp_extend_ep and norms behind attention and MLP"
+    ),
     extra=Extra(
         lambda w, b: (
             (b.schedule == Schedule.ONE_F_ONE_B)
             | ((b.schedule == Schedule.INTERLEAVED) & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
         ),
         lambda w, s: (
-            f"needs num_microbatches of at least 2 x pp = {2 * s.pp} with virtual stages (they are {num_microbatches(w, s)})"
+            Sentence(
+                "needs num_microbatches of at least 2 x pp = {} with virtual stages (they are {})",
+                2 * s.pp,
+                num_microbatches(w, s),
+            )
             if s.schedule is Schedule.INTERLEAVED
-            else f"runs without a pipeline, with virtual stages or with dualpipev (schedule is {s.schedule.label})"
+            else Sentence("runs without a pipeline, with virtual stages or with dualpipev (schedule is {})", s.schedule.label)
         ),
     ),
 )
 
 
-DUALPIPEV = FACTS("mindspeed_dualpipev", "dualpipev comes with moe_comm_overlap, cp 1 and embeddings that are not tied")
+DUALPIPEV = FACTS("mindspeed_dualpipev", Sentence("dualpipev comes with moe_comm_overlap, cp 1 and embeddings that are not tied"))
 
 
 def _unfilled(layout: LayerLayout, before_head: int, model: ModelShape) -> bool:
@@ -242,37 +268,50 @@ def _unfilled(layout: LayerLayout, before_head: int, model: ModelShape) -> bool:
 FB_NOOP = SwitchRule(
     "mindspeed_fb_noop",
     "[mindspeed, noop_layers; fb_overlap.py]",
-    "with moe_comm_overlap and interleaved virtual stages, no-op layers sit on the last virtual stage only",
+    Sentence("with moe_comm_overlap and interleaved virtual stages, no-op layers sit on the last virtual stage only"),
     lambda w, b: (
         (b.schedule == Schedule.INTERLEAVED) & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _unfilled)
         if w.model.moe is not None and b.has(Feature.MOE_COMM_OVERLAP).any()
         else none_of(b)
     ),
-    lambda w, s: (
-        f"moe_comm_overlap with vpp {s.vpp} takes no-op layers on the last virtual stage only, and {w.model.num_layers} layers "
-        f"over pp {s.pp} leave them at positions {', '.join(map(str, noop_positions(layout_of(w, s))))}"
+    lambda w, s: Sentence(
+        "moe_comm_overlap with vpp {} takes no-op layers on the last virtual stage only, and {} layers "
+        "over pp {} leave them at positions {}",
+        s.vpp,
+        w.model.num_layers,
+        s.pp,
+        joined(", ", map(str, noop_positions(layout_of(w, s)))),
     ),
     subject=Feature.MOE_COMM_OVERLAP,
-    reason=lambda w, s: "it takes no-op layers on the last virtual stage only",
+    reason=lambda w, s: Sentence("it takes no-op layers on the last virtual stage only"),
     reads_placement=True,
 )
 
 ZERO_MEMORY = FACTS(
-    "mindspeed_zero_memory", "moe_zero_memory needs moe_alltoall_overlap_comm or moe_comm_overlap, and excludes full recompute"
+    "mindspeed_zero_memory",
+    Sentence("moe_zero_memory needs moe_alltoall_overlap_comm or moe_comm_overlap, and excludes full recompute"),
 )
 
 BY_SWITCH = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
 
 RECOMPUTE_MIX = FACTS(
     "mindspeed_recompute_mix",
-    "full recompute is joined by layernorm, mlp_act and mla_up_proj only, which have switches of their own, and core_attn, mlp "
-    "and moe exclude layernorm and mlp_act",
-    extra=Extra(lambda w, b: b.recompute == Recompute.FULL, lambda w, s: "excludes full recompute"),
+    Sentence(
+        "full recompute is joined by layernorm, mlp_act and mla_up_proj only, which have switches of their "
+        "own, and core_attn, mlp "
+        "and moe exclude layernorm and mlp_act"
+    ),
+    extra=Extra(lambda w, b: b.recompute == Recompute.FULL, lambda w, s: Sentence("excludes full recompute")),
     sentence=lambda w, s: (
-        f"full recompute together with {module_names(s.recompute_modules & BY_LAYER)}: MindSpeed-LLM takes one granularity"
+        Sentence(
+            "full recompute together with {}: MindSpeed-LLM takes one granularity", module_names(s.recompute_modules & BY_LAYER)
+        )
         if s.recompute == Recompute.FULL
-        else f"recompute of {module_names(s.recompute_modules & BY_LAYER)} together with "
-        f"{module_names(s.recompute_modules & BY_SWITCH)}: MindSpeed-LLM takes modules or its switches, not both"
+        else Sentence(
+            "recompute of {} together with {}: MindSpeed-LLM takes modules or its switches, not both",
+            module_names(s.recompute_modules & BY_LAYER),
+            module_names(s.recompute_modules & BY_SWITCH),
+        )
     ),
 )
 
@@ -293,15 +332,19 @@ def _uneven_plan(workload: Workload, batch: StrategyBatch) -> Mask:
 RECOMPUTE_PLAN = Rule(
     "mindspeed_recompute_plan",
     "[mindspeed, enable_recompute_layers_per_pp_rank.py]",
-    "recompute layers_per_stage is the same number for every pipeline rank, by method block, and not with dualpipev",
+    Sentence("recompute layers_per_stage is the same number for every pipeline rank, by method block, and not with dualpipev"),
     _uneven_plan,
-    lambda w, s: (
-        f"recompute layers_per_stage goes from {min(s.recompute_layers_per_stage or (0,))} to "
-        f"{max(s.recompute_layers_per_stage or (0,))} with method {s.recompute_method.label} and schedule {s.schedule.label}: "
-        "MindSpeed-LLM takes one number for all pipeline ranks, with method block, and for each chunk with dualpipev"
+    lambda w, s: Sentence(
+        "recompute layers_per_stage goes from {} to "
+        "{} with method {} and schedule {}: "
+        "MindSpeed-LLM takes one number for all pipeline ranks, with method block, and for each chunk with dualpipev",
+        min(s.recompute_layers_per_stage or (0,)),
+        max(s.recompute_layers_per_stage or (0,)),
+        s.recompute_method.label,
+        s.schedule.label,
     ),
 )
 
-SWAP_OPTIMIZER = FACTS("mindspeed_swap_optimizer", "swap_optimizer swaps the distributed optimizer: zero_stage 1")
+SWAP_OPTIMIZER = FACTS("mindspeed_swap_optimizer", Sentence("swap_optimizer swaps the distributed optimizer: zero_stage 1"))
 
 RULES = (*FAMILY_RULES, *rules_in(globals()))

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 
 TRAITS: Mapping[str, Callable[[ModelShape], bool]] = {
     "latent attention": lambda model: model.mla is not None,
@@ -36,15 +37,15 @@ class Spec:
 
 SPECS = (
     Spec(""),  # what pretrain_gpt.py builds by itself
-    Spec("qwen3_spec", ("norms of queries and keys",)),
-    Spec("deepseek_spec", ("latent attention",)),
-    Spec("gemma2_spec", ("norms behind attention and MLP", "norms of queries and keys")),
-    Spec("qwen2_moe_spec", ("a gate of the shared experts", "norms of queries and keys")),
+    Spec("qwen3_spec", (Sentence("norms of queries and keys"),)),
+    Spec("deepseek_spec", (Sentence("latent attention"),)),
+    Spec("gemma2_spec", (Sentence("norms behind attention and MLP"), Sentence("norms of queries and keys"))),
+    Spec("qwen2_moe_spec", (Sentence("a gate of the shared experts"), Sentence("norms of queries and keys"))),
 )
 # Others that build the same: read, never written.
 READ_SPECS = (
-    Spec("bailing_spec", ("norms of queries and keys",)),
-    Spec("grok_spec", ("norms behind attention and MLP", "norms of queries and keys")),
+    Spec("bailing_spec", (Sentence("norms of queries and keys"),)),
+    Spec("grok_spec", (Sentence("norms behind attention and MLP"), Sentence("norms of queries and keys"))),
 )
 PACKAGE = "mindspeed_llm.tasks.models.spec"
 

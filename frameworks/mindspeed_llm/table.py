@@ -7,6 +7,7 @@ from pathlib import Path
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
+from documents.sentences import Sentence
 from frameworks.facts import Term, Terms
 from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
 from frameworks.physics.memory import module_names
@@ -61,43 +62,45 @@ TERMS: Terms = {
     "use-distributed-optimizer": Term(
         lambda w, b: b.zero_stage == 1,
         "zero_stage 1",
-        lambda w, s: f"zero_stage {s.zero_stage}",
-        lambda w, s: f"it is {s.zero_stage}",
+        lambda w, s: Sentence("zero_stage {}", s.zero_stage),
+        lambda w, s: Sentence("it is {}", s.zero_stage),
     ),
     "context-parallel-algo=hybrid_cp_algo": Term(
         lambda w, b: (b.ulysses_degree > 1) & (b.ulysses_degree < b.cp),
-        "cp_algo hybrid",
-        lambda w, s: f"cp_algo {s.cp_algo.label}",
+        Sentence("cp_algo hybrid"),
+        lambda w, s: Sentence("cp_algo {}", s.cp_algo.label),
     ),
     "schedules-method=dualpipev": Term(
-        lambda w, b: (b.schedule == Schedule.DUALPIPE_V) & (b.pp > 1), "schedule dualpipev", lambda w, s: "schedule dualpipev"
+        lambda w, b: (b.schedule == Schedule.DUALPIPE_V) & (b.pp > 1),
+        Sentence("schedule dualpipev"),
+        lambda w, s: Sentence("schedule dualpipev"),
     ),
     "untie-embeddings-and-output-weights": Term(
         lambda w, b: not w.model.tied_embeddings,
-        "embeddings that are not tied",
-        lambda w, s: "embeddings that are not tied",
-        lambda w, s: f"those of {w.model.name} are",
+        Sentence("embeddings that are not tied"),
+        lambda w, s: Sentence("embeddings that are not tied"),
+        lambda w, s: Sentence("those of {} are", w.model.name),
         of_job=True,
     ),
     "multi-latent-attention": Term(
-        lambda w, b: w.model.mla is not None, "latent attention", lambda w, s: "latent attention", of_job=True
+        lambda w, b: w.model.mla is not None, Sentence("latent attention"), lambda w, s: Sentence("latent attention"), of_job=True
     ),
     "q-lora-rank": Term(
         lambda w, b: w.model.mla is not None and bool(w.model.mla.q_lora_rank),
-        "compressed queries (q_lora_rank)",
-        lambda w, s: "compressed queries",
-        lambda w, s: f"{w.model.name} has none",
+        Sentence("compressed queries (q_lora_rank)"),
+        lambda w, s: Sentence("compressed queries"),
+        lambda w, s: Sentence("{} has none", w.model.name),
         of_job=True,
     ),
     "post-norm": Term(
         lambda w, b: w.model.sandwich_norm,
-        "norms behind attention and MLP",
-        lambda w, s: "norms behind attention and MLP",
+        Sentence("norms behind attention and MLP"),
+        lambda w, s: Sentence("norms behind attention and MLP"),
         of_job=True,
     ),
     "recompute-granularity=selective": Term(  # MindSpeed's own switches have no granularity
         lambda w, b: (b.recompute_modules & int(BY_LAYER)) != 0,
-        "recompute by module",
-        lambda w, s: f"recompute of {module_names(s.recompute_modules & BY_LAYER)}",
+        Sentence("recompute by module"),
+        lambda w, s: Sentence("recompute of {}", module_names(s.recompute_modules & BY_LAYER)),
     ),
 }

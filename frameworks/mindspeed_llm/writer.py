@@ -9,6 +9,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
 from frameworks.megatron_lm.arguments import (
@@ -93,7 +94,7 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
 def _layer_spec(model: ModelShape) -> Arguments:
     """What makes ``pretrain_gpt.py`` build the model's layers."""
     module = spec_of(model).module
-    return {"spec": (f"{PACKAGE}.{module}", "layer_spec")} if module else {}
+    return {"spec": (Sentence("{}.{}", PACKAGE, module), "layer_spec")} if module else {}
 
 
 def _latent_attention(workload: Workload, s: ParallelStrategy) -> Arguments:
@@ -156,27 +157,37 @@ def _recompute(s: ParallelStrategy) -> Arguments:
 
 
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
-    notes = [start_note(workload, "torchrun --nnodes and --nproc-per-node"), *unstated_note(RELEASE, MODEL, workload)]
+    notes = [start_note(workload, Sentence("torchrun --nnodes and --nproc-per-node")), *unstated_note(RELEASE, MODEL, workload)]
     notes += balance_notes("MindSpeed-LLM", RELEASE, workload)
     layout = layout_of(workload, s)
     noops = noop_positions(layout)
     if noops:
         total = max(map(max, layout)) * s.pp * s.vpp
         notes.append(
-            f"{len(noops)} no-op layers fill {workload.model.num_layers} layers up to {total}; layer positions count them."
+            Sentence(
+                "{} no-op layers fill {} layers up to {}; layer positions count them.",
+                len(noops),
+                workload.model.num_layers,
+                total,
+            )
         )
     if "mla-up-proj-tp-overlap" in _latent_attention(workload, s):
         notes.append(
-            "--mla-up-proj-tp-overlap, without which MindSpeed-LLM refuses recompute of mla_up_proj over tp, hides gathers that "
-            "the plan is priced with; its --mla-mm-split makes four up-projections of two."
+            Sentence(
+                "--mla-up-proj-tp-overlap, without which MindSpeed-LLM refuses recompute of mla_up_proj over tp, "
+                "hides gathers that "
+                "the plan is priced with; its --mla-mm-split makes four up-projections of two."
+            )
         )
     if Feature.COC in s.features:
-        notes.append(f"Try --coc-parallel-num {COC_PARALLEL_NUM}, 4 and 8; the plan does not choose between them.")
+        notes.append(Sentence("Try --coc-parallel-num {}, 4 and 8; the plan does not choose between them.", COC_PARALLEL_NUM))
     if Feature.TP_2D in s.features:
-        notes.append(f"tp {s.tp} is split into {s.tp // 2} x 2; other splits are possible.")
+        notes.append(Sentence("tp {} is split into {} x 2; other splits are possible.", s.tp, s.tp // 2))
     if planned.dispatcher == Dispatcher.HIERARCHICAL and s.dispatcher != planned.dispatcher and s.ep * s.etp > 1:
         notes.append(
-            "Hierarchical all-to-all exists in MindSpeed core_r0.8.0 (--moe-hierarchical-alltoallv with --moe-tp-extend-ep), "
-            "not in the release that these arguments are for."
+            Sentence(
+                "Hierarchical all-to-all exists in MindSpeed core_r0.8.0 (--moe-hierarchical-alltoallv with --moe-tp-extend-ep), "
+                "not in the release that these arguments are for."
+            )
         )
     return tuple(notes)

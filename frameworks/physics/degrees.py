@@ -11,21 +11,24 @@ import numpy as np
 from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence
 from frameworks.rule import Mask, Rule, has_dense_mlp, nearest_divisors, none_of
 
 
 def _world_size_sentence(workload: Workload, s: ParallelStrategy) -> str:
     world, model_ranks = workload.cluster.num_devices, s.tp * s.cp * s.pp
-    product = f"tp {s.tp} x cp {s.cp} x pp {s.pp} x dp {s.dp} = {model_ranks * s.dp} devices, but the cluster has {world}"
+    product = Sentence(
+        "tp {} x cp {} x pp {} x dp {} = {} devices, but the cluster has {}", s.tp, s.cp, s.pp, s.dp, model_ranks * s.dp, world
+    )
     if world % model_ranks == 0:
-        return f"{product}; dp {world // model_ranks} fills it"
-    return f"{product}, which tp x cp x pp = {model_ranks} does not divide"
+        return Sentence("{}; dp {} fills it", product, world // model_ranks)
+    return Sentence("{}, which tp x cp x pp = {} does not divide", product, model_ranks)
 
 
 WORLD_SIZE = Rule(
     "world_size",
     "[megatron-0.12, arguments.py]",
-    "tp x cp x pp x dp is the number of devices",
+    Sentence("tp x cp x pp x dp is the number of devices"),
     lambda w, b: b.tp * b.cp * b.pp * b.dp != w.cluster.num_devices,
     _world_size_sentence,
     layout_only=True,
@@ -34,12 +37,15 @@ WORLD_SIZE = Rule(
 GLOBAL_BATCH = Rule(
     "global_batch",
     "[megatron-0.12, num_microbatches_calculator.py]",
-    "micro_batch_size x dp divides the global batch",
+    Sentence("micro_batch_size x dp divides the global batch"),
     lambda w, b: w.training.global_batch_size % (b.micro_batch_size * b.dp) != 0,
-    lambda w, s: (
-        f"micro_batch_size {s.micro_batch_size} x dp {s.dp} = {s.micro_batch_size * s.dp} does not divide "
-        f"global_batch_size {w.training.global_batch_size}; "
-        f"{nearest_divisors(w.training.global_batch_size, s.micro_batch_size * s.dp)}"
+    lambda w, s: Sentence(
+        "micro_batch_size {} x dp {} = {} does not divide global_batch_size {}; {}",
+        s.micro_batch_size,
+        s.dp,
+        s.micro_batch_size * s.dp,
+        w.training.global_batch_size,
+        nearest_divisors(w.training.global_batch_size, s.micro_batch_size * s.dp),
     ),
     layout_only=True,
 )
@@ -47,20 +53,26 @@ GLOBAL_BATCH = Rule(
 EXPERTS_NEED_MOE = Rule(
     "experts_need_moe",
     "[megatron-0.12, transformer_config.py]",
-    "a model without experts has ep and etp 1",
+    Sentence("a model without experts has ep and etp 1"),
     lambda w, b: (b.ep * b.etp > 1) if w.model.moe is None else none_of(b),
-    lambda w, s: f"{w.model.name} has no experts, so ep {s.ep} and etp {s.etp} must be 1",
+    lambda w, s: Sentence("{} has no experts, so ep {} and etp {} must be 1", w.model.name, s.ep, s.etp),
     layout_only=True,
 )
 
 EXPERT_WORLD = Rule(
     "expert_world",
     "[megatron-0.12, parallel_state.py]",
-    "etp x ep divides tp x cp x dp, the devices of one pipeline stage",
+    Sentence("etp x ep divides tp x cp x dp, the devices of one pipeline stage"),
     lambda w, b: (b.tp * b.cp * b.dp) % (b.etp * b.ep) != 0,
-    lambda w, s: (
-        f"etp {s.etp} x ep {s.ep} = {s.etp * s.ep} does not divide tp {s.tp} x cp {s.cp} x dp {s.dp} = "
-        f"{s.tp * s.cp * s.dp}, the devices of one pipeline stage"
+    lambda w, s: Sentence(
+        "etp {} x ep {} = {} does not divide tp {} x cp {} x dp {} = {}, the devices of one pipeline stage",
+        s.etp,
+        s.ep,
+        s.etp * s.ep,
+        s.tp,
+        s.cp,
+        s.dp,
+        s.tp * s.cp * s.dp,
     ),
     layout_only=True,
 )
@@ -72,7 +84,7 @@ def _divides(name: str, source: str, requirement: str, degree: str, widths: Call
     def sentence(workload: Workload, s: ParallelStrategy) -> str:
         split = getattr(s, degree)
         what, width = next((what, width) for what, width in widths(workload.model).items() if width % split)
-        return f"{degree} {split} does not divide {what.format(width)}; {nearest_divisors(width, split)}"
+        return Sentence("{} {} does not divide {}; {}", degree, split, what.format(width), nearest_divisors(width, split))
 
     def violates(workload: Workload, batch: StrategyBatch) -> Mask:
         broken = (width % getattr(batch, degree) != 0 for width in widths(workload.model).values() if width)
@@ -84,7 +96,7 @@ def _divides(name: str, source: str, requirement: str, degree: str, widths: Call
 EXPERTS_PER_RANK = _divides(
     "experts_per_rank",
     "[megatron-0.12, arguments.py]",
-    "ep divides the number of experts",
+    Sentence("ep divides the number of experts"),
     "ep",
     lambda model: {"the {} experts": model.moe.num_experts if model.moe else 0},
 )
@@ -92,7 +104,7 @@ EXPERTS_PER_RANK = _divides(
 EXPERT_WIDTH = _divides(
     "expert_width",
     "[megatron-0.12, experts.py]",
-    "etp divides the width of an expert",
+    Sentence("etp divides the width of an expert"),
     "etp",
     lambda model: {"expert_ffn_hidden_size {}": model.moe.expert_ffn_hidden_size if model.moe else 0},
 )
@@ -113,7 +125,7 @@ def _split_heads(model: ModelShape) -> Mapping[str, int]:
 HEADS_PER_TP = _divides(
     "heads_per_tp",
     "[megatron-0.12, transformer_config.py]",
-    "tp divides the attention heads, and those of linear attention",
+    Sentence("tp divides the attention heads, and those of linear attention"),
     "tp",
     _split_heads,
 )
@@ -121,7 +133,7 @@ HEADS_PER_TP = _divides(
 MLP_WIDTH = _divides(
     "mlp_width",
     "[megatron-0.12, layers.py]",
-    "tp divides the width of the dense MLP and of the shared experts",
+    Sentence("tp divides the width of the dense MLP and of the shared experts"),
     "tp",
     lambda model: {
         "ffn_hidden_size {}": model.ffn_hidden_size if has_dense_mlp(model) else 0,
@@ -132,9 +144,9 @@ MLP_WIDTH = _divides(
 QUERY_GROUPS = Rule(
     "query_groups",
     "[megatron-main, transformer_config.py]",
-    "tp divides the query groups, or is a multiple of them (then they are repeated)",
+    Sentence("tp divides the query groups, or is a multiple of them (then they are repeated)"),
     lambda w, b: _misfit(w, b.tp),
-    lambda w, s: f"tp {s.tp} is neither a divisor nor a multiple of num_query_groups {w.model.num_query_groups}",
+    lambda w, s: Sentence("tp {} is neither a divisor nor a multiple of num_query_groups {}", s.tp, w.model.num_query_groups),
     layout_only=True,
 )
 
@@ -149,9 +161,9 @@ def _misfit(workload: Workload, split: IntColumn) -> Mask:
 SEQUENCE_PARALLEL_NEEDS_TP = Rule(
     "sequence_parallel_needs_tp",
     "[korthikanti2022, section 4.2.2]",
-    "sequence parallelism shards over tp, so tp is above 1",
+    Sentence("sequence parallelism shards over tp, so tp is above 1"),
     lambda w, b: (b.sequence_parallel != 0) & (b.tp == 1),
-    lambda w, s: f"sequence_parallel shards over the tp group, and tp is {s.tp}",
+    lambda w, s: Sentence("sequence_parallel shards over the tp group, and tp is {}", s.tp),
 )
 
 
@@ -169,16 +181,16 @@ def _cp_algo(workload: Workload, batch: StrategyBatch) -> Mask:
 
 
 def _cp_algo_sentence(workload: Workload, s: ParallelStrategy) -> str:
-    given = f"cp {s.cp} with cp_algo {s.cp_algo.label} and ulysses_degree {s.ulysses_degree}"
+    given = Sentence("cp {} with cp_algo {} and ulysses_degree {}", s.cp, s.cp_algo.label, s.ulysses_degree)
     if s.cp == 1:
-        return f"{given}: without context parallelism ulysses_degree is 1"
-    return f"{given}: ring needs ulysses_degree 1, ulysses {s.cp}, hybrid a divisor of {s.cp} between them"
+        return Sentence("{}: without context parallelism ulysses_degree is 1", given)
+    return Sentence("{}: ring needs ulysses_degree 1, ulysses {}, hybrid a divisor of {} between them", given, s.cp, s.cp)
 
 
 CP_ALGO = Rule(
     "cp_algo",
     "[mindspeed, context_parallel_feature.py]",
-    "cp above 1 has an algorithm whose ulysses_degree is 1 (ring), cp (ulysses) or a proper divisor of cp (hybrid)",
+    Sentence("cp above 1 has an algorithm whose ulysses_degree is 1 (ring), cp (ulysses) or a proper divisor of cp (hybrid)"),
     _cp_algo,
     _cp_algo_sentence,
 )
@@ -187,13 +199,13 @@ CP_ALGO = Rule(
 def _ulysses_heads_sentence(workload: Workload, s: ParallelStrategy) -> str:
     split = s.tp * s.ulysses_degree
     what, heads = next((what, heads) for what, heads in _split_heads(workload.model).items() if heads % split)
-    return f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {split} does not divide {what.format(heads)}"
+    return Sentence("tp {} x ulysses_degree {} = {} does not divide {}", s.tp, s.ulysses_degree, split, what.format(heads))
 
 
 ULYSSES_HEADS = Rule(
     "ulysses_heads",
     "[mindspeed, ulysses_context_parallel.py]",
-    "tp x ulysses_degree divides the attention heads, and those of linear attention",
+    Sentence("tp x ulysses_degree divides the attention heads, and those of linear attention"),
     lambda w, b: reduce(or_, (heads % (b.tp * b.ulysses_degree) != 0 for heads in _split_heads(w.model).values())),
     _ulysses_heads_sentence,
 )
@@ -210,11 +222,17 @@ def _ring_is_local(workload: Workload, batch: StrategyBatch) -> Mask:
 LOCAL_ATTENTION_RING = Rule(
     "local_attention_ring",
     "[transformer-engine, context_parallel.py; mindspeed-llm, context_parallel_feature.py]",
-    "ring and hybrid pass the keys and values of the whole sequence: a window below it, or linear attention, needs ulysses",
+    Sentence(
+        "ring and hybrid pass the keys and values of the whole sequence: a window below it, or linear attention, needs ulysses"
+    ),
     _ring_is_local,
-    lambda w, s: (
-        f"cp {s.cp} with cp_algo {s.cp_algo.label} passes keys and values round a ring, which {w.model.name} with "
-        f"local_attention.kind {w.model.local_attention.kind if w.model.local_attention else ''} does not read; take ulysses"
+    lambda w, s: Sentence(
+        "cp {} with cp_algo {} passes keys and values round a ring, which {} with "
+        "local_attention.kind {} does not read; take ulysses",
+        s.cp,
+        s.cp_algo.label,
+        w.model.name,
+        w.model.local_attention.kind if w.model.local_attention else "",
     ),
 )
 
@@ -222,11 +240,14 @@ LOCAL_ATTENTION_RING = Rule(
 ULYSSES_QUERY_GROUPS = Rule(
     "ulysses_query_groups",
     "[mindspeed, ulysses-context-parallel.md]",
-    "tp x ulysses_degree divides the query groups, or is a multiple of them",
+    Sentence("tp x ulysses_degree divides the query groups, or is a multiple of them"),
     lambda w, b: _misfit(w, b.tp * b.ulysses_degree),
-    lambda w, s: (
-        f"tp {s.tp} x ulysses_degree {s.ulysses_degree} = {s.tp * s.ulysses_degree} is neither a divisor nor a multiple of "
-        f"num_query_groups {w.model.num_query_groups}"
+    lambda w, s: Sentence(
+        "tp {} x ulysses_degree {} = {} is neither a divisor nor a multiple of num_query_groups {}",
+        s.tp,
+        s.ulysses_degree,
+        s.tp * s.ulysses_degree,
+        w.model.num_query_groups,
     ),
 )
 
@@ -234,22 +255,23 @@ ULYSSES_QUERY_GROUPS = Rule(
 SEQUENCE_PER_CP = Rule(
     "sequence_per_cp",
     "[mindspeed, context_parallel_feature.py]",
-    "2 cp divides the sequence under ring and hybrid (each rank holds an early and a late piece), cp under ulysses",
+    Sentence("2 cp divides the sequence under ring and hybrid (each rank holds an early and a late piece), cp under ulysses"),
     lambda w, b: w.training.seq_length % (b.cp * np.where(b.cp > b.ulysses_degree, 2, 1)) != 0,
-    lambda w, s: (
-        f"seq_length {w.training.seq_length} is not a multiple of "
-        + (f"2 x cp = {2 * s.cp}" if s.cp > s.ulysses_degree else f"cp = {s.cp}")
-        + f" (cp_algo {s.cp_algo.label})"
+    lambda w, s: Sentence(
+        "seq_length {} is not a multiple of {} (cp_algo {})",
+        w.training.seq_length,
+        f"2 x cp = {2 * s.cp}" if s.cp > s.ulysses_degree else f"cp = {s.cp}",
+        s.cp_algo.label,
     ),
 )
 
 SEQUENCE_PER_TP = Rule(
     "sequence_per_tp",
     "[korthikanti2022, section 4.2.2]",
-    "under sequence parallelism tp x cp divides the sequence",
+    Sentence("under sequence parallelism tp x cp divides the sequence"),
     lambda w, b: (b.sequence_parallel != 0) & (w.training.seq_length % (b.tp * b.cp) != 0),
-    lambda w, s: (
-        f"sequence_parallel over tp {s.tp} x cp {s.cp} = {s.tp * s.cp} does not divide seq_length {w.training.seq_length}"
+    lambda w, s: Sentence(
+        "sequence_parallel over tp {} x cp {} = {} does not divide seq_length {}", s.tp, s.cp, s.tp * s.cp, w.training.seq_length
     ),
 )
 
@@ -257,9 +279,11 @@ SEQUENCE_PER_TP = Rule(
 DISPATCHER_NEEDED = Rule(
     "dispatcher_needed",
     "[megatron-0.12, token_dispatcher.py]",
-    "experts on more than one rank have a dispatcher",
+    Sentence("experts on more than one rank have a dispatcher"),
     lambda w, b: none_of(b) if w.model.moe is None else (b.ep * b.etp > 1) & (b.dispatcher == Dispatcher.NONE),
-    lambda w, s: f"experts spread over ep {s.ep} x etp {s.etp} ranks need a moe_dispatcher, and it is {s.dispatcher.label}",
+    lambda w, s: Sentence(
+        "experts spread over ep {} x etp {} ranks need a moe_dispatcher, and it is {}", s.ep, s.etp, s.dispatcher.label
+    ),
 )
 
 
@@ -272,26 +296,32 @@ def _part_of_a_node(workload: Workload, batch: StrategyBatch) -> Mask:
 HIERARCHICAL_SPAN = Rule(
     "hierarchical_span",
     "[mindspeed-0.8, hierarchical-alltoallv.md]",
-    "hierarchical dispatch spans whole nodes or supernodes: ep x etp is a multiple of their devices, and above it",
+    Sentence("hierarchical dispatch spans whole nodes or supernodes: ep x etp is a multiple of their devices, and above it"),
     _part_of_a_node,
-    lambda w, s: (
-        f"moe_dispatcher {s.dispatcher.label} works between whole nodes, but ep {s.ep} x etp {s.etp} = {s.ep * s.etp} ranks "
-        f"do not fill 2 or more of {expert_domain_devices(w.cluster)} devices each"
+    lambda w, s: Sentence(
+        "moe_dispatcher {} works between whole nodes, but ep {} x etp {} = {} ranks do not fill 2 or more of {} devices each",
+        s.dispatcher.label,
+        s.ep,
+        s.etp,
+        s.ep * s.etp,
+        expert_domain_devices(w.cluster),
     ),
 )
 
 HIERARCHICAL_GROUPS = Rule(
     "hierarchical_groups",
     "[mindspeed-0.8, hierarchical-alltoallv.md]",
-    "hierarchical dispatch has whole experts (etp 1) and its inner all-to-all in a tp group that stays in a node",
+    Sentence("hierarchical dispatch has whole experts (etp 1) and its inner all-to-all in a tp group that stays in a node"),
     lambda w, b: (
         (b.dispatcher == Dispatcher.HIERARCHICAL)
         & (b.ep * b.etp > 1)
         & ((b.etp != 1) | (b.tp == 1) | (b.tp > expert_domain_devices(w.cluster)))
     ),
-    lambda w, s: (
-        f"moe_dispatcher hierarchical needs etp 1 and tp from 2 to {expert_domain_devices(w.cluster)}, the devices of a node; "
-        f"etp is {s.etp} and tp is {s.tp}"
+    lambda w, s: Sentence(
+        "moe_dispatcher hierarchical needs etp 1 and tp from 2 to {}, the devices of a node; etp is {} and tp is {}",
+        expert_domain_devices(w.cluster),
+        s.etp,
+        s.tp,
     ),
 )
 

@@ -9,28 +9,32 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMe
 from cost_models.shapes.switches import Exclusive, Feature
 from cost_models.shapes.tensors import RECOMPUTABLE, dropped, tensor_names
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 from frameworks.rule import Mask, Rule, SwitchRule, one_of, rules_in
 
 ZERO_STAGE = Rule(
     "zero_stage",
     "[rajbhandari2020, section 5]",
-    "zero_stage is 0 (nothing sharded), 1 (optimizer), 2 (and gradients) or 3 (and weights)",
+    Sentence("zero_stage is 0 (nothing sharded), 1 (optimizer), 2 (and gradients) or 3 (and weights)"),
     lambda w, b: (b.zero_stage < 0) | (b.zero_stage > 3),
-    lambda w, s: f"zero_stage {s.zero_stage} does not exist: 0, 1, 2 or 3",
+    lambda w, s: Sentence("zero_stage {} does not exist: 0, 1, 2 or 3", s.zero_stage),
 )
 
 
 OPTIMIZER_SHARD = Rule(
     "optimizer_shard",
     "[megatron-0.12, parallel_state.py]",
-    "optimizer_shard_size divides dp x cp (0: all of them)",
+    Sentence("optimizer_shard_size divides dp x cp (0: all of them)"),
     lambda w, b: (
         (b.optimizer_shard_size < 0)
         | ((b.optimizer_shard_size > 0) & ((b.dp * b.cp) % np.maximum(b.optimizer_shard_size, 1) != 0))
     ),
-    lambda w, s: (
-        f"optimizer_shard_size {s.optimizer_shard_size} does not divide dp {s.dp} x cp {s.cp} = {s.dp * s.cp}, "
-        "the ranks that hold the same weights"
+    lambda w, s: Sentence(
+        "optimizer_shard_size {} does not divide dp {} x cp {} = {}, the ranks that hold the same weights",
+        s.optimizer_shard_size,
+        s.dp,
+        s.cp,
+        s.dp * s.cp,
     ),
 )
 
@@ -45,24 +49,25 @@ def _recompute_method(workload: Workload, batch: StrategyBatch) -> Mask:
 
 def _recompute_method_sentence(workload: Workload, s: ParallelStrategy) -> str:
     if s.recompute == Recompute.FULL:
-        return (
-            f"full recompute needs a method and layers: method is {s.recompute_method.label} and num_layers is "
-            f"{s.recompute_num_layers}"
+        return Sentence(
+            "full recompute needs a method and layers: method is {} and num_layers is {}",
+            s.recompute_method.label,
+            s.recompute_num_layers,
         )
-    return (
-        f"recompute {s.recompute.label} goes by module and takes no layer count, but num_layers is {s.recompute_num_layers}"
-        + (
-            ""
-            if s.recompute_layers_per_stage is None
-            else f" and layers_per_stage has {len(s.recompute_layers_per_stage)} entries"
-        )
+    return Sentence(
+        "recompute {} goes by module and takes no layer count, but num_layers is {}{}",
+        s.recompute.label,
+        s.recompute_num_layers,
+        ""
+        if s.recompute_layers_per_stage is None
+        else Sentence(" and layers_per_stage has {} entries", len(s.recompute_layers_per_stage)),
     )
 
 
 RECOMPUTE_METHOD = Rule(
     "recompute_method",
     "[megatron-0.12, transformer_config.py]",
-    "full recompute states a method and a number of layers; the others state none",
+    Sentence("full recompute states a method and a number of layers; the others state none"),
     _recompute_method,
     _recompute_method_sentence,
 )
@@ -70,11 +75,14 @@ RECOMPUTE_METHOD = Rule(
 RECOMPUTE_MODULES = Rule(
     "recompute_modules",
     "[megatron-0.12, transformer_config.py]",
-    "selective recompute names modules, and no recompute names none (with full, they hold for the layers it leaves out)",
+    Sentence(
+        "selective recompute names modules, and no recompute names none (with full, they hold for the layers it leaves out)"
+    ),
     lambda w, b: np.where(b.recompute_modules == 0, b.recompute == Recompute.SELECTIVE, b.recompute == Recompute.NONE),
-    lambda w, s: (
-        f"recompute {s.recompute.label} with modules {module_names(s.recompute_modules)}: "
-        "selective names at least one module, none names none"
+    lambda w, s: Sentence(
+        "recompute {} with modules {}: selective names at least one module, none names none",
+        s.recompute.label,
+        module_names(s.recompute_modules),
     ),
 )
 
@@ -92,9 +100,9 @@ def module_names(modules: RecomputeModule) -> str:
 RECOMPUTE_ABSENT = Rule(
     "recompute_absent",
     "[megatron-0.12, transformer_config.py]",
-    "selective recompute names modules that the model has",
+    Sentence("selective recompute names modules that the model has"),
     lambda w, b: (b.recompute_modules & int(_absent(w))) != 0,
-    lambda w, s: f"{w.model.name} has no {module_names(s.recompute_modules & _absent(w))} to recompute",
+    lambda w, s: Sentence("{} has no {} to recompute", w.model.name, module_names(s.recompute_modules & _absent(w))),
 )
 
 
@@ -111,16 +119,20 @@ def _recompute_plan(workload: Workload, batch: StrategyBatch) -> Mask:
 
 def _recompute_plan_sentence(workload: Workload, s: ParallelStrategy) -> str:
     plan = s.recompute_layers_per_stage or ()
-    return (
-        f"recompute layers_per_stage has {len(plan)} entries from {min(plan, default=0)} to {max(plan, default=0)}; "
-        f"it takes one a stage (pp {s.pp}), from 0 to {workload.model.num_layers}"
+    return Sentence(
+        "recompute layers_per_stage has {} entries from {} to {}; it takes one a stage (pp {}), from 0 to {}",
+        len(plan),
+        min(plan, default=0),
+        max(plan, default=0),
+        s.pp,
+        workload.model.num_layers,
     )
 
 
 RECOMPUTE_PLAN = Rule(
     "recompute_plan",
     "[mindformers-1.5, Offset_Recompute.md]",
-    "recompute layers_per_stage has one entry a pipeline rank",
+    Sentence("recompute layers_per_stage has one entry a pipeline rank"),
     _recompute_plan,
     _recompute_plan_sentence,
 )
@@ -138,12 +150,12 @@ def _tensor_plan_alone(workload: Workload, batch: StrategyBatch) -> Mask:
 TENSOR_PLAN_ALONE = Rule(
     "tensor_plan_alone",
     "[pangu-ultra-moe-2]",
-    "tensor_plan says alone what layers do not keep: no recompute, no swap_attention, no moe_zero_memory",
+    Sentence("tensor_plan says alone what layers do not keep: no recompute, no swap_attention, no moe_zero_memory"),
     _tensor_plan_alone,
-    lambda w, s: (
-        f"tensor_plan with recompute {s.recompute.label} and "
-        f"{' and '.join(str(f.name).lower() for f in s.features & BESIDE_TENSORS) or 'no swap'}: "
-        "it says alone what layers do not keep"
+    lambda w, s: Sentence(
+        "tensor_plan with recompute {} and {}: it says alone what layers do not keep",
+        s.recompute.label,
+        " and ".join(str(f.name).lower() for f in s.features & BESIDE_TENSORS) or Sentence("no swap"),
     ),
 )
 
@@ -166,19 +178,26 @@ def _tensor_plan_sentence(workload: Workload, s: ParallelStrategy) -> str:
     plan = s.tensor_plan or ()
     again, moved = dropped(plan)
     lost = again & ~RECOMPUTABLE
-    return (
-        f"tensor_plan has {len(plan)} x {max(map(len, plan), default=0)} virtual stages; it takes one choice for each of vpp "
-        f"{s.vpp} x pp {s.pp} and each kind of layer ({len(workload.model.layer_kinds())}), of tensors that are either computed "
-        f"again or moved"
-        + (f"; nothing computes {' and '.join(tensor_names(lost))} again" if lost else "")
-        + (f"; {' and '.join(tensor_names(again & moved))} may be both on one stage" if again & moved else "")
+    return Sentence(
+        "tensor_plan has {} x {} virtual stages; it takes one choice for each of vpp "
+        "{} x pp {} and each kind of layer ({}), of tensors that are either computed "
+        "again or moved"
+        "{}"
+        "{}",
+        len(plan),
+        max(map(len, plan), default=0),
+        s.vpp,
+        s.pp,
+        len(workload.model.layer_kinds()),
+        Sentence("; nothing computes {} again", joined(" and ", tensor_names(lost))) if lost else "",
+        Sentence("; {} may be both on one stage", joined(" and ", tensor_names(again & moved))) if again & moved else "",
     )
 
 
 TENSOR_PLAN = Rule(
     "tensor_plan",
     "[pangu-ultra-moe-2]",
-    "tensor_plan has one choice for each virtual stage and kind of layer, and computes again what a forward can",
+    Sentence("tensor_plan has one choice for each virtual stage and kind of layer, and computes again what a forward can"),
     _tensor_plan,
     _tensor_plan_sentence,
 )
@@ -189,12 +208,13 @@ def tensor_plan_rule(name: str, source: str, framework: str) -> Rule:
 
     def sentence(workload: Workload, s: ParallelStrategy) -> str:
         again, moved = dropped(s.tensor_plan or ())
-        return (
-            f"tensor_plan drops {', '.join(tensor_names(again | moved))} by virtual stage: {framework} takes modules, "
-            "the same on all stages"
+        return Sentence(
+            "tensor_plan drops {} by virtual stage: {} takes modules, the same on all stages",
+            joined(", ", tensor_names(again | moved)),
+            framework,
         )
 
-    requirement = "recompute goes by module, the same on all stages, not by tensor"
+    requirement = Sentence("recompute goes by module, the same on all stages, not by tensor")
     return Rule(name, source, requirement, lambda w, b: b.tensor_plan_index >= 0, sentence)
 
 
@@ -202,8 +222,8 @@ SWAP_OR_REUSE = one_of(
     Exclusive.MASTER_WEIGHTS,
     "swap_or_reuse",
     "[mindspeed, swap_optimizer_feature.py]",
-    "swap_optimizer moves the master weights to the host, reuse_fp32_param keeps them in the weights: one of the two",
-    lambda on, s: (
+    Sentence("swap_optimizer moves the master weights to the host, reuse_fp32_param keeps them in the weights: one of the two"),
+    lambda on, s: Sentence(
         "swap_optimizer moves the master weights to the host and reuse_fp32_param keeps them in the weights: choose 1 of the 2"
     ),
     gives_way=Feature.REUSE_FP32_PARAM,
@@ -212,11 +232,11 @@ SWAP_OR_REUSE = one_of(
 REUSE_NEEDS_BF16 = SwitchRule(
     "reuse_needs_bf16",
     "[mindspeed, reuse_fp32_param.py]",
-    "reuse_fp32_param splits FP32 into BF16 and a rest, so training is in bf16",
+    Sentence("reuse_fp32_param splits FP32 into BF16 and a rest, so training is in bf16"),
     lambda w, b: b.has(Feature.REUSE_FP32_PARAM) & (w.training.precision != "bf16"),
-    lambda w, s: f"reuse_fp32_param splits FP32 weights into bf16 and a rest, and precision is {w.training.precision}",
+    lambda w, s: Sentence("reuse_fp32_param splits FP32 weights into bf16 and a rest, and precision is {}", w.training.precision),
     subject=Feature.REUSE_FP32_PARAM,
-    reason=lambda w, s: "it needs bf16",
+    reason=lambda w, s: Sentence("it needs bf16"),
 )
 
 RULES = rules_in(globals())

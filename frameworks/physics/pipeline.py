@@ -10,14 +10,15 @@ from cost_models.shapes.canonical import group_size, schedules_of
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence
 from frameworks.rule import Mask, Rule, either, has_effect, layout_of, layout_violates, num_microbatches
 
 VPP_NEEDS_PP = Rule(
     "vpp_needs_pp",
     "[megatron-0.12, arguments.py]",
-    "virtual stages need a pipeline: vpp above 1 only with pp above 1",
+    Sentence("virtual stages need a pipeline: vpp above 1 only with pp above 1"),
     lambda w, b: (b.vpp > 1) & (b.pp == 1),
-    lambda w, s: f"vpp {s.vpp} needs pp above 1, and pp is {s.pp}",
+    lambda w, s: Sentence("vpp {} needs pp above 1, and pp is {}", s.vpp, s.pp),
     layout_only=True,
 )
 
@@ -42,13 +43,16 @@ def _schedule(workload: Workload, batch: StrategyBatch) -> Mask:
 
 def _schedule_sentence(workload: Workload, s: ParallelStrategy) -> str:
     runs = either([schedule.label for schedule in schedules_of(s.pp, s.vpp)])
-    return f"schedule {s.schedule.label} with pp {s.pp} and vpp {s.vpp}: such a pipeline runs {runs}"
+    return Sentence("schedule {} with pp {} and vpp {}: such a pipeline runs {}", s.schedule.label, s.pp, s.vpp, runs)
 
 
 SCHEDULE = Rule(
     "schedule",
     "[megatron-0.12, schedules.py; zero-bubble, section 6; dualpipe]",
-    "interleaved-1f1b needs vpp above 1, zbv and dualpipev vpp 2, the others vpp 1; zbv, dualpipe and dualpipev need pp above 1",
+    Sentence(
+        "interleaved-1f1b needs vpp above 1, zbv and dualpipev vpp 2, the others vpp 1; zbv, dualpipe and "
+        "dualpipev need pp above 1"
+    ),
     _schedule,
     _schedule_sentence,
 )
@@ -56,9 +60,11 @@ SCHEDULE = Rule(
 LAYERS_PER_STAGE = Rule(
     "layers_per_stage",
     "[megatron-0.12, transformer_config.py; mindspeed, noop_layers.py]",
-    "every virtual stage holds a layer: pp x vpp is at most the number of layers (a rest is filled with no-op layers)",
+    Sentence("every virtual stage holds a layer: pp x vpp is at most the number of layers (a rest is filled with no-op layers)"),
     lambda w, b: (b.layout_index < 0) & (b.pp * b.vpp > w.model.num_layers),
-    lambda w, s: f"pp {s.pp} x vpp {s.vpp} = {s.pp * s.vpp} virtual stages, but {w.model.name} has {w.model.num_layers} layers",
+    lambda w, s: Sentence(
+        "pp {} x vpp {} = {} virtual stages, but {} has {} layers", s.pp, s.vpp, s.pp * s.vpp, w.model.name, w.model.num_layers
+    ),
     layout_only=True,
 )
 
@@ -81,9 +87,14 @@ def _layer_layout(workload: Workload, batch: StrategyBatch) -> Mask:
 def _layer_layout_sentence(workload: Workload, s: ParallelStrategy) -> str:
     layout = s.layer_layout or ()
     lengths = sorted({len(row) for row in layout})
-    return (
-        f"layer_layout has {len(layout)} chunks of {' or '.join(map(str, lengths)) or 0} stages and "
-        f"{sum(map(sum, layout))} layers; vpp {s.vpp}, pp {s.pp} and {workload.model.num_layers} layers are needed"
+    return Sentence(
+        "layer_layout has {} chunks of {} stages and {} layers; vpp {}, pp {} and {} layers are needed",
+        len(layout),
+        " or ".join(map(str, lengths)) or 0,
+        sum(map(sum, layout)),
+        s.vpp,
+        s.pp,
+        workload.model.num_layers,
     )
 
 
@@ -105,20 +116,30 @@ def _mtp_stage(workload: Workload, batch: StrategyBatch) -> Mask:
 def _mtp_stage_sentence(workload: Workload, s: ParallelStrategy) -> str:
     model, stages = workload.model, s.pp * s.vpp
     if not model.mtp_num_layers:
-        return f"mtp_before_head {s.mtp_before_head}: {model.name} has no multi-token-prediction layers"
+        return Sentence("mtp_before_head {}: {} has no multi-token-prediction layers", s.mtp_before_head, model.name)
     if not 0 <= s.mtp_before_head < stages:
-        return f"mtp_before_head {s.mtp_before_head}: pp {s.pp} x vpp {s.vpp} = {stages} virtual stages leave 0 to {stages - 1}"
+        return Sentence(
+            "mtp_before_head {}: pp {} x vpp {} = {} virtual stages leave 0 to {}",
+            s.mtp_before_head,
+            s.pp,
+            s.vpp,
+            stages,
+            stages - 1,
+        )
     counts = [layers for row in layout_of(workload, s) for layers in row]
-    return (
-        f"mtp_before_head {s.mtp_before_head} puts the multi-token-prediction layers on virtual stage "
-        f"{stages - s.mtp_before_head} of {stages}, and {sum(counts[stages - s.mtp_before_head :])} layers lie behind it"
+    return Sentence(
+        "mtp_before_head {} puts the multi-token-prediction layers on virtual stage {} of {}, and {} layers lie behind it",
+        s.mtp_before_head,
+        stages - s.mtp_before_head,
+        stages,
+        sum(counts[stages - s.mtp_before_head :]),
     )
 
 
 MTP_STAGE = Rule(
     "mtp_stage",
     "[deepseek-v3, section 2.2; megatron-0.19, pipeline_parallel_layer_layout.py]",
-    "multi-token-prediction layers run where the last layer does or behind it, and not behind the head",
+    Sentence("multi-token-prediction layers run where the last layer does or behind it, and not behind the head"),
     _mtp_stage,
     _mtp_stage_sentence,
     reads_placement=True,
@@ -127,7 +148,7 @@ MTP_STAGE = Rule(
 LAYER_LAYOUT = Rule(
     "layer_layout",
     "[megatron-main, pipeline_parallel_layer_layout.py]",
-    "a given layer_layout has vpp chunks of pp stages and places every layer once",
+    Sentence("a given layer_layout has vpp chunks of pp stages and places every layer once"),
     _layer_layout,
     _layer_layout_sentence,
     reads_placement=True,
@@ -142,24 +163,30 @@ def _interleaved(batch: StrategyBatch) -> Mask:
 INTERLEAVED_FILL = Rule(
     "interleaved_fill",
     "[megatron-0.12, schedules.py]",
-    "interleaved virtual stages need a full group: num_microbatches is at least pp",
+    Sentence("interleaved virtual stages need a full group: num_microbatches is at least pp"),
     lambda w, b: _interleaved(b) & (b.num_microbatches(w.training.global_batch_size) < b.pp),
-    lambda w, s: f"vpp {s.vpp} needs num_microbatches of at least pp {s.pp}, and there are {num_microbatches(w, s)}",
+    lambda w, s: Sentence(
+        "vpp {} needs num_microbatches of at least pp {}, and there are {}", s.vpp, s.pp, num_microbatches(w, s)
+    ),
     layout_only=True,
 )
 
 INTERLEAVED_GROUP = Rule(
     "interleaved_group",
     "[megatron-0.12, schedules.py]",
-    "microbatch_group_size_per_vp_stage goes from pp to num_microbatches, and with interleaved-1f1b only",
+    Sentence("microbatch_group_size_per_vp_stage goes from pp to num_microbatches, and with interleaved-1f1b only"),
     lambda w, b: np.where(
         _interleaved(b),
         (b.group_size < b.pp) | (b.group_size > b.num_microbatches(w.training.global_batch_size)),
         b.microbatch_group_size_per_vp_stage != 0,
     ),
-    lambda w, s: (
-        f"microbatch_group_size_per_vp_stage {group_size(s)} with schedule {s.schedule.label}: it goes with interleaved-1f1b, "
-        f"from pp {s.pp} to num_microbatches {num_microbatches(w, s)}"
+    lambda w, s: Sentence(
+        "microbatch_group_size_per_vp_stage {} with schedule {}: it goes with interleaved-1f1b, "
+        "from pp {} to num_microbatches {}",
+        group_size(s),
+        s.schedule.label,
+        s.pp,
+        num_microbatches(w, s),
     ),
     layout_only=True,
 )
@@ -174,13 +201,23 @@ def _incomplete_group(workload: Workload, batch: StrategyBatch) -> Mask:
 INTERLEAVED_MICROBATCHES = Rule(
     "interleaved_microbatches",
     "[megatron-0.12, schedules.py]",
-    "interleaved virtual stages take micro batches in groups, by default of pp: num_microbatches is a multiple of that, or "
-    "leaves a last group of at least pp",
+    Sentence(
+        "interleaved virtual stages take micro batches in groups, by default of pp: num_microbatches is a multiple of that, or "
+        "leaves a last group of at least pp"
+    ),
     _incomplete_group,
-    lambda w, s: (
-        f"vpp {s.vpp} takes micro batches in groups of {group_size(s)}, and num_microbatches {num_microbatches(w, s)} = "
-        f"{w.training.global_batch_size} / ({s.micro_batch_size} x {s.dp}) leaves {num_microbatches(w, s) % group_size(s)}: "
-        f"0 or at least pp {s.pp} must be left"
+    lambda w, s: Sentence(
+        "vpp {} takes micro batches in groups of {}, and num_microbatches {} = "
+        "{} / ({} x {}) leaves {}: "
+        "0 or at least pp {} must be left",
+        s.vpp,
+        group_size(s),
+        num_microbatches(w, s),
+        w.training.global_batch_size,
+        s.micro_batch_size,
+        s.dp,
+        num_microbatches(w, s) % group_size(s),
+        s.pp,
     ),
     layout_only=True,
 )
@@ -200,13 +237,16 @@ _FILL_BY_PP, _FILL_MORE = np.array([_FILL.get(schedule, (0, 0)) for schedule in 
 SCHEDULE_FILL = Rule(
     "schedule_fill",
     "[zero-bubble, section 2; mindspeed, dualpipev_feature.py; dualpipe, dualpipe.py]",
-    "num_microbatches fills the schedule: zb1p takes pp at least, zb2p, zbv and dualpipev 2 pp - 1, dualpipe 2 pp",
+    Sentence("num_microbatches fills the schedule: zb1p takes pp at least, zb2p, zbv and dualpipev 2 pp - 1, dualpipe 2 pp"),
     lambda w, b: (
         (b.pp > 1) & (b.num_microbatches(w.training.global_batch_size) < _FILL_BY_PP[b.schedule] * b.pp + _FILL_MORE[b.schedule])
     ),
-    lambda w, s: (
-        f"schedule {s.schedule.label} over pp {s.pp} needs num_microbatches of at least "
-        f"{_FILL_BY_PP[s.schedule] * s.pp + _FILL_MORE[s.schedule]}, and there are {num_microbatches(w, s)}"
+    lambda w, s: Sentence(
+        "schedule {} over pp {} needs num_microbatches of at least {}, and there are {}",
+        s.schedule.label,
+        s.pp,
+        _FILL_BY_PP[s.schedule] * s.pp + _FILL_MORE[s.schedule],
+        num_microbatches(w, s),
     ),
     layout_only=True,
 )
@@ -214,13 +254,15 @@ SCHEDULE_FILL = Rule(
 DUALPIPE_HALVES = Rule(
     "dualpipe_halves",
     "[dualpipe, dualpipe.py]",
-    "dualpipe feeds half of the micro batches from either end: pp and num_microbatches are even",
+    Sentence("dualpipe feeds half of the micro batches from either end: pp and num_microbatches are even"),
     lambda w, b: (
         (b.schedule == Schedule.DUALPIPE)
         & (b.pp > 1)
         & ((b.pp % 2 != 0) | (b.num_microbatches(w.training.global_batch_size) % 2 != 0))
     ),
-    lambda w, s: f"dualpipe needs pp and num_microbatches to be even, and they are {s.pp} and {num_microbatches(w, s)}",
+    lambda w, s: Sentence(
+        "dualpipe needs pp and num_microbatches to be even, and they are {} and {}", s.pp, num_microbatches(w, s)
+    ),
     layout_only=True,
 )
 
@@ -235,16 +277,19 @@ def _overlap_without_pairs(workload: Workload, batch: StrategyBatch) -> Mask:
 OVERLAP_NEEDS_PAIRS = Rule(
     "overlap_needs_pairs",
     "[mindspeed, fb_overlap; megatron-main, arguments.py; zero-bubble, section 2]",
-    "moe_comm_overlap merges a forward with the backward that follows it: gpipe, zb1p, zb2p and zbv run each on its own, and in "
-    "plain 1f1b every second pair of a rank would wait for a neighbour's; virtual stages or dualpipev do not",
+    Sentence(
+        "moe_comm_overlap merges a forward with the backward that follows it: gpipe, zb1p, zb2p and zbv run "
+        "each on its own, and in "
+        "plain 1f1b every second pair of a rank would wait for a neighbour's; virtual stages or dualpipev do not"
+    ),
     _overlap_without_pairs,
-    lambda w, s: (
-        f"moe_comm_overlap over ep {s.ep} merges forwards with backwards, and schedule {s.schedule.label} "
-        + (
-            "has no pairs that do not wait for each other: vpp is 1"
-            if s.schedule is Schedule.ONE_F_ONE_B
-            else "runs each on its own"
-        )
+    lambda w, s: Sentence(
+        "moe_comm_overlap over ep {} merges forwards with backwards, and schedule {} {}",
+        s.ep,
+        s.schedule.label,
+        Sentence("has no pairs that do not wait for each other: vpp is 1")
+        if s.schedule is Schedule.ONE_F_ONE_B
+        else Sentence("runs each on its own"),
     ),
 )
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from documents.sentences import Sentence
 from frameworks.post_training.plan import Draft, Exported, PostTrainingPlan, Setting, common_notes, exported
 from frameworks.release import read_release
 
@@ -22,7 +23,7 @@ def write(plan: PostTrainingPlan) -> Exported:
     file = RELEASE.models.get(plan.model, {}).get("file")
     name = str(file or _NO_NAME.sub("_", plan.model.lower())[:64])
     if file is None:
-        draft.notes.append(f"The release has no file of this model: configs/model/{name}.yaml has to be written.")
+        draft.notes.append(Sentence("The release has no file of this model: configs/model/{}.yaml has to be written.", name))
     _engines(draft, plan, name)
     _actor(draft, plan, name, "actor_config")
     if plan.algorithm == "ppo":
@@ -37,26 +38,33 @@ def _refused(plan: PostTrainingPlan) -> list[str]:
     """What the release refuses of the plan as a whole [mindspeed-rl, validate_config.py and vllm_weight_container.py]."""
     reasons = []
     if not plan.on_ascend:
-        reasons.append("MindSpeed-RL runs on Ascend.")
+        reasons.append(Sentence("MindSpeed-RL runs on Ascend."))
     if plan.placement not in SHARED:
-        reasons.append(f"placement {plan.placement}: rollout has no devices of its own in this release")
+        reasons.append(Sentence("placement {}: rollout has no devices of its own in this release", plan.placement))
     if plan.precision != "bf16":
-        reasons.append(f"rollout in {plan.precision}: the release takes bfloat16 alone.")
+        reasons.append(Sentence("rollout in {}: the release takes bfloat16 alone.", plan.precision))
     replicas = plan.train_devices // (plan.tp * plan.pp * plan.cp)
     for what, count in (("training", replicas), ("rollout", plan.rollout_devices // plan.rollout_tp)):
         if plan.prompts % count:
-            reasons.append(f"{plan.prompts} prompts a step are no multiple of {count} replicas of {what}.")
+            reasons.append(Sentence("{} prompts a step are no multiple of {} replicas of {}.", plan.prompts, count, what))
     if plan.reward_model and SHARED.get(plan.placement):
-        reasons.append("a reward model beside rollout and training on the same devices.")
+        reasons.append(Sentence("a reward model beside rollout and training on the same devices."))
     experts = plan.rollout_ep if plan.rollout_ep > 1 else plan.rollout_tp
     if plan.ep > 1 and (plan.ep % plan.tp or experts % plan.ep):
         reasons.append(
-            f"experts over {plan.ep} devices of training, tp {plan.tp}, and {experts} of rollout: each has to divide the next."
+            Sentence(
+                "experts over {} devices of training, tp {}, and {} of rollout: each has to divide the next.",
+                plan.ep,
+                plan.tp,
+                experts,
+            )
         )
     if max(plan.tp, plan.rollout_tp) % min(plan.tp, plan.rollout_tp):
-        reasons.append(f"tp {plan.tp} of training and {plan.rollout_tp} of rollout: one has to divide the other.")
+        reasons.append(Sentence("tp {} of training and {} of rollout: one has to divide the other.", plan.tp, plan.rollout_tp))
     if plan.train_devices != plan.rollout_devices:
-        reasons.append(f"{plan.train_devices} devices train and {plan.rollout_devices} roll out, which have to be the same.")
+        reasons.append(
+            Sentence("{} devices train and {} roll out, which have to be the same.", plan.train_devices, plan.rollout_devices)
+        )
     return reasons
 
 
@@ -103,8 +111,13 @@ def _actor(draft: Draft, plan: PostTrainingPlan, name: str, section: str) -> Non
         draft.put(section, num_layers_per_virtual_pipeline_stage=max(sum(plan.stage_layers) // (plan.pp * plan.vpp), 1))
         if sum(plan.stage_layers) % (plan.pp * plan.vpp):
             draft.notes.append(
-                f"{section}: {sum(plan.stage_layers)} layers do not fill {plan.pp} x {plan.vpp} virtual stages evenly, which "
-                "needs empty layers (noop_layers) here."
+                Sentence(
+                    "{}: {} layers do not fill {} x {} virtual stages evenly, which needs empty layers (noop_layers) here.",
+                    section,
+                    sum(plan.stage_layers),
+                    plan.pp,
+                    plan.vpp,
+                )
             )
     elif len(set(plan.stage_layers)) > 1:
         draft.put(section, num_layer_list=",".join(map(str, plan.stage_layers)))
@@ -129,9 +142,9 @@ def _algorithm(draft: Draft, plan: PostTrainingPlan) -> None:
     draft.put("rl_config.actor_resource", num_npus=plan.train_devices)
     if not integrated and plan.reference_devices:
         draft.put("rl_config.reference_resource", num_npus=plan.reference_devices)
-        draft.notes.append("The reference keeps the actor's layout, which has to divide its own devices.")
+        draft.notes.append(Sentence("The reference keeps the actor's layout, which has to divide its own devices."))
     if not plan.reference:
-        draft.notes.append("The release always has a reference; a weight of zero for it (init_kl_coef) is the user's.")
+        draft.notes.append(Sentence("The release always has a reference; a weight of zero for it (init_kl_coef) is the user's."))
 
 
 def _rollout(draft: Draft, plan: PostTrainingPlan) -> None:
@@ -163,7 +176,7 @@ def _text(draft: Draft, model: str) -> str:
         *(f"# Not in these settings: {note}" for note in draft.notes),
         "defaults:",
         "  - model:",
-        f"      - {model}",
+        Sentence("      - {}", model),
     ]
     tree: dict[str, Any] = {}
     for name, value in draft.settings.items():
@@ -183,7 +196,7 @@ def _nested(tree: dict[str, Any], lead: str) -> list[str]:
         if isinstance(value, dict):
             lines += [f"{lead}{name}:", *_nested(value, lead + "  ")]
         else:
-            lines.append(f"{lead}{name}: {_scalar(value)}")
+            lines.append(Sentence("{}{}: {}", lead, name, _scalar(value)))
     return lines
 
 

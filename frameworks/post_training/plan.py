@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from documents.sentences import Sentence
 from frameworks.release import Release, problems
 
 PROMPT_ROOM = 4  # times the mean prompt, up to whole multiples of 256: what is written where the longest prompt is not known
@@ -87,7 +88,7 @@ class Draft:
 
     def put(self, section: str, **settings: Setting) -> None:
         """More of one section."""
-        self.settings.update({f"{section}.{name}" if section else name: value for name, value in settings.items()})
+        self.settings.update({Sentence("{}.{}", section, name) if section else name: value for name, value in settings.items()})
 
     def problems(self) -> list[str]:
         """What the release refuses: names that it does not know, values of another kind, what excludes each other."""
@@ -124,17 +125,22 @@ def exported(draft: Draft, file_name: str, refused: list[str], text: str) -> Exp
 def common_notes(plan: PostTrainingPlan) -> list[str]:
     """What no release of either framework has a setting for."""
     notes = [
-        f"The longest prompt is not known to the plan, whose mean is {plan.mean_prompt_tokens:g}: {plan.max_prompt_tokens} is "
-        "written in its place."
+        Sentence(
+            "The longest prompt is not known to the plan, whose mean is {:g}: {} is written in its place.",
+            plan.mean_prompt_tokens,
+            plan.max_prompt_tokens,
+        )
     ]
     if plan.idle_devices:
-        notes.append(f"{plan.idle_devices} training devices are left out: no layout that uses them is faster.")
+        notes.append(Sentence("{} training devices are left out: no layout that uses them is faster.", plan.idle_devices))
     if plan.cache_precision != "bf16":
-        notes.append(f"Keys and values in {plan.cache_precision} have no setting here.")
+        notes.append(Sentence("Keys and values in {} have no setting here.", plan.cache_precision))
     if plan.scheduling != "groups":
-        notes.append(f"Scheduling {plan.scheduling} of answers has no setting here.")
+        notes.append(Sentence("Scheduling {} of answers has no setting here.", plan.scheduling))
     if plan.draft_tokens:
-        notes.append(f"{plan.draft_tokens} drafted tokens a step have no setting here.")
+        notes.append(Sentence("{} drafted tokens a step have no setting here.", plan.draft_tokens))
     if plan.prompts % plan.updates:
-        notes.append(f"{plan.updates} updates do not divide {plan.prompts} prompts: each takes {plan.prompts_per_update}.")
+        notes.append(
+            Sentence("{} updates do not divide {} prompts: each takes {}.", plan.updates, plan.prompts, plan.prompts_per_update)
+        )
     return notes

@@ -6,11 +6,12 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
+from documents.sentences import Sentence, joined
 from frameworks.post_training.plan import Draft, Exported, PostTrainingPlan, Setting, common_notes, exported
 from frameworks.release import read_release
 
 RELEASE = read_release(Path(__file__).parent / "verl_0.7.json")
-PLUS = "Added with a plus"
+PLUS = Sentence("Added with a plus")
 ADVANTAGE = {"ppo": "gae", "grpo": "grpo", "dapo": "grpo"}
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
@@ -25,9 +26,9 @@ class Program:
 
 
 SYNCHRONOUS = Program("verl.trainer.main_ppo", "ppo_megatron_trainer.yaml")
-FILTERED = Program("recipe.dapo.main_dapo", "dapo_megatron_trainer.yaml", ("Dynamic sampling",))
+FILTERED = Program("recipe.dapo.main_dapo", "dapo_megatron_trainer.yaml", (Sentence("Dynamic sampling"),))
 ASYNCHRONOUS = Program(
-    "recipe.fully_async_policy.fully_async_main", "fully_async_ppo_megatron_trainer.yaml", ("Fully asynchronous",)
+    "recipe.fully_async_policy.fully_async_main", "fully_async_ppo_megatron_trainer.yaml", (Sentence("Fully asynchronous"),)
 )
 _OF_ONE_PROGRAM = {group for program in (FILTERED, ASYNCHRONOUS) for group in program.groups}
 
@@ -52,7 +53,7 @@ def write(plan: PostTrainingPlan) -> Exported:
         draft.put("algorithm.filter_groups", enable=True, metric="acc")
     if plan.reward_model:
         draft.put("reward_model", enable=True)
-        draft.notes.append("The reward model's path is the user's.")
+        draft.notes.append(Sentence("The reward model's path is the user's."))
     return exported(draft, "post-training.verl.sh", [*_refused(plan), *foreign(draft, program)], _text(draft, program))
 
 
@@ -71,29 +72,33 @@ def foreign(draft: Draft, program: Program) -> list[str]:
         for argument in arguments
         if title not in _OF_ONE_PROGRAM or title in program.groups
     }
-    return [f"{name} is no setting of {program.module}." for name in draft.settings if name not in known]
+    return [Sentence("{} is no setting of {}.", name, program.module) for name in draft.settings if name not in known]
 
 
 def _refused(plan: PostTrainingPlan) -> list[str]:
     reasons = []
     if plan.placement not in ("fully-colocated", "separate"):
-        reasons.append(f"placement {plan.placement}: the release has all tasks on all devices, or a rollout pool of its own")
+        reasons.append(
+            Sentence("placement {}: the release has all tasks on all devices, or a rollout pool of its own", plan.placement)
+        )
     if plan.unbounded:
-        reasons.append("staleness without a bound: staleness_threshold is one.")
+        reasons.append(Sentence("staleness without a bound: staleness_threshold is one."))
     if plan.zero_stage > 1:
-        reasons.append(f"ZeRO stage {plan.zero_stage}: the Megatron engine shards the optimizer alone.")
+        reasons.append(Sentence("ZeRO stage {}: the Megatron engine shards the optimizer alone.", plan.zero_stage))
     if plan.precision not in ("bf16", "fp8"):
-        reasons.append(f"rollout in {plan.precision}: the release takes bfloat16, or fp8 by quantization.")
+        reasons.append(Sentence("rollout in {}: the release takes bfloat16, or fp8 by quantization.", plan.precision))
     if plan.placement == "separate" and plan.algorithm == "ppo":
-        reasons.append("a critic beside a rollout pool of its own: the program has none.")
+        reasons.append(Sentence("a critic beside a rollout pool of its own: the program has none."))
     if plan.placement == "separate" and plan.kept_fraction < 1.0:
-        reasons.append("a filter of groups beside a rollout pool of its own: the program has none.")
-    for what, devices in (("train", plan.train_devices), ("roll out", plan.rollout_devices)):
+        reasons.append(Sentence("a filter of groups beside a rollout pool of its own: the program has none."))
+    for what, devices in (("train", plan.train_devices), (Sentence("roll out"), plan.rollout_devices)):
         if devices > plan.devices_per_node and devices % plan.devices_per_node:
-            reasons.append(f"{devices} devices that {what} are no whole nodes of {plan.devices_per_node}.")
+            reasons.append(Sentence("{} devices that {} are no whole nodes of {}.", devices, what, plan.devices_per_node))
     middle = plan.stage_layers[1:-1]
     if len(set(middle)) > 1 or (plan.vpp > 1 and len(set(plan.stage_layers)) > 1):
-        reasons.append(f"stages of {', '.join(map(str, plan.stage_layers))} layers: only the first and the last may differ.")
+        reasons.append(
+            Sentence("stages of {} layers: only the first and the last may differ.", joined(", ", map(str, plan.stage_layers)))
+        )
     return reasons
 
 
@@ -167,7 +172,9 @@ def _rollout(draft: Draft, plan: PostTrainingPlan) -> None:
     if plan.precision == "fp8":
         draft.put(ROLLOUT, quantization="fp8")
     if plan.queue and plan.placement != "separate":
-        draft.notes.append("A queue of samples has no setting here where devices are shared; its gain is nothing there.")
+        draft.notes.append(
+            Sentence("A queue of samples has no setting here where devices are shared; its gain is nothing there.")
+        )
 
 
 def _devices(draft: Draft, plan: PostTrainingPlan) -> None:
@@ -191,8 +198,11 @@ def _ahead(draft: Draft, plan: PostTrainingPlan) -> None:
     )
     if plan.staleness > 1.0:
         draft.notes.append(
-            f"staleness_threshold {plan.staleness:g} lets {plan.staleness:g} batches wait or be under way; the age of an answer "
-            "has no bound of its own."
+            Sentence(
+                "staleness_threshold {:g} lets {:g} batches wait or be under way; the age of an answer has no bound of its own.",
+                plan.staleness,
+                plan.staleness,
+            )
         )
 
 

@@ -44,6 +44,7 @@ PASSED_OVER = {
     "app/jobs/defaults.py": "reasons that only tests read",
     "app/workers": "the log",
     "calibration/fitting/tuned_numbers.py": "rows of docs/switches.md",
+    "documents/sentences.py": "what programmers read",
     "cost_models/constants.py": "rows of docs/accuracy.md",
     "cost_models/post_training/constants.py": "rows of docs/post-training.md",
     "cost_models/serving/engine.py": "rows of docs/serving.md",
@@ -64,7 +65,7 @@ _GENERATED = re.compile(
     r"\s*(#|--[\w-]+ \w+$|-H |<|\[|export |select |insert |begin |exec |import |curl |Bearer |HTTP/|###|default-src|POST |bold )"
     r"|\s*(attachment|shared cop)|.*([|]|; charset=|torch\.nn\.functional\.silu|in \(\{1\}\)|\"ph\":|^tp\{)"
 )
-_FORMAT = re.compile(r"\{[a-z_]*(?::[^{}]*)?\}")
+_FORMAT = re.compile(r"\{[a-z_]*(?:![rs])?(?::[^{}]*)?\}")
 _GRAMMAR = {"s", "is", "are", "has", "have", "do", "does", "it", "an", "a", "the"}
 _UNITS = {"ms", "GiB", "MWh", "USD", "MFU", "TFLOPS", "TTFT", "TPOT", "prefill", "decode", "throughput", "alltoall", "full"}
 
@@ -167,6 +168,14 @@ def _read(node: ast.AST, *, is_word: bool = False, is_head: bool = False) -> Ite
     if isinstance(node, ast.Call) and _NO_SENTENCES.search(ast.unparse(node.func)):
         return
     if isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)):
+        return
+    if isinstance(node, ast.Call) and ast.unparse(node.func) == "Sentence":
+        pieces = [
+            each.replace("{{", "{").replace("}}", "}") if isinstance(each, str) else each for each in _pieces(node.args[0]) or ()
+        ]
+        yield from _template(node, pieces, True, is_head)
+        for value in node.args[1:]:
+            yield from _read(value, is_word=True)
         return
     pieces = _pieces(node)
     if pieces is None:

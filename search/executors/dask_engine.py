@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from documents.sentences import Sentence
 from meshplan import __version__
 from meshplan.remote import called, version
 from search.errors import SearchError
@@ -69,12 +70,14 @@ def engine_at(host: str, port: int, field: str) -> Engine:
     try:
         import distributed
     except ModuleNotFoundError:
-        raise SearchError(f"{field}: {address} needs Dask, which is not installed; pip install 'meshplan[dask]'.") from None
+        raise SearchError(
+            Sentence("{}: {} needs Dask, which is not installed; pip install 'meshplan[dask]'.", field, address)
+        ) from None
     make: Any = distributed.Client  # whose calls have no types
     try:
         client = make(f"tcp://{host}:{port}", timeout=PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError):
-        raise SearchError(f"{field}: no Dask scheduler answers at {address}.") from None
+        raise SearchError(Sentence("{}: no Dask scheduler answers at {}.", field, address)) from None
     try:
         versions = set(client.run(version, on_error="return").values())
     except Exception as error:
@@ -82,5 +85,7 @@ def engine_at(host: str, port: int, field: str) -> Engine:
     if versions - {__version__}:
         client.close()
         strange = ", ".join(sorted(str(each) for each in versions - {__version__}))
-        raise SearchError(f"{field}: workers of {address} do not have meshplan {__version__} ({strange}); install it there.")
+        raise SearchError(
+            Sentence("{}: workers of {} do not have meshplan {} ({}); install it there.", field, address, __version__, strange)
+        )
     return Engine(client)

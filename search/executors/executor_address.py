@@ -8,13 +8,14 @@ import sys
 import time
 
 from documents.errors import show
+from documents.sentences import Sentence
 from search.errors import SearchError
 from search.executors.executor import SERIAL, Executor
 from search.executors.processes import Processes
 
 MAX_PROCESSES = 256
 AFTER_S = 0.4  # of a search, before processes are started unasked: many are over by then, and a process takes as long to start
-ALLOWED = f"give serial, process://N with N from 1 to {MAX_PROCESSES}, or dask://HOST:PORT"
+ALLOWED = Sentence("give serial, process://N with N from 1 to {}, or dask://HOST:PORT", MAX_PROCESSES)
 
 
 def cores() -> int:
@@ -35,10 +36,10 @@ def executor_of(address: str | None, field: str = "executor") -> Executor:
         return SERIAL
     if found := re.fullmatch(r"process://(\d{1,4})", address):
         if not 1 <= (number := int(found[1])) <= MAX_PROCESSES:
-            raise SearchError(f"{field}: {show(address)} is not allowed; {ALLOWED}.")
+            raise SearchError(Sentence("{}: {} is not allowed; {}.", field, show(address), ALLOWED))
         return Processes(number)
     if found := re.fullmatch(r"dask://([^/\s:]+|\[[0-9a-fA-F:]+\]):(\d{1,5})", address):
         from search.executors.dask_engine import engine_at  # an extra
 
         return engine_at(found[1], int(found[2]), field)
-    raise SearchError(f"{field}: {show(address)} is not allowed; {ALLOWED}.")
+    raise SearchError(Sentence("{}: {} is not allowed; {}.", field, show(address), ALLOWED))

@@ -17,6 +17,7 @@ from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced
+from documents.sentences import Sentence
 from frameworks.target import ANY
 from search.executors.executor import SERIAL, Executor, Piece, work_off
 from search.exhaustive.chunk_pipeline import ChunkPricing, climbed_in, found_in
@@ -416,7 +417,7 @@ class LatticeSearch:
             exhaustive=enumerated,
             proved_best=num_proved > 0,
             places=min(num_proved, num_listed),
-            scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
+            scope=Sentence("lattice, simulated") if target == ANY.name else Sentence("lattice of {}, simulated", target),
             objective=self.state.leaderboard.objective,
             optimality_gap_fraction=gap,
             stopped_by=stopped_by,

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cost_models.shapes.strategy import COLUMNS, INDICES, LayerLayout, ParallelStrategy, StrategyBatch
+from documents.sentences import Sentence
 from frameworks.legality import RULES
 from search.errors import SearchError
 from search.exhaustive.open_candidates import OpenCandidates
@@ -75,7 +76,9 @@ class LatticeState:
         """The state that ``to_mapping`` wrote for the same search. Raises ``SearchError`` for anything else."""
         try:
             if mapping["format"] != FORMAT:
-                raise SearchError(f"checkpoint: format {mapping['format']!r} is not {FORMAT}, the one this version reads.")
+                raise SearchError(
+                    Sentence("checkpoint: format {!r} is not {}, the one this version reads.", mapping["format"], FORMAT)
+                )
             rejections = Rejections()
             for name, count, values in mapping["rejections"]:
                 rejections.charge(_RULES[name], int(count), strategy_from_values(values))
@@ -94,7 +97,7 @@ class LatticeState:
         except (KeyError, TypeError, ValueError) as error:
             if isinstance(error, SearchError):
                 raise
-            raise SearchError(f"checkpoint: not one that a search of this version wrote ({error}).") from None
+            raise SearchError(Sentence("checkpoint: not one that a search of this version wrote ({}).", error)) from None
 
 
 _PLAIN: dict[str, type[int] | type[float]] = {

@@ -13,6 +13,7 @@ from typing import Any
 
 from cost_models.constants import Constants
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from frameworks.target import ANY
 from search.errors import SearchError
@@ -28,7 +29,7 @@ from search.session.progress import Progress
 from search.space.search_space import SearchSpace
 from search.trials.trial import Trial
 
-THE_BEST = "the best that physics allows"
+THE_BEST = Sentence("the best that physics allows")
 
 
 def on_physics(workload: Workload) -> Workload:
@@ -146,7 +147,7 @@ class TargetSearch:
             if plan is None:
                 return None
             target = self._workload.software.target
-            why = f"Nothing that {target} refuses is better than plan {plan.rank}."
+            why = Sentence("Nothing that {} refuses is better than plan {}.", target, plan.rank)
             return PhysicsBest(plan.plan_id, plan.strategy, plan.estimate, 0.0, why, (), **effort)
         workload = on_physics(self._workload)
         answers = ResultBuilder(workload, self._physics, self._constants, beyond.simulator)
@@ -168,15 +169,15 @@ class TargetSearch:
     def _why(self, found: SearchResult, estimate: Mapping[str, Any]) -> str:
         plan = found.best
         if plan is None:
-            return f"{self._workload.software.target} takes no plan that fits; this is {THE_BEST}."
-        sentence = compared(f"Plan {plan.rank}", plan.estimate, estimate, THE_BEST)
+            return Sentence("{} takes no plan that fits; this is {}.", self._workload.software.target, THE_BEST)
+        sentence = compared(Sentence("Plan {}", plan.rank), plan.estimate, estimate, THE_BEST)
         fraction = found.paired_error.fraction
         if plan.estimate["step_time_s"] < estimate["step_time_s"] * (1.0 + fraction):
-            sentence += f" They cannot be told apart: the paired error is {fraction:.1%}."
+            sentence += Sentence(" They cannot be told apart: the paired error is {:.1%}.", fraction)
         if self._settings.objective != "memory_headroom":
             return sentence
         more = (plan.estimate["peak_memory_bytes"] - estimate["peak_memory_bytes"]) / GIB
-        return f"Plan {plan.rank} needs {more:.1f} GiB more device memory than {THE_BEST}. {sentence}"
+        return Sentence("Plan {} needs {:.1f} GiB more device memory than {}. {}", plan.rank, more, THE_BEST, sentence)
 
 
 def _value_of(plan: DeploymentPlan, objective: str) -> float:
@@ -190,7 +191,7 @@ def _parts(checkpoint: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | No
     try:
         return checkpoint["launchable"], checkpoint["physics"]
     except (KeyError, TypeError):
-        raise SearchError("checkpoint: not one that a search of this version for a target wrote.") from None
+        raise SearchError(Sentence("checkpoint: not one that a search of this version for a target wrote.")) from None
 
 
 def _summed(first: Timing, second: Timing) -> Timing:

@@ -15,6 +15,7 @@ from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence, joined
 from frameworks.legality import legal_mask
 from frameworks.taking import taken
 from search.placement.placer import Placer
@@ -28,21 +29,21 @@ GIB = 2.0**30
 
 # Parts of the step in words; a name that is missing here is shown with spaces for underscores.
 PART_NAMES = {
-    "matmul": "matrix multiplication",
-    "vector": "vector work (norms, activations, residuals)",
-    "permute": "moving tokens to and from expert order",
-    "tp_comm": "tensor-parallel communication",
-    "cp_comm": "context-parallel communication",
-    "ep_comm": "expert communication",
-    "contention": "contention with hidden communication",
-    "dp_comm": "data-parallel communication",
-    "weight_gather": "gathering sharded weights",
-    "activation_swap": "swapping activations to the host",
-    "pipeline_p2p": "sends between pipeline stages",
-    "pipeline_bubble": "the pipeline bubble",
-    "host": "waiting for the host",
-    "size_synchronisation": "waiting for the sizes of expert exchanges",
-    "head_and_loss": "the output head and loss",
+    "matmul": Sentence("matrix multiplication"),
+    "vector": Sentence("vector work (norms, activations, residuals)"),
+    "permute": Sentence("moving tokens to and from expert order"),
+    "tp_comm": Sentence("tensor-parallel communication"),
+    "cp_comm": Sentence("context-parallel communication"),
+    "ep_comm": Sentence("expert communication"),
+    "contention": Sentence("contention with hidden communication"),
+    "dp_comm": Sentence("data-parallel communication"),
+    "weight_gather": Sentence("gathering sharded weights"),
+    "activation_swap": Sentence("swapping activations to the host"),
+    "pipeline_p2p": Sentence("sends between pipeline stages"),
+    "pipeline_bubble": Sentence("the pipeline bubble"),
+    "host": Sentence("waiting for the host"),
+    "size_synchronisation": Sentence("waiting for the sizes of expert exchanges"),
+    "head_and_loss": Sentence("the output head and loss"),
 }
 
 
@@ -55,17 +56,19 @@ def bound_by(estimate: Mapping[str, Any]) -> str:
     """One sentence on where the time of an estimate goes, and what it has of memory left."""
     step_time_s, parts = estimate["step_time_s"], estimate["time_breakdown_s"]
     largest, *others = sorted(parts, key=lambda part: (-parts[part], part))
-    then = [f"{part_name(part)} ({parts[part] / step_time_s:.0%})" for part in others[:2] if parts[part] > 0]
-    sentence = f"{_capital(part_name(largest))} takes {parts[largest] / step_time_s:.0%} of the step"
+    then = [Sentence("{} ({:.0%})", part_name(part), parts[part] / step_time_s) for part in others[:2] if parts[part] > 0]
+    sentence = Sentence("{} takes {:.0%} of the step", _capital(part_name(largest)), parts[largest] / step_time_s)
     if then:
-        sentence += ", then " + " and ".join(then)
+        sentence += Sentence(", then {}", joined(" and ", then))
     headroom, chance = estimate["headroom_bytes"] / GIB, estimate["fits_probability"]
     room = (
-        f"{headroom:.1f} GiB of device memory stay free" if headroom >= 0 else f"{-headroom:.1f} GiB of device memory are missing"
+        Sentence("{:.1f} GiB of device memory stay free", headroom)
+        if headroom >= 0
+        else Sentence("{:.1f} GiB of device memory are missing", -headroom)
     )
     if not estimate["fits"] and headroom >= 0:
-        room += f", too little to be sure of: it fits with a probability of {chance:.0%}"
-    return f"{sentence}; {room}."
+        room += Sentence(", too little to be sure of: it fits with a probability of {:.0%}", chance)
+    return Sentence("{}; {}.", sentence, room)
 
 
 def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], faster_name: str) -> str:
@@ -73,7 +76,7 @@ def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], fa
     extra_s = slower["step_time_s"] - faster["step_time_s"]
     share = extra_s / faster["step_time_s"]
     if abs(share) < 5e-4:
-        return f"{name} takes as long as {faster_name}, with {_memory_difference(slower, faster)}."
+        return Sentence("{} takes as long as {}, with {}.", name, faster_name, _memory_difference(slower, faster))
     parts = {
         part: slower["time_breakdown_s"].get(part, 0.0) - faster["time_breakdown_s"].get(part, 0.0)
         for part in dict.fromkeys([*slower["time_breakdown_s"], *faster["time_breakdown_s"]])
@@ -84,16 +87,25 @@ def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], fa
     reasons = []
     for verb, listed in (("loses", lost), ("saves", saved)):
         if listed:
-            reasons.append(f"{verb} " + " and ".join(f"{abs(parts[part]):.3g} s on {part_name(part)}" for part in listed))
+            reasons.append(
+                f"{verb} " + joined(" and ", (Sentence("{:.3g} s on {}", abs(parts[part]), part_name(part)) for part in listed))
+            )
     order = reasons if extra_s > 0 else reasons[::-1]
-    return f"{name} is {abs(share):.1%} {'slower' if extra_s > 0 else 'faster'} than {faster_name}: it {', and '.join(order)}."
+    return Sentence(
+        "{} is {:.1%} {} than {}: it {}.",
+        name,
+        abs(share),
+        Sentence("slower") if extra_s > 0 else Sentence("faster"),
+        faster_name,
+        joined(", and ", order),
+    )
 
 
 def _memory_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     difference = (one["peak_memory_bytes"] - other["peak_memory_bytes"]) / GIB
     if abs(difference) < 0.05:
-        return "the same memory"
-    return f"{abs(difference):.1f} GiB {'more' if difference > 0 else 'less'} memory"
+        return Sentence("the same memory")
+    return Sentence("{:.1f} GiB {} memory", abs(difference), Sentence("more") if difference > 0 else Sentence("less"))
 
 
 def _capital(text: str) -> str:
@@ -108,22 +120,22 @@ def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
         if before != after:
             words.append(f"{name} {before} -> {after}")
     if one.schedule != other.schedule:
-        words.append(f"schedule {one.schedule.label} -> {other.schedule.label}")
+        words.append(Sentence("schedule {} -> {}", one.schedule.label, other.schedule.label))
     if one.microbatch_group_size_per_vp_stage != other.microbatch_group_size_per_vp_stage:
-        words.append(f"micro batches a chunk takes in turn {group_size(one)} -> {group_size(other)}")
+        words.append(Sentence("micro batches a chunk takes in turn {} -> {}", group_size(one), group_size(other)))
     words += _moved(one, other)
     if one.mtp_before_head != other.mtp_before_head:
-        words.append(f"MTP modules {one.mtp_before_head} -> {other.mtp_before_head} virtual stages before the head")
+        words.append(Sentence("MTP modules {} -> {} virtual stages before the head", one.mtp_before_head, other.mtp_before_head))
     if (one.cp_algo, one.ulysses_degree) != (other.cp_algo, other.ulysses_degree):
-        words.append(f"cp_algo {_cp_name(one)} -> {_cp_name(other)}")
+        words.append(Sentence("cp_algo {} -> {}", _cp_name(one), _cp_name(other)))
     if one.dispatcher != other.dispatcher:
-        words.append(f"dispatcher {one.dispatcher.label} -> {other.dispatcher.label}")
+        words.append(Sentence("dispatcher {} -> {}", one.dispatcher.label, other.dispatcher.label))
     if recompute_name(one) != recompute_name(other):
-        words.append(f"recompute {recompute_name(one)} -> {recompute_name(other)}")
+        words.append(Sentence("recompute {} -> {}", recompute_name(one), recompute_name(other)))
     if one.sequence_parallel != other.sequence_parallel:
-        words.append(f"sequence_parallel {_on(one.sequence_parallel)} -> {_on(other.sequence_parallel)}")
+        words.append(Sentence("sequence_parallel {} -> {}", _on(one.sequence_parallel), _on(other.sequence_parallel)))
     if one.zero_stage != other.zero_stage:
-        words.append(f"zero_stage {one.zero_stage} -> {other.zero_stage}")
+        words.append(Sentence("zero_stage {} -> {}", one.zero_stage, other.zero_stage))
     for feature in Feature:
         if (feature in one.features) != (feature in other.features):
             words.append(f"{str(feature.name).lower()} {_on(feature in one.features)} -> {_on(feature in other.features)}")
@@ -133,7 +145,7 @@ def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
 def layers_text(layout: Sequence[Sequence[int]] | None) -> str:
     """Layers of the virtual stages in the order of the model, as ``count x layers``."""
     if layout is None:
-        return "as usual"
+        return Sentence("as usual")
     runs = [(sum(1 for _ in run), layers) for layers, run in groupby(layers for row in layout for layers in row)]
     return " ".join(f"{number}x{layers}" if number > 1 else str(layers) for number, layers in runs)
 
@@ -147,22 +159,22 @@ def _moved(one: ParallelStrategy, other: ParallelStrategy) -> list[str]:
 
 
 def _layers_moved(before: Sequence[Sequence[int]] | None, after: Sequence[Sequence[int]] | None) -> str:
-    return f"layers of the virtual stages {layers_text(before)} -> {layers_text(after)}"
+    return Sentence("layers of the virtual stages {} -> {}", layers_text(before), layers_text(after))
 
 
 def recompute_name(strategy: ParallelStrategy) -> str:
     """The strategy's recompute in the grammar of ``search.space.recompute_modes``, or that it goes by tensor."""
     if strategy.tensor_plan is not None:
-        return "by tensor"
+        return Sentence("by tensor")
     if strategy.recompute_layers_per_stage is not None:
-        return "layers_per_stage " + ",".join(map(str, strategy.recompute_layers_per_stage))
+        return Sentence("layers_per_stage {}", ",".join(map(str, strategy.recompute_layers_per_stage)))
     mode = RecomputeMode(strategy.recompute, strategy.recompute_method, strategy.recompute_modules, strategy.recompute_num_layers)
     return mode.name
 
 
 def _cp_name(strategy: ParallelStrategy) -> str:
     if strategy.cp_algo is CpAlgo.HYBRID:
-        return f"hybrid (ulysses_degree {strategy.ulysses_degree})"
+        return Sentence("hybrid (ulysses_degree {})", strategy.ulysses_degree)
     return strategy.cp_algo.label
 
 
@@ -284,11 +296,11 @@ def priced_changes(
 def shortfall(peak_bytes: float, rule: FitRule) -> str:
     """What a peak that does not fit is held against, in words that follow "needs X GiB of device memory"."""
     limit, kept = rule.memory_limit_bytes / GIB, (rule.memory_limit_bytes - rule.fit_limit_bytes) / GIB
-    missing = f"{max(peak_bytes - rule.fit_limit_bytes, 0.0) / GIB:.1f} GiB too much: the limit is {limit:.1f} GiB"
+    missing = Sentence("{:.1f} GiB too much: the limit is {:.1f} GiB", max(peak_bytes - rule.fit_limit_bytes, 0.0) / GIB, limit)
     if kept < 0.05:
         return missing
-    wanted = f" of {rule.min_headroom_bytes / GIB:.1f} GiB of headroom" if rule.min_headroom_bytes else ""
-    return f"{missing}, of which {kept:.1f} GiB are kept free to be {100 * rule.confidence:g} % sure{wanted}"
+    wanted = Sentence(" of {:.1f} GiB of headroom", rule.min_headroom_bytes / GIB) if rule.min_headroom_bytes else ""
+    return Sentence("{}, of which {:.1f} GiB are kept free to be {:g} % sure{}", missing, kept, 100 * rule.confidence, wanted)
 
 
 def legal_of(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
@@ -300,10 +312,10 @@ def best_change(neighbouring: Sequence[Mapping[str, Any]], rule: FitRule) -> str
     """One sentence on the fastest change of one dimension: what it would gain, and what forbids it."""
     faster = [entry for entry in neighbouring if entry["delta_fraction"] < -5e-4]
     if not faster:
-        return "No change of a single dimension makes the step shorter."
+        return Sentence("No change of a single dimension makes the step shorter.")
     entry = faster[0]
-    gain = f"With {entry['change']} the step would be {-entry['delta_fraction']:.1%} shorter"
+    gain = Sentence("With {} the step would be {:.1%} shorter", entry["change"], -entry["delta_fraction"])
     if entry["fits"]:
-        return f"{gain}; it fits, and costs {entry['peak_memory_bytes'] / GIB:.1f} GiB of device memory at its peak."
+        return Sentence("{}; it fits, and costs {:.1f} GiB of device memory at its peak.", gain, entry["peak_memory_bytes"] / GIB)
     peak_bytes = entry["peak_memory_bytes"]
-    return f"{gain}, but it needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, rule)}."
+    return Sentence("{}, but it needs {:.1f} GiB of device memory, {}.", gain, peak_bytes / GIB, shortfall(peak_bytes, rule))

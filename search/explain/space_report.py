@@ -16,6 +16,7 @@ from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch, S
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
+from documents.sentences import Sentence
 from frameworks.legality import violations
 from frameworks.taking import rivals
 from search.space.search_space import SearchSpace, offered_here
@@ -94,7 +95,9 @@ def _left_out(workload: Workload, out: Feature, best: ParallelStrategy | None, c
         if workload.software.execution == "eager":
             graph = replace(workload, software=replace(workload.software, execution="graph"))
             in_graph = estimate(graph, StrategyBatch.of([best]), constants)
-            found.append(LeftOut(GRAPH_EXECUTION, "the job says how its software runs", *_changes(prices, 0, in_graph, 0)))
+            found.append(
+                LeftOut(GRAPH_EXECUTION, Sentence("the job says how its software runs"), *_changes(prices, 0, in_graph, 0))
+            )
     return tuple(sorted(found, key=lambda one: (one.step_time_change_fraction or 0.0, one.peak_memory_change_bytes or 0.0)))
 
 

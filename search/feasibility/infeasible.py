@@ -13,6 +13,7 @@ from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature
 from cost_models.shapes.workload import MemoryRoom, Workload
+from documents.sentences import Sentence
 from frameworks.legality import rules_for, violations
 from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
@@ -109,10 +110,13 @@ class _Nearby:
         free = SearchLimits()
         dropped: dict[str, Any] = {name: None for one in self._without_a_limit() for name in one.fields}
         if dropped:
-            yield _Changed("no limits on the search", dropped, self.workload, free)
+            yield _Changed(Sentence("no limits on the search"), dropped, self.workload, free)
             for one in (*self._fillable(), *self.more_devices()):
                 yield replace(
-                    one, change=f"{one.change}, and no limits on the search", fields={**dropped, **one.fields}, limits=free
+                    one,
+                    change=Sentence("{}, and no limits on the search", one.change),
+                    fields={**dropped, **one.fields},
+                    limits=free,
                 )
 
     def _without_a_limit(self) -> list[_Changed]:
@@ -122,12 +126,12 @@ class _Nearby:
                 continue
             name = OF_LIMITS.get(one.name, one.name)
             without: frozenset[str] | None = frozenset() if one.name == "forbid" else None
-            change = "nothing forbidden" if one.name == "forbid" else f"{name} as the search chooses"
+            change = Sentence("nothing forbidden") if one.name == "forbid" else Sentence("{} as the search chooses", name)
             found.append(self._limited(change, f"search.{name}", **{one.name: without}))
         for feature in self.limits.switches:
             name = str(feature.name).lower()
             others = {key: values for key, values in self.limits.switches.items() if key != feature}
-            found.append(self._limited(f"{name} as the search chooses", f"search.{name}", switches=others))
+            found.append(self._limited(Sentence("{} as the search chooses", name), f"search.{name}", switches=others))
         return found
 
     def _limited(self, change: str, name: str, value: Any = None, **limits: Any) -> _Changed:
@@ -137,21 +141,25 @@ class _Nearby:
         room = self.workload.room
         if room.min_headroom_bytes:
             workload = replace(self.workload, room=MemoryRoom(0.0, room.confidence))
-            yield _Changed("no headroom asked for", {"search.min_headroom": 0.0}, workload, self.limits)
+            yield _Changed(Sentence("no headroom asked for"), {"search.min_headroom": 0.0}, workload, self.limits)
 
     def _memory_modes(self) -> Iterator[_Changed]:
         if self.by_rule:
             return
         if self.limits.zero_stage is None:
             for stage, what in ((2, "gradients"), (3, "weights")):
-                yield self._limited(f"zero_stage {stage} (sharded {what})", "search.zero_stage", stage, zero_stage=(stage,))
+                yield self._limited(
+                    Sentence("zero_stage {} (sharded {})", stage, what), "search.zero_stage", stage, zero_stage=(stage,)
+                )
         offered = offered_here(self.workload) & ~Feature(sum(self.limits.switches))
         for feature in SWITCHES:
             if SWITCHES[feature].in_search in LEFT_OUT and SWITCHES[feature].priced and feature in offered:
                 name = str(feature.name).lower()
                 if name not in self.limits.forbid:
                     switches = {**self.limits.switches, feature: (True,)}
-                    yield self._limited(f"{name} on ({SWITCHES[feature].why})", f"search.{name}", True, switches=switches)
+                    yield self._limited(
+                        Sentence("{} on ({})", name, SWITCHES[feature].why), f"search.{name}", True, switches=switches
+                    )
 
     def _targets(self) -> Iterator[_Changed]:
         family, target = self.workload.cluster.profile.family, self.workload.software.target
@@ -159,7 +167,7 @@ class _Nearby:
         for label in [*labels, ANY.name] if target != ANY.name else []:
             if label != target:
                 workload = replace(self.workload, software=replace(self.workload.software, target=label))
-                yield _Changed(f"target {label}", {"software.target": label}, workload, self.limits)
+                yield _Changed(Sentence("target {}", label), {"software.target": label}, workload, self.limits)
 
     def _batches(self) -> Iterator[_Changed]:
         training, devices = self.workload.training, self.workload.cluster.num_devices
@@ -168,7 +176,7 @@ class _Nearby:
         near = {size for part in parts for size in (given // part * part, -(-given // part) * part) if size > 0} - {given}
         for size in sorted(near, key=lambda size: (abs(size - given), size))[:MAX_BATCHES]:
             workload = replace(self.workload, training=replace(training, global_batch_size=size))
-            yield _Changed(f"global_batch_size {size:,}", {"training.global_batch_size": size}, workload, self.limits)
+            yield _Changed(Sentence("global_batch_size {:,}", size), {"training.global_batch_size": size}, workload, self.limits)
 
     def _fillable(self) -> Iterator[_Changed]:
         given = self.workload.cluster.num_devices
@@ -189,14 +197,14 @@ class _Nearby:
 
     def _on(self, number: int) -> _Changed:
         workload = replace(self.workload, cluster=replace(self.workload.cluster, num_devices=number))
-        return _Changed(f"{number:,} devices", {"cluster.num_devices": number}, workload, self.limits)
+        return _Changed(Sentence("{:,} devices", number), {"cluster.num_devices": number}, workload, self.limits)
 
     def _sequences(self) -> Iterator[_Changed]:
         training = self.workload.training
         length = training.seq_length // 2
         while length >= SHORTEST_SEQUENCE:
             workload = replace(self.workload, training=replace(training, seq_length=length))
-            yield _Changed(f"seq_length {length:,}", {"training.seq_length": length}, workload, self.limits)
+            yield _Changed(Sentence("seq_length {:,}", length), {"training.seq_length": length}, workload, self.limits)
             length //= 2
 
 

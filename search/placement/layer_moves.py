@@ -9,6 +9,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 
 
 def layout_of(workload: Workload, plan: ParallelStrategy) -> LayerLayout:
@@ -26,7 +27,7 @@ def moved(layout: Sequence[Sequence[int]], giver: int, taker: int) -> LayerLayou
 
 def move_text(giver: int, taker: int, num_stages: int) -> str:
     """What a move is called."""
-    return f"a layer moved from virtual stage {giver + 1} to {taker + 1} of {num_stages}"
+    return Sentence("a layer moved from virtual stage {} to {} of {}", giver + 1, taker + 1, num_stages)
 
 
 def neighbouring_moves(workload: Workload, plan: ParallelStrategy) -> dict[ParallelStrategy, str]:

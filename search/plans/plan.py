@@ -22,6 +22,7 @@ from cost_models.shapes.tensors import TensorChoice, TensorPlan, tensor_names
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import text_fingerprint, written
+from documents.sentences import Sentence
 
 PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: what must stay free moves no price
 
@@ -120,7 +121,7 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
     The interval is null until a calibration provides one. Raises ``ValueError`` without a breakdown.
     """
     if estimate.breakdown is None:
-        raise ValueError("an estimate is printed with its breakdown: call estimate(..., breakdown=True)")
+        raise ValueError(Sentence("an estimate is printed with its breakdown: call estimate(..., breakdown=True)"))
     training, cluster = workload.training, workload.cluster
     step_time_s, peak_memory_bytes = estimate.step_time_s, estimate.peak_memory_bytes
     lowest_bytes, highest_bytes = estimate.fit_rule.ends_bytes(peak_memory_bytes)

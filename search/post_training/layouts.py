@@ -17,6 +17,7 @@ from cost_models.serving.memory import serving_memory
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InfeasibleError
+from documents.sentences import Sentence
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 320, 512)
 ROOM_FOR_CACHE = 0.35  # of the memory that an instance may fill, at least, where its layout is chosen
@@ -136,7 +137,9 @@ def best_training_layout(
     """As ``priced_layout`` by the time of the update; ``InfeasibleError`` without a candidate."""
     found = priced_layout(workload, candidates, constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates)
     if found is None:
-        raise InfeasibleError(f"No training layout fills {workload.cluster.num_devices} devices for {workload.model.name}.")
+        raise InfeasibleError(
+            Sentence("No training layout fills {} devices for {}.", workload.cluster.num_devices, workload.model.name)
+        )
     return found.strategy, found.times
 
 
@@ -158,8 +161,12 @@ def default_rollout_layout(workload: ServingWorkload, *, memory_fraction: float 
     found = rollout_layouts(workload, memory_fraction=memory_fraction)
     if not found:
         raise InfeasibleError(
-            f"No rollout instance of {workload.model.name} in {workload.engine.precision} fits on "
-            f"{workload.cluster.num_devices} devices."
+            Sentence(
+                "No rollout instance of {} in {} fits on {} devices.",
+                workload.model.name,
+                workload.engine.precision,
+                workload.cluster.num_devices,
+            )
         )
     return min(found, key=lambda layout: (layout.num_devices, layout.ep, layout.dp))
 

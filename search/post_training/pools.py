@@ -15,6 +15,7 @@ from cost_models.shapes.flops import model_flops_per_token
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.errors import InfeasibleError
+from documents.sentences import Sentence
 from search.post_training.layouts import PricedLayout, priced_layout, with_devices
 
 EXACT_SIZES = 64  # of a pool: all of them are tried; above, each octave has half as many
@@ -68,7 +69,7 @@ class TrainingPools:
             if found is not None and (best is None or found.key < best[1].key):
                 best = with_devices(self.workload, size), found
         if best is None:
-            raise InfeasibleError(f"No training layout fills {devices} devices for {self.workload.model.name}.")
+            raise InfeasibleError(Sentence("No training layout fills {} devices for {}.", devices, self.workload.model.name))
         return best
 
     def _filled(self, size: int) -> PricedLayout | None:

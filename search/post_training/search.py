@@ -11,12 +11,13 @@ from cost_models.post_training.step import PostTraining, PostTrainingStep, post_
 from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from documents.errors import InfeasibleError
+from documents.sentences import Sentence
 from search.session.progress import PRICE, Clock, Progress
 
 SPLITS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)  # of the devices that roll out
 SIDE_PARTS = (1 / 16, 1 / 8)  # of the devices for reference and reward
 INSTANCES = 6  # layouts of an instance that are tried, the smallest first
-NO_ROOM = "no layout of a rollout instance leaves room for a cache"
+NO_ROOM = Sentence("no layout of a rollout instance leaves room for a cache")
 
 StepOf = Callable[[PlacementKind, int, int], PostTraining]
 LayoutsOf = Callable[[ServingWorkload, PlacementKind], Sequence[ServingLayout]]
@@ -168,8 +169,8 @@ class PlacementSearch:
     def ranked(self) -> list[Candidate]:
         """What was priced, what fits first and then the faster; ``InfeasibleError`` where nothing can be laid out."""
         if not self.priced:
-            reason = self.refused[0][1].rstrip(".") if self.refused else "there is no split"
-            raise InfeasibleError(f"No placement holds the job: {reason}.")
+            reason = self.refused[0][1].rstrip(".") if self.refused else Sentence("there is no split")
+            raise InfeasibleError(Sentence("No placement holds the job: {}.", reason))
         return sorted(self.priced, key=lambda one: (not one.fits, round(one.step_s, 6), one.staleness_steps))
 
     def pareto(self) -> list[Candidate]:

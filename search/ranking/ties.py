@@ -9,6 +9,7 @@ from typing import Any
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from cost_models.shapes.workload import DEFAULT_CONFIDENCE
+from documents.sentences import Sentence
 
 # Probabilities to fit, below which a plan is less sturdy; between them plans are as sure. What a search allows by default counts
 # before all switches: a plan that is unlikely to start is none. The second decides between plans that are alike in them.
@@ -27,7 +28,7 @@ class PairedError:
     confidence_fraction: float = 1.0
     num_groups: int = 0
     num_pairs: int = 0
-    basis: str = "no paired error was given"
+    basis: str = Sentence("no paired error was given")
 
 
 def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
@@ -74,9 +75,14 @@ def tie_sentences(step_times_s: Sequence[float], groups: Sequence[int], error: P
         times = [step_times_s[place] for place in members]
         sentences[group] = None
         if len(members) > 1:
-            names = f"Plans {members[0] + 1} {'to' if len(members) > 2 else 'and'} {members[-1] + 1}"
-            sentences[group] = (
-                f"{names} cannot be told apart: they lie within {max(times) / min(times) - 1.0:.1%}, "
-                f"below the paired error of {error.fraction:.1%} ({error.basis})."
+            names = Sentence(
+                "Plans {} {} {}", members[0] + 1, Sentence("to") if len(members) > 2 else Sentence("and"), members[-1] + 1
+            )
+            sentences[group] = Sentence(
+                "{} cannot be told apart: they lie within {:.1%}, below the paired error of {:.1%} ({}).",
+                names,
+                max(times) / min(times) - 1.0,
+                error.fraction,
+                error.basis,
             )
     return [sentences[group] for group in groups]

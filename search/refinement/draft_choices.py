@@ -24,6 +24,7 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.legality import legal_mask
 from frameworks.target import ANY
 from search.placement.layer_moves import layout_of, moved
@@ -134,7 +135,7 @@ class Choices:
         place = pick("elite", range(len(self.elites)))
         plan = self.elites[place]
         for name, values in self._numbers(plan).items():
-            plan = replace(plan, **{name: pick(f"{name}.{place}", self._taken(place, name, values))})
+            plan = replace(plan, **{name: pick(Sentence("{}.{}", name, place), self._taken(place, name, values))})
         dispatchers = self._taken(place, "dispatcher", tuple(self._space.dispatcher) if plan.ep * plan.etp > 1 else ())
         label = pick(f"dispatcher.{place}", tuple(Dispatcher(kind).label for kind in dispatchers))
         plan = replace(plan, dispatcher=DISPATCHERS.get(label, plan.dispatcher))
@@ -233,7 +234,7 @@ class Choices:
                 continue  # tensors are moved one by one in its place, or it is chosen with the plan
             usual = plan.features & ~feature if feature in LEAN_ON else plan.features | feature
             if all_change(self._workload.model, StrategyBatch.of([replace(plan, features=usual)]), feature)[0]:
-                on = pick(f"{name}.{place}", (False, True))
+                on = pick(Sentence("{}.{}", name, place), (False, True))
                 plan = replace(plan, features=plan.features | feature if on else plan.features & ~feature)
         return plan
 

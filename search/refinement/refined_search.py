@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cost_models.step.priced_keys import LayerPrices
+from documents.sentences import Sentence
 from search.errors import SearchError
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import placed_values, strategy_from_values
@@ -60,7 +61,7 @@ class RefinedSearch:
         try:
             found: Mapping[str, Any] = checkpoint["whole"]
         except (KeyError, TypeError):
-            raise SearchError("checkpoint: not one that a search of this version with a refinement wrote.") from None
+            raise SearchError(Sentence("checkpoint: not one that a search of this version with a refinement wrote.")) from None
         return found
 
     def _continue(self, checkpoint: Mapping[str, Any], trials: Sequence[Mapping[str, Any]]) -> None:
@@ -75,7 +76,7 @@ class RefinedSearch:
             )
             self._begin(elites, trials)
         except (KeyError, TypeError, ValueError) as error:
-            raise SearchError(f"checkpoint: not one that a search of this version wrote ({error}).") from None
+            raise SearchError(Sentence("checkpoint: not one that a search of this version wrote ({}).", error)) from None
 
     def _begin(self, elites: Sequence[RankedStrategy], trials: Sequence[Mapping[str, Any]] = ()) -> None:
         lattice = self._lattice

@@ -14,6 +14,7 @@ from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_each, violations
@@ -38,7 +39,7 @@ from search.space.search_space import SearchSpace
 PRICED_AT_ONCE = 24  # plans with all their parts: a second
 WORTH_A_WORD = 0.005  # of the step
 NAMED_RULES = 2  # of those that the nearest strategy breaks
-NOTHING_WOULD_DO = f"No single change was found that makes one fit, up to {MAX_CLUSTER_GROWTH} times as many devices."
+NOTHING_WOULD_DO = Sentence("No single change was found that makes one fit, up to {} times as many devices.", MAX_CLUSTER_GROWTH)
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,15 @@ class ResultBuilder:
                 "next_plan": None,
             }
             if place > 0:
-                explanation["against_best"] = compared("This plan", priced, estimates[0], "plan 1")
+                explanation["against_best"] = compared(Sentence("This plan"), priced, estimates[0], "plan 1")
             if place + 1 < len(ranked):
-                explanation["next_plan"] = compared(f"Plan {place + 2}", estimates[place + 1], priced, "this plan")
+                explanation["next_plan"] = compared(
+                    Sentence("Plan {}", place + 2), estimates[place + 1], priced, Sentence("this plan")
+                )
             valued = values[order[place]]
             if self.judgement is not None and not self.judgement.is_of_lattice:
                 faster = sum(time_s < entry.step_time_s for time_s in times_s)
-                explanation["objective"] = f"{valued[self.judgement.name].text}; {_by_time(faster)}."
+                explanation["objective"] = Sentence("{}; {}.", valued[self.judgement.name].text, _by_time(faster))
             if place == 0:
                 neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
                 explanation["one_change"] = best_change(neighbouring, self.rule)
@@ -170,22 +173,22 @@ class ResultBuilder:
         best = plans[0] if plans else None
         strategy = canonical(self.workload, strategy)
         workload = self.workload
-        broken = tuple(f"{violation.rule}: {violation.sentence}" for violation in violations(workload, strategy))
+        broken = tuple(Sentence("{}: {}", violation.rule, violation.sentence) for violation in violations(workload, strategy))
         source = "given" if given else "rule_of_thumb"
         described = strategy_to_mapping(self.workload, strategy)
         if violations(workload, strategy, ANY):
-            return BaselineComparison(source, described, {}, broken, None, f"The baseline cannot run: {broken[0]}.")
+            return BaselineComparison(source, described, {}, broken, None, Sentence("The baseline cannot run: {}.", broken[0]))
         (priced,) = self.estimates([strategy])
         if best is None:
             return BaselineComparison(source, described, priced, broken, None, bound_by(priced))
         speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
-        why = compared("The baseline", priced, best.estimate, "plan 1")
+        why = compared(Sentence("The baseline"), priced, best.estimate, "plan 1")
         why += self._too_large(priced) + self._better_placed(strategy, priced)
         if broken:
-            why += f" {workload.software.target} refuses the baseline: {broken[0]}."
+            why += Sentence(" {} refuses the baseline: {}.", workload.software.target, broken[0])
         group = self._group_among(priced, plans) if priced["fits"] and not broken else None
         if group == 1:
-            why += f" It is in the first group: not measurably slower (paired error {self.paired_error.fraction:.1%})."
+            why += Sentence(" It is in the first group: not measurably slower (paired error {:.1%}).", self.paired_error.fraction)
         return BaselineComparison(source, described, priced, broken, speedup, why, group)
 
     def _better_placed(self, strategy: ParallelStrategy, priced: Mapping[str, Any]) -> str:
@@ -197,7 +200,7 @@ class ResultBuilder:
         gain = 1.0 - found["step_time_s"] / priced["step_time_s"]
         if gain < WORTH_A_WORD or found["fits"] < priced["fits"] or violations(self.workload, moved):
             return ""
-        return f" Moving layers alone would make it {gain:.1%} shorter: {changes(strategy, moved)}."
+        return Sentence(" Moving layers alone would make it {:.1%} shorter: {}.", gain, changes(strategy, moved))
 
     def _group_among(self, priced: Mapping[str, Any], plans: Sequence[DeploymentPlan]) -> int | None:
         if not self._time_ranks:
@@ -225,15 +228,15 @@ class ResultBuilder:
         strategy = canonical(workload, drafted)
         if broken := violations(workload, strategy, target):
             rules = tuple(BrokenRule(violation.rule, violation.sentence) for violation in broken)
-            why = f"{target.label} takes nothing near plan 1: {broken[0].sentence}."
+            why = Sentence("{} takes nothing near plan 1: {}.", target.label, broken[0].sentence)
             return NearestLaunchable(target.label, None, None, None, why, replaced, rules)
         if untold := framework.untold(workload):
             return NearestLaunchable(target.label, None, None, None, untold[0], replaced, ())
         (priced,) = self.estimates([strategy])
         difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
-        why = f"{target.label} takes plan 1 as it is."
+        why = Sentence("{} takes plan 1 as it is.", target.label)
         if strategy != plan.parallel:
-            why = compared(f"The nearest on {target.label}", priced, plan.estimate, "plan 1") + self._too_large(priced)
+            why = compared(Sentence("The nearest on {}", target.label), priced, plan.estimate, "plan 1") + self._too_large(priced)
         described = strategy_to_mapping(workload, strategy)
         return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())
 
@@ -244,30 +247,33 @@ class ResultBuilder:
     def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None, story: Infeasible) -> str:
         """A few sentences on what stands between this search and a plan, and on what would do."""
         changes = "; ".join(change.change for change in story.changes)
-        would_do = f"What would do, each checked with a plan that fits: {changes}." if changes else NOTHING_WOULD_DO
+        would_do = Sentence("What would do, each checked with a plan that fits: {}.", changes) if changes else NOTHING_WOULD_DO
         if leanest is None:
-            return f"{self._nothing_legal(rejections, story)} {would_do}"
+            return Sentence("{} {}", self._nothing_legal(rejections, story), would_do)
         peak, strategy = leanest
-        described = ", ".join(f"{name} {getattr(strategy, name)}" for name in ("tp", "pp", "cp", "ep", "dp"))
-        return (
-            f"No legal strategy fits: the leanest ({described}) needs {peak / GIB:.1f} GiB of device memory, "
-            f"{shortfall(peak, self.rule)}. {would_do}"
+        described = ", ".join(Sentence("{} {}", name, getattr(strategy, name)) for name in ("tp", "pp", "cp", "ep", "dp"))
+        return Sentence(
+            "No legal strategy fits: the leanest ({}) needs {:.1f} GiB of device memory, {}. {}",
+            described,
+            peak / GIB,
+            shortfall(peak, self.rule),
+            would_do,
         )
 
     def _nothing_legal(self, rejections: Rejections, story: Infeasible) -> str:
         if not rejections.counts:
-            return "The search space is empty: its limits leave no strategy to try."
+            return Sentence("The search space is empty: its limits leave no strategy to try.")
         if refused := refusals(self.workload):
             why = "; ".join(rule.sentence(self.workload, ParallelStrategy()).rstrip(".") for rule in refused)
-            return f"{self.workload.software.target} takes no strategy of this job: {why}."
+            return Sentence("{} takes no strategy of this job: {}.", self.workload.software.target, why)
         if story.rules:
             first = "; ".join(one.sentence.rstrip(".") for one in story.rules[:NAMED_RULES])
             more = len(story.rules) - NAMED_RULES
-            others = f" (and {more} more rules)" if more > 0 else ""
-            return f"No strategy is legal; what comes nearest breaks: {first}{others}."
+            others = Sentence(" (and {} more rules)", more) if more > 0 else ""
+            return Sentence("No strategy is legal; what comes nearest breaks: {}{}.", first, others)
         rule = max(rejections.counts, key=lambda name: (rejections.counts[name], name))
         broken, example = rejections.examples[rule]
-        return f"No strategy is legal; most often: {broken.sentence(self.workload, example)}."
+        return Sentence("No strategy is legal; most often: {}.", broken.sentence(self.workload, example))
 
     def estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
         """Prices with their parts, in order, as JSON."""
@@ -293,10 +299,10 @@ class ResultBuilder:
         if priced["fits"]:
             return ""
         peak_bytes = priced["peak_memory_bytes"]
-        return f" It also needs {peak_bytes / GIB:.1f} GiB of device memory, {shortfall(peak_bytes, self.rule)}."
+        return Sentence(" It also needs {:.1f} GiB of device memory, {}.", peak_bytes / GIB, shortfall(peak_bytes, self.rule))
 
 
 def _by_time(faster: int) -> str:
     if not faster:
-        return "the fastest of those compared, too"
-    return f"{faster} of those compared {'has' if faster == 1 else 'have'} a shorter step"
+        return Sentence("the fastest of those compared, too")
+    return Sentence("{} of those compared {} a shorter step", faster, "has" if faster == 1 else "have")

@@ -16,6 +16,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
+from documents.sentences import Sentence, joined
 from frameworks.legality import rules_for
 from frameworks.taking import taken
 from search.errors import SearchError
@@ -64,9 +65,9 @@ class SamplerSearch:
     ) -> None:
         check_objective(objective, top)
         if sampler not in SAMPLERS:
-            raise SearchError(f"sampler: {sampler!r} is not one of {', '.join(SAMPLERS)}.")
+            raise SearchError(Sentence("sampler: {!r} is not one of {}.", sampler, joined(", ", SAMPLERS)))
         if max_trials < 1:
-            raise SearchError(f"max_trials: {max_trials} is below 1.")
+            raise SearchError(Sentence("max_trials: {} is below 1.", max_trials))
         self.workload = workload
         self.constants = constants
         self.max_trials = max_trials
@@ -211,7 +212,9 @@ class SamplerSearch:
         launchable = self._builder.nearest_launchable(plans[0]) if plans else ()
         explain_s = self._now() - begun_s
         nearest = (
-            None if plans else f"None of the {len(distinct)} strategies that were tried fits; the exhaustive search tries all."
+            None
+            if plans
+            else Sentence("None of the {} strategies that were tried fits; the exhaustive search tries all.", len(distinct))
         )
         return SearchResult(
             counts=self._counts(),
@@ -219,7 +222,7 @@ class SamplerSearch:
             proof=Proof(
                 exhaustive=False,
                 proved_best=False,
-                scope=f"{len(distinct)} strategies of the lattice sampled by {self._sampler}, closed form",
+                scope=Sentence("{} strategies of the lattice sampled by {}, closed form", len(distinct), self._sampler),
                 objective=self._objective,
                 optimality_gap_fraction=None,
                 stopped_by=stopped_by,
@@ -267,7 +270,7 @@ def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:
     try:
         return float(checkpoint["ask_s"]), float(checkpoint["price_s"]), float(checkpoint["elapsed_s"])
     except (KeyError, TypeError, ValueError):
-        raise SearchError("checkpoint: not one that a sampler of this version wrote.") from None
+        raise SearchError(Sentence("checkpoint: not one that a sampler of this version wrote.")) from None
 
 
 def _scored(trials: Sequence[Trial]) -> Scored:

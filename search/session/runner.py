@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
+from documents.sentences import Sentence, joined
 from search.errors import SearchError
 from search.heartbeat import heard
 from search.ranking.leaderboard import OF_LATTICE
@@ -102,12 +103,12 @@ def answer_of(
 def check_objective(objective: str, top: int) -> None:
     """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
     if objective not in OF_LATTICE:
-        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OF_LATTICE)}.")
+        raise SearchError(Sentence("objective: {!r} is not one of {}.", objective, joined(", ", OF_LATTICE)))
     if top < 1:
-        raise SearchError(f"top: {top} is below 1.")
+        raise SearchError(Sentence("top: {} is below 1.", top))
 
 
 def check_time_limit(time_limit_s: float | None, clock: Clock | None) -> None:
     """Raise ``SearchError`` for a limit that is no positive time, or that nothing measures."""
     if time_limit_s is not None and (clock is None or not time_limit_s > 0):
-        raise SearchError(f"time_limit_s: {time_limit_s} is not a positive number of seconds of a given clock.")
+        raise SearchError(Sentence("time_limit_s: {} is not a positive number of seconds of a given clock.", time_limit_s))

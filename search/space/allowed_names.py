@@ -11,6 +11,7 @@ from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
 from frameworks.registry import BY_LABEL, offered, parse_target
@@ -51,7 +52,9 @@ def kept(
     left = tuple(value for value in every if value not in refused)
     if not left:
         names = ", ".join(sorted(forbid))
-        raise SearchError(f"search.forbid: without {names} {dimension} has no value left; forbid fewer, or allow another.")
+        raise SearchError(
+            Sentence("search.forbid: without {} {} has no value left; forbid fewer, or allow another.", names, dimension)
+        )
     return left
 
 
@@ -67,13 +70,13 @@ def notes(workload: Workload, names: dict[str, frozenset[str]], asked: Feature, 
                 _check_not_needed(workload, FEATURES[name])
             why = _idle(workload, name) or _as_it_is(kind, name, tried)
             if why:
-                yield f"search.{kind}: {name} has no effect: {why}."
+                yield Sentence("search.{}: {} has no effect: {}.", kind, name, why)
             elif kind == "forbid" and name in FEATURES:
                 yield from _gone_with(workload, FEATURES[name])
     for feature in asked:
         name = str(feature.name).lower()
         if why := _idle(workload, name):
-            yield f"search.{name}: it has no effect: {why}."
+            yield Sentence("search.{}: it has no effect: {}.", name, why)
 
 
 def _idle(workload: Workload, name: str) -> str:
@@ -87,19 +90,23 @@ def _idle(workload: Workload, name: str) -> str:
             return why
         if feature not in offered(target.label, family):
             library = SWITCHES[feature].library
-            return f"it belongs to {library.value} devices" if library and not framework else f"{target.label} has no such switch"
-        return "" if SWITCHES[feature].priced else "no price depends on it"
+            return (
+                Sentence("it belongs to {} devices", library.value)
+                if library and not framework
+                else Sentence("{} has no such switch", target.label)
+            )
+        return "" if SWITCHES[feature].priced else Sentence("no price depends on it")
     if name in OPTIONS:
         option = OPTIONS[name]
         if isinstance(option, Dispatcher) and workload.model.moe is None:
-            return "the model has no experts"
+            return Sentence("the model has no experts")
         if framework is None:
             return ""
         table = framework.table
         has = (*table.schedules, *table.dispatchers, *table.cp_algos)  # equal numbers stand for other things elsewhere
-        return "" if any(option is known for known in has) else f"{target.label} has none"
+        return "" if any(option is known for known in has) else Sentence("{} has none", target.label)
     unnamed = RecomputeModule(0) if framework is None else framework.table.unnamed_modules
-    return f"{target.label} does not recompute it by name" if MODULE_NAMES[name] in unnamed else ""
+    return Sentence("{} does not recompute it by name", target.label) if MODULE_NAMES[name] in unnamed else ""
 
 
 def _as_it_is(kind: str, name: str, tried: dict[str, Any]) -> str:
@@ -107,14 +114,14 @@ def _as_it_is(kind: str, name: str, tried: dict[str, Any]) -> str:
     if name in FEATURES:
         left_out = SWITCHES[FEATURES[name]].in_search in LEFT_OUT
         if left_out == (kind == "forbid"):
-            return "a search leaves it out anyway" if left_out else "a search takes it anyway"
+            return Sentence("a search leaves it out anyway") if left_out else Sentence("a search takes it anyway")
         return ""
     if name in OPTIONS:
         is_tried = any(value is OPTIONS[name] for values in tried.values() for value in values)
     else:
         is_tried = any(MODULE_NAMES[name] in mode.modules for mode in tried["recompute"])
     if is_tried == (kind == "allow"):
-        return "a search tries it anyway" if is_tried else "a search does not try it anyway"
+        return Sentence("a search tries it anyway") if is_tried else Sentence("a search does not try it anyway")
     return ""
 
 
@@ -122,14 +129,21 @@ def _check_not_needed(workload: Workload, feature: Feature) -> None:
     framework = BY_LABEL.get(parse_target(workload.software.target).label)
     if framework is not None and feature in framework.table.implied:
         name = str(feature.name).lower()
-        raise SearchError(f"search.forbid: {name} cannot be forbidden: {framework.target.label} has it on by itself, always.")
+        raise SearchError(
+            Sentence("search.forbid: {} cannot be forbidden: {} has it on by itself, always.", name, framework.target.label)
+        )
 
 
 def _gone_with(workload: Workload, feature: Feature) -> Iterator[str]:
     """What the target takes only beside the switch."""
     for rule in rules_for(workload.software.target):
         if isinstance(rule, FactRule) and feature in rule.needs:
-            yield f"search.forbid: {workload.software.target} wants {str(feature.name).lower()} elsewhere ({rule.requirement})."
+            yield Sentence(
+                "search.forbid: {} wants {} elsewhere ({}).",
+                workload.software.target,
+                str(feature.name).lower(),
+                rule.requirement,
+            )
 
 
 def allowed_both_ways(names: frozenset[str]) -> Feature:

@@ -13,6 +13,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
 from documents.bounds import MAX_DEVICES, MAX_VALUES, Degree, Name, ZeroStage
 from documents.checking import OneOf, Section, check
+from documents.sentences import Sentence
 from search.space.allowed_names import NAMES
 from search.space.recompute_modes import RecomputeMode, recompute_mode
 
@@ -35,9 +36,9 @@ class Range(Section):
     @model_validator(mode="after")
     def _bounds_something(self) -> Self:
         if self.min is None and self.max is None:
-            raise ValueError("bounds nothing; give min, max or both.")
+            raise ValueError(Sentence("bounds nothing; give min, max or both."))
         if self.min is not None and self.max is not None and self.min > self.max:
-            raise ValueError(f"min {self.min} is above max {self.max}.")
+            raise ValueError(Sentence("min {} is above max {}.", self.min, self.max))
         return self
 
 
@@ -111,17 +112,17 @@ class LimitFields(Section):
     def _one_word_on_each_name(self) -> Self:
         allow, forbid = (frozenset(_values(names) or ()) for names in (self.allow, self.forbid))
         for name in sorted(allow & forbid):
-            raise ValueError(f"{name} is in allow and in forbid; give it in one of the two.")
+            raise ValueError(Sentence("{} is in allow and in forbid; give it in one of the two.", name))
         for name in sorted((allow | forbid) & self.model_fields_set & SWITCHES.keys()):
             kind = "allow" if name in allow else "forbid"
-            raise ValueError(f"{name} is in {kind} and has values of its own; give one of the two.")
+            raise ValueError(Sentence("{} is in {} and has values of its own; give one of the two.", name, kind))
         return self
 
     @model_validator(mode="after")
     def _switches_are_few(self) -> Self:
         both = [name for name in self.model_fields_set & SWITCHES.keys() if len(_values(getattr(self, name)) or ()) > 1]
         if len(both) > MAX_SWITCHES:
-            raise ValueError(f"at most {MAX_SWITCHES} switches can be tried both ways; fix some of them.")
+            raise ValueError(Sentence("at most {} switches can be tried both ways; fix some of them.", MAX_SWITCHES))
         return self
 
 

@@ -15,9 +15,10 @@ from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import Recompute, RecomputeMethod
 from documents.bounds import MAX_LAYERS
 from documents.errors import did_you_mean, show
+from documents.sentences import Sentence, joined
 from search.errors import SearchError
 
-ALLOWED = f"none, full, full:K, block:K, block:P%, or modules joined by '+' ({', '.join(MODULE_NAMES)})"
+ALLOWED = Sentence("none, full, full:K, block:K, block:P%, or modules joined by '+' ({})", joined(", ", MODULE_NAMES))
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,6 @@ def recompute_mode(text: str) -> RecomputeMode:
     for part in name.split("+"):
         if part not in MODULE_NAMES:
             hint = did_you_mean(part, (*MODULE_NAMES, "none", "full", "block:50%"))
-            raise SearchError(f"{show(text)} is not a recompute mode{hint}; give one of {ALLOWED}.")
+            raise SearchError(Sentence("{} is not a recompute mode{}; give one of {}.", show(text), hint, ALLOWED))
         modules |= MODULE_NAMES[part]
     return RecomputeMode(Recompute.SELECTIVE, modules=modules)

@@ -30,6 +30,7 @@ from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence
 from frameworks.registry import off_beside, offered
 from search.errors import SearchError
 from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
@@ -240,7 +241,9 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
     chosen = tuple(value for value in grid if low <= value <= high)
     if not chosen:
         values = ", ".join(map(str, grid[:24]))
-        raise SearchError(f"search.{name}: nothing from {low} to {high} is among the values that can run here: {values}.")
+        raise SearchError(
+            Sentence("search.{}: nothing from {} to {} is among the values that can run here: {}.", name, low, high, values)
+        )
     return chosen
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Named, Schedule
 from cost_models.shapes.switches import Feature
+from documents.sentences import Sentence
 from search.errors import SearchError
 from search.space.limits import DEGREES, GROUP_SIZE, SWITCHES
 from search.space.recompute_modes import recompute_mode
@@ -43,7 +44,7 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
             values[name] = tuple(by_label[label] for label in mapping[name])
         return SearchSpace(**values, recompute=tuple(recompute_mode(name) for name in mapping["recompute"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise SearchError(f"space: not one that a search of this version can read ({error}).") from None
+        raise SearchError(Sentence("space: not one that a search of this version can read ({}).", error)) from None
 
 
 def _names(combination: Feature) -> str:

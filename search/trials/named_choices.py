@@ -14,6 +14,7 @@ from cost_models.shapes.canonical import canonical, canonical_cp, canonical_reco
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.taking import taken
 from search.errors import SearchError
 from search.space.limits import DISPATCHERS, GROUP_SIZE, SWITCHES
@@ -47,7 +48,7 @@ class Proposals:
         self._leaner = {name: feature for name, feature in SWITCHES.items() if feature in space.leaner}
         self._switches = {schedule: _Switches.of(space.features_with(schedule)) for schedule in Schedule}
         if not self._pp or not self._cp:
-            raise SearchError("search: the space is empty: its limits leave no strategy to try.")
+            raise SearchError(Sentence("search: the space is empty: its limits leave no strategy to try."))
 
     def strategy(self, choose: Choose) -> ParallelStrategy:
         """The strategy, in canonical form, that ``choose(name, offered values)`` decides."""

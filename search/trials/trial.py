@@ -8,6 +8,7 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from search.errors import SearchError
 from search.space.search_space import SearchSpace
 from search.trials.named_choices import Proposals, Value
@@ -76,7 +77,7 @@ def trials_from_mappings(workload: Workload, space: SearchSpace, mappings: Itera
     try:
         return [_trial(proposals, mapping) for mapping in mappings]
     except (KeyError, TypeError, ValueError) as error:
-        raise SearchError(f"trials: not those that a search of this version wrote ({error}).") from None
+        raise SearchError(Sentence("trials: not those that a search of this version wrote ({}).", error)) from None
 
 
 def _trial(proposals: Proposals, mapping: Mapping[str, Any]) -> Trial:

@@ -22,6 +22,7 @@ from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.switches import Exclusive, alternatives
+from documents.sentences import Sentence, joined
 
 SECONDS_PER_DAY = 86_400
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
@@ -36,17 +37,17 @@ def strategy_text(strategy: StrategyDocument) -> str:
     if strategy.schedule not in _USUAL_SCHEDULES:
         parts.append(str(strategy.schedule))
     if strategy.microbatch_group_size_per_vp_stage not in (None, strategy.pp):
-        parts.append(f"groups of {strategy.microbatch_group_size_per_vp_stage}")
+        parts.append(Sentence("groups of {}", strategy.microbatch_group_size_per_vp_stage))
     if strategy.cp > 1:
         parts.append(str(strategy.cp_algo))
     if strategy.tp > 1 and not strategy.sequence_parallel:
-        parts.append("no SP")
+        parts.append(Sentence("no SP"))
     if strategy.zero_stage != 1 and strategy.dp * strategy.cp > 1:
         parts.append(f"ZeRO-{strategy.zero_stage}")
     if strategy.moe_dispatcher not in (None, "alltoall"):
         parts.append(str(strategy.moe_dispatcher))
     if strategy.tensor_plan is not None:
-        parts.append("recompute and swap by tensor")
+        parts.append(Sentence("recompute and swap by tensor"))
     if strategy.recompute.granularity != "none":
         parts.append(recompute_text(strategy.recompute))
     return " ".join([*parts, *(name for name in _MASTER_WEIGHTS if name in strategy.features)])
@@ -55,15 +56,15 @@ def strategy_text(strategy: StrategyDocument) -> str:
 def recompute_text(recompute: RecomputeDocument) -> str:
     """The recompute as ``--recompute`` takes it."""
     if recompute.granularity == "selective":
-        return "recompute " + "+".join(recompute.modules)
+        return Sentence("recompute {}", "+".join(recompute.modules))
     if recompute.layers_per_stage:
-        return "recompute by stage"
+        return Sentence("recompute by stage")
     if recompute.granularity == "full":
         layers = recompute.num_layers
         if recompute.method == "block":
-            return f"recompute block:{layers}"
-        return "recompute full" if layers == 1 else f"recompute full:{layers}"
-    return "no recompute"
+            return Sentence("recompute block:{}", layers)
+        return Sentence("recompute full") if layers == 1 else Sentence("recompute full:{}", layers)
+    return Sentence("no recompute")
 
 
 def train_days(estimate: EstimateNumbers, job: Mapping[str, Any]) -> float | None:
@@ -77,7 +78,7 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
         for sentence in assumptions:
             console.print(Padding(Text(sentence, style="dim"), (0, 0, 0, 2)))
     for sentence in warnings:
-        console.print(f"Warning: {sentence}", markup=False, style="yellow")
+        console.print(Sentence("Warning: {}", sentence), markup=False, style="yellow")
     if assumptions or warnings:
         console.print()
 
@@ -85,7 +86,9 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
 def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocument) -> None:
     """What an answer about one strategy is about."""
     cluster = job["cluster"]
-    title = f"{job['model']['name']} on {cluster['num_devices']:,} x {cluster['hardware']}: {strategy_text(strategy)}"
+    title = Sentence(
+        "{} on {:,} x {}: {}", job["model"]["name"], cluster["num_devices"], cluster["hardware"], strategy_text(strategy)
+    )
     console.print(title, style="bold", markup=False)
 
 
@@ -93,15 +96,19 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
     """The answer of ``meshplan estimate`` for a person."""
     job, estimate = document.job, document.estimate
     if document.next_runs is not None:
-        advice = "Make these at your site:" if document.next_runs else "`meshplan calibrate` on runs of your site brings it near."
-        console.print(f"Measured runs are far from this job. {advice}", style="bold", markup=False)
+        advice = (
+            Sentence("Make these at your site:")
+            if document.next_runs
+            else Sentence("`meshplan calibrate` on runs of your site brings it near.")
+        )
+        console.print(Sentence("Measured runs are far from this job. {}", advice), style="bold", markup=False)
         print_next_runs(console, document.next_runs)
         console.print()
     print_assumptions(console, document.assumptions, document.warnings)
     print_title(console, job, document.strategy)
     console.print(_headline(estimate, job), markup=False)
     if not estimate.fits:
-        console.print("`meshplan explain` says which change would make it fit.")
+        console.print(Sentence("`meshplan explain` says which change would make it fit."))
     for sentence in [*_delivery_sentences(document), *evidence_sentences(estimate, job), *_routing_sentences(document)]:
         console.print(sentence, markup=False)
     console.print()
@@ -118,23 +125,27 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
 
 
 def _headline(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
-    parts = [f"{seconds(estimate.step_time_s)} a step", f"{count(estimate.tokens_per_s)} tokens/s"]
+    parts = [Sentence("{} a step", seconds(estimate.step_time_s)), Sentence("{} tokens/s", count(estimate.tokens_per_s))]
     if estimate.mfu_fraction is not None:
         parts.append(f"MFU {percent(estimate.mfu_fraction)}")
     duration = train_days(estimate, job)
     if duration is not None:
-        parts.append(f"{days(duration)} for {count(job['training']['train_tokens'])} tokens")
-    return f"{', '.join(parts)}; {memory_text(estimate, job)}"
+        parts.append(Sentence("{} for {} tokens", days(duration), count(job["training"]["train_tokens"])))
+    return Sentence("{}; {}", joined(", ", parts), memory_text(estimate, job))
 
 
 def _delivery_sentences(document: EstimateDocument) -> list[str]:
     found = document.delivery
     if found is None:
         return []
-    in_days = "" if found.delivered_days is None else f", {days(found.delivered_days)} for all"
+    in_days = "" if found.delivered_days is None else Sentence(", {} for all", days(found.delivered_days))
     return [
-        f"Delivered: {count(found.delivered_tokens_per_day)} tokens a day, {percent(found.effective_time_fraction)} of the "
-        f"step's{in_days}; `meshplan goodput` says why."
+        Sentence(
+            "Delivered: {} tokens a day, {} of the step's{}; `meshplan goodput` says why.",
+            count(found.delivered_tokens_per_day),
+            percent(found.effective_time_fraction),
+            in_days,
+        )
     ]
 
 
@@ -144,13 +155,15 @@ def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> lis
     if low_s is None or high_s is None:
         return []
     evidence, hardware, stack = estimate.evidence, job["cluster"]["hardware"], job["software"]["stack"]
-    interval = f"80 % interval {seconds(low_s)} to {seconds(high_s)}"
+    interval = Sentence("80 % interval {} to {}", seconds(low_s), seconds(high_s))
     if evidence.num_runs:
-        runs = f"{evidence.num_runs} measured run{'s' * (evidence.num_runs > 1)} of such models with {stack} on {hardware}"
-        found = [f"{interval}, from {runs} with up to {evidence.max_devices:,} devices."]
+        runs = Sentence(
+            "{} measured run{} of such models with {} on {}", evidence.num_runs, "s" * (evidence.num_runs > 1), stack, hardware
+        )
+        found = [Sentence("{}, from {} with up to {:,} devices.", interval, runs, evidence.max_devices)]
     else:
-        found = [f"{interval}, from other hardware, software or kinds of models."]
-    found += [f"Extrapolated: {sentence}." for sentence in evidence.extrapolated]
+        found = [Sentence("{}, from other hardware, software or kinds of models.", interval)]
+    found += [Sentence("Extrapolated: {}.", sentence) for sentence in evidence.extrapolated]
     return [*found, memory_sentence(estimate, job)]
 
 
@@ -164,12 +177,26 @@ def _routing_sentences(document: EstimateDocument) -> list[str]:
         spread = expert_spread(RouterBalance(balance), moe["num_experts"], moe["num_groups"])
         load, peak = float(spread.load_factor(ep)), float(spread.peak_load_factor(ep))
         return [
-            f"Routing ({balance}): the fullest of {ep} expert ranks has {load:.2f} x the mean, in memory {peak:.2f} "
-            f"({PEAK_QUANTILE:.0%} of the steps); {spread.source}."
+            Sentence(
+                "Routing ({}): the fullest of {} expert ranks has {:.2f} x the mean, in memory {:.2f} ({:.0%} of the steps); {}.",
+                balance,
+                ep,
+                load,
+                peak,
+                PEAK_QUANTILE,
+                spread.source,
+            )
         ]
     counts = ExpertCounts(tuple(map(tuple, given if isinstance(given[0], list) else [given])))
     load, peak = float(counts.load_factor(ep)), float(counts.peak_load_factor(ep))
-    return [f"Counted routing: the fullest of {ep} expert ranks has {load:.2f} x the mean, in the most uneven layer {peak:.2f}."]
+    return [
+        Sentence(
+            "Counted routing: the fullest of {} expert ranks has {:.2f} x the mean, in the most uneven layer {:.2f}.",
+            ep,
+            load,
+            peak,
+        )
+    ]
 
 
 def _time_table(estimate: EstimateNumbers) -> Table:
@@ -181,7 +208,7 @@ def _time_table(estimate: EstimateNumbers) -> Table:
         table.add_row(_words(name, "_s"), next(times), percent(value / total))
     table.add_row("step", next(times), percent(1.0), style="bold")
     for name, _ in masked:
-        table.add_row(f"hidden behind it: {_words(name, '_s')}", next(times), "", style="dim")
+        table.add_row(Sentence("hidden behind it: {}", _words(name, "_s")), next(times), "", style="dim")
     return table
 
 
@@ -193,14 +220,14 @@ def _memory_table(estimate: EstimateNumbers) -> Table:
     table.add_row("peak", gibibytes(total), percent(1.0), style="bold")
     table.add_row("limit", gibibytes(estimate.memory_limit_bytes), "", style="dim")
     table.add_row("headroom", gibibytes(estimate.headroom_bytes), "", style="dim" if estimate.fits else "red")
-    table.add_row("largest peak that fits", gibibytes(estimate.fit_limit_bytes), "", style="dim")
-    table.add_row("a monitor shows", gibibytes(estimate.pooled_peak_bytes), "", style="dim")
+    table.add_row(Sentence("largest peak that fits"), gibibytes(estimate.fit_limit_bytes), "", style="dim")
+    table.add_row(Sentence("a monitor shows"), gibibytes(estimate.pooled_peak_bytes), "", style="dim")
     return table
 
 
 def _software_table(software: SoftwareMoves) -> Table:
     table = plain_table("what software moves, one at a time", "is", ">throughput", ">waiting for the host")
-    table.add_row("as it is", "", "", percent(software.host_fraction), style="bold")
+    table.add_row(Sentence("as it is"), "", "", percent(software.host_fraction), style="bold")
     for option in software.options:
         factor = 1.0 + option.gain_fraction
         moves = (1.0 / factor if option.is_on else factor) - 1.0

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.answers.schemas import EstimateNumbers
 from app.text.quantities import gibibytes, percent
+from documents.sentences import Sentence
 
 
 def chance(probability: float) -> str:
@@ -20,9 +21,18 @@ def memory_text(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
     confidence = f"{100 * job['search']['fit_confidence']:g} %"
     sure = chance(estimate.fits_probability)
     if estimate.fits:
-        return f"{need} of {limit}: fits, {gibibytes(estimate.headroom_bytes)} stay free, {sure} sure ({confidence} is asked for)"
+        return Sentence(
+            "{} of {}: fits, {} stay free, {} sure ({} is asked for)",
+            need,
+            limit,
+            gibibytes(estimate.headroom_bytes),
+            sure,
+            confidence,
+        )
     kept = gibibytes(max(estimate.memory_limit_bytes - estimate.fit_limit_bytes, 0.0))
-    return f"{need} of {limit}, of which {kept} are kept free to be {confidence} sure: DOES NOT FIT, {sure} sure"
+    return Sentence(
+        "{} of {}, of which {} are kept free to be {} sure: DOES NOT FIT, {} sure", need, limit, kept, confidence, sure
+    )
 
 
 def memory_sentence(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
@@ -30,8 +40,13 @@ def memory_sentence(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
     low, high = gibibytes(estimate.peak_memory_low_bytes), gibibytes(estimate.peak_memory_high_bytes)
     evidence = estimate.memory_evidence
     if evidence.num_runs:
-        peaks = f"{evidence.num_runs} measured peak{'s' * (evidence.num_runs > 1)} of such models with {job['software']['stack']}"
+        peaks = Sentence(
+            "{} measured peak{} of such models with {}",
+            evidence.num_runs,
+            "s" * (evidence.num_runs > 1),
+            job["software"]["stack"],
+        )
     else:
-        peaks = "peaks of other software or kinds of models"
-    beyond = "".join(f"; {sentence}" for sentence in evidence.extrapolated)
-    return f"80 % interval of the peak {low} to {high}, from {peaks}{beyond}."
+        peaks = Sentence("peaks of other software or kinds of models")
+    beyond = "".join(Sentence("; {}", sentence) for sentence in evidence.extrapolated)
+    return Sentence("80 % interval of the peak {} to {}, from {}{}.", low, high, peaks, beyond)

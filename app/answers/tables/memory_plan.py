@@ -8,14 +8,15 @@ from app.answers.schemas import MemoryPlanDocument, MicroBatchPlan
 from app.answers.step_schemas import StageTensors, TensorPrice
 from app.text.quantities import gibibytes, percent, seconds
 from app.text.terminal import plain_table
+from documents.sentences import Sentence
 
 MILLISECONDS = 1e3
 
 
 def print_memory_plan(console: Console, document: MemoryPlanDocument) -> None:
     """The tensors with their prices, and for every micro batch what each virtual stage drops."""
-    console.print("\nWhat a layer keeps of a micro batch", style="bold", markup=False)
-    columns = ("layers", "tensor", "kept", "again, ms", "swap, ms", "computed again by")
+    console.print(Sentence("\nWhat a layer keeps of a micro batch"), style="bold", markup=False)
+    columns = ("layers", "tensor", "kept", Sentence("again, ms"), Sentence("swap, ms"), Sentence("computed again by"))
     table = plain_table(*columns)
     for each in document.tensors:
         table.add_row(*_tensor_row(each))
@@ -30,19 +31,28 @@ def _tensor_row(each: TensorPrice) -> tuple[str, ...]:
 
 
 def _print_micro_batch(console: Console, plan: MicroBatchPlan) -> None:
-    console.print(f"\nMicro batch {plan.micro_batch_size}", style="bold", markup=False)
+    console.print(Sentence("\nMicro batch {}", plan.micro_batch_size), style="bold", markup=False)
     if plan.estimate is None or plan.whole_step_time_s is None:
         console.print(plan.refused or "", markup=False)
         return
     step_s, whole_s = plan.estimate.step_time_s, plan.whole_step_time_s
     if not plan.stages:
-        console.print(f"{seconds(step_s)} a step; everything fits as it is.", markup=False)
+        console.print(Sentence("{} a step; everything fits as it is.", seconds(step_s)), markup=False)
         return
     console.print(
-        f"{seconds(step_s)} a step, {percent(step_s / whole_s - 1.0)} above what keeping everything would take; peak "
-        f"{gibibytes(plan.estimate.peak_memory_bytes)}, {percent(plan.saved_fraction or 0.0)} of activations saved on the "
-        f"fullest rank, {_milliseconds(plan.added_s or 0.0)} ms a micro batch on the rank that pays most, at most "
-        f"{_milliseconds(plan.gap_s or 0.0)} ms above the least; {gibibytes(plan.host_bytes or 0.0)} a device on the host.",
+        Sentence(
+            "{} a step, {} above what keeping everything would take; peak "
+            "{}, {} of activations saved on the "
+            "fullest rank, {} ms a micro batch on the rank that pays most, at most "
+            "{} ms above the least; {} a device on the host.",
+            seconds(step_s),
+            percent(step_s / whole_s - 1.0),
+            gibibytes(plan.estimate.peak_memory_bytes),
+            percent(plan.saved_fraction or 0.0),
+            _milliseconds(plan.added_s or 0.0),
+            _milliseconds(plan.gap_s or 0.0),
+            gibibytes(plan.host_bytes or 0.0),
+        ),
         markup=False,
     )
     table = plain_table("virtual stage", "layers", "recomputed", "swapped", "kept", "saved", "ms")
@@ -54,8 +64,8 @@ def _print_micro_batch(console: Console, plan: MicroBatchPlan) -> None:
 def _stage_row(stage: StageTensors) -> tuple[str, ...]:
     saved = stage.recomputed_bytes + stage.swapped_bytes
     return (
-        f"{stage.stage}.{stage.chunk}",
-        f"{stage.layers} {stage.kind}",
+        Sentence("{}.{}", stage.stage, stage.chunk),
+        Sentence("{} {}", stage.layers, stage.kind),
         " ".join(stage.recompute),
         " ".join(stage.swap),
         gibibytes(stage.whole_bytes - saved),

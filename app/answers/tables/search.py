@@ -25,6 +25,7 @@ from app.language.choice import headed
 from app.text.quantities import GIB, column_seconds, count, days, percent, seconds
 from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
+from documents.sentences import Sentence, joined
 from frameworks.target import ANY
 from search.explain.explanation import layers_text
 from search.ranking.leaderboard import OF_LATTICE
@@ -39,9 +40,16 @@ def print_search(console: Console, document: SearchDocument) -> None:
     print_assumptions(console, (), document.warnings)
     job = document.job
     console.print(
-        f"{job['model']['name']} on {job['cluster']['num_devices']:,} x {job['cluster']['hardware']}, "
-        f"sequence {job['training']['seq_length']:,}, batch {job['training']['global_batch_size']:,}, "
-        f"{job['training']['precision']}, target {job['software']['target']}",
+        Sentence(
+            "{} on {:,} x {}, sequence {:,}, batch {:,}, {}, target {}",
+            job["model"]["name"],
+            job["cluster"]["num_devices"],
+            job["cluster"]["hardware"],
+            job["training"]["seq_length"],
+            job["training"]["global_batch_size"],
+            job["training"]["precision"],
+            job["software"]["target"],
+        ),
         markup=False,
     )
     plans = document.plans
@@ -63,7 +71,7 @@ def print_search(console: Console, document: SearchDocument) -> None:
         console.print()
         console.print(_plans_table(plans[:SHOWN_PLANS], job, wide=console.width >= WIDE))
         if len(plans) > SHOWN_PLANS:
-            console.print(f"and {len(plans) - SHOWN_PLANS} more; --json or --save-dir lists them all", style="dim")
+            console.print(Sentence("and {} more; --json or --save-dir lists them all", len(plans) - SHOWN_PLANS), style="dim")
         console.print()
         _print_explanation(console, plans[0], document.baseline)
     elif document.nearest:
@@ -77,17 +85,21 @@ def print_search(console: Console, document: SearchDocument) -> None:
 
 def _headline(best: Plan, document: SearchDocument) -> str:
     estimate = best.estimate
-    parts = [f"{seconds(estimate.step_time_s)} a step", f"{count(estimate.tokens_per_s)} tokens/s"]
+    parts = [Sentence("{} a step", seconds(estimate.step_time_s)), Sentence("{} tokens/s", count(estimate.tokens_per_s))]
     if estimate.mfu_fraction is not None:
         parts.append(f"MFU {percent(estimate.mfu_fraction)}")
-    headline = f"Best: {strategy_text(best.strategy)}: {', '.join(parts)}"
+    headline = Sentence("Best: {}: {}", strategy_text(best.strategy), joined(", ", parts))
     baseline = document.baseline
     if baseline is None or baseline.speedup_fraction is None:
         return headline
-    whose = f"{'your plan' if baseline.source == 'given' else 'the usual first plan'} ({strategy_text(baseline.strategy)})"
+    whose = Sentence(
+        "{} ({})",
+        Sentence("your plan") if baseline.source == "given" else Sentence("the usual first plan"),
+        strategy_text(baseline.strategy),
+    )
     if baseline.rank_group == best.rank_group:
-        return f"{headline}; not measurably faster than {whose}, which is in the same group"
-    return f"{headline}; {1 + baseline.speedup_fraction:.2f}x the speed of {whose}"
+        return Sentence("{}; not measurably faster than {}, which is in the same group", headline, whose)
+    return Sentence("{}; {:.2f}x the speed of {}", headline, 1 + baseline.speedup_fraction, whose)
 
 
 def tie_sentences(plans: Sequence[Plan]) -> Iterator[str]:
@@ -100,8 +112,13 @@ def tie_sentences(plans: Sequence[Plan]) -> Iterator[str]:
     if fastest is not best:
         gain = best.estimate.step_time_s / fastest.estimate.step_time_s - 1.0
         yield (
-            f"Plan 1 is the sturdiest of them (where it can be launched, whether it fits, few unusual switches); "
-            f"plan {fastest.rank} ({strategy_text(fastest.strategy)}) is the fastest by prediction, by {percent(gain)}."
+            Sentence(
+                "Plan 1 is the sturdiest of them (where it can be launched, whether it fits, few unusual switches); "
+                "plan {} ({}) is the fastest by prediction, by {}.",
+                fastest.rank,
+                strategy_text(fastest.strategy),
+                percent(gain),
+            )
         )
 
 
@@ -109,8 +126,8 @@ def placement_sentences(strategy: StrategyDocument) -> Iterator[str]:
     """Where the layers of plan 1 lie, where there is a choice."""
     if strategy.pp * strategy.vpp > 1:
         apart = strategy.mtp_before_head
-        mtp = f"; prediction layers {apart} before that of the head" if apart else ""
-        yield f"Layers on the virtual stages of plan 1: {layers_text(strategy.layer_layout)}{mtp}."
+        mtp = Sentence("; prediction layers {} before that of the head", apart) if apart else ""
+        yield Sentence("Layers on the virtual stages of plan 1: {}{}.", layers_text(strategy.layer_layout), mtp)
 
 
 def beside_sentences(document: SearchDocument) -> Iterator[str]:
@@ -119,19 +136,19 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
     if physics is not None:
         if physics.rules:
             step = seconds(physics.estimate.step_time_s)
-            yield f"Physics alone: {strategy_text(physics.strategy)}: {step} a step. {physics.why}"
-            yield f"{target} refuses that: {_rules(physics.rules)}."
+            yield Sentence("Physics alone: {}: {} a step. {}", strategy_text(physics.strategy), step, physics.why)
+            yield Sentence("{} refuses that: {}.", target, _rules(physics.rules))
         else:
             yield physics.why
         if physics.stopped_by:
             cut = physics.stopped_by.replace("_", " ")
-            yield f"The search of what {target} refuses was cut by {cut}: physics may allow better plans."
+            yield Sentence("The search of what {} refuses was cut by {}: physics may allow better plans.", target, cut)
     elif target != ANY.name and document.plans and document.counts.sampled is None and not _is_judged(document.job["search"]):
-        yield f"What {target} refuses was not searched: the time ended first."
+        yield Sentence("What {} refuses was not searched: the time ended first.", target)
     for nearest in document.nearest_launchable:
         if nearest.strategy is not None and nearest.estimate is not None and nearest.replaced:
             step = seconds(nearest.estimate.step_time_s)
-            yield f"Nearest on {nearest.target}: {strategy_text(nearest.strategy)}: {step} a step. {nearest.why}"
+            yield Sentence("Nearest on {}: {}: {} a step. {}", nearest.target, strategy_text(nearest.strategy), step, nearest.why)
         elif nearest.rules:
             yield nearest.why
 
@@ -148,9 +165,9 @@ def pareto_sentences(document: SearchDocument) -> Iterator[str]:
         ranks = {plan.plan_id: str(plan.rank) for plan in document.plans}
         listed = [ranks[each.plan_id] for each in document.pareto if each.plan_id in ranks]
         others = len(document.pareto) - len(listed)
-        beside = f", and {others} that {'is' if others == 1 else 'are'} not listed (--json)" if others else ""
+        beside = Sentence(", and {} that {} not listed (--json)", others, "is" if others == 1 else "are") if others else ""
         names = ", ".join(document.pareto[0].values)
-        yield f"Of the plans that were compared, none beats in all of {names}: {', '.join(listed)}{beside}."
+        yield Sentence("Of the plans that were compared, none beats in all of {}: {}{}.", names, joined(", ", listed), beside)
 
 
 def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
@@ -159,12 +176,20 @@ def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
         best = document.by_tensor[0]
         numbers = best.estimate
         rank = next((plan.rank for plan in document.plans if plan.plan_id == best.of_plan_id), None)
-        of_plan = "" if rank is None else f" of plan {rank}"
+        of_plan = "" if rank is None else Sentence(" of plan {}", rank)
         yield (
-            f"Recompute and swap by tensor{of_plan}, micro batch {best.micro_batch_size}: {seconds(numbers.step_time_s)} a step, "
-            f"{percent(best.gain_fraction)} shorter, {percent(best.saved_fraction)} of activation memory saved for "
-            f"{1e3 * best.added_s:.1f} ms a micro batch; outside of the proof, and no public release can be told "
-            "(meshplan estimate --memory-plan)."
+            Sentence(
+                "Recompute and swap by tensor{}, micro batch {}: {} a step, "
+                "{} shorter, {} of activation memory saved for "
+                "{:.1f} ms a micro batch; outside of the proof, and no public release can be told "
+                "(meshplan estimate --memory-plan).",
+                of_plan,
+                best.micro_batch_size,
+                seconds(numbers.step_time_s),
+                percent(best.gain_fraction),
+                percent(best.saved_fraction),
+                1e3 * best.added_s,
+            )
         )
 
 
@@ -174,84 +199,112 @@ def refinement_sentences(document: SearchDocument) -> Iterator[str]:
     if refinement is None:
         return
     counts, refine_s = refinement.counts, document.timing.refine_s
-    tried = (
-        f"{counts.trials:,} trials ({refinement.sampler}) around the best plans: {counts.distinct:,} distinct, "
-        f"{counts.fits_memory:,} fit, {counts.pruned_by_bound:,} ruled out by a bound, {counts.simulated:,} simulated"
-        f"{'' if refine_s is None else f', in {refine_s:.1f} s'}"
+    tried = Sentence(
+        "{:,} trials ({}) around the best plans: {:,} distinct, {:,} fit, {:,} ruled out by a bound, {:,} simulated{}",
+        counts.trials,
+        refinement.sampler,
+        counts.distinct,
+        counts.fits_memory,
+        counts.pruned_by_bound,
+        counts.simulated,
+        "" if refine_s is None else Sentence(", in {:.1f} s", refine_s),
     )
     if refinement.plans:
         best = refinement.plans[0]
-        where = ", ".join(best.launchable_on) or "no public release"
+        where = ", ".join(best.launchable_on) or Sentence("no public release")
         yield (
-            f"Refined, outside of the proof: {seconds(best.estimate.step_time_s)} a step, {percent(best.gain_fraction)} shorter "
-            f"than the proved plan: {best.change}; can be launched on: {where}."
+            Sentence(
+                "Refined, outside of the proof: {} a step, {} shorter than the proved plan: {}; can be launched on: {}.",
+                seconds(best.estimate.step_time_s),
+                percent(best.gain_fraction),
+                best.change,
+                where,
+            )
         )
-        yield f"{tried}."
+        yield Sentence("{}.", tried)
     else:
-        yield f"Nothing faster than the proved plan in {tried}."
+        yield Sentence("Nothing faster than the proved plan in {}.", tried)
     for plan in refinement.front:
         yield (
-            f"On the front: {seconds(plan.estimate.step_time_s)} a step, {plan.estimate.peak_memory_bytes / GIB:.1f} GiB: "
-            f"{plan.change or 'the proved plan'}."
+            Sentence(
+                "On the front: {} a step, {:.1f} GiB: {}.",
+                seconds(plan.estimate.step_time_s),
+                plan.estimate.peak_memory_bytes / GIB,
+                plan.change or Sentence("the proved plan"),
+            )
         )
 
 
 def launch_sentences(plan: Plan) -> Iterator[str]:
     """Where a plan can be launched, what to know there, and which rules of the other frameworks of the devices it breaks."""
-    yield f"Plan {plan.rank} can be launched on: {', '.join(plan.launchable_on) or 'no public release'}."
+    yield Sentence("Plan {} can be launched on: {}.", plan.rank, ", ".join(plan.launchable_on) or Sentence("no public release"))
     for launch in plan.launch.values():
         if launch is None or launch.arguments is None:
             continue
         if launch.launchable:
-            yield from (f"{launch.target}: {note}" for note in launch.notes)
+            yield from (Sentence("{}: {}", launch.target, note) for note in launch.notes)
         elif launch.rules:
-            yield f"{launch.target} does not take it: {_rules(launch.rules)}."
+            yield Sentence("{} does not take it: {}.", launch.target, _rules(launch.rules))
 
 
 def _rules(broken: Sequence[BrokenRuleDocument]) -> str:
-    return "; ".join(f"{rule.sentence.rstrip('.')} ({rule.rule})" for rule in broken)
+    return "; ".join(Sentence("{} ({})", rule.sentence.rstrip("."), rule.rule) for rule in broken)
 
 
 def _counts(document: SearchDocument) -> str:
     counts, timing, proof = document.counts, document.timing, document.proof
-    seen = "enumerated" if counts.sampled is None else f"seen in {counts.sampled:,} trials"
+    seen = Sentence("enumerated") if counts.sampled is None else Sentence("seen in {:,} trials", counts.sampled)
     too_slow = counts.legal - counts.estimated
-    ruled_out = f"{too_slow:,} ruled out by what their layers take, of the others " if too_slow else ""
-    simulated = "" if counts.simulated is None else f"{counts.simulated:,} simulated, "
-    text = (
-        f"{counts.enumerated:,} strategies {seen}, {counts.legal:,} legal and scored, {ruled_out}"
-        f"{counts.fits_memory:,} fit, {simulated}in {timing.total_s:.1f} s"
+    ruled_out = Sentence("{:,} ruled out by what their layers take, of the others ", too_slow) if too_slow else ""
+    simulated = "" if counts.simulated is None else Sentence("{:,} simulated, ", counts.simulated)
+    text = Sentence(
+        "{:,} strategies {}, {:,} legal and scored, {}{:,} fit, {}in {:.1f} s",
+        counts.enumerated,
+        seen,
+        counts.legal,
+        ruled_out,
+        counts.fits_memory,
+        simulated,
+        timing.total_s,
     )
     if proof.stopped_by:
-        return f"{text}; cut by {proof.stopped_by.replace('_', ' ')}, so better plans may exist"
+        return Sentence("{}; cut by {}, so better plans may exist", text, proof.stopped_by.replace("_", " "))
     if counts.sampled is not None:
-        return f"{text}; nothing is proved, as most of the space is unseen"
+        return Sentence("{}; nothing is proved, as most of the space is unseen", text)
     if not proof.proved_best:
         gap = proof.optimality_gap_fraction
         if not document.plans or gap is None:
             return text
-        return (
-            f"{text}; of the {proof.scope}, no other can be better by {proof.objective} than plan 1 by more than {percent(gap)}"
+        return Sentence(
+            "{}; of the {}, no other can be better by {} than plan 1 by more than {}",
+            text,
+            proof.scope,
+            proof.objective,
+            percent(gap),
         )
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
-    first = "best" if proved == 1 else f"plan {proved} is the fastest"
-    text = f"{text}; {first} of the whole {proof.scope}"
-    return text if proof.places >= len(document.plans) else f"{text}; {proof.places} of {len(document.plans)} places are proved"
+    first = Sentence("best") if proved == 1 else Sentence("plan {} is the fastest", proved)
+    text = Sentence("{}; {} of the whole {}", text, first, proof.scope)
+    return (
+        text
+        if proof.places >= len(document.plans)
+        else Sentence("{}; {} of {} places are proved", text, proof.places, len(document.plans))
+    )
 
 
 def space_sentence(space: Space) -> str:
     """Which switches were tried, and what those that were left out would save."""
     parts = [
-        f"{what} {', '.join(names)}"
+        Sentence("{} {}", what, joined(", ", names))
         for what, names in (
-            ("on where they act:", [name for name in space.on if name not in USUAL]),
-            ("where a plan does not fit:", space.where_it_does_not_fit),
-            ("both ways:", space.both_ways),
-            ("left out:", [_left_out(one) for one in space.left_out if one.step_time_change_fraction is not None]),
+            (Sentence("on where they act:"), [name for name in space.on if name not in USUAL]),
+            (Sentence("where a plan does not fit:"), space.where_it_does_not_fit),
+            (Sentence("both ways:"), space.both_ways),
+            (Sentence("left out:"), [_left_out(one) for one in space.left_out if one.step_time_change_fraction is not None]),
         )
         if names
     ]
-    return f"Switches beside the usual {'; '.join(parts)} (--allow, --forbid)."
+    return Sentence("Switches beside the usual {} (--allow, --forbid).", joined("; ", parts))
 
 
 def _left_out(one: LeftOut) -> str:
@@ -271,13 +324,13 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
         "strategy",
         ">step",
         ">tokens/s",
-        *([">delivered a day"] if with_delivery else []),
+        *([Sentence(">delivered a day")] if with_delivery else []),
         *([">days"] if with_days else []),
         ">MFU",
-        f">GiB of {limit:.1f}",
+        Sentence(">GiB of {:.1f}", limit),
         ">sure",
     ]
-    table = plain_table(*headers, *(["bound by"] if wide else []))
+    table = plain_table(*headers, *([Sentence("bound by")] if wide else []))
     for plan, step_time in zip(plans, times, strict=True):
         estimate = plan.estimate
         duration = train_days(estimate, job)
@@ -312,7 +365,7 @@ def _changes_table(infeasible: InfeasibleDocument) -> Table:
 def _bound(estimate: EstimateNumbers) -> str:
     name = estimate.bottleneck
     share = estimate.time_breakdown_s[name] / estimate.step_time_s
-    return f"{headed(name.replace('_', ' '))} {share:.0%}"
+    return Sentence("{} {:.0%}", headed(name.replace("_", " ")), share)
 
 
 def _print_explanation(console: Console, best: Plan, baseline: Baseline | None) -> None:
@@ -332,7 +385,7 @@ def _print_rejections(console: Console, document: SearchDocument) -> None:
         return
     table = plain_table("why the rest was rejected", ">strategies", "for instance")
     if too_large:
-        table.add_row("memory", f"{too_large:,}", "legal, but the peak is above the limit")
+        table.add_row("memory", f"{too_large:,}", Sentence("legal, but the peak is above the limit"))
     for rejection in rejections[:SHOWN_REJECTIONS]:
         table.add_row(rejection.rule.replace("_", " "), f"{rejection.count:,}", rejection.example)
     for rejection in rejections[SHOWN_REJECTIONS:]:

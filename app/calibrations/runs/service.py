@@ -25,6 +25,7 @@ from calibration.validation.predictions import ValidationRow, validate
 from documents.errors import InputError, show
 from documents.hashing import canonical_json, sha256_of
 from documents.reading import LIMITS
+from documents.sentences import Sentence
 
 MAX_RECORD_BYTES = 64 * 1024
 
@@ -48,8 +49,8 @@ def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
     check_keys(body, RunsRequest.model_fields)
     runs = body.get("runs")
     if not isinstance(runs, list) or not 1 <= len(runs) <= MAX_RUNS:
-        found = "missing" if "runs" not in body else f"{len(runs)} records" if isinstance(runs, list) else show(runs)
-        raise InputError(f"runs: {found}; give a list of 1 to {MAX_RUNS} run records.")
+        found = "missing" if "runs" not in body else Sentence("{} records", len(runs)) if isinstance(runs, list) else show(runs)
+        raise InputError(Sentence("runs: {}; give a list of 1 to {} run records.", found, MAX_RUNS))
     return [_given(number, run) for number, run in enumerate(runs, start=1)]
 
 
@@ -57,7 +58,9 @@ def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | Ref
     """A stranger's record; one whose price would need the memory of many is refused."""
     record = parse_run_record(document, number)
     if isinstance(record, RunRecord) and record.workload.model.num_layers > MAX_SERVED_LAYERS:
-        reason = f"model.num_layers is {record.workload.model.num_layers}; the server takes at most {MAX_SERVED_LAYERS}."
+        reason = Sentence(
+            "model.num_layers is {}; the server takes at most {}.", record.workload.model.num_layers, MAX_SERVED_LAYERS
+        )
         return RefusedRecord(record.id, number, reason, record.category, record.measured)
     return record
 
@@ -104,20 +107,23 @@ def _prediction_of(text: str, own: tuple[Calibration, ...]) -> RunItem:
 
 def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> GivenRun:
     if not isinstance(run, Mapping):
-        reason = f"The record is {show(run)}; a JSON object is needed."
+        reason = Sentence("The record is {}; a JSON object is needed.", show(run))
         return _refused(RefusedRecord(f"line-{number}", number, reason), {})
     record = readable_record(run, number)
     if _is_deep(run, LIMITS.depth):
         return _refused(
-            RefusedRecord(record.id, number, f"The record is nested deeper than {LIMITS.depth} levels.", record.category), run
+            RefusedRecord(
+                record.id, number, Sentence("The record is nested deeper than {} levels.", LIMITS.depth), record.category
+            ),
+            run,
         )
     try:
         text = canonical_json(run, ascii_only=False)
     except ValueError:
-        reason = "The record holds a number beyond 1e308."
+        reason = Sentence("The record holds a number beyond 1e308.")
         return _refused(RefusedRecord(record.id, number, reason, record.category), run)
     if len(text.encode()) > MAX_RECORD_BYTES:
-        reason = f"The record holds {len(text.encode()):,} bytes; at most {MAX_RECORD_BYTES:,} are taken."
+        reason = Sentence("The record holds {:,} bytes; at most {:,} are taken.", len(text.encode()), MAX_RECORD_BYTES)
         return _refused(RefusedRecord(record.id, number, reason, record.category), run)
     row = _predicted(record, own)
     return GivenRun(record, row, run, text) if row.refused is None else GivenRun(record, row, run, "")
@@ -128,7 +134,7 @@ def _refused(record: RefusedRecord, document: Mapping[str, Any]) -> GivenRun:
 
 
 def _predicted(record: RunRecord | RefusedRecord, own: tuple[Calibration, ...] = ()) -> ValidationRow:
-    beyond = "Its numbers lead to times or sizes beyond 1e308."
+    beyond = Sentence("Its numbers lead to times or sizes beyond 1e308.")
     try:
         with np.errstate(all="ignore"):
             (row,) = validate([record], partial(constants_for, own=own), partial(interval_of, own=own)).rows

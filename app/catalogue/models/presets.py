@@ -18,6 +18,7 @@ from documents.bounds import MAX_PARAMETERS, MAX_TOKENS, GlobalBatch, Line, SeqL
 from documents.checking import Section, check
 from documents.errors import InputError, holding, nearest, show
 from documents.reading import parse_document
+from documents.sentences import Sentence, joined
 
 
 class _Stated(Section):
@@ -93,7 +94,7 @@ class DefaultTraining:
     def why(self, name: str) -> str:
         """What stands behind a field's value in the list that an answer prints."""
         source = self.sources[name]
-        return f"from the preset ({source.basis}: {source.text})"
+        return Sentence("from the preset ({}: {})", source.basis, source.text)
 
 
 @dataclass(frozen=True)
@@ -120,10 +121,10 @@ def model_preset(name: str) -> Preset:
     """The preset of that exact name; ``InputError`` with the nearest one otherwise."""
     if name not in names():
         similar, several = nearest(name, names()), holding(name, names())
-        hint = f"the nearest is {similar}" if similar else f"there are {', '.join(names())}"
+        hint = Sentence("the nearest is {}", similar) if similar else Sentence("there are {}", joined(", ", names()))
         if len(several) > 1:
-            hint = f"the nearest are {', '.join(several)}"
-        raise InputError(f"model: {show(name)} is not a preset; {hint}.")
+            hint = Sentence("the nearest are {}", joined(", ", several))
+        raise InputError(Sentence("model: {} is not a preset; {}.", show(name), hint))
     text = resources.files("app.catalogue.models").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8")
     return _preset(name, text)
 
@@ -146,7 +147,7 @@ def resolve_model(
 
         imported = model_from_config_file(folder / value)
         if warnings is not None:
-            warnings.extend(f"{where}: {note}" for note in imported.notes)
+            warnings.extend(Sentence("{}: {}", where, note) for note in imported.notes)
         return imported.model, None
     preset = model_preset(value)
     return preset.model, preset

@@ -31,13 +31,16 @@ from documents.bounds import (
 )
 from documents.checking import Section, check
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 OrUnset = Annotated[int, Field(ge=-1, le=MAX_LAYERS)]  # run records write Megatron's -1 for "unset"
 
 
 def _no_noop_layers(given: int) -> int:
     if given:
-        raise ValueError(f"{show(given)} is not allowed; no-op layers belong to a plan's layer layout; give real layers only.")
+        raise ValueError(
+            Sentence("{} is not allowed; no-op layers belong to a plan's layer layout; give real layers only.", show(given))
+        )
     return given
 
 
@@ -175,7 +178,7 @@ def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
     section = check(ModelSection, mapping, where)
     vocab_size, padded = section.vocab_size, section.padded_vocab_size
     if padded is not None and padded < vocab_size:
-        raise InputError(f"{where}.padded_vocab_size: {padded} is below vocab_size {vocab_size}.")
+        raise InputError(Sentence("{}.padded_vocab_size: {} is below vocab_size {}.", where, padded, vocab_size))
     mla = None if section.mla is None else MlaShape(**dict(section.mla))
     moe = None if section.moe is None else _moe(section.moe, section.num_layers, f"{where}.moe")
     resolved = {
@@ -189,7 +192,7 @@ def model_from_mapping(mapping: object, where: str = "model") -> ModelShape:
         "constants": constants_from(section.constants),
     }
     model = ModelShape(**{**{name: value for name, value in section if name not in NOT_IN_A_SHAPE}, **resolved})
-    check_shape(model, f"{where}.")
+    check_shape(model, Sentence("{}.", where))
     return model
 
 
@@ -216,17 +219,21 @@ def check_shape(model: ModelShape, where: str) -> None:
     """Raises ``InputError`` where fields that are fine one by one do not fit together; ``where`` stands before a field."""
     heads, groups = model.num_attention_heads, model.num_query_groups
     if heads % groups:
-        raise InputError(f"{where}num_query_groups: {groups} is not allowed; give a divisor of the {heads} attention heads.")
+        raise InputError(
+            Sentence("{}num_query_groups: {} is not allowed; give a divisor of the {} attention heads.", where, groups, heads)
+        )
     if model.moe is not None:
         _check_groups(model.moe, where)
     if model.local_attention is not None:
         _check_local_attention(model.local_attention, model.num_layers, f"{where}local_attention.")
     if model.attention_output_gate and model.mla is not None:
-        raise InputError(f"{where}attention_output_gate: true is not allowed with mla; give false.")
+        raise InputError(Sentence("{}attention_output_gate: true is not allowed with mla; give false.", where))
     total = num_parameters(model).total
     if total > MAX_PARAMETERS:
         raise InputError(
-            f"{where}num_layers: the dimensions give {total:.3g} parameters; at most {MAX_PARAMETERS:.0e} are allowed."
+            Sentence(
+                "{}num_layers: the dimensions give {:.3g} parameters; at most {:.0e} are allowed.", where, total, MAX_PARAMETERS
+            )
         )
 
 
@@ -237,44 +244,71 @@ def _check_local_attention(local: LocalAttention, num_layers: int, where: str) -
     needed, others = (LINEAR_FIELDS, WINDOW_FIELDS) if local.is_linear else (WINDOW_FIELDS, (*LINEAR_FIELDS, "conv_kernel"))
     for name in needed:
         if not getattr(local, name):
-            raise InputError(f"{where}{name}: 0 is not allowed; local_attention of kind {local.kind} needs an integer above 0.")
+            raise InputError(
+                Sentence("{}{}: 0 is not allowed; local_attention of kind {} needs an integer above 0.", where, name, local.kind)
+            )
     for name in others:
         if getattr(local, name):
             raise InputError(
-                f"{where}{name}: {getattr(local, name)} is not allowed; local_attention of kind {local.kind} has none."
+                Sentence(
+                    "{}{}: {} is not allowed; local_attention of kind {} has none.", where, name, getattr(local, name), local.kind
+                )
             )
     if local.is_linear and local.num_value_heads % local.num_key_heads:
         raise InputError(
-            f"{where}num_value_heads: {local.num_value_heads} is not allowed; give a multiple of the {local.num_key_heads} "
-            "key heads."
+            Sentence(
+                "{}num_value_heads: {} is not allowed; give a multiple of the {} key heads.",
+                where,
+                local.num_value_heads,
+                local.num_key_heads,
+            )
         )
     if local.full_attention_every == 1 or local.full_attention_every > num_layers:
         raise InputError(
-            f"{where}full_attention_every: {local.full_attention_every} is not allowed; give 0 (no layer) or an integer from 2 "
-            f"to the {num_layers} layers."
+            Sentence(
+                "{}full_attention_every: {} is not allowed; give 0 (no layer) or an integer from 2 to the {} layers.",
+                where,
+                local.full_attention_every,
+                num_layers,
+            )
         )
 
 
 def _check_groups(moe: MoeShape, where: str) -> None:
     experts, groups, chosen = moe.num_experts, moe.num_groups, moe.group_topk
     if experts % groups:
-        raise InputError(f"{where}num_groups: {groups} is not allowed; give a divisor of the {experts} experts.")
+        raise InputError(Sentence("{}num_groups: {} is not allowed; give a divisor of the {} experts.", where, groups, experts))
     if chosen > groups:
-        raise InputError(f"{where}group_topk: {chosen} is not allowed; give an integer from 1 to the {groups} groups.")
+        raise InputError(
+            Sentence("{}group_topk: {} is not allowed; give an integer from 1 to the {} groups.", where, chosen, groups)
+        )
     if moe.top_k > experts // groups * chosen:
         raise InputError(
-            f"{where}top_k: {moe.top_k} is not allowed; {chosen} of {groups} groups hold {experts // groups * chosen} experts."
+            Sentence(
+                "{}top_k: {} is not allowed; {} of {} groups hold {} experts.",
+                where,
+                moe.top_k,
+                chosen,
+                groups,
+                experts // groups * chosen,
+            )
         )
 
 
 def _moe(section: MoeSection, num_layers: int, where: str) -> MoeShape:
     if section.num_leading_dense_layers >= num_layers:
         leading = section.num_leading_dense_layers
-        raise InputError(f"{where}.num_leading_dense_layers: {leading} is not allowed; give less than the {num_layers} layers.")
+        raise InputError(
+            Sentence("{}.num_leading_dense_layers: {} is not allowed; give less than the {} layers.", where, leading, num_layers)
+        )
     if section.moe_layer_freq == 0 or section.moe_layer_freq > num_layers:
         raise InputError(
-            f"{where}.moe_layer_freq: {section.moe_layer_freq} is not allowed; give -1 (every layer) or an integer from 1 to "
-            f"{num_layers}."
+            Sentence(
+                "{}.moe_layer_freq: {} is not allowed; give -1 (every layer) or an integer from 1 to {}.",
+                where,
+                section.moe_layer_freq,
+                num_layers,
+            )
         )
     shared = section.num_shared_experts * section.expert_ffn_hidden_size
     return MoeShape(
@@ -305,7 +339,9 @@ def _kv_channels(section: ModelSection, mla: MlaShape | None, where: str) -> int
 def head_width(hidden_size: int, num_heads: int, field: str) -> int:
     """Channels of a head where ``field`` does not state them."""
     if hidden_size % num_heads:
-        raise InputError(f"{field}: missing; hidden_size {hidden_size} is no multiple of the {num_heads} attention heads.")
+        raise InputError(
+            Sentence("{}: missing; hidden_size {} is no multiple of the {} attention heads.", field, hidden_size, num_heads)
+        )
     return hidden_size // num_heads
 
 
@@ -314,4 +350,4 @@ def _ffn_hidden_size(section: ModelSection, moe: MoeShape | None, where: str) ->
         return section.ffn_hidden_size
     if moe is not None and moe.num_leading_dense_layers == 0 and moe.moe_layer_freq == 1:
         return moe.expert_ffn_hidden_size  # no dense layer: never priced
-    raise InputError(f"{where}.ffn_hidden_size: missing; give the width of the dense layers.")
+    raise InputError(Sentence("{}.ffn_hidden_size: missing; give the width of the dense layers.", where))

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 from app.checks.formats.report import Report
 from app.language.choice import headed, said
+from documents.sentences import Sentence
 
 # Check status -> element of the test case, and the attribute of the suite that counts it.
 ELEMENTS = {"failed": "failure", "undetermined": "error", "not_evaluated": "skipped"}
@@ -16,7 +17,7 @@ _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def junit_text(reports: Sequence[Report]) -> str:
-    suites = ElementTree.Element("testsuites", name="meshplan check")
+    suites = ElementTree.Element("testsuites", name=Sentence("meshplan check"))
     for report in reports:
         _add_suite(suites, report)
     ElementTree.indent(suites)
@@ -37,7 +38,7 @@ def _add_suite(suites: ElementTree.Element, report: Report) -> None:
         else:
             ElementTree.SubElement(case, "system-out").text = sentence
     if report.document.warnings:
-        lines = (f"{headed('warning')}: {said(text)}" for text in report.document.warnings)
+        lines = (Sentence("{}: {}", headed("warning"), said(text)) for text in report.document.warnings)
         ElementTree.SubElement(suite, "system-err").text = _clean("\n".join(lines))
 
 

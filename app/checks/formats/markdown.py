@@ -20,6 +20,7 @@ from app.checks.formats.rows import (
 )
 from app.checks.schemas import CheckDocument
 from app.language.choice import headed, said
+from documents.sentences import Sentence
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
@@ -34,9 +35,9 @@ def _run(reports: Sequence[Report]) -> Iterator[str]:
     yield _heads(*MATRIX)
     yield "|---|---|---:|---:|---:|---:|"
     for cells in matrix_rows(reports):
-        yield f"| {' | '.join(map(_text, cells))} |"
+        yield Sentence("| {} |", " | ".join(map(_text, cells)))
     for report in reports:
-        summary = html.escape(f"{report.places.title}: {said(headline(report.document))}")
+        summary = html.escape(Sentence("{}: {}", report.places.title, said(headline(report.document))))
         opened = "" if report.document.status == "passed" else " open"
         yield from ("", f"<details{opened}><summary>{summary}</summary>", "", *_lines(report.document), "", "</details>")
 
@@ -51,18 +52,20 @@ def _lines(document: CheckDocument) -> Iterator[str]:
         yield from (_text(about), "")
     rows = list(movement_rows(document))
     if rows:
-        yield _heads("against the baseline", "before", "now", "moved by the job", "moved by the tool")
+        yield _heads(
+            Sentence("against the baseline"), "before", "now", Sentence("moved by the job"), Sentence("moved by the tool")
+        )
         yield "|---|---:|---:|---:|---:|"
         for metric, *numbers in rows:
             yield f"| `{metric}` | {' | '.join(map(_text, numbers))} |"
         yield ""
         parts = list(part_rows(document))
         if parts:
-            yield from (_heads("what moved", "before", "now", "by"), "|---|---:|---:|---:|")
-            yield from (f"| {' | '.join(map(_text, row))} |" for row in parts)
+            yield from (_heads(Sentence("what moved"), "before", "now", "by"), "|---|---:|---:|---:|")
+            yield from (Sentence("| {} |", " | ".join(map(_text, row))) for row in parts)
             yield ""
         for sentence in sentences(document):
-            yield f"- {_text(sentence)}"
+            yield Sentence("- {}", _text(sentence))
         yield ""
     yield _heads("check", "result", "")
     yield "|---|---|---|"
@@ -71,11 +74,11 @@ def _lines(document: CheckDocument) -> Iterator[str]:
         yield f"| `{check.id}` | {f'**{result}**' if check.status == 'failed' else result} | {_text(check.sentence)} |"
     for title, entries in (("Warnings:", document.warnings), ("Assumed:", document.assumptions)):
         if entries:
-            yield from ("", headed(title), "", *(f"- {_text(entry)}" for entry in entries))
+            yield from ("", headed(title), "", *(Sentence("- {}", _text(entry)) for entry in entries))
 
 
 def _heads(*heads: str) -> str:
-    return f"| {' | '.join(map(headed, heads))} |"
+    return Sentence("| {} |", " | ".join(map(headed, heads)))
 
 
 def _text(text: str) -> str:

@@ -8,23 +8,24 @@ from app.answers.tables.estimate import strategy_text
 from app.checks.formats.report import Report, worst
 from app.checks.metrics import shown
 from app.checks.schemas import CheckDocument
+from documents.sentences import Sentence
 
 HEADLINES = {"passed": "PASSED", "broken": "BUDGET BROKEN", "infeasible": "INFEASIBLE", "cut": "SEARCH CUT"}
-WORDS = {"passed": "passed", "failed": "FAILED", "undetermined": "not known", "not_evaluated": "not checked"}
+WORDS = {"passed": "passed", "failed": "FAILED", "undetermined": Sentence("not known"), "not_evaluated": Sentence("not checked")}
 
 
 def headline(document: CheckDocument) -> str:
     checks = document.checks
     passed = sum(check.status == "passed" for check in checks)
-    return f"{HEADLINES[document.status]}: {passed} of {len(checks)} checks passed"
+    return Sentence("{}: {} of {} checks passed", HEADLINES[document.status], passed, len(checks))
 
 
 def run_headline(reports: Sequence[Report]) -> str:
     passed = sum(report.document.status == "passed" for report in reports)
-    return f"{HEADLINES[worst(reports)]}: {passed} of {len(reports)} jobs passed"
+    return Sentence("{}: {} of {} jobs passed", HEADLINES[worst(reports)], passed, len(reports))
 
 
-MATRIX = ("job", "result", "step", "against the baseline", "peak memory", "against the baseline")
+MATRIX = ("job", "result", "step", Sentence("against the baseline"), Sentence("peak memory"), Sentence("against the baseline"))
 
 
 def matrix_rows(reports: Sequence[Report]) -> Iterator[tuple[str, ...]]:
@@ -48,8 +49,8 @@ def subject(document: CheckDocument) -> str | None:
     job, strategy = document.job, document.strategy
     if job is None:
         return None
-    text = f"{job['model']['name']} on {job['cluster']['num_devices']:,} x {job['cluster']['hardware']}"
-    return text if strategy is None else f"{text}: {strategy_text(strategy)}"
+    text = Sentence("{} on {:,} x {}", job["model"]["name"], job["cluster"]["num_devices"], job["cluster"]["hardware"])
+    return text if strategy is None else Sentence("{}: {}", text, strategy_text(strategy))
 
 
 def movement_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str, str]]:
@@ -79,7 +80,7 @@ def part_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str]]:
         for part in parts[:TOLD_PARTS]:
             if abs(part.change) > least:
                 sign = "+" if part.change > 0 else "-"
-                name = f"{'step' if metric == 'step_time_s' else 'memory'}: {part.part}"
+                name = Sentence("{}: {}", Sentence("step") if metric == "step_time_s" else Sentence("memory"), part.part)
                 yield name, shown(metric, part.before), shown(metric, part.value), f"{sign}{shown(metric, abs(part.change))}"
 
 
@@ -96,8 +97,8 @@ def sentences(document: CheckDocument) -> Iterator[str]:
         return
     yield from comparison.tool_changes
     if comparison.pinned:
-        yield "Pinned: prices use the baseline's calibration and profile; only what the job moved counts."
+        yield Sentence("Pinned: prices use the baseline's calibration and profile; only what the job moved counts.")
     for change in comparison.job_changes:
-        yield f"Changed in the job: {change}."
+        yield Sentence("Changed in the job: {}.", change)
     if comparison.note:
         yield comparison.note

@@ -16,14 +16,15 @@ from app.checks.outcome import EXIT_CODES
 from app.checks.schemas import CheckItem
 from app.language.choice import said
 from app.text.documents import json_text
+from documents.sentences import Sentence
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
 RULES = {
-    "strategy": "The strategy can run",
-    "memory": "The strategy fits into device memory",
-    "plan": "The search finds a plan",
-    "budget": "The budget holds",
-    "regression": "Nothing is worse than in the baseline",
+    "strategy": Sentence("The strategy can run"),
+    "memory": Sentence("The strategy fits into device memory"),
+    "plan": Sentence("The search finds a plan"),
+    "budget": Sentence("The budget holds"),
+    "regression": Sentence("Nothing is worse than in the baseline"),
 }
 
 

@@ -14,6 +14,7 @@ from app.studies.labels import NameText, one_line
 from app.text.documents import DescribedBy, Document
 from documents.checking import Section
 from documents.errors import show
+from documents.sentences import Sentence
 
 MAX_LINE, MAX_URL, MAX_SOURCE = 200, 500, 60  # characters
 
@@ -25,7 +26,7 @@ def _matching(pattern: str, sentence: str) -> Any:
 
     def matched(text: str) -> str:
         if not re.fullmatch(pattern, text):
-            raise ValueError(f"{show(text)} is not allowed; {sentence}")
+            raise ValueError(Sentence("{} is not allowed; {}", show(text), sentence))
         return text
 
     return AfterValidator(matched)

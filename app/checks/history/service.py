@@ -34,6 +34,7 @@ from app.studies.service import Archived
 from documents.checking import check as held_against
 from documents.errors import InputError, show
 from documents.hashing import canonical_json, sha256_of
+from documents.sentences import Sentence
 
 TRENDS = ("step_time_s", "tokens_per_s", "mfu_fraction", "peak_memory_bytes", "headroom_bytes", *DELIVERED, DEVICE_DAYS)
 NO_PART_OF_THE_JOB = ("search", "schema_version", "assumed")  # how it is searched, and what of it was given
@@ -48,8 +49,8 @@ def parse_entry(body: Mapping[str, Any]) -> tuple[HistoryEntry, dict[str, Any]]:
     check_keys(body, KeepRequest.model_fields)
     entry = body.get("history")
     if not isinstance(entry, Mapping):
-        found = "missing" if entry is None else f"{show(entry)} is not allowed"
-        raise InputError(f"history: {found}; give a mapping with name, that of the history.")
+        found = Sentence("missing") if entry is None else Sentence("{} is not allowed", show(entry))
+        raise InputError(Sentence("history: {}; give a mapping with name, that of the history.", found))
     return held_against(HistoryEntry, dict(entry), "history"), {name: part for name, part in body.items() if name != "history"}
 
 
@@ -74,7 +75,7 @@ def check_quota(session: Session, state: ServerState, caller: Principal) -> None
     """``ServiceError`` where the caller's owner has as many kept checks as the key allows of studies."""
     most = caller.limits.max_stored
     if caller.owner is not None and owned.num_owned(session, caller.owner, KeptCheck) >= most:
-        raise owned.exceeded(state, "stored", f"{most:,} checks of {show(caller.owner)} are kept already.")
+        raise owned.exceeded(state, "stored", Sentence("{:,} checks of {} are kept already.", most, show(caller.owner)))
 
 
 def judged(document: Mapping[str, Any], baseline_name: str | None = None) -> dict[str, Any]:
@@ -125,7 +126,7 @@ def change(
     """What is given, else as it was; with ``etag_version`` only if the caller has seen the check's latest version."""
     row = _found(session, caller, check_id, etag_version=etag_version, to_change=True)
     if changes.visibility not in (None, "public") and row.owner is None:
-        raise ServiceError("conflict", "The check belongs to nobody, so that everybody sees it.")
+        raise ServiceError("conflict", Sentence("The check belongs to nobody, so that everybody sees it."))
     given = changes.model_dump(exclude_none=True)
     changed = {name: value for name, value in given.items() if value != getattr(row, name)}
     for name, value in changed.items():
@@ -170,12 +171,12 @@ def _found(
     row = repository.find(session, check_id, for_update=to_change) if check_id.isascii() and check_id.isalnum() else None
     may = None if row is None else owned.standing(caller, row.owner, row.visibility)
     if row is None or may is None:
-        raise ServiceError("not-found", f"There is no check {show(check_id)}.", parameter="check_id")
+        raise ServiceError("not-found", Sentence("There is no check {}.", show(check_id)), parameter="check_id")
     if to_change and may == "read":
-        hint = "Have its job checked under a name of your own, or ask its owner."
-        raise ServiceError("forbidden", f"The check belongs to {show(row.owner)}; you may read it.", hint=hint)
+        hint = Sentence("Have its job checked under a name of your own, or ask its owner.")
+        raise ServiceError("forbidden", Sentence("The check belongs to {}; you may read it.", show(row.owner)), hint=hint)
     if etag_version is not None and row.row_version != etag_version:
-        raise ServiceError("stale", "The check has changed since it was read.")
+        raise ServiceError("stale", Sentence("The check has changed since it was read."))
     return row
 
 

@@ -10,6 +10,7 @@ import typer
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 MAX_ENTRIES = 10_000
 
@@ -21,7 +22,7 @@ def audit(
 ) -> int:
     """Prints what API keys changed and were refused, and what was done to keys, newest first."""
     if not 1 <= limit <= MAX_ENTRIES:
-        raise InputError(f"--limit: {limit} is not allowed; give an integer from 1 to {MAX_ENTRIES:,}.")
+        raise InputError(Sentence("--limit: {} is not allowed; give an integer from 1 to {:,}.", limit, MAX_ENTRIES))
 
     from app.audit.endpoints import entry
     from app.http import audit as records

@@ -9,6 +9,7 @@ import typer
 
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
+from documents.sentences import Sentence
 
 
 def calibrate(
@@ -38,22 +39,26 @@ def calibrate(
     if suggest is not None:
         for flag, value in (("RUNS.jsonl", runs), ("--hardware", hardware), ("--stack", stack), ("--output", output)):
             if value is not None:
-                raise InputError(f"{flag}: given beside --suggest, which fits nothing and takes all from its job; leave it out.")
+                raise InputError(
+                    Sentence("{}: given beside --suggest, which fits nothing and takes all from its job; leave it out.", flag)
+                )
         return _suggest(suggest, as_json)
     if runs is None:
-        raise InputError("RUNS.jsonl: missing; give a file of your measured runs, or --suggest JOB, which says what to run.")
+        raise InputError(
+            Sentence("RUNS.jsonl: missing; give a file of your measured runs, or --suggest JOB, which says what to run.")
+        )
     if hardware is None or stack is None:
-        flag, what = ("--hardware", "a hardware profile") if hardware is None else ("--stack", "a framework")
-        raise InputError(f"{flag}: missing; give the name of {what}.")
+        flag, what = ("--hardware", Sentence("a hardware profile")) if hardware is None else ("--stack", Sentence("a framework"))
+        raise InputError(Sentence("{}: missing; give the name of {}.", flag, what))
     if output is not None:
         check_output(output, "--output", [runs])
 
     path = output or Path(f"{site_profile(hardware).name}.{stack}.calibration.json")
     if output is None and path.exists():  # a name that the user did not give
-        raise InputError(f"--output: missing, and {path} is here already; name the file to write, or to replace.")
+        raise InputError(Sentence("--output: missing, and {} is here already; name the file to write, or to replace.", path))
 
     def show(iteration: int, median: float) -> None:
-        terminal.messages().print(f"fit step {iteration + 1}: median error {median:.1%}", markup=False)
+        terminal.messages().print(Sentence("fit step {}: median error {:.1%}", iteration + 1, median), markup=False)
 
     outcome = fit_of_file(runs, hardware, stack, show)
     write_calibration(path, outcome.calibration)
@@ -73,13 +78,13 @@ def _suggest(source: str, as_json: bool) -> int:
 
     job = load_job(source, {}, {})
     if job.strategy is None:
-        raise InputError(f"--suggest: {source} has no strategy; give a job that `meshplan estimate` prices.")
+        raise InputError(Sentence("--suggest: {} has no strategy; give a job that `meshplan estimate` prices.", source))
     broken = violations(job.workload, job.strategy)
     if broken:
-        raise InfeasibleStrategyError(f"strategy: {broken[0].sentence.rstrip('.')} ({broken[0].rule}).")
+        raise InfeasibleStrategyError(Sentence("strategy: {} ({}).", broken[0].sentence.rstrip("."), broken[0].rule))
     found = next_runs(job, job.strategy, own_calibrations(job))
     if not found:
-        raise InfeasibleError("no shorter run of this job is legal, fits, and costs a tenth of as many of its steps")
+        raise InfeasibleError(Sentence("no shorter run of this job is legal, fits, and costs a tenth of as many of its steps"))
     document = SuggestDocument(schema_version=1, runs=found)
     terminal.answer(document, as_json, lambda console: print_next_runs(console, found))
     return DONE

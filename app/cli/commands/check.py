@@ -10,6 +10,7 @@ import typer
 
 from app.cli.commands import options
 from documents.errors import InfeasibleStrategyError, InputError, show, unknown_name
+from documents.sentences import Sentence
 
 if TYPE_CHECKING:
     from app.checks.check import Checked
@@ -78,12 +79,14 @@ def check(
     pairs = _pairs(formats or [], outputs or [])
     given = {"--baseline": baseline, "--baseline-ref": baseline_ref, "--write-baseline": write_baseline}
     if budget is None and not any(value is not None for value in given.values()):
-        raise InputError("--budget: missing; give a budget, a baseline to compare with (--baseline), or --write-baseline.")
+        raise InputError(
+            Sentence("--budget: missing; give a budget, a baseline to compare with (--baseline), or --write-baseline.")
+        )
     if pin and calibration is not None:
-        raise InputError("--pin: given beside --calibration; a pinned check prices with the baseline's.")
+        raise InputError(Sentence("--pin: given beside --calibration; a pinned check prices with the baseline's."))
     _check_several(models, baseline, write_baseline)
     if baseline is not None and baseline_ref is not None:
-        raise InputError("--baseline-ref: given beside --baseline; a job is compared with one of them.")
+        raise InputError(Sentence("--baseline-ref: given beside --baseline; a job is compared with one of them."))
     from app.checks.comment import SERVICES
     from app.checks.formats.places import Places
     from app.checks.formats.report import Report, worst
@@ -125,10 +128,12 @@ def _keeper(
     alone = [flag for flag, value in {**given, "--visibility": visibility}.items() if value is not None]
     if server is None:
         if alone:
-            raise InputError(f"{alone[0]}: given without --server, whose history it is for.")
+            raise InputError(Sentence("{}: given without --server, whose history it is for.", alone[0]))
         return None
     if history is not None and len(models) > 1:
-        raise InputError(f"--history: it names the history of one job, and {len(models)} are given; each has that of its file.")
+        raise InputError(
+            Sentence("--history: it names the history of one job, and {} are given; each has that of its file.", len(models))
+        )
     from app.cli.keeping import Keeper
 
     keeper = Keeper(server, history, change, visibility)
@@ -150,7 +155,7 @@ def _keep(
 
     bounds = {} if budget is None else read_document(budget)
     for sentence in keeper.change.passed_over:
-        _say(f"--server: {sentence}")
+        _say(Sentence("--server: {}", sentence))
     for model, job, status, before in found:
         # A job that is new on its branch has no baseline to be worse than.
         held = {name: bound for name, bound in bounds.items() if name != "regression" or before is not None}
@@ -159,13 +164,15 @@ def _keep(
 
 def _check_several(models: list[str], baseline: Path | None, write_baseline: Path | None) -> None:
     if len(models) > MAX_JOBS:
-        raise InputError(f"MODEL: {len(models)} jobs are given, more than {MAX_JOBS}; check them in several runs.")
+        raise InputError(Sentence("MODEL: {} jobs are given, more than {}; check them in several runs.", len(models), MAX_JOBS))
     if len(set(models)) < len(models):
-        raise InputError(f"MODEL: {show(max(models, key=models.count))} is given twice.")
+        raise InputError(Sentence("MODEL: {} is given twice.", show(max(models, key=models.count))))
     for flag, path in (("--baseline", baseline), ("--write-baseline", write_baseline)):
         if path is not None and len(models) > 1:
             raise InputError(
-                f"{flag}: it is the file of one job, and {len(models)} are given; use --baseline-ref, or several runs."
+                Sentence(
+                    "{}: it is the file of one job, and {} are given; use --baseline-ref, or several runs.", flag, len(models)
+                )
             )
 
 
@@ -183,13 +190,13 @@ def _baseline(
 
     path = Path(model)
     if not path.is_file():
-        raise InputError(f"--baseline-ref: {show(model)} is no file, so that no branch has another version of it.")
+        raise InputError(Sentence("--baseline-ref: {} is no file, so that no branch has another version of it.", show(model)))
     with job_at(reference, path) as earlier:
         if earlier is None:
-            _say(f"--baseline-ref: {reference} has no {model}: it is held against the budget alone")
+            _say(Sentence("--baseline-ref: {} has no {}: it is held against the budget alone", reference, model))
             return None
         if earlier.former_name is not None:
-            _say(f"--baseline-ref: {model} is {earlier.former_name} in {reference}, renamed since")
+            _say(Sentence("--baseline-ref: {} is {} in {}, renamed since", model, earlier.former_name, reference))
         return _priced_at(earlier.path, f"{reference}:{earlier.former_name or model}", calibration, executor)
 
 
@@ -212,10 +219,10 @@ def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | 
             found = check_job(job, Budget(), own=own, on_progress=on_progress, executor=workers)
     except InputError as error:
         why = str(error).removeprefix(f"{path}: ").rstrip(".")
-        _say(f"--baseline-ref: {name} cannot be priced ({why}): the job is held against the budget alone")
+        _say(Sentence("--baseline-ref: {} cannot be priced ({}): the job is held against the budget alone", name, why))
         return None
     if found.job is None or found.document.estimate is None:
-        _say(f"--baseline-ref: {name} had no strategy that runs: the job is held against the budget alone")
+        _say(Sentence("--baseline-ref: {} had no strategy that runs: the job is held against the budget alone", name))
         return None
     return json.loads(json_text(baseline_document(found.job, found.document, found.own))), name
 
@@ -223,7 +230,7 @@ def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | 
 def _say(sentence: str) -> None:
     from app.text.terminal import messages
 
-    messages().print(f"{sentence}.", markup=False)
+    messages().print(Sentence("{}.", sentence), markup=False)
 
 
 def _checked(
@@ -270,9 +277,9 @@ def _comment(service: str, reports: Sequence[Report]) -> None:
     try:
         done = comment(service, FORMATS["markdown"](reports), [report.places.title for report in reports], os.environ)
     except CommentError as error:
-        _say(f"--comment: nothing was written on the merge request: {error}")
+        _say(Sentence("--comment: nothing was written on the merge request: {}", error))
     else:
-        _say(f"The comment on the merge request was {done}")
+        _say(Sentence("The comment on the merge request was {}", done))
 
 
 def _pairs(formats: list[str], outputs: list[str]) -> list[tuple[str, str]]:
@@ -282,11 +289,15 @@ def _pairs(formats: list[str], outputs: list[str]) -> list[tuple[str, str]]:
         if name not in NAMES:
             raise unknown_name("--format", name, NAMES, what="format")
     if len(outputs) > len(names):
-        raise InputError(f"--output: {len(outputs)} files are given for {len(names)} formats; give a --format for each file.")
+        raise InputError(
+            Sentence("--output: {} files are given for {} formats; give a --format for each file.", len(outputs), len(names))
+        )
     files = [*outputs, *[STANDARD_OUTPUT] * (len(names) - len(outputs))]
     named = [file for file in files if file != STANDARD_OUTPUT]
     if len(set(named)) < len(named):
-        raise InputError(f"--output: {show(max(named, key=named.count))} is given twice; give each format a file of its own.")
+        raise InputError(
+            Sentence("--output: {} is given twice; give each format a file of its own.", show(max(named, key=named.count)))
+        )
     for name, file in zip(names, files, strict=True):
         _check_suffix(name, file, names)
     return list(zip(names, files, strict=True))
@@ -297,8 +308,12 @@ def _check_suffix(name: str, file: str, names: list[str]) -> None:
     meant = [SUFFIXES[suffix] for suffix in Path(file).suffixes if suffix in SUFFIXES]
     if meant and name not in meant and set(meant) & set(names):
         raise InputError(
-            f"--output: {show(file)} is the file of --format {name}, which comes first in its place; give the formats in the "
-            "order of their files, and - for standard output."
+            Sentence(
+                "--output: {} is the file of --format {}, which comes first in its place; give the formats in the "
+                "order of their files, and - for standard output.",
+                show(file),
+                name,
+            )
         )
 
 
@@ -323,6 +338,6 @@ def _write_baseline(path: Path, found: Checked) -> None:
     from app.text.files import save_text
 
     if found.job is None or found.document.estimate is None:
-        _say(f"--write-baseline: {path} was not written: there is no strategy to price")
+        _say(Sentence("--write-baseline: {} was not written: there is no strategy to price", path))
         return
     save_text(path, json_text(baseline_document(found.job, found.document, found.own)), "--write-baseline")

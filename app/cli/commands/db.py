@@ -12,6 +12,7 @@ from app.cli.commands.options import Json
 from app.exit_codes import DONE
 from app.language.choice import said
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 MAX_DAYS = 3650
 
@@ -27,7 +28,7 @@ def upgrade() -> int:
 
     url = load_settings().url
     revision = upgrade_database(url)
-    typer.echo(said(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}."))
+    typer.echo(said(Sentence("{} has schema {}.", parsed_url(url).render_as_string(hide_password=True), revision)))
     return DONE
 
 
@@ -38,7 +39,7 @@ def backup(path: Annotated[Path, typer.Argument(metavar="FILE", help="a new file
     from app.storage.backup import backup as backup_database
 
     revision, counts = backup_database(load_settings().url, path)
-    typer.echo(said(f"{path} has schema {revision}: {_told(counts)}."))
+    typer.echo(said(Sentence("{} has schema {}: {}.", path, revision, _told(counts))))
     return DONE
 
 
@@ -51,7 +52,9 @@ def restore(path: Annotated[Path, typer.Argument(metavar="FILE", help="what `mes
 
     url = load_settings().url
     revision, counts = restore_database(path, url)
-    typer.echo(said(f"{parsed_url(url).render_as_string(hide_password=True)} has schema {revision}: {_told(counts)}."))
+    typer.echo(
+        said(Sentence("{} has schema {}: {}.", parsed_url(url).render_as_string(hide_password=True), revision, _told(counts)))
+    )
     return DONE
 
 
@@ -83,7 +86,7 @@ def prune(
     given = (("--studies-days", studies_days, 0), ("--audit-days", audit_days, 1), ("--checks-days", checks_days, 0))
     for flag, days, least in given:
         if days is not None and not least <= days <= MAX_DAYS:
-            raise InputError(f"{flag}: {days} is not allowed; give an integer from {least} to {MAX_DAYS:,}.")
+            raise InputError(Sentence("{}: {} is not allowed; give an integer from {} to {:,}.", flag, days, least, MAX_DAYS))
     settings = load_settings()
     retention = pruning.Retention(
         settings.keep_studies_days if studies_days is None else studies_days,
@@ -97,9 +100,9 @@ def prune(
     if as_json:
         terminal.write_json({"schema_version": 1, "dry_run": dry_run, **vars(pruned)})
         return DONE
-    typer.echo(said(f"{'Would delete' if dry_run else 'Deleted'} {_told(vars(pruned))}."))
+    typer.echo(said(Sentence("{} {}.", Sentence("Would delete") if dry_run else Sentence("Deleted"), _told(vars(pruned)))))
     return DONE
 
 
 def _told(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{number:,} {name.replace('_', ' ')}" for name, number in counts.items())
+    return ", ".join(Sentence("{:,} {}", number, name.replace("_", " ")) for name, number in counts.items())

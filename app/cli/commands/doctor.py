@@ -10,6 +10,7 @@ from app.cli.commands.options import Json
 from app.cli.commands.serve import DEFAULT_PORT, MAX_PORT
 from app.exit_codes import DONE, OUR_FAULT
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 STATES = {"ok": "ok", "warning": "warning", "error": "broken"}  # as a reader is told of them
 
@@ -19,7 +20,7 @@ def doctor(
 ) -> int:
     """Looks at database, schema, disk, rights, clock, port, data files, keys and queue, and says what would help."""
     if not 1 <= port <= MAX_PORT:
-        raise InputError(f"--port: {port} is not allowed; give an integer from 1 to {MAX_PORT:,}.")
+        raise InputError(Sentence("--port: {} is not allowed; give an integer from 1 to {:,}.", port, MAX_PORT))
 
     from app.server.doctor import examine
     from app.settings import load_settings
@@ -31,7 +32,7 @@ def doctor(
     else:
         table = terminal.plain_table("", "checked", "found")
         for finding in findings:
-            words = finding.detail if finding.hint is None else f"{finding.detail} {finding.hint}"
+            words = finding.detail if finding.hint is None else Sentence("{} {}", finding.detail, finding.hint)
             table.add_row(STATES[finding.state], finding.check, words)
         terminal.output().print(table)
     return OUR_FAULT if any(finding.state == "error" for finding in findings) else DONE

@@ -11,6 +11,7 @@ from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 if TYPE_CHECKING:
     from cost_models.constants import Constants
@@ -30,13 +31,13 @@ STRATEGY = {
     "cp_algo": _CHOICE,
     "ulysses_degree": _DEGREE,
     "sequence_parallel": _flag(bool | None),
-    "schedule": _flag(str | None, "1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev"),
+    "schedule": _flag(str | None, Sentence("1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev")),
     "microbatch_group_size_per_vp_stage": _DEGREE,
-    "mtp_before_head": _flag(int | None, "virtual stages from that of the MTP modules to that of the head"),
+    "mtp_before_head": _flag(int | None, Sentence("virtual stages from that of the MTP modules to that of the head")),
     "zero_stage": _DEGREE,
     "moe_dispatcher": _CHOICE,
-    "recompute": _flag(str | None, "none, full, full:K, block:K, or modules joined by '+'"),
-    "features": _flag(str | None, "all switches that are on, comma-separated"),
+    "recompute": _flag(str | None, Sentence("none, full, full:K, block:K, or modules joined by '+'")),
+    "features": _flag(str | None, Sentence("all switches that are on, comma-separated")),
 }
 STRATEGY_FIELDS = {name: ("strategy", name) for name in STRATEGY}
 
@@ -93,10 +94,10 @@ def estimate(
     else:
         for flag, value in (("--set", values), ("--with", files), ("--vocab-size", vocab_size)):
             if value:
-                raise InputError(f"{flag}: only of a launch script, and {show(model)} is none; leave it out.")
+                raise InputError(Sentence("{}: only of a launch script, and {} is none; leave it out.", flag, show(model)))
         job = load_job(model, sections, labels)
     if job.strategy is None:
-        raise InputError("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4.")
+        raise InputError(Sentence("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4."))
     own = own_calibrations(job)
     document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, advised=True)
     if memory_plan:
@@ -117,7 +118,7 @@ def estimate(
 def _switches(given: list[str]) -> dict[str, bool | str]:
     """Another word than true or false stays as it is: the job's own check names it, as it does a switch that is none."""
     words = {"true": True, "false": False}
-    named = options.assignments(given, "true or false, as in mc2=false")
+    named = options.assignments(given, Sentence("true or false, as in mc2=false"))
     return {name: words.get(word, word) for name, word in named.items()}
 
 
@@ -130,8 +131,9 @@ def _save_timeline(path: Path, workload: Workload, strategy: ParallelStrategy, c
     try:
         played = play(workload, strategy, constants)
     except ValueError as error:
-        raise InputError(f"--timeline: {error}; give a smaller training.global_batch_size to see its shape.") from None
+        raise InputError(Sentence("--timeline: {}; give a smaller training.global_batch_size to see its shape.", error)) from None
     save_text(path, trace_text(played), "--timeline")
     messages().print(
-        f"{len(played.timeline.bars):,} bars in {path}; open it with ui.perfetto.dev or MindStudio Insight.", markup=False
+        Sentence("{:,} bars in {}; open it with ui.perfetto.dev or MindStudio Insight.", len(played.timeline.bars), path),
+        markup=False,
     )

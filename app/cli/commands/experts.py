@@ -9,6 +9,7 @@ import typer
 
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
+from documents.sentences import Sentence
 
 commands = typer.Typer(no_args_is_help=True, help="Experts of MoE layers: forecasts of their loads, and placements that pay.")
 
@@ -64,7 +65,7 @@ def plan(
     flags = {"steps": "--generate-steps", "domains": "--domains", "early": "--early", "seed": "--seed"}
     for name, value in drawn.items():
         if loads != GENERATED and value is not None:
-            raise InputError(f"{flags[name]}: given beside {loads}; it is for `generated` loads.")
+            raise InputError(Sentence("{}: given beside {}; it is for `generated` loads.", flags[name], loads))
     limits = {"valid_steps": valid_steps, "steps_held_back": steps_held_back, "max_copies": max_copies}
     terms = check(PlanTerms, limits, labels={name: f"--{name.replace('_', '-')}" for name in limits})
     wanted = check(GeneratedLoads, drawn, labels=flags)
@@ -77,6 +78,6 @@ def plan(
         import numpy as np
 
         for path in write(write_maps, Placement(np.array(document.placement)), document.num_experts):
-            terminal.messages().print(f"Written to {path}", markup=False)
+            terminal.messages().print(Sentence("Written to {}", path), markup=False)
     terminal.answer(document, as_json, lambda console: print_expert_plan(console, document))
     return DONE

@@ -11,6 +11,7 @@ from app.cli.commands import options
 from app.cli.commands.estimate import STRATEGY, job_of_flags
 from app.exit_codes import DONE
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 _SITE = "Site"
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
@@ -22,23 +23,23 @@ def _flag(kind: Any, text: str) -> Any:
 
 _NUMBER, _COUNT = float | None, int | None
 SITE = {
-    "mtbf": _flag(str | None, "mean time between interruptions of this job, as in 3.1h or 45min"),
-    "failures_per_node_day": _flag(_NUMBER, "interruptions by a node and its software (default 4e-3)"),
-    "recovery": _flag(str | None, "how far the job is taken down: job (default), pod, process, step"),
-    "dying_gasp": _flag(bool | None, "a checkpoint after each fault that leaves a replica whole"),
-    "elastic": _flag(bool | None, "goes on with fewer replicas where no spare is left"),
-    "detection": _flag(str | None, "from a fault until it is noticed (default 60s)"),
-    "checkpoint_interval": _flag(str | None, "useful time between checkpoints (default: the best)"),
-    "in_memory_interval": _flag(str | None, "between copies of the state in other nodes' memory (default: none)"),
-    "storage_bytes_per_s": _flag(_NUMBER, "write and read bandwidth of storage (default 1e11)"),
-    "spares": _flag(_COUNT, "spare nodes (default 2 %)"),
-    "repair": _flag(str | None, "until a node is back (default 3d)"),
-    "price_per_device_hour": _flag(_NUMBER, "USD; default: what the profile's price of purchase makes"),
-    "price_per_kwh": _flag(_NUMBER, "USD (default: not counted)"),
-    "pue": _flag(_NUMBER, "power of the site over that of its machines (default 1.25)"),
-    "co2_kg_per_kwh": _flag(_NUMBER, "default: not counted"),
-    "histories": _flag(_COUNT, "simulated for the quantiles (default 2000)"),
-    "seed": _flag(_COUNT, "of the simulated histories (default 0)"),
+    "mtbf": _flag(str | None, Sentence("mean time between interruptions of this job, as in 3.1h or 45min")),
+    "failures_per_node_day": _flag(_NUMBER, Sentence("interruptions by a node and its software (default 4e-3)")),
+    "recovery": _flag(str | None, Sentence("how far the job is taken down: job (default), pod, process, step")),
+    "dying_gasp": _flag(bool | None, Sentence("a checkpoint after each fault that leaves a replica whole")),
+    "elastic": _flag(bool | None, Sentence("goes on with fewer replicas where no spare is left")),
+    "detection": _flag(str | None, Sentence("from a fault until it is noticed (default 60s)")),
+    "checkpoint_interval": _flag(str | None, Sentence("useful time between checkpoints (default: the best)")),
+    "in_memory_interval": _flag(str | None, Sentence("between copies of the state in other nodes' memory (default: none)")),
+    "storage_bytes_per_s": _flag(_NUMBER, Sentence("write and read bandwidth of storage (default 1e11)")),
+    "spares": _flag(_COUNT, Sentence("spare nodes (default 2 %)")),
+    "repair": _flag(str | None, Sentence("until a node is back (default 3d)")),
+    "price_per_device_hour": _flag(_NUMBER, Sentence("USD; default: what the profile's price of purchase makes")),
+    "price_per_kwh": _flag(_NUMBER, Sentence("USD (default: not counted)")),
+    "pue": _flag(_NUMBER, Sentence("power of the site over that of its machines (default 1.25)")),
+    "co2_kg_per_kwh": _flag(_NUMBER, Sentence("default: not counted")),
+    "histories": _flag(_COUNT, Sentence("simulated for the quantiles (default 2000)")),
+    "seed": _flag(_COUNT, Sentence("of the simulated histories (default 0)")),
 }
 # Flag -> fields of the section, where they differ in name.
 _FIELDS = {
@@ -85,7 +86,7 @@ def goodput(
     rates = {"--mtbf": params["mtbf"], "--failures-per-node-day": params["failures_per_node_day"], "--failure-log": failure_log}
     given = [flag for flag, value in rates.items() if value is not None]
     if len(given) > 1:
-        raise InputError(f"{given[0]}: given beside {given[1]}; give one of the two.")
+        raise InputError(Sentence("{}: given beside {}; give one of the two.", given[0], given[1]))
     if given:
         values |= {"mtbf_s": None, "failures_per_node_day": None}  # that of a file gives way
     for name in SITE:
@@ -96,7 +97,9 @@ def goodput(
             values[field] = value
             labels[f"delivery.{field}"] = options.flag(name)
     if (failure_log is None) != (log_nodes is None) or (log_days is not None and failure_log is None):
-        raise InputError("--failure-log: give it together with --log-nodes, and with --log-days if the log does not tell.")
+        raise InputError(
+            Sentence("--failure-log: give it together with --log-nodes, and with --log-days if the log does not tell.")
+        )
     told = None
     if failure_log is not None and log_nodes is not None:
         told = read_failure_log(failure_log, log_nodes, log_days)
@@ -116,5 +119,5 @@ def _seconds(text: str, flag: str) -> float:
         return float(number) * _UNITS[unit]
     except (KeyError, ValueError):
         raise InputError(
-            f"{flag}: {show(text)} is not allowed; give seconds, or a time such as 90s, 45min, 3.1h or 2d."
+            Sentence("{}: {} is not allowed; give seconds, or a time such as 90s, 45min, 3.1h or 2d.", flag, show(text))
         ) from None

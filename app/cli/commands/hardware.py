@@ -10,6 +10,7 @@ import typer
 from app.cli import completion
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
+from documents.sentences import Sentence
 
 commands = typer.Typer(no_args_is_help=True, help="Hardware profiles: devices, networks, and the source of each number.")
 
@@ -81,11 +82,13 @@ def calibrate(
     from hardware_profiles import catalogue
 
     if not curve and op_summary is None and measurements is None:
-        raise InputError("--curve: missing; give the log of a benchmark, --op-summary FILE, or --measurements FILE.")
+        raise InputError(Sentence("--curve: missing; give the log of a benchmark, --op-summary FILE, or --measurements FILE."))
     if op_summary is not None and measurements is not None:
-        raise InputError("--op-summary: given beside --measurements, which has matmul rates too; give one of the two.")
+        raise InputError(Sentence("--op-summary: given beside --measurements, which has matmul rates too; give one of the two."))
     if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
-        raise InputError(f"--output: {output} is not allowed; give a file that ends in .yaml, in a folder that exists.")
+        raise InputError(
+            Sentence("--output: {} is not allowed; give a file that ends in .yaml, in a folder that exists.", output)
+        )
     profile = catalogue.profile(name)
     found = None if measurements is None else measurements_of(measurements, profile)
     rates = rates_of(op_summary, found)
@@ -95,7 +98,7 @@ def calibrate(
     save_text(output, text, "--output")
     if rates:
         tables.print_rates(terminal.output(), profile, rates, written)
-    terminal.output().print(f"Written to {output}; use it with --hardware {output}", markup=False)
+    terminal.output().print(Sentence("Written to {}; use it with --hardware {}", output, output), markup=False)
     return DONE
 
 
@@ -128,15 +131,17 @@ def measure(
     path = out or Path("measurements.json")
     check_output(path, "--out")
     if out is None and path.exists():  # a name that the user did not give
-        raise InputError(f"--out: missing, and {path} is here already; name the file to write, or to replace.")
+        raise InputError(Sentence("--out: missing, and {} is here already; name the file to write, or to replace.", path))
     profile = None if hardware is None else catalogue.profile(hardware)
     names = [] if only is None else [name.strip() for name in only.split(",") if name.strip()]
     backend = TorchBackend(device)
 
     def show(result: Measured | Skipped, number: int, total: int) -> None:
         if backend.rank == 0:
-            outcome = "" if isinstance(result, Measured) else f": {result.reason}"
-            terminal.messages().print(f"{number} of {total}: {result.case.kind} {result.case.title}{outcome}", markup=False)
+            outcome = "" if isinstance(result, Measured) else Sentence(": {}", result.reason)
+            terminal.messages().print(
+                Sentence("{} of {}: {} {}{}", number, total, result.case.kind, result.case.title, outcome), markup=False
+            )
 
     try:
         found = run(backend, path, seconds, names, show)

@@ -12,6 +12,7 @@ import typer
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
 from documents.errors import InputError, unknown_name
+from documents.sentences import Sentence
 
 _DATES = ("created_at_s", "expires_at_s", "revoked_at_s", "last_used_at_s", "rotated_at_s", "previous_until_s")
 _SHOWN_DATES = _DATES[:-2]
@@ -50,7 +51,7 @@ def create(
 
     for flag, word in (("NAME", name), ("--owner", owner)):
         if word is not None and (not 1 <= len(word) <= 100 or not word.isprintable()):
-            raise InputError(f"{flag}: give 1 to 100 printable characters.")
+            raise InputError(Sentence("{}: give 1 to 100 printable characters.", flag))
     _check_range("--days", days, keys.MAX_DAYS)
     _check_range("--requests-a-minute", requests_a_minute, keys.MAX_REQUESTS_A_MINUTE)
     _check_range("--max-unfinished", max_unfinished, keys.MAX_STUDIES)
@@ -62,7 +63,7 @@ def create(
     limits = {"requests_a_minute": requests_a_minute, "max_unfinished": max_unfinished, "max_stored": max_stored}
     with _database() as database, database.write() as session:
         key, secret = keys.create_key(session, name, chosen, days, owner=owner, limits=limits)
-        audit.record(session, audit.of_key(key, f"keys create {name}"))
+        audit.record(session, audit.of_key(key, Sentence("keys create {}", name)))
     typer.echo(secret)
     return DONE
 
@@ -80,7 +81,7 @@ def rotate(
     _check_range("--overlap-hours", overlap_hours, keys.MAX_OVERLAP_HOURS, least=0)
     with _database() as database, database.write() as session:
         key, secret = keys.rotate_key(session, name, overlap_hours, days)
-        audit.record(session, audit.of_key(key, f"keys rotate {key.name}"))
+        audit.record(session, audit.of_key(key, Sentence("keys rotate {}", key.name)))
     typer.echo(secret)
     return DONE
 
@@ -112,13 +113,13 @@ def revoke(name: Annotated[str, typer.Argument(metavar="NAME", help="a key's nam
 
     with _database() as database, database.write() as session:
         key = keys.revoke_key(session, name)
-        audit.record(session, audit.of_key(key, f"keys revoke {key.name}"))
+        audit.record(session, audit.of_key(key, Sentence("keys revoke {}", key.name)))
     return DONE
 
 
 def _check_range(flag: str, value: int | None, most: int, *, least: int = 1) -> None:
     if value is not None and not least <= value <= most:
-        raise InputError(f"{flag}: {value} is not allowed; give an integer from {least} to {most:,}.")
+        raise InputError(Sentence("{}: {} is not allowed; give an integer from {} to {:,}.", flag, value, least, most))
 
 
 def _date(seconds: Any) -> str:

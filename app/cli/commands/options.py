@@ -14,6 +14,7 @@ from app.cli import completion
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 Model = Annotated[
     str,
@@ -130,7 +131,9 @@ def labels(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) -> d
     """Paths of the job's fields as the user wrote them: the flag, where there is or could be one."""
     missing = ("hardware", "devices", "seq_length", "global_batch_size")
     return {
-        f"{section}.{field}": flag(name) if given.get(name) is not None else f"{section}.{field} ({flag(name)})"
+        Sentence("{}.{}", section, field): flag(name)
+        if given.get(name) is not None
+        else Sentence("{}.{} ({})", section, field, flag(name))
         for name, (section, field) in fields.items()
         if given.get(name) not in (None, (), []) or name in missing
     }
@@ -157,7 +160,7 @@ def assignments(given: list[str], example: str) -> dict[str, str]:
     for text in given:
         name, equals, values = text.partition("=")
         if not equals:
-            raise InputError(f"--switch: {show(text)} is not allowed; give a feature and {example}.")
+            raise InputError(Sentence("--switch: {} is not allowed; give a feature and {}.", show(text), example))
         found[name.strip().replace("-", "_")] = values.strip()
     return found
 
@@ -167,7 +170,7 @@ def study_labels(server: str | None, name: str | None, tag: list[str] | None, no
     given = {"name": name, "tag": tag, "note": note}
     for parameter, value in given.items():
         if value and server is None:
-            raise InputError(f"{flag(parameter)}: only a server keeps studies, which it labels; give --server, too.")
+            raise InputError(Sentence("{}: only a server keeps studies, which it labels; give --server, too.", flag(parameter)))
     return {"name": name or "", "tags": [each for each in names(tag or ()) if each], "note": note or ""}
 
 
@@ -188,7 +191,9 @@ def limit(text: str, parameter: str) -> Any:
     if dots:
         ends = {name: _word(end.strip()) for name, end in (("min", low), ("max", high)) if end.strip()}
         if not ends:
-            raise InputError(f"{flag(parameter)}: {show(text)} is not allowed; give a range such as 2..8, 2.. or ..8.")
+            raise InputError(
+                Sentence("{}: {} is not allowed; give a range such as 2..8, 2.. or ..8.", flag(parameter), show(text))
+            )
         return ends
     words = [_word(word.strip()) for word in text.split(",")]
     return words[0] if len(words) == 1 else words

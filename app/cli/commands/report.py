@@ -11,6 +11,7 @@ import typer
 from app.exit_codes import DONE
 from app.language.choice import Language, spoken
 from documents.errors import InputError, unknown_name
+from documents.sentences import Sentence
 
 if TYPE_CHECKING:
     from app.reports.report import Form
@@ -83,5 +84,5 @@ def _of_file(path: Path, form: Form, language: Language) -> str:
         answer = SearchDocument.model_validate(document)
     except ValidationError as error:
         where = ".".join(str(part) for part in error.errors()[0]["loc"])
-        raise InputError(f"{path}: is no answer of `meshplan search --json` of this version ({where}).") from None
+        raise InputError(Sentence("{}: is no answer of `meshplan search --json` of this version ({}).", path, where)) from None
     return written(answer, form, language, datetime.fromtimestamp(path.stat().st_mtime, UTC).date())

@@ -12,6 +12,7 @@ from app.cli.commands import options
 from app.cli.commands.options import Json
 from app.exit_codes import DONE, SEARCH_CUT
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 if TYPE_CHECKING:
     from app.answers.folder import AnswerFolder
@@ -87,7 +88,9 @@ def search(
         return DONE
     if as_json or not sys.stdout.isatty():
         cut = document.stopped_by.replace("_", " ")
-        terminal.messages().print(f"Cut by {cut} after {document.num_done} of {document.num_splits} splits.", markup=False)
+        terminal.messages().print(
+            Sentence("Cut by {} after {} of {} splits.", cut, document.num_done, document.num_splits), markup=False
+        )
     return SEARCH_CUT
 
 
@@ -113,7 +116,7 @@ def _folder(save_dir: Path | None, *, overwrite: bool) -> AnswerFolder | None:
     from app.answers.folder import answer_folder
 
     if overwrite and save_dir is None:
-        raise InputError("--overwrite: there is nothing to replace without --save-dir.")
+        raise InputError(Sentence("--overwrite: there is nothing to replace without --save-dir."))
     return None if save_dir is None else answer_folder(save_dir, overwrite=overwrite)
 
 

@@ -12,8 +12,9 @@ from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
 from documents.errors import InputError
+from documents.sentences import Sentence
 
-_LIMITS = "Limits: one value, a list (1,2,4) or a range (2..8)"
+_LIMITS = Sentence("Limits: one value, a list (1,2,4) or a range (2..8)")
 _FLAGS = {"moe_dispatcher": ("--moe-dispatcher", "--dispatcher")}  # of the others, their names
 LIMITS: dict[str, Any] = {
     name: Annotated[str | None, typer.Option(*_FLAGS.get(name, ()), rich_help_panel=_LIMITS, metavar="VALUES")]
@@ -97,9 +98,9 @@ def search(
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
     if overwrite and save_dir is None:
-        raise InputError("--overwrite: there is nothing to replace without --save-dir.")
+        raise InputError(Sentence("--overwrite: there is nothing to replace without --save-dir."))
     if executor is not None and server is not None:
-        raise InputError("--executor: given beside --server, which works by itself; give one of the two.")
+        raise InputError(Sentence("--executor: given beside --server, which works by itself; give one of the two."))
     study_labels = options.study_labels(server, name, tag, note)
     given = _parsed(context.params)
     fields = {**JOB_FIELDS, **SEARCH_FIELDS, **PRICE}
@@ -146,18 +147,18 @@ def search(
     if document.proof.stopped_by:
         if not said:
             stopped_by = document.proof.stopped_by.replace("_", " ")
-            terminal.messages().print(f"The search was cut by {stopped_by}: better plans may exist.", markup=False)
+            terminal.messages().print(Sentence("The search was cut by {}: better plans may exist.", stopped_by), markup=False)
         return SEARCH_CUT
     if not document.plans:
         if not said:
-            terminal.messages().print(f"No plan: {document.nearest}", markup=False)
+            terminal.messages().print(Sentence("No plan: {}", document.nearest), markup=False)
         return NOTHING_FEASIBLE
     return DONE
 
 
 def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
     if parameters.get("devices") is not None and parameters.get("devices_at_most") is not None:
-        raise InputError("--devices-at-most: given beside --devices; give one of the two.")
+        raise InputError(Sentence("--devices-at-most: given beside --devices; give one of the two."))
     limits = {name: options.limit(parameters[name], name) for name in LIMITS if parameters.get(name) is not None}
     objective = parameters.get("objective")
     several = {"objective": options.names([objective])} if objective is not None and "," in objective else {}
@@ -165,5 +166,5 @@ def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def _switches(given: list[str]) -> dict[str, Any]:
-    named = options.assignments(given, "its values, as in mc2=true,false")
+    named = options.assignments(given, Sentence("its values, as in mc2=true,false"))
     return {name: options.limit(values, "switch") for name, values in named.items()}

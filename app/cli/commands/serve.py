@@ -10,6 +10,7 @@ import typer
 from app.exit_codes import DONE
 from app.language.choice import said
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 DEFAULT_PORT = 8765
 MAX_PORT = 65_535
@@ -28,7 +29,7 @@ def serve(
 ) -> int:
     """Serves the dashboard and the REST API: studies are stored, run by workers, and go on after a restart."""
     if not 0 <= port <= MAX_PORT:
-        raise InputError(f"--port: {port} is not allowed; give an integer from 0 to {MAX_PORT:,}.")
+        raise InputError(Sentence("--port: {} is not allowed; give an integer from 0 to {:,}.", port, MAX_PORT))
 
     from app.settings import load_settings
 
@@ -54,7 +55,9 @@ def _listening(host: str, port: int) -> socket.socket:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
-        raise InputError(f"--host: {host!r} is no address of this machine ({getattr(error, 'strerror', error)}).") from None
+        raise InputError(
+            Sentence("--host: {!r} is no address of this machine ({}).", host, getattr(error, "strerror", error))
+        ) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # restart at once, while old connections linger
         listener.bind(address)
@@ -62,8 +65,12 @@ def _listening(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise InputError(
-            f"--port: {host}:{port} cannot be used ({(error.strerror or str(error)).lower()}); "
-            "stop what listens there, or give another --port, 0 for any free one."
+            Sentence(
+                "--port: {}:{} cannot be used ({}); stop what listens there, or give another --port, 0 for any free one.",
+                host,
+                port,
+                (error.strerror or str(error)).lower(),
+            )
         ) from None
     return listener
 
@@ -86,10 +93,18 @@ def _own_address() -> str:
 def _greeting(url: str, database: str, workers: int, keys_required: bool, everywhere: tuple[str, str] | None = None) -> str:
     key = ' -H "Authorization: Bearer $MESHPLAN_API_KEY"' if keys_required else ""
     lines = [
-        f"meshplan serves {url} ({database}, {workers} {'worker' if workers == 1 else 'workers'}): "
-        f"open it in a browser for the dashboard; the documentation is at {url}/docs, that of the API at {url}/docs/api",
-        *([f"It listens on {everywhere[0]}: other machines reach it at {everywhere[1]}."] if everywhere else []),
-        *(["Callers need an API key: `meshplan keys create NAME` prints one."] if keys_required else []),
+        Sentence(
+            "meshplan serves {} ({}, {} {}): "
+            "open it in a browser for the dashboard; the documentation is at {}/docs, that of the API at {}/docs/api",
+            url,
+            database,
+            workers,
+            Sentence("worker") if workers == 1 else Sentence("workers"),
+            url,
+            url,
+        ),
+        *([Sentence("It listens on {}: other machines reach it at {}.", everywhere[0], everywhere[1])] if everywhere else []),
+        *([Sentence("Callers need an API key: `meshplan keys create NAME` prints one.")] if keys_required else []),
         "Try:",
         f"  curl {url}/v1/studies{key} -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\",
         """    -d '{"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64}}'""",

@@ -9,6 +9,7 @@ import typer
 from app.cli.commands import options
 from app.exit_codes import DONE
 from documents.errors import InputError, show
+from documents.sentences import Sentence, joined
 
 commands = typer.Typer(no_args_is_help=True, help="Inference: prefill and decode pools, their layouts, TTFT and TPOT.")
 
@@ -37,7 +38,7 @@ _ASYNCHRONOUS = Annotated[
     bool | None, typer.Option("--asynchronous", help="a step is scheduled while another runs", rich_help_panel=_SERVING)
 ]
 _TOP = Annotated[int | None, typer.Option(help="plans to report (default 10)", rich_help_panel=_SERVING)]
-_LAYOUT = "layout as in tp4,dp8,x2: x instances, ep = tp x dp where dp is above 1, r copies of experts"
+_LAYOUT = Sentence("layout as in tp4,dp8,x2: x instances, ep = tp x dp where dp is above 1, r copies of experts")
 _DECODE = Annotated[str | None, typer.Option(help=f"decode: {_LAYOUT}", rich_help_panel=_SERVING)]
 _PREFILL = Annotated[str | None, typer.Option(help=f"prefill, of instances of their own: {_LAYOUT}", rich_help_panel=_SERVING)]
 
@@ -146,7 +147,9 @@ def _sections(given: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[st
         if given.get(pool) is not None:
             given[pool] = _layout(given[pool], f"--{pool}")
     labels = {
-        f"{section}.{field}": options.flag(name) if given.get(name) is not None else f"{section}.{field} ({options.flag(name)})"
+        Sentence("{}.{}", section, field): options.flag(name)
+        if given.get(name) is not None
+        else Sentence("{}.{} ({})", section, field, options.flag(name))
         for name, (section, field) in _FIELDS.items()
         if given.get(name) is not None or name in ("hardware", "devices", "prompt_tokens", "response_tokens")
     }
@@ -160,6 +163,8 @@ def _layout(text: str, flag: str) -> dict[str, int]:
         name = part.rstrip("0123456789")
         number = part[len(name) :]
         if name not in _SHORT or not number or len(number) > 7 or _SHORT[name] in found:
-            raise InputError(f"{flag}: {show(text)} is not allowed; give parts of {', '.join(_SHORT)}, as in tp4,dp8,x2.")
+            raise InputError(
+                Sentence("{}: {} is not allowed; give parts of {}, as in tp4,dp8,x2.", flag, show(text), joined(", ", _SHORT))
+            )
         found[_SHORT[name]] = int(number)
     return found

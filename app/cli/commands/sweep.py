@@ -13,6 +13,7 @@ from app.cli.commands.options import JOB_FIELDS
 from app.cli.commands.search import LIMITS
 from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 _TRIED = "Sweep"
 
@@ -23,11 +24,11 @@ def _axis(text: str) -> Any:
 
 # In place of the flags of one job: lists of values.
 AXES = {
-    "devices": _axis("counts (512,1024) or a range that doubles (512..8192)"),
-    "global_batch_size": _axis("sequences in a step, a list"),
-    "seq_length": _axis("tokens of a sequence, a list"),
-    "hardware": _axis("profile names or files, a list"),
-    "software": _axis("stacks, a list"),
+    "devices": _axis(Sentence("counts (512,1024) or a range that doubles (512..8192)")),
+    "global_batch_size": _axis(Sentence("sequences in a step, a list")),
+    "seq_length": _axis(Sentence("tokens of a sequence, a list")),
+    "hardware": _axis(Sentence("profile names or files, a list")),
+    "software": _axis(Sentence("stacks, a list")),
 }
 _OF_SEARCH = ("objective", "deadline_days", "budget_usd", "time_limit_s")
 _FIELDS = {
@@ -70,7 +71,7 @@ def sweep(
 ) -> int:
     """The best plan at each of many sizes: how the job scales, when it is done, and what it costs."""
     if executor is not None and server is not None:
-        raise InputError("--executor: given beside --server, which works by itself; give one of the two.")
+        raise InputError(Sentence("--executor: given beside --server, which works by itself; give one of the two."))
     study_labels = options.study_labels(server, name, tag, note)
     given = {parameter: value for parameter, value in context.params.items() if value is not None}
     for limited in LIMITS:
@@ -78,7 +79,7 @@ def sweep(
             given[limited] = options.limit(given[limited], limited)
     sections = options.sections(_FIELDS, given)
     labels = options.labels(_FIELDS, given)
-    labels |= {f"{_FIELDS[name][0]}.{_FIELDS[name][1]}": flag for name, flag in _FLAGS.items() if name in given}
+    labels |= {Sentence("{}.{}", _FIELDS[name][0], _FIELDS[name][1]): flag for name, flag in _FLAGS.items() if name in given}
     tried = {axis: _values(given[axis], axis) for axis in AXES if axis in given}
     tried |= {each: given[each] for each in ("scale_batch", "devices_at_most") if each in given}
     labels |= {f"sweep.{each}": options.flag(each) for each in tried}
@@ -114,7 +115,9 @@ def sweep(
     if found.stopped_by:
         if as_json or not sys.stdout.isatty():
             cut = found.stopped_by.replace("_", " ")
-            terminal.messages().print(f"Cut by {cut} after {found.num_done} of {found.num_points} points.", markup=False)
+            terminal.messages().print(
+                Sentence("Cut by {} after {} of {} points.", cut, found.num_done, found.num_points), markup=False
+            )
         return SEARCH_CUT
     return DONE if found.best is not None else NOTHING_FEASIBLE
 
@@ -124,6 +127,8 @@ def _values(text: str, name: str) -> Any:
         return [word.strip() for word in text.split(",") if word.strip()]
     value = options.limit(text, name)
     if isinstance(value, dict) and (name != "devices" or value.keys() != {"min", "max"}):
-        ranges = ", or a range with both ends such as 512..8192" if name == "devices" else ""
-        raise InputError(f"{options.flag(name)}: {show(text)} is not allowed; give a list such as 512,1024{ranges}.")
+        ranges = Sentence(", or a range with both ends such as 512..8192") if name == "devices" else ""
+        raise InputError(
+            Sentence("{}: {} is not allowed; give a list such as 512,1024{}.", options.flag(name), show(text), ranges)
+        )
     return value

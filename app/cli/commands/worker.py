@@ -9,6 +9,7 @@ import typer
 from app.exit_codes import DONE
 from app.language.choice import said
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 
 def worker(
@@ -28,15 +29,15 @@ def worker(
 
     settings = load_settings(workers=workers)
     if settings.workers == 0:
-        raise InputError("--workers: 0 is not allowed, by flag or MESHPLAN_WORKERS; give an integer from 1 to 256.")
+        raise InputError(Sentence("--workers: 0 is not allowed, by flag or MESHPLAN_WORKERS; give an integer from 1 to 256."))
     configure_logs(settings.log_format)
     with Database(settings.url) as database:
         check_current(database)
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopped.set())
-    who = "1 worker takes" if settings.workers == 1 else f"{settings.workers} workers take"
-    typer.echo(said(f"{who} studies from {database.shown_url}; Ctrl-C stops."), err=True)
+    who = Sentence("1 worker takes") if settings.workers == 1 else Sentence("{} workers take", settings.workers)
+    typer.echo(said(Sentence("{} studies from {}; Ctrl-C stops.", who, database.shown_url)), err=True)
     with start_workers(settings.workers, settings.url, settings):
         stopped.wait()
     return DONE

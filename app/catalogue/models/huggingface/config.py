@@ -11,6 +11,7 @@ from app.catalogue.models.shape import Fraction, Positive, YarnScale, head_width
 from documents.bounds import FfnWidth, Line, NumLayers, SeqLength, Vocab, Width
 from documents.checking import LenientSection
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 # Names that the library has for one function; "swish" and "silu" are the same.
 ACTIVATIONS = {
@@ -27,7 +28,7 @@ Activation = Literal["silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "
 
 def _no_bias(given: bool) -> bool:
     if given:
-        raise ValueError("true is not allowed; biases in the MLP are not modelled.")
+        raise ValueError(Sentence("true is not allowed; biases in the MLP are not modelled."))
     return given
 
 
@@ -111,7 +112,7 @@ def given(config: LenientSection, name: str) -> int:
     """A field that this kind of model needs."""
     value: int | None = getattr(config, name)
     if value is None:
-        raise InputError(f"{name}: missing; give an integer.")
+        raise InputError(Sentence("{}: missing; give an integer.", name))
     return value
 
 
@@ -119,7 +120,7 @@ def nullable(config: LenientSection, name: str, source: Source) -> int:
     """An integer whose null means 0; it must be written, because the library's default depends on its version."""
     value: int | None = getattr(config, name)
     if value is None and name not in source.nulls:
-        raise InputError(f"{name}: missing; give an integer, or null for none.")
+        raise InputError(Sentence("{}: missing; give an integer, or null for none.", name))
     return value or 0
 
 
@@ -131,4 +132,4 @@ def channels(config: Config) -> int:
 def only(name: str, value: object, allowed: object, why: str) -> None:
     """Refuses what changes the model in a way that no formula and no launch file has."""
     if value != allowed:
-        raise InputError(f"{name}: {show(value)} is not allowed; {why}, give {show(allowed)}.")
+        raise InputError(Sentence("{}: {} is not allowed; {}, give {}.", name, show(value), why, show(allowed)))

@@ -11,6 +11,7 @@ from app.catalogue.models.shape import Positive
 from cost_models.shapes.model_constants import RouterConstants
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NumLayers, SharedExperts
+from documents.sentences import Sentence
 
 TopkMethod = Literal["greedy", "group_limited_greedy", "noaux_tc"]
 
@@ -50,7 +51,7 @@ class DeepseekV3Config(DeepseekV2Config):
 
 def deepseek(config: DeepseekV2Config, source: Source) -> ModelShape:
     """Latent attention; neighbours of its rotated channels are paired, as all frameworks do there."""
-    only("rope_interleave", config.rope_interleave, True, "frameworks rotate neighbours in latent attention")
+    only("rope_interleave", config.rope_interleave, True, Sentence("frameworks rotate neighbours in latent attention"))
     moe = _moe(config, source)
     router = RouterConstants() if moe is None else _router(config)
     return grouped(

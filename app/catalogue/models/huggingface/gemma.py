@@ -12,6 +12,7 @@ from app.catalogue.models.shape import Positive
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import NumLayers, Vocab, Width
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 
 class GemmaConfig(BiasedConfig):
@@ -71,10 +72,10 @@ def gemma3(config: Gemma3Config, source: Source) -> ModelShape:
 
 def _gemma(config: GemmaConfig, source: Source, period: int, *, qk_layernorm: bool = False, **more: Any) -> ModelShape:
     if config.use_bidirectional_attention:
-        raise InputError("use_bidirectional_attention: true is not allowed; attention is priced as causal, give false.")
+        raise InputError(Sentence("use_bidirectional_attention: true is not allowed; attention is priced as causal, give false."))
     activation = ACTIVATIONS[config.hidden_activation]
     if config.hidden_act is not None and ACTIVATIONS[config.hidden_act] != activation:
-        source.notes.append(f"hidden_act: {show(config.hidden_act)} is not read; the library takes hidden_activation.")
+        source.notes.append(Sentence("hidden_act: {} is not read; the library takes hidden_activation.", show(config.hidden_act)))
     if config.layer_types is not None:
         name, local = "layer_types", of_type(config.layer_types, "sliding_attention")
     else:

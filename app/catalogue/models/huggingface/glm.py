@@ -13,6 +13,7 @@ from app.catalogue.models.shape import Fraction, Positive
 from cost_models.shapes.model_constants import RouterConstants
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NumLayers, SeqLength, SharedExperts, Vocab, Width
+from documents.sentences import Sentence
 
 
 class ChatGlmConfig(Config):
@@ -74,7 +75,7 @@ class Glm4MoeConfig(BiasedConfig):
 
 def chatglm(config: ChatGlmConfig, source: Source) -> ModelShape:
     """The base of rotation grows with ``rope_ratio`` [modeling_chatglm.py]."""
-    why = "frameworks have the norm before each block and one behind the last"
+    why = Sentence("frameworks have the norm before each block and one behind the last")
     only("apply_residual_connection_post_layernorm", config.apply_residual_connection_post_layernorm, False, why)
     only("post_layer_norm", config.post_layer_norm, True, why)
     heads = config.num_attention_heads

@@ -11,6 +11,7 @@ from app.catalogue.models.shape import Fraction, Positive
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import Experts, Width
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 SWISH_GAIN = 1.702  # of the sigmoid: that of what is called the quick GELU
 
@@ -43,11 +44,14 @@ def gpt_oss(config: GptOssConfig, source: Source) -> ModelShape:
     """The gate is clamped and what it gates has one added [modeling_gpt_oss.py]."""
     if config.experts_per_token not in (None, config.num_experts_per_tok):
         raise InputError(
-            f"experts_per_token: {config.experts_per_token} is not allowed; "
-            f"num_experts_per_tok says {config.num_experts_per_tok}."
+            Sentence(
+                "experts_per_token: {} is not allowed; num_experts_per_tok says {}.",
+                config.experts_per_token,
+                config.num_experts_per_tok,
+            )
         )
     if config.swiglu_alpha != SWISH_GAIN:
-        raise InputError(f"swiglu_alpha: {show(config.swiglu_alpha)} is not allowed; give {SWISH_GAIN}.")
+        raise InputError(Sentence("swiglu_alpha: {} is not allowed; give {}.", show(config.swiglu_alpha), SWISH_GAIN))
     if config.layer_types is not None:
         local = of_type(config.layer_types, "sliding_attention")
     else:

@@ -9,6 +9,7 @@ from app.catalogue.models.huggingface.rotary import rotary
 from cost_models.shapes.model_constants import ModelConstants, RouterConstants
 from cost_models.shapes.workload import MlaShape, ModelShape
 from documents.bounds import NullableWidth, Width
+from documents.sentences import Sentence
 
 
 def constants(config: Config, source: Source, *, fraction: float | None = None, **more: Any) -> ModelConstants:
@@ -57,7 +58,12 @@ class LatentConfig(Config):
 def latent(config: LatentConfig, source: Source) -> dict[str, Any]:
     """The fields of a shape that latent attention decides."""
     heads = config.num_attention_heads
-    only("num_key_value_heads", config.num_key_value_heads or heads, heads, "latent attention has as many as attention heads")
+    only(
+        "num_key_value_heads",
+        config.num_key_value_heads or heads,
+        heads,
+        Sentence("latent attention has as many as attention heads"),
+    )
     mla = MlaShape(
         q_lora_rank=nullable(config, "q_lora_rank", source),
         kv_lora_rank=config.kv_lora_rank,

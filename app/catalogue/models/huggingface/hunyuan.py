@@ -13,6 +13,7 @@ from app.catalogue.models.shape import Fraction
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS, Experts, FfnWidth, Layers, SharedExperts, Width
 from documents.errors import InputError, show
+from documents.sentences import Sentence
 
 ByLayer = Field(max_length=MAX_LAYERS)
 
@@ -52,13 +53,13 @@ def hunyuan_dense(config: HunyuanConfig, source: Source) -> ModelShape:
 
 def hunyuan_moe(config: HunyuanMoeConfig, source: Source) -> ModelShape:
     """Each layer has routed experts and a shared one [modeling_hunyuan_v1_moe.py]."""
-    only("group_limited_greedy", config.group_limited_greedy, False, "experts of this family are not in groups")
-    only("moe_drop_tokens", config.moe_drop_tokens, False, "no token is dropped here")
+    only("group_limited_greedy", config.group_limited_greedy, False, Sentence("experts of this family are not in groups"))
+    only("moe_drop_tokens", config.moe_drop_tokens, False, Sentence("no token is dropped here"))
     width = _uniform("moe_intermediate_size", config.moe_intermediate_size) or config.intermediate_size
     shared = (_uniform("num_shared_expert", config.num_shared_expert) or 0) if config.use_mixed_mlp_moe else 0
     skipped, num_layers = config.moe_layer_num_skipped, config.num_hidden_layers
     if skipped >= num_layers:
-        raise InputError(f"moe_layer_num_skipped: {skipped} is not allowed; give less than the {num_layers} layers.")
+        raise InputError(Sentence("moe_layer_num_skipped: {} is not allowed; give less than the {} layers.", skipped, num_layers))
     moe = MoeShape(
         num_experts=_uniform("num_experts", config.num_experts) or 1,
         top_k=_uniform("moe_topk", config.moe_topk) or 1,
@@ -71,13 +72,18 @@ def hunyuan_moe(config: HunyuanMoeConfig, source: Source) -> ModelShape:
 
 
 def _hunyuan(config: HunyuanConfig, source: Source, more: dict[str, Any], moe: MoeShape | None = None) -> ModelShape:
-    only("use_cla", config.use_cla, False, "keys that layers share are not modelled")
-    only("use_mla", config.use_mla, False, "latent attention of this family is not modelled")
-    only("attention_head_dim", config.attention_head_dim or channels(config), channels(config), "head_dim says another width")
+    only("use_cla", config.use_cla, False, Sentence("keys that layers share are not modelled"))
+    only("use_mla", config.use_mla, False, Sentence("latent attention of this family is not modelled"))
+    only(
+        "attention_head_dim",
+        config.attention_head_dim or channels(config),
+        channels(config),
+        Sentence("head_dim says another width"),
+    )
     based, scaling = config, config.rope_scaling
     if scaling is not None and scaling.alpha is not None and (scaling.rope_type or scaling.type) == "dynamic":
         if scaling.factor not in (None, 1.0):
-            raise InputError(f"rope_scaling.factor: {show(scaling.factor)} is not allowed; give 1.0 beside alpha.")
+            raise InputError(Sentence("rope_scaling.factor: {} is not allowed; give 1.0 beside alpha.", show(scaling.factor)))
         width = channels(config)
         if width > 2:
             # Whatever the length, the base grows with alpha [modeling_hunyuan_v1_dense.py, HunYuanDenseV1RotaryEmbedding].
@@ -98,5 +104,5 @@ def _uniform(name: str, value: int | list[int] | None) -> int | None:
     if not isinstance(value, list):
         return value
     if len(set(value)) != 1:
-        raise InputError(f"{name}: {show(value)} is not allowed; give one number for all layers.")
+        raise InputError(Sentence("{}: {} is not allowed; give one number for all layers.", name, show(value)))
     return value[0]

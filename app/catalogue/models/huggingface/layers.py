@@ -13,6 +13,7 @@ from cost_models.shapes.model_constants import RouterConstants
 from cost_models.shapes.workload import LocalAttention, MoeShape
 from documents.bounds import MAX_LAYERS, MAX_TOKENS
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 LayerTypes = Annotated[list[Literal["full_attention", "sliding_attention", "linear_attention"]], Field(max_length=MAX_LAYERS)]
 Window = Annotated[int, Field(ge=1, le=int(MAX_TOKENS))]
@@ -21,14 +22,14 @@ Window = Annotated[int, Field(ge=1, le=int(MAX_TOKENS))]
 def full_attention_every(name: str, local: Sequence[bool], num_layers: int) -> int | None:
     """n of each n-th layer with full attention; 0: none has it, None: all have it. ``local`` has one entry a layer."""
     if len(local) != num_layers:
-        raise InputError(f"{name}: it has {len(local)} entries; give one for each of the {num_layers} layers.")
+        raise InputError(Sentence("{}: it has {} entries; give one for each of the {} layers.", name, len(local), num_layers))
     if not any(local):
         return None
     if all(local):
         return 0
     every = local.index(False) + 1
     if any(is_local != ((index + 1) % every != 0) for index, is_local in enumerate(local)):
-        raise InputError(f"{name}: it puts full attention at an irregular distance; only each n-th layer may have it.")
+        raise InputError(Sentence("{}: it puts full attention at an irregular distance; only each n-th layer may have it.", name))
     return every
 
 
@@ -44,7 +45,7 @@ def of_type(layer_types: Sequence[str], kind: str, name: str = "layer_types") ->
     """Whether each layer is of ``kind`` in place of full attention; no other kind may occur."""
     for index, layer in enumerate(layer_types):
         if layer not in (kind, "full_attention"):
-            raise InputError(f"{name}[{index}]: {layer!r} is not allowed; give {kind} or full_attention.")
+            raise InputError(Sentence("{}[{}]: {!r} is not allowed; give {} or full_attention.", name, index, layer, kind))
     return [layer == kind for layer in layer_types]
 
 
@@ -52,11 +53,11 @@ def num_experts(config: Config, names: tuple[str, ...]) -> int:
     """The first of ``names`` that is there: transformers writes one under several."""
     counts = {name: count for name in names if (count := getattr(config, name)) is not None}
     if not counts:
-        raise InputError(f"{names[0]}: missing; give an integer.")
+        raise InputError(Sentence("{}: missing; give an integer.", names[0]))
     first, *others = counts
     for name in others:
         if counts[name] != counts[first]:
-            raise InputError(f"{name}: {counts[name]} is not allowed; {first} says {counts[first]}.")
+            raise InputError(Sentence("{}: {} is not allowed; {} says {}.", name, counts[name], first, counts[first]))
     return int(counts[first])
 
 
@@ -68,7 +69,10 @@ def moe_period(name: str, pattern: tuple[bool, ...]) -> tuple[int, int]:
     rebuilt = tuple(index >= first and (index - first) % frequency == frequency - 1 for index in range(len(pattern)))
     if first < 0 or rebuilt != pattern:
         raise InputError(
-            f"{name}: it puts MoE layers at an irregular distance; dense layers may only lead, or alternate with a fixed period."
+            Sentence(
+                "{}: it puts MoE layers at an irregular distance; dense layers may only lead, or alternate with a fixed period.",
+                name,
+            )
         )
     return first, frequency
 

@@ -13,6 +13,7 @@ from app.catalogue.models.shape import Fraction
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import Experts, SeqLength
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 BAICHUAN_2_VOCAB = 125_696  # its second generation normalises the rows of the output head
 
@@ -120,16 +121,16 @@ def baichuan(config: BaichuanConfig, source: Source) -> ModelShape:
         "num_key_value_heads",
         config.num_key_value_heads or config.num_attention_heads,
         config.num_attention_heads,
-        "every head has its own keys",
+        Sentence("every head has its own keys"),
     )
     alibi = config.max_position_embeddings is None
     if alibi and config.model_max_length is None:
         raise InputError(
-            "model_max_length: missing; give an integer, or max_position_embeddings for a model with rotary positions."
+            Sentence("model_max_length: missing; give an integer, or max_position_embeddings for a model with rotary positions.")
         )
     if config.vocab_size == BAICHUAN_2_VOCAB:
         source.notes.append(
-            "Baichuan 2 normalises the rows of its output head; that is priced as a plain head and in no launch file."
+            Sentence("Baichuan 2 normalises the rows of its output head; that is priced as a plain head and in no launch file.")
         )
     more = {"rotary_base": None, "max_position_embeddings": config.model_max_length} if alibi else {}
     return grouped(

@@ -20,6 +20,7 @@ from app.catalogue.models.shape import Fraction, Positive
 from cost_models.shapes.workload import LocalAttention, ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS, Experts, FfnWidth, MtpLayers, NullableWidth, Width
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 LIGHTNING, SOFTMAX = 0, 1  # of attn_type_list
 AttentionTypes = Annotated[list[Literal[0, 1]], Field(max_length=MAX_LAYERS)]
@@ -83,7 +84,9 @@ def minimax(config: MiniMaxConfig, source: Source) -> ModelShape:
     elif config.attn_type_list is not None:
         name, local = "attn_type_list", [kind == LIGHTNING for kind in config.attn_type_list]
     else:
-        raise InputError("layer_types: missing; give linear_attention or full_attention for each layer, or attn_type_list.")
+        raise InputError(
+            Sentence("layer_types: missing; give linear_attention or full_attention for each layer, or attn_type_list.")
+        )
     every = full_attention_every(name, local, config.num_hidden_layers)
     heads, width = config.num_attention_heads, channels(config)
     linear = None
@@ -115,10 +118,15 @@ def minimax_m2(config: MiniMaxM2Config, source: Source) -> ModelShape:
     """Full attention everywhere; the norms of queries and keys are over all heads [modeling_minimax_m2.py]."""
     if config.attn_type_list is not None:
         types = config.attn_type_list
-        only("attn_type_list", sorted(set(types)), [SOFTMAX], "each layer attends to everything")
-    only("mtp_transformer_layers", config.mtp_transformer_layers, 1, "a module of multi-token prediction has one layer")
+        only("attn_type_list", sorted(set(types)), [SOFTMAX], Sentence("each layer attends to everything"))
+    only("mtp_transformer_layers", config.mtp_transformer_layers, 1, Sentence("a module of multi-token prediction has one layer"))
     for name in ("full_attention", "linear_attention", "mlp"):
-        only(f"layernorm_{name}_beta", getattr(config, f"layernorm_{name}_beta"), 1.0, "a block's output is added as it is")
+        only(
+            f"layernorm_{name}_beta",
+            getattr(config, f"layernorm_{name}_beta"),
+            1.0,
+            Sentence("a block's output is added as it is"),
+        )
     width = config.head_dim or 128
     fraction = config.partial_rotary_factor or _rotated(config, width)
     return grouped(
@@ -142,7 +150,9 @@ def _rotated(config: _MiniMaxConfig, width: int) -> float | None:
     if config.rotary_dim is None:
         return None
     if config.rotary_dim > width:
-        raise InputError(f"rotary_dim: {config.rotary_dim} is not allowed; give at most the {width} channels of a head.")
+        raise InputError(
+            Sentence("rotary_dim: {} is not allowed; give at most the {} channels of a head.", config.rotary_dim, width)
+        )
     return config.rotary_dim / width
 
 
@@ -155,11 +165,16 @@ def _residual(config: MiniMaxConfig) -> float | None:
         alpha, beta = f"{newer[name]}_alpha_factor", f"{newer[name]}_beta_factor"
         weights[name] = getattr(config, alpha) or getattr(config, f"layernorm_{name}_alpha")
         own = getattr(config, beta) or getattr(config, f"layernorm_{name}_beta")
-        only(f"layernorm_{name}_beta", own, 1.0, "a block's output is added as it is")
+        only(f"layernorm_{name}_beta", own, 1.0, Sentence("a block's output is added as it is"))
         first = weights["full_attention"]
-        only(f"layernorm_{name}_alpha", weights[name], first, "all blocks have one weight")
+        only(f"layernorm_{name}_alpha", weights[name], first, Sentence("all blocks have one weight"))
     if not config.postnorm:
-        only("layernorm_full_attention_alpha", weights["full_attention"], 1.0, "without postnorm the residual is the input")
+        only(
+            "layernorm_full_attention_alpha",
+            weights["full_attention"],
+            1.0,
+            Sentence("without postnorm the residual is the input"),
+        )
         return None
     return float(weights["full_attention"])
 
@@ -167,7 +182,7 @@ def _residual(config: MiniMaxConfig) -> float | None:
 def _moe(config: _MiniMaxConfig) -> MoeShape:
     shared = config.shared_intermediate_size
     widths = shared if isinstance(shared, list) else [shared]
-    only("shared_intermediate_size", any(widths), False, "shared experts of this family are not modelled")
+    only("shared_intermediate_size", any(widths), False, Sentence("shared experts of this family are not modelled"))
     width: FfnWidth = config.intermediate_size
     return MoeShape(
         num_experts=num_experts(config, ("num_local_experts", "num_experts")),

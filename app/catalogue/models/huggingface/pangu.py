@@ -13,6 +13,7 @@ from app.catalogue.models.shape import Fraction, Positive
 from cost_models.shapes.model_constants import RouterConstants
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import Experts, FfnWidth, Layers, MtpLayers, NullableWidth, SharedExperts, Width
+from documents.sentences import Sentence
 
 PRO_GROUPS = 8  # each token goes to one expert of each group (pangu_moe.py of vllm-ascend)
 
@@ -82,7 +83,7 @@ def pro_moe(config: PanguProMoeConfig, source: Source) -> ModelShape:
         group_topk=PRO_GROUPS,
     )
     moe = with_shared_experts(moe, config.shared_expert_intermediate_size)
-    source.notes.append("the router's learned scale of each expert is in no launch file.")
+    source.notes.append(Sentence("the router's learned scale of each expert is in no launch file."))
     return grouped(
         config,
         source,

@@ -25,6 +25,7 @@ from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.workload import LocalAttention, ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS, Experts, FfnWidth, Layers, NumLayers, SharedExperts, Width
 from documents.errors import InputError
+from documents.sentences import Sentence
 
 DEFAULT_WINDOW, DEFAULT_WINDOW_START = 4096, 28  # of sliding_window and max_window_layers [configuration_qwen2.py]
 
@@ -178,7 +179,9 @@ def _moe(config: QwenMoeConfig) -> MoeShape | None:
     num_layers = config.num_hidden_layers
     for index in config.mlp_only_layers:
         if index >= num_layers:
-            raise InputError(f"mlp_only_layers: {index} is not allowed; give layer numbers from 0 to {num_layers - 1}.")
+            raise InputError(
+                Sentence("mlp_only_layers: {} is not allowed; give layer numbers from 0 to {}.", index, num_layers - 1)
+            )
     step, dense_layers = config.decoder_sparse_step, frozenset(config.mlp_only_layers)
     pattern = tuple(index not in dense_layers and (index + 1) % step == 0 for index in range(num_layers))
     number = num_experts(config, ("num_experts", "num_local_experts"))
@@ -195,7 +198,9 @@ def _window(config: QwenConfig, source: Source) -> LocalAttention | None:
     if config.layer_types is not None:
         local = of_type(config.layer_types, "sliding_attention")
         if any(local) and not used:
-            raise InputError("use_sliding_window: false is not allowed; layer_types has layers with a window, give true.")
+            raise InputError(
+                Sentence("use_sliding_window: false is not allowed; layer_types has layers with a window, give true.")
+            )
         name = "layer_types"
     else:
         start = DEFAULT_WINDOW_START if config.max_window_layers is None else config.max_window_layers

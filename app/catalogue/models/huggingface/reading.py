@@ -15,6 +15,7 @@ from documents.bounds import CONFIG_BYTES
 from documents.checking import check
 from documents.errors import InputError, nearest, show
 from documents.reading import Limits, read_document
+from documents.sentences import Sentence, joined
 
 LIMITS = Limits(CONFIG_BYTES)
 SHOWN_ARCHITECTURES = 8
@@ -40,7 +41,7 @@ def model_from_config(config: object, where: str = "config.json", name: str = ""
     try:
         return _read(config, name)
     except InputError as error:
-        raise InputError(f"{where}: {error}") from None
+        raise InputError(Sentence("{}: {}", where, error)) from None
 
 
 def _read(config: object, name: str) -> ImportedModel:
@@ -49,7 +50,7 @@ def _read(config: object, name: str) -> ImportedModel:
     assert isinstance(config, Mapping)  # else it had no model_type
     text = config.get("text_config")
     if isinstance(text, Mapping) and "hidden_size" not in config:
-        notes.append(f"only the text model of {show(whole_type)} is read; its other parts are not priced.")
+        notes.append(Sentence("only the text model of {} is read; its other parts are not priced.", show(whole_type)))
         shared = {key: config[key] for key in ("model_type", "architectures", "tie_word_embeddings") if key in config}
         config = {**shared, **text}
     model_type = _model_type(check(TypedConfig, config, "text_config").model_type, config.get("architectures"), notes)
@@ -74,9 +75,16 @@ def _model_type(given: str, architectures: object, notes: list[str]) -> str:
         if isinstance(architecture, str) and architecture in BY_ARCHITECTURE:
             known = BY_ARCHITECTURE[architecture]
             notes.append(
-                f"model_type {show(given)} is not known; the file is read as {known}, by its architecture {architecture}."
+                Sentence(
+                    "model_type {} is not known; the file is read as {}, by its architecture {}.",
+                    show(given),
+                    known,
+                    architecture,
+                )
             )
             return known
     similar = nearest(given, FAMILIES)
-    hint = f" (nearest: {similar})" if similar else ""
-    raise InputError(f"model_type: {show(given)} is not supported{hint}; supported: {', '.join(SUPPORTED_MODEL_TYPES)}.")
+    hint = Sentence(" (nearest: {})", similar) if similar else ""
+    raise InputError(
+        Sentence("model_type: {} is not supported{}; supported: {}.", show(given), hint, joined(", ", SUPPORTED_MODEL_TYPES))
+    )

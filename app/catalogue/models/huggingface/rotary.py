@@ -8,6 +8,7 @@ from typing import Any
 from app.catalogue.models.huggingface.config import Config, Rope, Source
 from cost_models.shapes.model_constants import RopeScaling
 from documents.errors import InputError, show
+from documents.sentences import Sentence, joined
 
 YARN_BETA_FAST, YARN_BETA_SLOW = 32.0, 1.0  # the library's, where a file has none
 KINDS = ("default", "linear", "llama3", "yarn", "dynamic")
@@ -30,8 +31,11 @@ def rotary(config: Config, source: Source, *, fraction: float | None = None) -> 
         values["local_rotary_base"] = local.rope_theta
         if _kind(local, "rope_parameters.sliding_attention") != "default":
             raise InputError(
-                f"rope_parameters.sliding_attention.rope_type: {show(local.rope_type)} is not allowed; give default, layers with "
-                "a window are not stretched."
+                Sentence(
+                    "rope_parameters.sliding_attention.rope_type: {} is not allowed; give default, layers with "
+                    "a window are not stretched.",
+                    show(local.rope_type),
+                )
             )
     return values
 
@@ -47,14 +51,14 @@ def _entries(config: Config) -> tuple[Rope | None, Rope | None]:
 def _agreed(name: str, first: float | None, second: float | None) -> float | None:
     """One value that two places may state."""
     if first is not None and second is not None and first != second:
-        raise InputError(f"rope_parameters.{name}: {show(second)} is not allowed; {name} says {show(first)}.")
+        raise InputError(Sentence("rope_parameters.{}: {} is not allowed; {} says {}.", name, show(second), name, show(first)))
     return second if first is None else first
 
 
 def _kind(rope: Rope, name: str) -> str:
     kind = rope.rope_type or rope.type or "default"
     if kind not in KINDS:
-        raise InputError(f"{name}.rope_type: {show(kind)} is not supported; supported: {', '.join(KINDS)}.")
+        raise InputError(Sentence("{}.rope_type: {} is not supported; supported: {}.", name, show(kind), joined(", ", KINDS)))
     return kind
 
 
@@ -64,16 +68,19 @@ def _scaling(rope: Rope, name: str, positions: int | None, source: Source) -> Ro
         return None
     if kind == "dynamic":
         source.notes.append(
-            f"{name}: dynamic stretches only sequences above max_position_embeddings{f' ({positions})' if positions else ''}; "
-            "it is in no launch file."
+            Sentence(
+                "{}: dynamic stretches only sequences above max_position_embeddings{}; it is in no launch file.",
+                name,
+                Sentence(" ({})", positions) if positions else "",
+            )
         )
         return None
     if rope.factor is None:
-        raise InputError(f"{name}.factor: missing; give a number above 0.")
+        raise InputError(Sentence("{}.factor: missing; give a number above 0.", name))
     if kind == "llama3":
         for field in ("low_freq_factor", "high_freq_factor", "original_max_position_embeddings"):
             if getattr(rope, field) is None:
-                raise InputError(f"{name}.{field}: missing; give a number above 0.")
+                raise InputError(Sentence("{}.{}: missing; give a number above 0.", name, field))
     if kind == "yarn":
         _check_attention_factor(rope, name)
     yarn = kind == "yarn"
@@ -101,4 +108,6 @@ def _check_attention_factor(rope: Rope, name: str) -> None:
 
     own = scale(rope.mscale) / scale(rope.mscale_all_dim) if rope.mscale and rope.mscale_all_dim else scale(1.0)
     if abs(rope.attention_factor - own) > SAME * own:
-        raise InputError(f"{name}.attention_factor: {rope.attention_factor} is not allowed; give {own:.6g}, or leave it out.")
+        raise InputError(
+            Sentence("{}.attention_factor: {} is not allowed; give {:.6g}, or leave it out.", name, rope.attention_factor, own)
+        )
