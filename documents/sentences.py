@@ -7,7 +7,7 @@ fills the translation with the same values. Values that are sentences are transl
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from string import Formatter
 from typing import Any, NamedTuple
@@ -132,6 +132,11 @@ def unpacked(text: str) -> str:
         return text
 
 
+def all_plain(value: Any) -> Any:
+    """A document with English texts alone, for writers that know no kind of text but one."""
+    return _each(value, plain)
+
+
 def all_packed(value: Any) -> Any:
     """A document with each sentence in it packed."""
     return _each(value, packed)
@@ -145,7 +150,7 @@ def all_unpacked(value: Any) -> Any:
 def _each(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return {name: _each(each, change) for name, each in value.items()}
     if isinstance(value, list | tuple):
         return [_each(each, change) for each in value]

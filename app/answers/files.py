@@ -13,7 +13,7 @@ from app.answers.schemas import SearchDocument
 from app.answers.tables.search import print_search
 from app.text.documents import json_text, plain
 from app.text.terminal import plain_text
-from documents.sentences import Sentence
+from documents.sentences import Sentence, all_plain
 from frameworks.framework import Start
 from frameworks.launch_files import launch_file
 from hardware_profiles import catalogue
@@ -66,4 +66,4 @@ def _devices_per_node(hardware: str) -> int:
 
 
 def _yaml(document: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=130, default_flow_style=None)
+    return yaml.safe_dump(all_plain(document), sort_keys=False, allow_unicode=True, width=130, default_flow_style=None)

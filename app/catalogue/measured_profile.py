@@ -14,7 +14,7 @@ from calibration.measurements.op_summaries import MAX_FILE_BYTES, OperatorRate, 
 from calibration.measurements.rates import collectives, matmul_rates
 from documents.bounds import MAX_RANKS
 from documents.errors import InputError, show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, all_plain
 from hardware_profiles.loader import parse_profile_text
 from hardware_profiles.schema import HardwareProfile, ProfileError
 from hardware_profiles.writer import profile_document
@@ -43,7 +43,7 @@ def measured_profile(
         assert rates_from is not None
         written = _matmul_rate(profile, precision, rate, *rates_from)
         document.setdefault("achievable_matmul_flops_per_s", {})[precision] = written
-    text: str = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=130)
+    text: str = yaml.safe_dump(all_plain(document), sort_keys=False, allow_unicode=True, width=130)
     try:
         parse_profile_text(text, f"{name}.yaml")
     except ProfileError as error:

@@ -16,6 +16,7 @@ from rich.text import Text
 from app.language.choice import headed, said, spoken
 from app.text.documents import Document, json_text
 from app.text.wrapping import Fitted
+from documents.sentences import all_plain
 
 WIDTH_WITHOUT_TERMINAL = 120
 WIDE = 110  # columns from which tables also say what a narrow terminal has no room for
@@ -124,7 +125,7 @@ def nobody_reads(file: IO[str]) -> None:
 def write_yaml(document: Mapping[str, Any]) -> None:
     import yaml
 
-    write_text(yaml.safe_dump(dict(document), sort_keys=False, allow_unicode=True, width=110))
+    write_text(yaml.safe_dump(all_plain(document), sort_keys=False, allow_unicode=True, width=110))
 
 
 def plain_table(*headers: str, title: str | None = None) -> Table:
