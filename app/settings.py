@@ -62,4 +62,6 @@ def load_settings(**given: Any) -> Settings:
         detail = error.errors(include_url=False)[0]
         field = str(detail["loc"][0])
         name = f"--{field}" if given.get(field) is not None else f"{PREFIX}{field.upper()}"
-        raise InputError(Sentence("{}: {} is not allowed; {}.", name, show(detail["input"]), detail["msg"].lower())) from None
+        raise InputError(
+            Sentence("{}: {} is not allowed; {}.", name, show(detail["input"]), Sentence.whole(detail["msg"]).lower())
+        ) from None

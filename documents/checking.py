@@ -80,16 +80,15 @@ def _bounds(schema: Schema, noun: str) -> str:
         int(bound) if isinstance(bound, float) and bound.is_integer() else bound
         for bound in (schema.get("minimum"), schema.get("maximum"), schema.get("exclusiveMinimum"))
     )
-    upper = (
-        ""
-        if most is None
-        else Sentence(" to {:,}", most)
-        if above is None and least is not None
-        else Sentence(" and at most {:,}", most)
-    )
     if above is not None:
-        return Sentence("{} above {:,}{}", noun, above, upper)
-    return Sentence("{} from {:,}{}", noun, least, upper) if least is not None else noun
+        return (
+            Sentence("{} above {:,}", noun, above)
+            if most is None
+            else Sentence("{} above {:,} and at most {:,}", noun, above, most)
+        )
+    if least is not None:
+        return Sentence("{} from {:,}", noun, least) if most is None else Sentence("{} from {:,} to {:,}", noun, least, most)
+    return noun if most is None else Sentence("{} and at most {:,}", noun, most)
 
 
 def _size(least: int | None, most: int | None) -> str:
@@ -123,13 +122,13 @@ def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
             texts.append(Sentence("a mapping with {}", joined(", ", schema["properties"])))
         elif kind == "object":
             texts.append(Sentence("a mapping"))
-    return ", or ".join(dict.fromkeys(texts))
+    return joined(", or ", dict.fromkeys(texts))
 
 
 def _wanted(schemas: Sequence[Schema]) -> str | None:
     """What a text stands for, of which its length would say nothing."""
     (schema,) = schemas if len(schemas) == 1 else ({},)
-    return Sentence("the {}", schema["description"]) if schema.get("type") == "string" and "description" in schema else None
+    return Sentence.whole(f"the {schema['description']}") if schema.get("type") == "string" and "description" in schema else None
 
 
 def _path(keys: Sequence[str | int]) -> str:
@@ -139,7 +138,7 @@ def _path(keys: Sequence[str | int]) -> str:
             text += f"[{key}]"
         else:
             name = key if key.isprintable() and len(key) <= 60 else show(key)
-            text += Sentence(".{}", name) if text else name
+            text += f".{name}" if text else name
     return text
 
 
@@ -160,7 +159,7 @@ def _places(parts: Parts) -> Mapping[str, list[str]]:
             following = []
             for path, schema in level:
                 for name, inner in schema.get("properties", {}).items():
-                    place = Sentence("{}.{}", path, name).lstrip(".")
+                    place = f"{path}.{name}".lstrip(".")
                     found.setdefault(name, []).append(place)
                     following += [(place, branch) for branch in _branches(inner, definitions)]
             level = following
@@ -174,7 +173,7 @@ def _meant(key: str, here: Sequence[str], parts: Parts) -> str | None:
         elsewhere = []
     guess = nearest(key, here, *([_ALIKE] if elsewhere else []))
     told = [*([] if guess is None else [guess]), *elsewhere]
-    return " or ".join(map(repr, told)) or None
+    return joined(" or ", map(repr, told)) or None
 
 
 def _explain(
@@ -211,7 +210,7 @@ def _explain(
         hint = Sentence("did you mean {}? Allowed", meant) if meant else Sentence("allowed")
         return Sentence("{}: unknown key; {}: {}.", field, hint, joined(", ", names))
     if chosen["type"] == "missing":
-        others = ", ".join(name for name in dict.fromkeys(missing) if name != field)
+        others = joined(", ", (name for name in dict.fromkeys(missing) if name != field))
         return Sentence(
             "{}: missing; give {}.{}",
             field,

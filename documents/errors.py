@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, ending, joined
 
 _COMPARED_CHARACTERS = 100  # difflib is quadratic
 _CUTOFF = 0.5
@@ -34,9 +34,14 @@ def pointer_of(message: str) -> str | None:
 
 
 def hint_of(message: str) -> str | None:
-    """What would do: what a message about input says after a semicolon."""
-    _, semicolon, hint = message.rpartition("; ")
-    return hint[:1].upper() + hint[1:] if semicolon else None
+    """The hint that ends a message about input: the text after the last semicolon of ours."""
+    hint = ending(message, "; ")
+    return None if hint is None else hint[:1].upper() + hint[1:]
+
+
+def cause_of(error: Exception) -> Sentence:
+    """What the system or a library says of an error."""
+    return Sentence.whole(getattr(error, "strerror", None) or str(error))
 
 
 def nearest(value: object, allowed: Iterable[str], cutoff: float = _CUTOFF) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import yaml
 
 from documents.bounds import DOCUMENT_BYTES
-from documents.errors import InputError, show
+from documents.errors import InputError, cause_of, show
 from documents.sentences import Sentence, joined
 
 try:
@@ -229,7 +229,7 @@ def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
     except (OSError, ValueError) as error:
         if isinstance(error, InputError):
             raise
-        raise InputError(Sentence("{}: cannot be read ({}).", name, getattr(error, "strerror", None) or error)) from None
+        raise InputError(Sentence("{}: cannot be read ({}).", name, cause_of(error))) from None
     if len(content) > max_bytes:
         raise InputError(Sentence("{}: larger than {} KiB; a file of this kind never is.", name, max_bytes // 1024))
     try:
@@ -250,9 +250,9 @@ def parse_document(text: str, name: str, *, is_json: bool = False, limits: Limit
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = Sentence(" line {}:", mark.line + 1) if mark else ""
-        raise InputError(Sentence("{}:{} {}.", name, line, error.problem or error.context)) from None
+        raise InputError(Sentence("{}:{} {}.", name, line, Sentence.whole(error.problem or error.context or ""))) from None
     except json.JSONDecodeError as error:
-        raise InputError(Sentence("{}: line {}: not valid JSON: {}.", name, error.lineno, error.msg)) from None
+        raise InputError(Sentence("{}: line {}: not valid JSON: {}.", name, error.lineno, Sentence.whole(error.msg))) from None
     except RecursionError:
         raise InputError(Sentence("{}: it is nested deeper than {} levels.", name, limits.depth)) from None
     except InputError:

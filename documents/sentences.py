@@ -7,12 +7,15 @@ fills the translation with the same values. Values that are sentences are transl
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from string import Formatter
 from typing import Any, NamedTuple
 
+_PLAIN = (float, int, bool, type(None))  # what holds no text, and is most of a document
 _PACKED = "\x1e"  # between the English text and its parts; no text that a user gives may hold it
+_PLACE = re.compile(r"\{(\d+)\}")
 _LIST = "\x1d"  # begins the template of a list, and stands between its separators
 
 
@@ -44,7 +47,7 @@ class Sentence(str):
 
     @classmethod
     def whole(cls, text: str) -> Sentence:
-        """A text that the catalogues hold as it is: a word of a table, a remark of the data."""
+        """A text that the catalogues hold as it is: a word of a table, a remark of the data, a message of a library."""
         return text if isinstance(text, Sentence) else _made(text, text, ())
 
     def __str__(self) -> str:
@@ -74,13 +77,25 @@ class Sentence(str):
         """Without these at its end: the translation then has no full stop either."""
         return self._without_end(lambda text: text.rstrip(characters))
 
+    def removeprefix(self, prefix: str, /) -> Sentence:
+        """Without this at its beginning."""
+        return _made(plain(self).removeprefix(prefix), self.template.removeprefix(prefix), self.values)
+
     def removesuffix(self, suffix: str, /) -> Sentence:
         """Without this at its end, as ``rstrip``."""
         return self._without_end(lambda text: text.removesuffix(suffix))
 
     def capitalized(self) -> Sentence:
-        """With a capital at its beginning, which other languages may not have."""
+        """With a capital at its beginning; other languages have none."""
         return _made(self[:1].upper() + self[1:], self.template, self.values)
+
+    def uncapitalized(self) -> Sentence:
+        """Without a capital at its beginning."""
+        return _made(self[:1].lower() + self[1:], self.template, self.values)
+
+    def lower(self) -> Sentence:
+        """In small letters."""
+        return _made(plain(self).lower(), self.template, self.values)
 
     def _without_end(self, cut: Callable[[str], str]) -> Sentence:
         text = cut(plain(self))
@@ -91,6 +106,11 @@ class Sentence(str):
             last = values[-1]
             values = (*values[:-1], last._without_end(cut) if isinstance(last, Sentence) else cut(last))
         return _made(text, template, values)
+
+
+def word(name: str) -> Sentence:
+    """A name of ours as readers see it, without underscores."""
+    return Sentence.whole(name.replace("_", " "))
 
 
 def joined(separator: str, items: Iterable[str], last: str | None = None) -> Sentence:
@@ -107,6 +127,38 @@ def separators(template: str) -> tuple[str, str] | None:
         return None
     separator, _, last = template[1:].partition(_LIST)
     return separator, last
+
+
+def ending(text: str, mark: str) -> str | None:
+    """The English text behind the last mark that belongs to the sentence, not to a value; None where it has none."""
+    if not isinstance(text, Sentence):
+        _, found, behind = text.rpartition(mark)
+        return behind if found else None
+    _, found, behind = text.template.rpartition(mark)
+    if found and separators(text.template) is None:
+        return _PLACE.sub(lambda place: plain(text.values[int(place[1])]), behind)
+    last = text.values[-1] if text.values else ""
+    return ending(last, mark) if isinstance(last, Sentence) else None
+
+
+def recognized(text: str, templates: Iterable[str]) -> str:
+    """A text that came without its parts, as the first of the templates that gives it; else as it is."""
+    for template in templates:
+        found = _pattern(template).fullmatch(text)
+        if found and not isinstance(text, Sentence):
+            return Sentence(template, *map(Sentence.whole, found.groups()))
+    return text
+
+
+@cache
+def _pattern(template: str) -> re.Pattern[str]:
+    return re.compile("(.+?)".join(map(re.escape, template.split("{}"))), re.DOTALL)
+
+
+def numbered(template: str) -> tuple[str, int]:
+    """A template with {0}, {1}, ... in its places, and how many these are."""
+    compiled = _compiled(template)
+    return compiled.key, len(compiled.formats)
 
 
 def plain(text: str) -> str:
@@ -142,6 +194,11 @@ def all_packed(value: Any) -> Any:
     return _each(value, packed)
 
 
+def may_be_packed(text: str) -> bool:
+    """Whether a text, or one that JSON writes, may hold what was packed."""
+    return _PACKED in text or "\\u001e" in text
+
+
 def all_unpacked(value: Any) -> Any:
     """A document with each sentence in it as it was before it was packed."""
     return _each(value, unpacked)
@@ -151,9 +208,9 @@ def _each(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {name: _each(each, change) for name, each in value.items()}
+        return {name: each if type(each) in _PLAIN else _each(each, change) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [_each(each, change) for each in value]
+        return [each if type(each) in _PLAIN else _each(each, change) for each in value]
     return value
 
 
@@ -191,4 +248,5 @@ def _shown(value: object, how: tuple[str | None, str] | None) -> str:
     conversion, given = how or (None, "")
     if conversion is not None:
         value = repr(value) if conversion == "r" else str(value)
-    return plain(format(value, given))
+    shown = format(value, given)
+    return shown if isinstance(shown, Sentence) else plain(shown)  # an error keeps the parts of its message

@@ -14,7 +14,7 @@ from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute,
 from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.tensors import covering_modules
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.placements import Placements
 from frameworks.rule import Rule, SwitchRule, effective_features
@@ -229,4 +229,4 @@ class Draft:
 
 
 def _names(flags: Feature | RecomputeModule) -> str:
-    return " and ".join(str(flag.name).lower() for flag in type(flags) if flag in flags)
+    return joined(" and ", (str(flag.name).lower() for flag in type(flags) if flag in flags))

@@ -84,6 +84,10 @@ def choice(name: str, column: Column, codes: Mapping[str, int], label: Words) ->
     )
 
 
+def _switch_sentence(name: str, over: str, *, off: bool) -> str:
+    return Sentence("{} off{}", name, over) if off else Sentence("{}{}", name, over)
+
+
 def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | None = None) -> Term:
     """Rows in which a switch is on and acts on something; with ``off`` those in which it is not."""
     name = str(feature.name).lower()
@@ -100,7 +104,7 @@ def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | No
     return Term(
         (lambda w, b: ~b.has(feature)) if off else (lambda w, b: has_effect(w, b, feature)),
         Sentence("{} off", name) if off else name,
-        lambda w, s: f"{name}{' off' if off else ''}{f' over {field} {getattr(s, field)}' if field else ''}",
+        lambda w, s: _switch_sentence(name, field and Sentence(" over {} {}", field, getattr(s, field)), off=off),
         state,
         codes=codes,
         feature=feature,
@@ -155,7 +159,7 @@ class _Fact:
 
     def words(self, workload: Workload, strategy: ParallelStrategy) -> str:
         beside = " with ".join(condition.term.said(workload, strategy) for condition in self.beside)
-        needed = " or ".join(need.needed(workload, strategy) for need in self.needs)
+        needed = joined(" or ", (need.needed(workload, strategy) for need in self.needs))
         return Sentence("with {} needs {}", beside, needed) if beside and needed else beside or needed
 
 
@@ -217,11 +221,11 @@ def fact_rule(
             )
         if extra is not None and np.any(extra.broken(workload, one)):
             broken.append(extra.words(workload, strategy))
-        return ", and ".join(broken) or Sentence("is refused")
+        return joined(", and ", broken) or Sentence("is refused")
 
     return FactRule(
         name,
-        f"[{'; '.join(dict.fromkeys(fact.source[1:-1] for fact in given))}]",
+        f"[{joined('; ', dict.fromkeys(fact.source[1:-1] for fact in given))}]",
         requirement,
         violates,
         sentence or (lambda w, s: Sentence("{} {}", subject.term.said(w, s), words(w, s))),

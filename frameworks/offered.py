@@ -9,7 +9,7 @@ from operator import or_
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.physics.memory import module_names
 from frameworks.rule import Rule, all_of, effective_features, either, every_row, has_effect, none_of
 from frameworks.table import Table
@@ -17,7 +17,7 @@ from frameworks.table import Table
 
 def feature_names(features: Feature) -> str:
     """The names of a set of features, as run records spell them."""
-    return ", ".join(str(f.name).lower() for f in Feature if f in features)
+    return joined(", ", (str(f.name).lower() for f in Feature if f in features))
 
 
 def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
@@ -28,7 +28,7 @@ def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
         modules = (
             Sentence("recompute of {}", module_names(s.recompute_modules & unnamed)) if s.recompute_modules & unnamed else ""
         )
-        return ", ".join(filter(None, (feature_names(effective_features(workload, s) & missing), modules)))
+        return joined(", ", filter(None, (feature_names(effective_features(workload, s) & missing), modules)))
 
     return Rule(
         name,

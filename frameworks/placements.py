@@ -13,7 +13,7 @@ from typing import Literal
 
 from cost_models.shapes.strategy import LayerLayout
 from cost_models.shapes.workload import ModelShape
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.rule import Rule, layout_of, layout_violates
 
 
@@ -127,7 +127,7 @@ class Placements:
             (self.early_moe, Sentence("the first MoE layer is on one of the first vpp virtual stages")),
             (self.full_but_last, Sentence("no-op layers are on the last virtual stage alone")),
         )
-        return "; ".join(words for holds, words in limits if holds)
+        return joined("; ", (words for holds, words in limits if holds))
 
 
 def ranks_are_alike(layout: LayerLayout) -> bool:

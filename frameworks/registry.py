@@ -8,7 +8,7 @@ from __future__ import annotations
 from cost_models.shapes.switches import SWITCHES, Feature
 from cost_models.shapes.traits import family_traits
 from documents.errors import did_you_mean
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.facts import beside
 from frameworks.framework import Framework
 from frameworks.megatron_lm.framework import MEGATRON_LM
@@ -29,7 +29,7 @@ def parse_target(text: str) -> Target:
     name, _, release = text.partition("@")
     named = [target for target in TARGETS if target.name == name]
     if not named:
-        labels = ", ".join(target.label for target in TARGETS)
+        labels = joined(", ", (target.label for target in TARGETS))
         known = [target.name for target in TARGETS]
         raise TargetError(
             Sentence("software.target: {!r} is unknown{}; give one of {}.", text, did_you_mean(name, known), labels)
@@ -39,7 +39,9 @@ def parse_target(text: str) -> Target:
     for target in named:
         if release in (target.release, *target.other_releases):
             return target
-    releases = ", ".join(r for target in named for r in (target.release, *target.other_releases) if r) or Sentence("no release")
+    releases = joined(", ", (r for target in named for r in (target.release, *target.other_releases) if r)) or Sentence(
+        "no release"
+    )
     raise TargetError(
         Sentence("software.target: {!r} is unknown; the rules of {} cover {}, not {!r}.", text, name, releases, release)
     )

@@ -126,7 +126,7 @@ def one_of(
         return mask
 
     def names(on: Feature) -> str:
-        return " and ".join(str(feature.name).lower() for feature in features if feature in on)
+        return joined(" and ", (str(feature.name).lower() for feature in features if feature in on))
 
     return SwitchRule(
         name,

@@ -49,7 +49,7 @@ def suggestion(name: str) -> str:
     found = [known for known in names() if holding(wanted, [devices[known]])] or holding(wanted, names())
     if not found:  # of a device, and more than that: Ascend910B3-64GB
         found = [known for known in names() if len(_without_maker(devices[known])) > 2 and holding(devices[known], [name])]
-    said = " or ".join(Sentence("{!r} ({})", known, devices[known]) for known in found)
+    said = joined(" or ", (Sentence("{!r} ({})", known, devices[known]) for known in found))
     return Sentence(" (did you mean {}?)", said) if found else did_you_mean(name, names())
 
 

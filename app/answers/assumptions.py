@@ -271,7 +271,7 @@ class Measured:
     ) -> Iterator[_Variant]:
         for name in names:
             value = mapping.get(name)
-            told = f"{prefix}.{name} = {_shown(name, value)} {NOT_GIVEN}"
+            told = Sentence("{}.{} = {} {}", prefix, name, _shown(name, value), NOT_GIVEN)
             for other in others_of_plan(f"strategy.{name}", self._workload, plan, value):
                 given, text = (other.value, other.text) if isinstance(other, Other) else (other, text_of(other))
                 with suppress(InputError):
@@ -316,7 +316,7 @@ def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[_Var
     found = []
     for name in filter(names.__contains__, SWITCHES):
         is_on = bool(features & SWITCHES[name])
-        told = f"{prefix}.{name} = {text_of(is_on)} {NOT_GIVEN}"
+        told = Sentence("{}.{} = {} {}", prefix, name, text_of(is_on), NOT_GIVEN)
         found.append(_Variant(told, text_of(not is_on), features ^ SWITCHES[name]))
     return tuple(found)
 

@@ -13,7 +13,7 @@ from app.jobs.job import Job
 from cost_models.delivery.energy import JOULES_PER_KWH, device_power, mean_power_w, owned_device_hour_usd
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 
 # Parts of a step in which a device waits: for a link, its host or other ranks.
 WAITING = (
@@ -83,7 +83,7 @@ def price_of(workload: Workload, section: DeliverySection, draw: Draw | None, *,
             "{:,.0f} USD a device of {} ({}, {}) over {:g} years, {:.0%} used",
             profile.price_usd,
             profile.name,
-            stated.basis,
+            word(stated.basis),
             stated.source,
             section.years,
             section.used_fraction,
@@ -109,7 +109,9 @@ def basis_sentences(jobs: Sequence[Job]) -> list[str]:
         if draw is not None and section.power_w is None:
             stated = profile.provenance["power_w"]
             sentences.append(
-                Sentence("delivery.power_w = {:g} of {} ({}, {})", profile.power_w, profile.name, stated.basis, stated.source)
+                Sentence(
+                    "delivery.power_w = {:g} of {} ({}, {})", profile.power_w, profile.name, word(stated.basis), stated.source
+                )
             )
         if price is not None:
             sentences.append(Sentence("cost: {:.4g} USD an hour of a device: {}", price.device_hour_usd, price.basis))

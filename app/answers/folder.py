@@ -8,7 +8,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 
-from documents.errors import InputError
+from documents.errors import InputError, cause_of
 from documents.sentences import Sentence
 from frameworks.registry import FRAMEWORKS
 
@@ -40,7 +40,7 @@ class AnswerFolder:
                 (self.path / name).write_text(text, encoding="utf-8")
             self._list(texts.keys())
         except OSError as error:
-            raise InputError(Sentence("--save-dir: {} cannot be written ({}).", self.path, error.strerror or error)) from None
+            raise InputError(Sentence("--save-dir: {} cannot be written ({}).", self.path, cause_of(error))) from None
 
     def _list(self, names: Set[str]) -> None:
         document = {"files": sorted(names)}
@@ -59,7 +59,7 @@ def answer_folder(folder: Path, *, overwrite: bool) -> AnswerFolder:
     except FileExistsError:
         raise InputError(Sentence("--save-dir: {} is a file; give a folder.", folder)) from None
     except OSError as error:
-        raise InputError(Sentence("--save-dir: {} cannot be made or read ({}).", folder, error.strerror or error)) from None
+        raise InputError(Sentence("--save-dir: {} cannot be made or read ({}).", folder, cause_of(error))) from None
     for name, path in sorted(named_as_ours.items()):
         if path.is_symlink() or not path.is_file() or not (known is None or name in known):
             raise InputError(

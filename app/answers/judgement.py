@@ -21,7 +21,7 @@ from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.step.composition import estimate
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 from search.ranking.criteria import Judgement, Limit, Measure, Value
 from search.sensitivity.quantities import CHANGE, quantities
 
@@ -178,9 +178,7 @@ class _Judge:
         found = []
         for numbers, (ratio, quantity) in zip(estimates, worst, strict=True):
             step_s = numbers["step_time_s"] * ratio
-            text = Sentence(
-                "{} a step with {} {:.0%} worse, which hurts it most", seconds(step_s), quantity.replace("_", " "), CHANGE
-            )
+            text = Sentence("{} a step with {} {:.0%} worse, which hurts it most", seconds(step_s), word(quantity), CHANGE)
             found.append(Value(step_s, step_s, text))
         return found
 

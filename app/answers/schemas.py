@@ -10,6 +10,7 @@ from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, Te
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.documents import DescribedBy, Document
+from documents.said import Said
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
 from search.results.search_result import Rejection
@@ -66,7 +67,7 @@ class StrategyDocument(Document):
 class Evidence(Document):
     num_runs: int
     max_devices: int | None
-    extrapolated: list[str]
+    extrapolated: list[Said]
 
 
 class EstimateNumbers(Document):
@@ -80,7 +81,7 @@ class EstimateNumbers(Document):
     tokens_per_s: float
     tokens_per_s_per_device: float
     mfu_fraction: float | None
-    mfu_convention: str
+    mfu_convention: Said
     peak_memory_bytes: float = Field(description="device, worst rank: what it must hold, the allocator's pool at its least")
     peak_memory_low_bytes: float = Field(description="lower end of the 80 % interval")
     peak_memory_high_bytes: float
@@ -117,8 +118,8 @@ _DELIVERY = Field(default=None, description="where the job has a site (`delivery
 class Answer(Document):
     schema_version: Literal[1]
     job: dict[str, Any] = Field(description="the job with every default resolved; see `meshplan schema job`")
-    assumptions: list[str]
-    warnings: list[str]
+    assumptions: list[Said]
+    warnings: list[Said]
 
 
 class PricedWith(Document):
@@ -133,7 +134,7 @@ class MicroBatchPlan(Document):
     """The choice of tensors of least time that fits with one micro batch."""
 
     micro_batch_size: int
-    refused: str | None = Field(description="why there is none")
+    refused: Said | None = Field(description="why there is none")
     strategy: StrategyDocument | None
     estimate: EstimateNumbers | None = Field(description="simulated")
     whole_step_time_s: float | None = Field(description="simulated with everything kept, whether that fits or not")
@@ -186,7 +187,7 @@ class EstimateRequest(JobDocument):
 class RefusedStrategy(Document):
     """In place of an estimate: why this strategy cannot run. The others are priced all the same."""
 
-    refused: str
+    refused: Said
     rule: str | None = Field(description="the legality rule that it breaks; null where its numbers contradict each other")
 
 
@@ -225,7 +226,7 @@ class Variant(Document):
     """A plan of the same structure that is not the best of it."""
 
     plan_id: str
-    change: str
+    change: Said
     strategy: StrategyDocument
     step_time_s: float
     peak_memory_bytes: float
@@ -237,7 +238,7 @@ class BrokenRuleDocument(Document):
     """A rule that a framework has and a plan breaks."""
 
     rule: str
-    sentence: str
+    sentence: Said
 
 
 class LaunchDocument(Document):
@@ -245,14 +246,14 @@ class LaunchDocument(Document):
     launchable: bool
     arguments: list[str] | None = Field(description="null where the framework cannot run the plan; notes say why")
     environment: dict[str, str]
-    notes: list[str]
+    notes: list[Said]
     rules: list[BrokenRuleDocument] = Field(
         default_factory=list, description="of the framework, that the plan breaks; `arguments` are then the nearest it takes"
     )
 
 
 class Change(Document):
-    change: str
+    change: Said
     step_time_s: float
     delta_fraction: float
     peak_memory_bytes: float
@@ -263,22 +264,24 @@ class Change(Document):
 class Explanation(Document):
     """One sentence each; the last two for the best plan only."""
 
-    bound_by: str
-    tie: str | None = Field(default=None, description="which other plans it cannot be told from, and why")
-    against_best: str | None
-    next_plan: str | None
-    one_change: str | None = None
+    bound_by: Said
+    tie: Said | None = Field(default=None, description="which other plans it cannot be told from, and why")
+    against_best: Said | None
+    next_plan: Said | None
+    one_change: Said | None = None
     neighbours: list[Change] | None = None
-    objective: str | None = Field(default=None, description="its value and what makes it, where the lattice is not ordered by it")
+    objective: Said | None = Field(
+        default=None, description="its value and what makes it, where the lattice is not ordered by it"
+    )
 
 
 class Baseline(Document):
     source: Literal["given", "rule_of_thumb"]
     strategy: StrategyDocument
     estimate: EstimateNumbers | dict[str, Any]
-    violations: list[str]
+    violations: list[Said]
     speedup_fraction: float | None
-    why: str
+    why: Said
     rank_group: int | None = Field(default=None, description="of the listed plans, in which it falls; null behind the last")
 
 
@@ -291,7 +294,7 @@ class PhysicsBestDocument(Document):
     difference_fraction: float | None = Field(
         description="step time of the plan that is proved best over this one's, minus 1; null without"
     )
-    why: str
+    why: Said
     rules: list[BrokenRuleDocument] = Field(
         description="of the target, which keep it from being launched; empty where it is plan 1 itself"
     )
@@ -308,8 +311,8 @@ class NearestLaunchableDocument(Document):
     strategy: StrategyDocument | None = Field(description="null where the framework takes nothing near it: `rules` say why")
     estimate: EstimateNumbers | None
     difference_fraction: float | None = Field(description="its step time over plan 1's, minus 1")
-    why: str
-    replaced: list[str] = Field(description="each setting of plan 1 that is replaced, by what, and why")
+    why: Said
+    replaced: list[Said] = Field(description="each setting of plan 1 that is replaced, by what, and why")
     rules: list[BrokenRuleDocument]
 
 
@@ -329,7 +332,7 @@ class ByTensorDocument(Document):
 class NearestChangeDocument(Document):
     """A change of the job under which a plan fits, with a lean plan that shows it; a search finds faster ones."""
 
-    change: str
+    change: Said
     fields: dict[str, Any] = Field(description="fields of the job by their path, as cluster.num_devices; null: leave it out")
     strategy: StrategyDocument
     estimate: EstimateNumbers
@@ -350,7 +353,7 @@ class RefinedPlanDocument(Document):
 
     plan_id: str
     of_plan_id: str = Field(description="the proved plan that it is held against")
-    change: str
+    change: Said
     strategy: StrategyDocument
     estimate: EstimateNumbers
     gain_fraction: float = Field(description="of the proved plan's step time")
@@ -419,7 +422,7 @@ class LeftOut(Document):
     """A switch that the search did not try, and what it would change of plan 1."""
 
     name: str
-    why: str
+    why: Said
     step_time_change_fraction: float | None = Field(description="null where plan 1 cannot have it, or no price depends on it")
     peak_memory_change_bytes: float | None
 
@@ -445,7 +448,7 @@ class SearchDocument(Answer):
     timing: Timing
     plans: list[Plan]
     baseline: Baseline | None
-    nearest: str | None = Field(description="without a plan: what stands in the way, and what would do")
+    nearest: Said | None = Field(description="without a plan: what stands in the way, and what would do")
     physics_best: PhysicsBestDocument | None = Field(
         default=None,
         description="null with target any, from a sampler, with several or other objectives than the lattice's own, with a "

@@ -15,7 +15,7 @@ from cost_models.delivery.recovery import RECOVERY_MODES
 from cost_models.delivery.state import saved_state
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 from hardware_profiles.schema import HardwareProfile
 
 SPARE_FRACTION = 0.02  # of a job's nodes, which vendors advise
@@ -106,22 +106,22 @@ def changed_sites(site: Site, *, has_replicas: bool) -> dict[str, Site]:
     """What could be done otherwise, one thing at a time, by what it says."""
     spares = math.ceil(1.5 * site.num_spares) + 1
     changes = {
-        "detection in 10 s": replace(site, detection_s=min(site.detection_s, 10.0)),
-        "failures half as often": replace(site, failures_per_node_day=site.failures_per_node_day / 2.0),
-        "storage twice as fast": replace(
+        Sentence("detection in 10 s"): replace(site, detection_s=min(site.detection_s, 10.0)),
+        Sentence("failures half as often"): replace(site, failures_per_node_day=site.failures_per_node_day / 2.0),
+        Sentence("storage twice as fast"): replace(
             site, write_bytes_per_s=2.0 * site.write_bytes_per_s, read_bytes_per_s=2.0 * site.read_bytes_per_s
         ),
-        f"{spares} spare nodes": replace(site, num_spares=spares),
-        "repairs twice as fast": replace(site, repair_s=site.repair_s / 2.0),
-        "the best checkpoint interval": replace(site, interval_s=None),
-        "asynchronous checkpoints": replace(site, asynchronous=True),
-        "slow nodes noticed in 10 min": replace(site, noticed_after_s=min(site.noticed_after_s, 600.0)),
+        Sentence("{} spare nodes", spares): replace(site, num_spares=spares),
+        Sentence("repairs twice as fast"): replace(site, repair_s=site.repair_s / 2.0),
+        Sentence("the best checkpoint interval"): replace(site, interval_s=None),
+        Sentence("asynchronous checkpoints"): replace(site, asynchronous=True),
+        Sentence("slow nodes noticed in 10 min"): replace(site, noticed_after_s=min(site.noticed_after_s, 600.0)),
     }
     levels = list(RECOVERY_MODES)
     for name in levels[levels.index(site.mode.name) + 1 :]:
-        changes[f"recovery at the level of the {name}"] = replace(site, mode=RECOVERY_MODES[name])
+        changes[Sentence("recovery at the level of the {}", word(name))] = replace(site, mode=RECOVERY_MODES[name])
     if has_replicas:
-        changes["a checkpoint after each fault (dying gasp)"] = replace(site, dying_gasp=True)
-        changes["copies in other nodes' memory every 10 min"] = replace(site, in_memory_interval_s=600.0)
-        changes["going on with fewer replicas (elastic)"] = replace(site, elastic=True)
+        changes[Sentence("a checkpoint after each fault (dying gasp)")] = replace(site, dying_gasp=True)
+        changes[Sentence("copies in other nodes' memory every 10 min")] = replace(site, in_memory_interval_s=600.0)
+        changes[Sentence("going on with fewer replicas (elastic)")] = replace(site, elastic=True)
     return {change: changed for change, changed in changes.items() if changed != site}

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.text.documents import Document
+from documents.said import Said
 
 
 class SimulatedCommunication(Document):
@@ -39,11 +40,11 @@ class SoftwareOptionMoves(Document):
     name: str
     kind: Literal["operators", "host", "strategy"] = Field(description="the field of `software` that it is in; or of the plan")
     is_on: bool
-    meaning: str
+    meaning: Said
     constants_with: dict[str, float] = Field(description="the constants that it changes, with it")
     constants_without: dict[str, float]
-    source: str
-    basis: str = Field(description="vendor, measured, inferred or assumed")
+    source: Said
+    basis: Said = Field(description="vendor, measured, inferred or assumed")
     other_step_time_s: float
     other_host_fraction: float
     other_fits: bool
@@ -63,9 +64,9 @@ class TensorPrice(Document):
 
     kind: str
     tensor: str
-    meaning: str
+    meaning: Said
     kept_bytes: float
-    computed_by: str | None = Field(description="null where it can only be kept or moved")
+    computed_by: Said | None = Field(description="null where it can only be kept or moved")
     recompute_s: float | None
     swap_s: float = Field(description="over the host link, each way, before compute hides it")
 

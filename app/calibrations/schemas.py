@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.text.documents import Document
 from calibration.validation.predictions import ErrorSummary, ValidationRow
+from documents.said import Said
 
 
 class CalibrationRequest(Document):
@@ -71,7 +72,7 @@ class CalibrationRow(Document):
 
 class RefusedRow(Document):
     id: str
-    reason: str
+    reason: Said
 
 
 class Learned(Document):
@@ -86,7 +87,7 @@ class Learned(Document):
     errors: ErrorsBeforeAndAfter
     rows: list[CalibrationRow]
     refused: list[RefusedRow]
-    warnings: list[str]
+    warnings: list[Said]
 
 
 class WrittenCalibration(Document):
@@ -112,7 +113,7 @@ class NextRun(Document):
     record: dict[str, Any] = Field(
         description="line of RUNS.jsonl for `meshplan calibrate`, whose measured.step_time_s is yours to fill"
     )
-    title: str
+    title: Said
     num_devices: int
     num_steps: int = Field(description="take the median of the later half")
     step_time_s: float = Field(description="predicted")

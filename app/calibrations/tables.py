@@ -15,7 +15,7 @@ from app.text.quantities import percent, seconds
 from app.text.terminal import WIDE, plain_table
 from calibration.procedure.calibrate import SiteOutcome
 from calibration.validation.predictions import ValidationReport, ValidationRow
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined, word
 
 LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
 SHOWN_WORST = 5
@@ -90,7 +90,7 @@ def print_validation(console: Console, report: ValidationReport, *, with_rows: b
     times = plain_table("step time of", ">runs", ">median", ">mean", ">p90", ">bias", ">in interval")
     memory = plain_table("memory of", ">runs", ">median", ">mean")
     for name, errors in report.summary.items():
-        kind = name.replace("_", " ")
+        kind = word(name)
         usual = (errors.median_abs_error_fraction, errors.mean_abs_error_fraction, errors.p90_abs_error_fraction)
         times.add_row(kind, str(errors.count), *map(_percent, (*usual, errors.bias_fraction, errors.coverage_fraction)))
         if errors.memory_count:
@@ -125,7 +125,7 @@ def _print_flags(console: Console, report: ValidationReport) -> None:
         console.print(table)
     unknown = Counter(flag for row in report.rows for flag in row.flags.not_understood)
     if unknown:
-        listed = ", ".join(Sentence("{} ({})", flag, number) for flag, number in unknown.most_common())
+        listed = joined(", ", (Sentence("{} ({})", flag, number) for flag, number in unknown.most_common()))
         console.print(Sentence("\nNot understood, by runs: {}", listed), markup=False)
     else:
         console.print(Sentence("\nNo flag is not understood."))

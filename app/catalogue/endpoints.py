@@ -16,7 +16,7 @@ from app.http.bodies import StrictRoute
 from app.http.etag import NOT_MODIFIED, IfNoneMatch
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
-from app.text.documents import DescribedBy, json_bytes
+from app.text.documents import DescribedBy, json_with_parts
 from documents.errors import InputError, nearest, show
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue
@@ -34,22 +34,22 @@ def _unknown(what: str, name: str, known: tuple[str, ...]) -> ServiceError:
 @cache
 def _models() -> bytes:
     rows = [ModelSummary.model_validate(row) for row in presets.rows()]
-    return json_bytes(Listing(items=rows, next_cursor=None))
+    return json_with_parts(Listing(items=rows, next_cursor=None))
 
 
 @cache
 def _model(name: str) -> bytes:
-    return json_bytes(ModelDetails.model_validate(presets.preset_details(name)))
+    return json_with_parts(ModelDetails.model_validate(presets.preset_details(name)))
 
 
 @cache
 def _profiles() -> bytes:
-    return json_bytes(Listing(items=[summary(catalogue.named(name)) for name in catalogue.names()], next_cursor=None))
+    return json_with_parts(Listing(items=[summary(catalogue.named(name)) for name in catalogue.names()], next_cursor=None))
 
 
 @cache
 def _profile(name: str) -> bytes:
-    return json_bytes(details(catalogue.named(name)))
+    return json_with_parts(details(catalogue.named(name)))
 
 
 @router.get("/models", response_model=Listing[ModelSummary], responses={**described(), **NOT_MODIFIED})

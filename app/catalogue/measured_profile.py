@@ -13,7 +13,7 @@ from calibration.measurements.files import Measurements, read_measurements
 from calibration.measurements.op_summaries import MAX_FILE_BYTES, OperatorRate, OpSummaryError, best_matmuls, parse_op_summary
 from calibration.measurements.rates import collectives, matmul_rates
 from documents.bounds import MAX_RANKS
-from documents.errors import InputError, show
+from documents.errors import InputError, cause_of, show
 from documents.sentences import Sentence, all_plain
 from hardware_profiles.loader import parse_profile_text
 from hardware_profiles.schema import HardwareProfile, ProfileError
@@ -101,7 +101,7 @@ def read_op_summary(path: Path) -> tuple[OperatorRate, ...]:
         with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
             return parse_op_summary(lines)
     except OSError as error:
-        raise InputError(Sentence("--op-summary: {} cannot be read: {}.", path, error.strerror or error)) from None
+        raise InputError(Sentence("--op-summary: {} cannot be read: {}.", path, cause_of(error))) from None
     except OpSummaryError as error:
         raise InputError(Sentence("--op-summary: {}: {}", path, error)) from None
 
@@ -146,7 +146,7 @@ def _read(given: str) -> tuple[Path, CollectiveLog]:
             raise InputError(Sentence("--curve: {} is larger than the {} bytes that a log may have.", path, MAX_LOG_BYTES))
         return path, parse_collective_log(path.read_text(encoding="utf-8", errors="replace"), op, int(ranks))
     except OSError as error:
-        raise InputError(Sentence("--curve: {} cannot be read: {}.", path, error.strerror or error)) from None
+        raise InputError(Sentence("--curve: {} cannot be read: {}.", path, cause_of(error))) from None
     except CollectiveLogError as error:
         raise InputError(Sentence("--curve: {}: {}", path, error)) from None
 

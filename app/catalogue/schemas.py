@@ -7,13 +7,14 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.text.documents import Document
+from documents.said import Said
 
 
 class ModelSummary(Document):
     """One preset on one line."""
 
     name: str
-    title: str
+    title: Said
     num_parameters: int
     num_active_parameters: int
     num_layers: int
@@ -27,12 +28,12 @@ class ModelSummary(Document):
     global_batch_size: int
     train_tokens: float | None
     precision: str
-    basis: str
+    basis: Said
 
 
 class ModelSource(Document):
     text: str
-    basis: str
+    basis: Said
     unconfirmed: list[str]
 
 
@@ -40,13 +41,13 @@ class Published(Document):
     parameters: float | None
     active_parameters: float | None
     active_includes_embedding: bool
-    source: str
+    source: Said
 
 
 class Default(Document):
     value: Any
-    basis: str
-    source: str
+    basis: Said
+    source: Said
 
 
 class Parameters(Document):
@@ -67,11 +68,11 @@ class DescribedModel(Document):
 class ImportedModel(DescribedModel):
     """``notes``: how the file was understood, what of it is not read, and what no launch file has."""
 
-    notes: list[str]
+    notes: list[Said]
 
 
 class PresetSources(Document):
-    title: str
+    title: Said
     source: ModelSource
     published: Published
     default_training: dict[str, Default]
@@ -101,7 +102,7 @@ class HardwareSummary(Document):
     """One profile; ``provenance`` is with its details."""
 
     name: str
-    title: str
+    title: Said
     family: str
     status: Literal["validated", "unvalidated", "roadmap"]
     device: str
@@ -117,9 +118,9 @@ class Stated(Document):
 
     value: float
     unit: str
-    source: str
-    basis: str
-    note: str
+    source: Said
+    basis: Said
+    note: Said
 
 
 class MeasuredCollective(Document):
@@ -130,7 +131,7 @@ class MeasuredCollective(Document):
     group_size: int
     message_bytes: list[float]
     time_s: list[float]
-    source: str
+    source: Said
 
 
 class HardwareDetails(HardwareSummary):
@@ -144,6 +145,6 @@ class HardwareDetails(HardwareSummary):
     sequential_tiers: bool
     power_w: float | None
     price_usd: float | None
-    notes: list[str]
+    notes: list[Said]
     collectives: list[MeasuredCollective]
     provenance: dict[str, Stated]

@@ -10,10 +10,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from app.language.choice import said
 from app.text.quantities import GIB, count, percent
 from app.text.terminal import plain_table
 from calibration.measurements.op_summaries import OperatorRate
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 from hardware_profiles.schema import HardwareProfile
 
 SHOWN_RATES = 12
@@ -65,7 +66,7 @@ def print_rates(
     for rate in rates[:SHOWN_RATES]:
         peak = profile.matmul_flops_per_s.get(rate.precision)
         share = percent(rate.flops_per_s / peak) if peak else ""
-        kind = Sentence("{} {}", rate.kind.replace("_", " "), rate.precision)
+        kind = Sentence("{} {}", word(rate.kind), rate.precision)
         shapes = ";".join(rate.shapes.split(";")[:2])
         table.add_row(kind, Text(shapes), str(rate.count), f"{rate.flops_per_s / 1e12:,.1f}", share)
     console.print(table)
@@ -78,13 +79,15 @@ def print_rates(
 
 
 def print_profile(console: Console, profile: HardwareProfile) -> None:
-    console.print(Sentence("{}: {}, {}", profile.name, profile.title, profile.status), style="bold", markup=False)
+    console.print(
+        Sentence("{}: {}, {}", profile.name, Sentence.whole(profile.title), word(profile.status)), style="bold", markup=False
+    )
     for note in profile.notes:
-        console.print(Padding(Text(note), (0, 0, 0, 2)))
+        console.print(Padding(Text(said(Sentence.whole(note))), (0, 0, 0, 2)))
     table = plain_table("number", ">value", "unit", "basis", "source")
     for path, stated in profile.provenance.items():
         if ".curves." not in path:
-            table.add_row(path, f"{stated.value:,.6g}", stated.unit, str(stated.basis), stated.source)
+            table.add_row(path, f"{stated.value:,.6g}", stated.unit, word(stated.basis), Sentence.whole(stated.source))
     console.print(table)
     for tier in profile.tiers:
         for curve in tier.curves:

@@ -16,7 +16,7 @@ from app.jobs.job import SCHEMA_VERSION, Job, parse_job
 from app.text.documents import plain
 from calibration.files.calibrations import Calibration, calibration_document, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.schema import HardwareProfile
@@ -201,4 +201,4 @@ def _names_moved(before: Any, after: Any) -> str | None:
     if len(lists) < 2 or not all(isinstance(name, str) and NAME.fullmatch(name) for names in lists for name in names):
         return None
     moved = [f"+{name}" for name in after if name not in before] + [f"-{name}" for name in before if name not in after]
-    return ", ".join([*moved[:MAX_NAMES], *(["..."] if len(moved) > MAX_NAMES else [])]) or None
+    return joined(", ", [*moved[:MAX_NAMES], *(["..."] if len(moved) > MAX_NAMES else [])]) or None

@@ -88,7 +88,7 @@ def parse_budget(document: Mapping[str, Any], *, has_baseline: bool = False) -> 
     regression = getattr(parsed, "regression", None)
     tolerances = None
     if not bounds and regression is None:
-        raise InputError("budget: bounds nothing; give a metric its min or max, as in step_time_s: {max: 20}.")
+        raise InputError(Sentence("budget: bounds nothing; give a metric its min or max, as in step_time_s: {{max: 20}}."))
     if regression is not None:
         tolerances = {name: found.max_fraction for name in MEASURES if (found := getattr(regression, name)) is not None}
         if not has_baseline:

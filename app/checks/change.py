@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 PARTS = ("commit", "branch", "change_url")
 MAX_EVENT_BYTES = 8 * 2**20
@@ -32,7 +32,7 @@ class Change:
         """What was taken, and from where."""
         if not self.values:
             return Sentence("no commit, branch or address of a change was given")
-        return ", ".join(Sentence("{} {} ({})", part, value, self.taken_from[part]) for part, value in self.values.items())
+        return joined(", ", (Sentence("{} {} ({})", part, value, self.taken_from[part]) for part, value in self.values.items()))
 
 
 def change_of(given: Mapping[str, str | None], environment: Mapping[str, str], accepted: Callable[[str, str], object]) -> Change:

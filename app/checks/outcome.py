@@ -38,14 +38,16 @@ def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: b
     status: ItemStatus = "passed" if holds else "failed"
     if may_grow and holds is (end == "max"):
         status = "undetermined"
-    verb = Sentence("is at least") if may_grow else "is"
     bound = Sentence("{} {}", Sentence("at least") if end == "min" else Sentence("at most"), shown(metric, limit))
     said = {
         "passed": Sentence("{} is allowed", bound),
         "failed": Sentence("but {} is allowed", bound),
         "undetermined": Sentence("and {} is allowed; the search was cut before it was known", bound),
     }[status]
-    sentence = Sentence("{} {} {}, {}.", metric, verb, shown(metric, value), said)
+    text = shown(metric, value)
+    sentence = (
+        Sentence("{} is at least {}, {}.", metric, text, said) if may_grow else Sentence("{} is {}, {}.", metric, text, said)
+    )
     return item(f"budget.{metric}.{end}", status, sentence, metric, value, limit)
 
 

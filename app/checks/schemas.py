@@ -10,6 +10,7 @@ from app.answers.schemas import Counts, DeliverySummary, EstimateNumbers, Priced
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
 from app.text.documents import Document
+from documents.said import Said
 from search.ranking.proof import Proof
 
 ItemStatus = Literal["passed", "failed", "undetermined", "not_evaluated"]
@@ -37,7 +38,7 @@ class CheckItem(Document):
 
     id: str
     status: ItemStatus
-    sentence: str
+    sentence: Said
     metric: str | None
     value: float | None = Field(
         description="in the unit of the metric; of a regression, the part of the baseline that it is worse"
@@ -76,12 +77,12 @@ class Comparison(Document):
     name: str
     pinned: bool
     priced_with: StoredHashes
-    tool_changes: list[str]
-    job_changes: list[str]
+    tool_changes: list[Said]
+    job_changes: list[Said]
     movements: list[Movement]
     time_parts: list[PartMovement] = Field(description="of step_time_s [s], what moved most first; empty without a breakdown")
     memory_parts: list[PartMovement] = Field(description="of peak_memory_bytes [bytes], what moved most first")
-    note: str | None
+    note: Said | None
 
 
 class FoundPlan(Document):
@@ -95,7 +96,7 @@ class SearchSummary(Document):
     proof: Proof
     total_s: float
     best: FoundPlan | None
-    nearest: str | None
+    nearest: Said | None
 
 
 class CheckDocument(Document):
@@ -109,8 +110,8 @@ class CheckDocument(Document):
     baseline: Comparison | None
     search: SearchSummary | None = Field(description="null where no search was needed")
     job: dict[str, Any] | None
-    assumptions: list[str]
-    warnings: list[str]
+    assumptions: list[Said]
+    warnings: list[Said]
     priced_with: PricedWith | None
     strategy: StrategyDocument | None
     estimate: EstimateNumbers | None = Field(description="null where the strategy cannot run")

@@ -39,7 +39,7 @@ from app.cli.commands import (
 )
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 from app.language.choice import LANGUAGES, checked, of_environment, said, speak, spoken
-from documents.errors import InfeasibleError, InputError
+from documents.errors import InfeasibleError, InputError, cause_of
 from documents.sentences import Sentence
 
 LANGUAGE = "--language"
@@ -107,8 +107,9 @@ def _options(
 
 
 def _say(message: str) -> None:
-    sentence = " ".join(message.split()).rstrip(".")
-    sys.stderr.write(Sentence("meshplan: {}\n", said(sentence if sentence.endswith("?") else Sentence("{}.", sentence))))
+    text = " ".join(said(message).split()).rstrip(".。")
+    stop = "" if text.endswith(("?", "？")) else "." if spoken() == "en" else "。"
+    sys.stderr.write(f"meshplan: {text}{stop}\n")
 
 
 def _spoken(argv: Sequence[str]) -> list[str]:
@@ -166,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
         return NOTHING_FEASIBLE
     except typer.TyperException as error:
         if error.format_message():  # none where help was printed in place of a missing command
-            _say(error.format_message())
+            _say(Sentence.whole(error.format_message()))
         return BAD_INPUT
     except BrokenPipeError:
         from app.text.terminal import nobody_reads
@@ -174,7 +175,7 @@ def main(argv: list[str] | None = None) -> int:
         nobody_reads(sys.stdout)
         return DONE
     except OSError as error:
-        _say(Sentence("{}: {}", error.filename or Sentence("standard output"), error.strerror))
+        _say(Sentence("{}: {}", error.filename or Sentence("standard output"), cause_of(error)))
         return OUR_FAULT
     except Exception as error:
         if os.environ.get("MESHPLAN_DEBUG"):

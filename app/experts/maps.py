@@ -14,7 +14,7 @@ from app.text.documents import json_text
 from app.text.files import save_text
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import TRACE_BYTES
-from documents.errors import InputError, show
+from documents.errors import InputError, cause_of, show
 from documents.reading import Limits, parse_document, read_text
 from documents.sentences import Sentence
 from search.experts.placement import Placement
@@ -58,7 +58,7 @@ def write_maps(folder: Path, placement: Placement, num_experts: int) -> list[Pat
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(Sentence("--write-maps: {} cannot be made ({}).", folder, error.strerror)) from None
+        raise InputError(Sentence("--write-maps: {} cannot be made ({}).", folder, cause_of(error))) from None
     documents = {MINDSPEED_FILE: mindspeed_map(placement), EPLB_FILE: eplb_map(placement, num_experts)}
     for name, document in documents.items():
         save_text(folder / name, json_text(document), "--write-maps")

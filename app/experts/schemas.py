@@ -12,6 +12,7 @@ from app.text.documents import Document
 from cost_models.shapes.expert_spread import NUM_DOMAINS
 from documents.bounds import MAX_TRACE_STEPS
 from documents.checking import Section
+from documents.said import Said
 from search.experts.plan import MAX_EXTRA_SLOTS, MAX_VALID_STEPS
 
 MAX_SERVED_TEXT = 4 * 2**20
@@ -125,7 +126,7 @@ class ExpertPlanDocument(Answer):
     num_experts: int
     valid_steps: int
     is_worth: bool
-    reason: str
+    reason: Said
     step_time_balanced_s: float = Field(description="with every rank alike")
     step_time_before_s: float
     step_time_after_s: float

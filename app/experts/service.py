@@ -34,7 +34,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InfeasibleStrategyError, InputError, show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.legality import violations
 from meshplan import __version__
 from search.experts.generated import generated_counts
@@ -272,7 +272,8 @@ def counts_of(job: Job, loads: Loads) -> Floats:
     """The counts of a request, in whichever form they come."""
     given = [name for name in Loads.model_fields if getattr(loads, name) is not None]
     if len(given) != 1:
-        raise InputError(Sentence("loads: {} given; give one of counts, text and generated.", " and ".join(given) or "nothing"))
+        shown = joined(" and ", given) or Sentence("nothing")
+        raise InputError(Sentence("loads: {} given; give one of counts, text and generated.", shown))
     model = job.workload.model
     if loads.generated is not None:
         return generated(job, loads.generated)

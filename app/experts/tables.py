@@ -8,7 +8,7 @@ from app.answers.tables.estimate import strategy_text
 from app.experts.schemas import ExpertPlanDocument, LayerPlan
 from app.text.quantities import column_seconds, gibibytes, percent, seconds
 from app.text.terminal import plain_table
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined, word
 
 MAX_LAYERS = 12
 
@@ -25,7 +25,7 @@ def print_expert_plan(console: Console, document: ExpertPlanDocument) -> None:
     balanced_s = document.step_time_balanced_s
     times = [document.step_time_before_s, document.step_time_after_s]
     table.add_row(Sentence("exposed by imbalance"), *column_seconds(time_s - balanced_s for time_s in times))
-    table.add_row("step", *column_seconds(times))
+    table.add_row(Sentence("step"), *column_seconds(times))
     console.print(table)
     console.print()
     _print_layers(console, document.layers)
@@ -62,7 +62,7 @@ def _forecast_text(document: ExpertPlanDocument) -> str:
     found = document.forecast
     if not found.num_held_back:
         return Sentence("Forecast: mean of {:,} step{}; too few to hold some back.", found.num_steps, "s" * (found.num_steps > 1))
-    errors = ", ".join(Sentence("{} {}", name.replace("_", " "), percent(error, 2)) for name, error in found.errors.items())
+    errors = joined(", ", (Sentence("{} {}", word(name), percent(error, 2)) for name, error in found.errors.items()))
     return Sentence(
         "Forecast of {:,} held-back steps, tokens at the wrong expert: {}. A plan made before would "
         "have taken their load from {:.3f} to {:.3f}: "

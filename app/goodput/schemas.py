@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
 from app.text.documents import Document
+from documents.said import Said
 
 
 class Quantiles(Document):
@@ -33,7 +34,7 @@ class CheckpointDocument(Document):
 class DeliveryChange(Document):
     """One thing done otherwise, everything else as it is."""
 
-    change: str
+    change: Said
     effective_time_fraction: float
     delivered_tokens_per_day: float
     gain_fraction: float = Field(description="of delivered tokens")
@@ -57,7 +58,7 @@ class EnergyDocument(Document):
 
 
 class CostDocument(Document):
-    basis: str
+    basis: Said
     device_hour_usd: float
     usd_per_day: float = Field(description="devices and spares, and energy where it has a price")
     usd_per_trillion_tokens: float

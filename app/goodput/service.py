@@ -254,7 +254,7 @@ def _changes(plan: RunningPlan, site: Site, found: Delivered, per_day: float) ->
         for change, changed in changed_sites(site, has_replicas=plan.num_replicas > 1).items()
     }
     # What a plan could gain at most: nothing ever fails.
-    rates["no failures at all"] = delivered(
+    rates[Sentence("no failures at all")] = delivered(
         plan,
         replace(
             site,

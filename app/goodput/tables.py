@@ -8,7 +8,7 @@ from app.answers.tables.estimate import print_assumptions, print_title, strategy
 from app.goodput.schemas import GoodputDocument
 from app.text.quantities import count, days, percent, seconds
 from app.text.terminal import plain_table
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 
 SHOWN_CHANGES = 8
 LEAST_GAIN = 5e-4
@@ -48,8 +48,8 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
     console.print()
     table = plain_table("from the peak to what is delivered", ">tokens a day", ">left")
     for stage in document.waterfall:
-        table.add_row(stage.stage.replace("_", " "), count(stage.tokens_per_day), percent(stage.of_the_one_before, 2))
-    table.add_row("delivered", count(document.delivered_tokens_per_day), "", style="bold")
+        table.add_row(word(stage.stage), count(stage.tokens_per_day), percent(stage.of_the_one_before, 2))
+    table.add_row(Sentence("delivered"), count(document.delivered_tokens_per_day), "", style="bold")
     console.print(table)
     console.print()
     table = plain_table("one change", ">delivered a day", ">gain")

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from fastapi import Header, Response
 
 from app.http.problems import ServiceError
+from documents.said import without_parts
 from documents.sentences import Sentence
 
 IfMatch = Annotated[str | None, Header(max_length=1000)]
@@ -25,7 +26,7 @@ def _tags(header: str) -> list[str]:
 
 def answer(content: bytes, if_none_match: str | None, tag: str | None = None) -> Response:
     """The JSON ``content`` under a tag of its own or the given one, or 304 where the client has it already."""
-    tag = tag or f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    tag = tag or f'"{hashlib.sha256(without_parts(content)).hexdigest()[:16]}"'
     if if_none_match is not None and any(known in ("*", tag, f"W/{tag}") for known in _tags(if_none_match)):
         return Response(status_code=304, headers={"ETag": tag})
     return Response(content, 200, {"ETag": tag}, "application/json")

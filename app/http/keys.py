@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.tables import ApiKey
 from documents.errors import InputError, show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 Scope = Literal["read", "write", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -149,7 +149,7 @@ def _in_force(session: Session, name: str) -> ApiKey:
     found = list(session.scalars(select(ApiKey).where(ApiKey.revoked_at_s.is_(None))))
     chosen = [key for key in found if name in (key.name, key.prefix)]
     if len(chosen) != 1:
-        known = ", ".join(key.name for key in found) or "none"
+        known = joined(", ", (key.name for key in found)) or "none"
         raise InputError(
             Sentence("NAME: {} names {} keys that are in force; those in force: {}.", show(name), len(chosen), known)
         )

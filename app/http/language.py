@@ -1,18 +1,22 @@
-"""Answers in the language that the caller reads: JSON is translated where ``Accept-Language`` wants Chinese more than English."""
+"""Answers in the language that the caller reads: Chinese where ``Accept-Language`` wants it more than English.
+
+Inside the application JSON may carry the parts of its sentences behind their English text (``documents.said``). Here the parts
+are dropped for readers of English, and used for the others.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from anyio import to_thread
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from app.language.choice import Language, of_header
-from app.language.documents import translated
+from app.language.choice import Language, of_header, said
+from documents.said import WITH_PARTS, without_parts
+from documents.sentences import unpacked
 
 _TYPE = "application/json"  # a problem document is translated where it is made
 _TAG = re.compile(r'(W/)?"([^"]*)-zh"')
@@ -20,7 +24,7 @@ LARGE_BYTES = 64 * 1024  # beside the event loop from here on
 
 
 class Languages:
-    """ASGI middleware. An answer without a reader of Chinese goes through as it is, but says that it depends on the language."""
+    """ASGI middleware. Every answer in JSON says that it depends on the language."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -30,19 +34,13 @@ class Languages:
             await self.app(scope, receive, send)
             return
         language = of_header(Headers(scope=scope).get("accept-language", ""))
-        if language == "en":
-            await self.app(scope, receive, _saying_so(send))
-        else:
-            await self.app({**scope, "headers": _english_tags(scope)}, receive, _Translated(send, language).send)
-
-
-def _saying_so(send: Send) -> Send:
-    async def saying(message: Message) -> None:
-        if message["type"] == "http.response.start" and (message["status"] == 304 or _is_json(Headers(raw=message["headers"]))):
-            MutableHeaders(scope=message).add_vary_header("Accept-Language")
-        await send(message)
-
-    return saying
+        if language != "en":
+            scope = {**scope, "headers": _english_tags(scope)}
+        token = WITH_PARTS.set(language != "en")
+        try:
+            await self.app(scope, receive, _Told(send, language).send)
+        finally:
+            WITH_PARTS.reset(token)
 
 
 def _is_json(headers: Headers) -> bool:
@@ -67,8 +65,8 @@ def _english_tags(scope: Scope) -> list[tuple[bytes, bytes]]:
     return found
 
 
-class _Translated:
-    """Holds an answer in JSON until it is whole, and sends its translation."""
+class _Told:
+    """Holds an answer in JSON until it is whole, and sends it in the language."""
 
     def __init__(self, send: Send, language: Language) -> None:
         self._send, self._language = send, language
@@ -77,10 +75,10 @@ class _Translated:
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
-            headers = Headers(raw=message["headers"])
+            headers = MutableHeaders(scope=message)
             if message["status"] == 304:
-                _tag(MutableHeaders(scope=message))
-                MutableHeaders(scope=message).add_vary_header("Accept-Language")
+                self._tag(headers)
+                headers.add_vary_header("Accept-Language")
             elif _is_json(headers) and "content-encoding" not in headers:
                 self._start = message
                 return
@@ -96,27 +94,41 @@ class _Translated:
         headers = MutableHeaders(scope=start)
         body = bytes(self._body)
         if body:
-            is_large = len(body) > LARGE_BYTES
-            body = (
-                await to_thread.run_sync(_translation, body, self._language) if is_large else _translation(body, self._language)
-            )
+            body = await self._told(body)
             headers["Content-Length"] = str(len(body))
-        headers["Content-Language"] = self._language
+        if self._language != "en":
+            headers["Content-Language"] = self._language
         headers.add_vary_header("Accept-Language")
-        _tag(headers)
+        self._tag(headers)
         await self._send(start)
         await self._send({"type": "http.response.body", "body": body})
 
+    async def _told(self, body: bytes) -> bytes:
+        if self._language == "en":
+            return without_parts(body)
+        return (
+            await to_thread.run_sync(_translation, body, self._language)
+            if len(body) > LARGE_BYTES
+            else _translation(body, self._language)
+        )
 
-def _tag(headers: MutableHeaders) -> None:
-    """A translation is another representation, which has a tag of its own."""
-    tag = headers.get("etag", "")
-    if tag.endswith('"'):
-        headers["ETag"] = f'{tag[:-1]}-zh"'
+    def _tag(self, headers: MutableHeaders) -> None:
+        """A translation is another representation, which has a tag of its own."""
+        tag = headers.get("etag", "")
+        if self._language != "en" and tag.endswith('"'):
+            headers["ETag"] = f'{tag[:-1]}-{self._language}"'
 
 
 def _translation(body: bytes, language: Language) -> bytes:
-    document: Any = json.loads(body)
-    if isinstance(document, Mapping):
-        document = translated(document, language)
+    document = _in_language(json.loads(body), language)
     return json.dumps(document, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _in_language(value: Any, language: Language) -> Any:
+    if isinstance(value, str):
+        return said(unpacked(value), language)
+    if isinstance(value, dict):
+        return {name: _in_language(each, language) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_in_language(each, language) for each in value]
+    return value

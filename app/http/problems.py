@@ -12,9 +12,9 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 
-from app.language.choice import of_header
-from app.language.documents import problem as in_language
+from app.language.choice import Language, hinted, of_header, said
 from documents.errors import InfeasibleError, InputError, hint_of, pointer_of, show
+from documents.said import Said
 from documents.sentences import Sentence
 
 MEDIA_TYPE = "application/problem+json"
@@ -77,12 +77,12 @@ class Problem(BaseModel):
     """An error (RFC 9457)."""
 
     type: str = Field(description="urn:meshplan:problem: and the kind of problem")
-    title: str
+    title: Said
     status: int
-    detail: str = Field(description="one sentence: the field, its value, what is allowed")
+    detail: Said = Field(description="one sentence: the field, its value, what is allowed")
     pointer: str | None = Field(description="JSON pointer to the offending part of the body")
     parameter: str | None = Field(description="name of the offending path, query or header parameter")
-    hint: str = Field(description="what would do")
+    hint: Said = Field(description="what would do")
     instance: str = Field(description="names this request in the server's log")
 
 
@@ -129,9 +129,18 @@ def problem_document(error: ServiceError, request_id: str) -> Problem:
 def problem(request: Request, error: ServiceError) -> JSONResponse:
     document = problem_document(error, request.scope.get("request_id", "none"))
     language = of_header(request.headers.get("accept-language", ""))
-    content = in_language(document.model_dump(), language)
+    content = document.model_dump() | {name: said(getattr(document, name), language) for name in ("title", "detail")}
+    content["hint"] = _hint(document, language)
     own = {"Vary": "Accept-Language"} if language == "en" else {"Content-Language": language, "Vary": "Accept-Language"}
     return JSONResponse(content, document.status, {**(error.headers or {}), **own}, MEDIA_TYPE)
+
+
+def _hint(document: Problem, language: Language) -> str:
+    """A hint that ends its detail is the end of the translated detail, too."""
+    if language == "en" or isinstance(document.hint, Sentence):
+        return said(document.hint, language)
+    hint = hinted(document.detail, language) if document.hint == hint_of(document.detail) else None
+    return hint or document.hint
 
 
 def from_input_error(error: InputError, kind: str = "invalid-input") -> ServiceError:
@@ -147,12 +156,12 @@ def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
     if place == "body":
         return ServiceError("invalid-input", Sentence("body: missing; send a JSON object."), pointer="#")
     name = str(path[0])  # also of a list of which one item is wrong
-    said = str(chosen.get("ctx", {}).get("error", chosen["msg"])).rstrip(".")
+    why = Sentence.whole(str(chosen.get("ctx", {}).get("error", chosen["msg"]))).rstrip(".")
     return ServiceError(
         "invalid-input",
-        Sentence("{}: {} is not allowed in the {}; {}.", name, show(chosen["input"]), place, said[:1].lower() + said[1:]),
+        Sentence("{}: {} is not allowed in the {}; {}.", name, show(chosen["input"]), Sentence.whole(place), why.uncapitalized()),
         parameter=name,
-        hint=Sentence("{}.", said),
+        hint=Sentence("{}.", why),
     )
 
 

@@ -17,7 +17,7 @@ from app.http.keys import KeyLimits
 from app.http.problems import ServiceError
 from app.http.state import ServerState, state_of
 from documents.errors import show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 LOCAL_CALLER = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where the server listens on loopback only.")
@@ -161,7 +161,7 @@ def _check_scope(request: Request, principal: Principal) -> None:
 def require_scope(principal: Principal, needed: keys.Scope) -> None:
     """``ServiceError`` unless the key may."""
     if needed not in principal.scopes:
-        may = " and ".join(scope for scope in keys.SCOPES if scope in principal.scopes) or "nothing"
+        may = joined(" and ", (scope for scope in keys.SCOPES if scope in principal.scopes)) or "nothing"
         raise ServiceError("forbidden", Sentence("The API key may not {}; it may {}.", needed, may))
 
 

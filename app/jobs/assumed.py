@@ -11,11 +11,18 @@ from pydantic import Field
 from documents.bounds import MAX_TOKENS, Line, LongLine
 from documents.checking import Section, check
 from documents.errors import InputError, show, unknown_name
-from documents.sentences import Sentence
+from documents.sentences import Sentence, plain, recognized
 
 NOT_GIVEN = Sentence("(not given)")
 MAX_ASSUMED = 100
 Bounds = Field(ge=0, le=MAX_TOKENS)
+_WHYS = (  # what stands behind a default: a resolved job holds the text alone
+    "(not given)",
+    "(default on {} devices)",
+    "(default on {})",
+    "from the preset ({}: {})",
+    "(usual of the model: the fullest expert rank has {} x the mean in time, and in memory, in {} of the steps, {}; {})",
+)
 
 
 class AssumedField(Section):
@@ -43,7 +50,7 @@ class Assumption:
 
     def sentence(self, shown: Any = None) -> str:
         """``shown``: what a null stands for."""
-        return f"{self.field} = {text_of(self.value if self.value is not None else shown)} {self.why}"
+        return Sentence("{} = {} {}", self.field, text_of(self.value if self.value is not None else shown), self.why)
 
 
 def text_of(value: Any) -> str:
@@ -76,10 +83,10 @@ def assumed_in(given: object, value_of: Callable[[str], Any], allowed: Collectio
             raise unknown_name(f"assumed.{show(name)}", str(name), allowed, what=Sentence("field with a default"))
         checked = check(AssumedField, entry, f"assumed.{name}")
         if value_of(name) == checked.value:
-            found[name] = Assumption(name, checked.value, checked.why)
+            found[name] = Assumption(name, checked.value, recognized(checked.why, _WHYS))
     return found
 
 
 def assumed_to_mapping(assumed: Mapping[str, Assumption]) -> dict[str, Any]:
     """As a resolved job holds them; reading them gives the same."""
-    return {name: {"value": entry.value, "why": entry.why} for name, entry in assumed.items()}
+    return {name: {"value": entry.value, "why": plain(entry.why)} for name, entry in assumed.items()}

@@ -20,6 +20,7 @@ from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload
 from documents.checking import Section, schema_of
+from documents.sentences import Sentence
 from search.placement.layer_moves import move_text, moved
 
 SECTIONS: Final[Mapping[str, type[Section]]] = {
@@ -65,7 +66,7 @@ def _attention(workload: Workload) -> Sequence[bool]:
 def _release(workload: Workload) -> str:
     """The year that stands for what is not given, and the releases of the stack that it stands for."""
     year, ladder = release_years(workload)[0], workload.software_traits.releases
-    return f"{year:g}" if ladder is None else f"{year:g}, {workload.software.stack} {ladder.rung(year).releases}"
+    return f"{year:g}" if ladder is None else Sentence("{:g}, {} {}", year, workload.software.stack, ladder.rung(year).releases)
 
 
 OF_WORKLOAD: Mapping[str, Others] = {

@@ -108,7 +108,7 @@ SOURCES = {
     "storage_read_bytes_per_s": Sentence("(assumed, as written)"),
     "spares": Sentence("(2 % of the nodes, which vendors advise)"),
     "repair_s": "(assumed)",
-    "idle_power_fraction": "(73.9 of 350 W [npu-exporter])",
+    "idle_power_fraction": Sentence("(73.9 of 350 W [npu-exporter])"),
     "waiting_power_fraction": "(assumed)",
     "host_power_fraction": Sentence("(assumed, within 25 to 45 %)"),
     "pue": "(assumed)",

@@ -94,8 +94,8 @@ def _stated_spread(balance: str, model: ModelShape, labels: Mapping[str, str]) -
 
 def _why(spread: ExpertSpread) -> str:
     degrees = [degree for degree in _DEGREES if degree <= spread.num_experts][-_SHOWN:]
-    mean = ", ".join(Sentence("{:.2f} at EP{}", spread.load_factor(degree), degree) for degree in degrees)
-    peak = ", ".join(f"{spread.peak_load_factor(degree):.2f}" for degree in degrees)
+    mean = joined(", ", (Sentence("{:.2f} at EP{}", spread.load_factor(degree), degree) for degree in degrees))
+    peak = joined(", ", (f"{spread.peak_load_factor(degree):.2f}" for degree in degrees))
     return Sentence(
         "(usual of the model: the fullest expert rank has {} x the mean in time, and in memory, in {:.0%} of the steps, {}; {})",
         mean,

@@ -300,7 +300,7 @@ def _training(
     global_batch_size = resolved("global_batch_size", section.global_batch_size)
     missing = [name for name, value in (("seq_length", seq_length), ("global_batch_size", global_batch_size)) if value is None]
     if missing:
-        fields = " and ".join(labels.get(name := f"training.{field}", name) for field in missing)
+        fields = joined(" and ", (labels.get(name := f"training.{field}", name) for field in missing))
         raise InputError(
             Sentence(
                 "{}: missing; only model presets have a default, so give an integer{}.",
@@ -387,7 +387,7 @@ def _options(section: SoftwareSection, family: str, stack: str, execution: str) 
     for kind, names in given.items():
         for name in names or ():
             if name not in allowed:
-                here = ", ".join(known for known in OPTION_NAMES[kind] if known in allowed)
+                here = joined(", ", (known for known in OPTION_NAMES[kind] if known in allowed))
                 what = (
                     Sentence("{} in a compiled graph", stack)
                     if kind == HOST and execution != "eager"
@@ -427,8 +427,8 @@ def _option_sentences(software: Software) -> list[str]:
     for option in SOFTWARE_OPTIONS:
         has = has_option(option, software.operators, software.host)
         if has != option.in_runs:
-            changes = ", ".join(
-                Sentence("{} {} {:.3g}", change.constant, "x" if has else "/", change.factor) for change in option.changes
+            changes = joined(
+                ", ", (Sentence("{} {} {:.3g}", change.constant, "x" if has else "/", change.factor) for change in option.changes)
             )
             without = "" if has else "without "
             found.append(

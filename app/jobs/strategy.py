@@ -26,7 +26,7 @@ from cost_models.shapes.tensors import TENSOR_NAMES, Tensor, TensorChoice, Tenso
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.mindformers.cells import by_rank
 from frameworks.rule import either
 from search.errors import SearchError
@@ -377,7 +377,7 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
     sentences = [Sentence("strategy.features: {} has no effect: {}.", (f.name or "").lower(), why) for f, why in idle]
     unpriced = _acting(workload, strategy, strategy.features) & UNPRICED_FEATURES
     if unpriced:
-        names = ", ".join((feature.name or "").lower() for feature in unpriced)
+        names = joined(", ", ((feature.name or "").lower() for feature in unpriced))
         verb = "changes" if len(unpriced) == 1 else "change"
         sentences.append(Sentence("strategy.features: {} {} launch arguments alone: the price is the one without.", names, verb))
     return sentences

@@ -1,14 +1,15 @@
-"""Which language readers want: a command says it for its process, a request for its answer."""
+"""Which language readers want: a command says it for what it prints, a request for its answer."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Literal, get_args
 
-from documents.errors import unknown_name
+from documents.errors import hint_of, unknown_name
 
 if TYPE_CHECKING:
-    from app.language.translating import Translator
+    from app.language.translator import Translator
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)
@@ -16,7 +17,7 @@ VARIABLE = "MESHPLAN_LANGUAGE"
 _LOCALES = ("LC_ALL", "LC_MESSAGES", "LANG")  # the first that is set decides, as POSIX has it
 _MAX_HEADER = 1000  # characters; browsers send some dozen
 
-_spoken: Language = "en"
+_spoken: ContextVar[Language] = ContextVar("spoken", default="en")
 
 
 def checked(name: str, given: str) -> Language:
@@ -57,38 +58,37 @@ def _weight(parameters: str) -> float:
 
 
 def speak(language: Language) -> None:
-    """From now on, what this process prints for people is in that language."""
-    global _spoken
-    _spoken = language
+    """From now on, what this command prints for people is in that language."""
+    _spoken.set(language)
 
 
 def spoken() -> Language:
-    """The language of what this process prints for people."""
-    return _spoken
+    """The language of what this command prints for people."""
+    return _spoken.get()
 
 
 def said(text: str, language: Language | None = None) -> str:
-    """A finished sentence in the language, without one in that of the process."""
-    language = language or _spoken
+    """A sentence in the language, without one in that of the command; a text without parts as it is."""
+    language = language or spoken()
     return text if language == "en" else _translator(language)(text)
 
 
-def cited(text: str, language: Language) -> str:
-    """A source of data with what it remarks, in the language; names and citations stay."""
-    return text if language == "en" else _translator(language).remark(text)
+def hinted(text: str, language: Language) -> str | None:
+    """The hint that ends a message about input, in the language."""
+    return hint_of(text) if language == "en" else _translator(language).hint(text)
 
 
 def headed(text: str) -> str:
-    """The head or a cell of a table in the language of the process."""
-    return text if _spoken == "en" else _translator(_spoken).cell(text)
+    """The head of a column in the language of the command."""
+    return text if spoken() == "en" else _translator(spoken()).head(text)
 
 
 def helped(text: str) -> str:
-    """A text of ``--help`` in the language of the process; these are known whole."""
-    return text if _spoken == "en" else _translator(_spoken).helps.get(text, text)
+    """A text of ``--help`` in the language of the command; these are known whole."""
+    return text if spoken() == "en" else _translator(spoken()).helps.get(text, text)
 
 
 def _translator(language: Language) -> Translator:
-    from app.language.translating import translator  # a command in English never loads it
+    from app.language.translator import translator  # a command in English never loads it
 
     return translator(language)

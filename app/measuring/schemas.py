@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from app.text.documents import Document
+from documents.said import Said
 
 
 class CaseRow(Document):
@@ -30,7 +31,7 @@ class MeasuredRow(CaseRow):
 
 
 class SkippedRow(CaseRow):
-    reason: str
+    reason: Said
 
 
 class MeasureDocument(Document):

@@ -11,7 +11,7 @@ from app.measuring.schemas import MeasureDocument, MeasuredRow
 from app.text.quantities import percent, seconds
 from app.text.terminal import plain_table
 from calibration.measurements.cases import Case, Kind
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined, word
 
 SHOWN_REASONS = 5
 
@@ -19,7 +19,7 @@ SHOWN_REASONS = 5
 def print_measured(console: Console, document: MeasureDocument) -> None:
     for kind, rows in groupby(document.results, key=lambda row: row.kind):
         compared = ("modelled", "measured / modelled") if document.hardware else ()
-        table = plain_table(kind.replace("_", " "), ">measured", ">burst", ">TFLOPS", *(f">{name}" for name in compared))
+        table = plain_table(word(kind), ">measured", ">burst", ">TFLOPS", *(f">{name}" for name in compared))
         for row in rows:
             table.add_row(*_cells(row), *(_compared(row) if compared else ()))
         console.print(table)
@@ -35,7 +35,7 @@ def print_measured(console: Console, document: MeasureDocument) -> None:
     for reason, number in reasons.most_common(SHOWN_REASONS):
         console.print(Sentence("{} not measured: {}", number, reason), markup=False)
     if document.hardware:
-        medians = ", ".join(Sentence("{} {:,.3g}", name, ratio) for name, ratio in document.medians.items())
+        medians = joined(", ", (Sentence("{} {:,.3g}", name, ratio) for name, ratio in document.medians.items()))
         console.print(Sentence("Median of measured / modelled: {}.", medians), markup=False)
         console.print(Sentence("Modelled: with the constants that ship; above 1 the device is slower than they say."))
     state = "" if document.is_complete else Sentence(" up to the interrupt")

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.answers.schemas import Change, EstimateDocument, LaunchDocument, StrategyDocument
 from app.text.documents import Document
+from documents.said import Said
 from hardware_profiles.schema import Wiring
 
 
@@ -131,16 +132,16 @@ class Better(Document):
     step_time_s: float
     difference_fraction: float = Field(description="its step time over that of the plan that is explained, minus 1")
     is_tie: bool = Field(description="the difference is below the paired error")
-    changes: str = Field(description="what it does otherwise")
-    why: str
+    changes: Said = Field(description="what it does otherwise")
+    why: Said
 
 
 class ExplainDocument(EstimateDocument):
     """What ``meshplan explain --json`` prints: an estimate, simulated, and what stands behind it. Changes are by closed form."""
 
-    bound_by: str
-    best_change: str
-    would_fit: str | None = Field(description="of a plan that does not fit")
+    bound_by: Said
+    best_change: Said
+    would_fit: Said | None = Field(description="of a plan that does not fit")
     changes: list[Change] = Field(description="one dimension or one layer otherwise, fastest first")
     sensitivity: list[Sensitivity] = Field(description="what matters most first")
     other: Better | None = Field(description="the fastest other plan; null where nothing else is legal and fits")

@@ -9,7 +9,7 @@ from app.answers.tables.memory import chance
 from app.plans.schemas import ExplainDocument
 from app.text.quantities import GIB, seconds
 from app.text.terminal import plain_table
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined, word
 
 SHOWN = 12
 DECIDING = 1e-3  # of the step
@@ -58,15 +58,15 @@ def print_explained(console: Console, document: ExplainDocument) -> None:
     table = plain_table("a number 10 % better, or worse", ">step, better", ">worse")
     for entry in document.sensitivity:
         if max(abs(entry.better_delta_fraction), abs(entry.worse_delta_fraction)) >= DECIDING:
-            table.add_row(
-                entry.quantity.replace("_", " "), f"{entry.better_delta_fraction:+.1%}", f"{entry.worse_delta_fraction:+.1%}"
-            )
+            table.add_row(word(entry.quantity), f"{entry.better_delta_fraction:+.1%}", f"{entry.worse_delta_fraction:+.1%}")
     console.print(table)
 
 
 def _print_turning_points(console: Console, document: ExplainDocument) -> None:
     if document.turning_points:
-        found = ", ".join(f"{point.quantity.replace('_', ' ')} x {point.factor:.2f}" for point in document.turning_points[:4])
+        found = joined(
+            ", ", (Sentence("{} x {:.2f}", word(point.quantity), point.factor) for point in document.turning_points[:4])
+        )
         console.print(Sentence("Their order turns with {}.", found), markup=False)
     else:
         console.print(Sentence("No number turns their order within a factor of three."))

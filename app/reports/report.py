@@ -16,12 +16,10 @@ import yaml
 from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
 from app.answers.tables.estimate import strategy_text, train_days
 from app.answers.tables.memory import chance
-from app.language.choice import Language
-from app.language.documents import translated
+from app.language.choice import Language, said
 from app.reports import pictures
-from app.text.documents import plain
 from app.text.quantities import GIB, count, days, gibibytes, percent, seconds
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 
 Form = Literal["html", "pdf-ready", "markdown"]
 FOLDER = Path(__file__).parent
@@ -44,7 +42,14 @@ def _environment() -> jinja2.Environment:
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_told,
     )
+
+
+@jinja2.pass_context
+def _told(context: jinja2.runtime.Context, value: object) -> object:
+    """A sentence in the language of the page."""
+    return said(value, context["spoken"]) if isinstance(value, str) else value
 
 
 def report(document: SearchDocument, form: Form, language: Language, on: date, name: str = "") -> str:
@@ -52,23 +57,22 @@ def report(document: SearchDocument, form: Form, language: Language, on: date, n
 
     ``name`` is what people call the study: its title, where there is one.
     """
-    if language != "en":
-        document = SearchDocument.model_validate(translated(plain(document), language))
     words = {key: texts[language] for key, texts in vocabulary()["words"].items()}
     parts = {key: texts[language] for key, texts in vocabulary()["parts"].items()} | {"other": words["other"]}
     page = _environment().get_template(TEMPLATES[form])
     job_line = words["title"].format(**_title(document))
     return page.render(
         {
+            "spoken": language,
             "language": {"en": "en", "zh": "zh-CN"}[language],
             "on_paper": form == "pdf-ready",
             "words": words,
             "say": lambda key, **values: words[key].format(**values),
-            "part": lambda name: parts.get(name, name.replace("_", " ")),
+            "part": lambda name: parts.get(name, word(name)),
             "title": name or job_line,
             "job_line": job_line if name else "",
             "heading": _heading(document, on),
-            "headline": list(_headline(document, words)),
+            "headline": list(_headline(document, words, language)),
             "plans": [_row(plan) for plan in document.plans[:SHOWN_PLANS]],
             "has_groups": len({plan.rank_group for plan in document.plans}) < len(document.plans),
             "time": _time_picture(document, words),
@@ -80,7 +84,7 @@ def report(document: SearchDocument, form: Form, language: Language, on: date, n
             "launches": _launches(document),
             "seconds": seconds,
             "gibibytes": gibibytes,
-            "markdown": _markdown,
+            "markdown": lambda text: _markdown(said(text, language)),
         }
     )
 
@@ -102,7 +106,7 @@ def _heading(document: SearchDocument, on: date) -> dict[str, Any]:
     }
 
 
-def _headline(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str]:
+def _headline(document: SearchDocument, words: Mapping[str, str], language: Language) -> Iterator[str]:
     """What a meeting decides on, a sentence each."""
     if not document.plans:
         yield words["no_plan"]
@@ -137,7 +141,7 @@ def _headline(document: SearchDocument, words: Mapping[str, str]) -> Iterator[st
     if evidence.num_runs:
         yield words["evidence"].format(count=evidence.num_runs, devices=f"{evidence.max_devices:,}")
     yield from _against(document, words)
-    yield _proof(document, words)
+    yield _proof(document, words, language)
 
 
 def _against(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str]:
@@ -151,13 +155,13 @@ def _against(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str
         yield words["faster"].format(**rows, factor=f"{1 + own.speedup_fraction:.2f}")
 
 
-def _proof(document: SearchDocument, words: Mapping[str, str]) -> str:
+def _proof(document: SearchDocument, words: Mapping[str, str], language: Language) -> str:
     proof = document.proof
     if proof.stopped_by:
-        return words["cut"].format(by=proof.stopped_by.replace("_", " "))
+        return words["cut"].format(by=word(proof.stopped_by))
     if not proof.proved_best:
         return words["unproved"]
-    numbers = {"count": f"{document.counts.legal:,}", "scope": proof.scope}
+    numbers = {"count": f"{document.counts.legal:,}", "scope": said(proof.scope, language)}
     proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
     return words["proved"].format(**numbers) if proved == 1 else words["proved_other"].format(**numbers, rank=proved)
 
@@ -209,9 +213,7 @@ def _breakdown(document: SearchDocument) -> list[tuple[str, str, str]]:
 
 
 def _rejections(document: SearchDocument, words: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    rows = [
-        (each.rule.replace("_", " "), f"{each.count:,}", each.example or "") for each in document.rejections[:SHOWN_REJECTIONS]
-    ]
+    rows = [(word(each.rule), f"{each.count:,}", each.example or "") for each in document.rejections[:SHOWN_REJECTIONS]]
     too_large = document.counts.estimated - document.counts.fits_memory
     return [(words["too_large"], f"{too_large:,}", words["too_large_example"]), *rows] if too_large else rows
 

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer
 from app.text.documents import Document
+from documents.said import Said
 
 
 class RlValidationRow(Document):
@@ -17,7 +18,7 @@ class RlValidationRow(Document):
     measured: float | None
     unit: str | None = Field(description="of both: s, ms, tokens/s, tokens/s/device, tokens/s/package")
     error_fraction: float | None
-    refused: str | None
+    refused: Said | None
     assumed: list[str] = Field(description="what the record does not say, and what took its place")
     parts: dict[str, float] = Field(description="of the prediction")
     suspect: str | None
@@ -121,7 +122,7 @@ class RlBar(Document):
 class RlVariant(Document):
     """The same job with one thing otherwise."""
 
-    change: str
+    change: Said
     step_time_s: float
     tokens_per_s: float
     gain_fraction: float = Field(description="of throughput over the job as it is")
@@ -151,8 +152,8 @@ class RlLaunch(Document):
     release: str
     file_name: str
     text: str | None = Field(description="the file; null where the release refuses the step")
-    not_expressed: list[str] = Field(description="what the release has no setting for, and what stands in its place")
-    refused: list[str] = Field(description="why the release has no file of the step")
+    not_expressed: list[Said] = Field(description="what the release has no setting for, and what stands in its place")
+    refused: list[Said] = Field(description="why the release has no file of the step")
 
 
 class RlDocument(Answer):
@@ -162,7 +163,7 @@ class RlDocument(Answer):
     step_time_low_s: float = Field(description="four published steps in five lay between these two of their predictions")
     step_time_high_s: float
     tokens_per_s: float
-    tokens_per_s_definition: str
+    tokens_per_s_definition: Said
     tokens_per_s_per_device: float
     output_tokens_per_s_per_device: float
     placement: str
@@ -196,7 +197,7 @@ class RlFound(Answer):
     stopped_by: str | None = Field(description="time_limit | interrupt; null where every split is done")
     plans: list[RlPlan]
     pareto: list[RlPlan] = Field(description="the fastest of each staleness, where more staleness is faster")
-    refused: list[str]
+    refused: list[Said]
 
 
 class RlSearchDocument(RlFound):
@@ -209,4 +210,4 @@ class RlStudyResult(RlFound):
     """What a study of post-training has found: the same, also where that is nothing."""
 
     best: RlDocument | None
-    why_none: str | None = Field(description="why no placement is the best; null with one")
+    why_none: Said | None = Field(description="why no placement is the best; null with one")

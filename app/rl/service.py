@@ -293,13 +293,17 @@ def _variants(step: PostTraining, found: PostTrainingStep) -> list[RlVariant]:
     changes: dict[str, PostTraining] = {}
     if step.placement in (PlacementKind.SEPARATE, PlacementKind.HYBRID):
         for steps in (0, 1, 2, 4):
-            changes[f"staleness {steps}" if steps else "synchronous"] = replace(
+            changes[Sentence("staleness {}", steps) if steps else Sentence("synchronous")] = replace(
                 step, staleness=Staleness(steps, partial=steps > 0, streams=step.staleness.streams)
             )
-        changes["any staleness"] = replace(step, staleness=Staleness(None, partial=True, streams=step.staleness.streams))
+        changes[Sentence("any staleness")] = replace(
+            step, staleness=Staleness(None, partial=True, streams=step.staleness.streams)
+        )
     if step.placement is not PlacementKind.FULLY_COLOCATED:
         other = replace(step.staleness, streams=not step.staleness.streams)
-        changes["without a queue" if step.staleness.streams else "with a queue"] = replace(step, staleness=other)
+        changes[Sentence("without a queue") if step.staleness.streams else Sentence("with a queue")] = replace(
+            step, staleness=other
+        )
     trained, rolled = found.training, found.rollout
     rows = []
     for change, job in changes.items():

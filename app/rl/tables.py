@@ -8,7 +8,7 @@ from app.answers.tables.estimate import print_assumptions
 from app.rl.schemas import RlDocument, RlPlan, RlSearchDocument, RlValidationDocument
 from app.text.quantities import count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined, word
 
 
 def print_validation(console: Console, document: RlValidationDocument, *, with_rows: bool) -> None:
@@ -104,7 +104,7 @@ def _print_step(console: Console, document: RlDocument) -> None:
     )
     table = plain_table("task", ">seconds", "waits for")
     for name, value in document.parts_s.items():
-        table.add_row(name.replace("_", " "), seconds(value), document.blocked_by.get(name, "").replace("_", " "))
+        table.add_row(word(name), seconds(value), word(document.blocked_by.get(name, "")))
     console.print(table)
     rolled, moved = document.rollout, document.reshard
     console.print(
@@ -139,7 +139,7 @@ def _print_step(console: Console, document: RlDocument) -> None:
         ),
         markup=False,
     )
-    busy = ", ".join(Sentence("{} {}", pool, percent(share, 0)) for pool, share in document.utilisation.items())
+    busy = joined(", ", (Sentence("{} {}", pool, percent(share, 0)) for pool, share in document.utilisation.items()))
     console.print(Sentence("Busy: {}.", busy), markup=False)
     if document.variants:
         changed = plain_table("change", ">step", ">tokens/s", ">gain")
@@ -151,5 +151,5 @@ def _print_step(console: Console, document: RlDocument) -> None:
         console.print(changed)
     console.print()
     for launch in document.launches:
-        said = "; ".join(launch.refused) if launch.refused else Sentence("--save-dir writes {}.", launch.file_name)
+        said = joined("; ", launch.refused) if launch.refused else Sentence("--save-dir writes {}.", launch.file_name)
         console.print(Sentence("{} {}: {}", launch.framework, launch.release, said), markup=False, highlight=False)

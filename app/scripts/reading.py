@@ -20,7 +20,7 @@ from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import ModelShape, WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES, MAX_VOCAB
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.framework import Framework, ReadingError, ReadJob
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.target import ANY
@@ -52,7 +52,7 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
         any_release = "@" not in target
         candidates = [f for f in candidates if f.target == wanted or (any_release and f.name == wanted.name)]
         if not candidates:
-            others = " or ".join(framework.target.label for framework in FRAMEWORKS if framework.suffix == suffix)
+            others = joined(" or ", (framework.target.label for framework in FRAMEWORKS if framework.suffix == suffix))
             raise InputError(Sentence("target: {} does not start from such a file; give {}.", wanted.label, others))
     here = [framework for framework in candidates if family in framework.target.families] or candidates
     read = [(kind(text, given, framework.release), framework) for framework in here]

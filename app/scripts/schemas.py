@@ -10,6 +10,7 @@ from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDoc
 from app.text.documents import Document
 from documents.bounds import DOCUMENT_BYTES, MAX_NAME, Devices, Name, Vocab
 from documents.checking import Section
+from documents.said import Said
 
 MAX_FILES = 16
 MAX_GIVEN = 200
@@ -40,7 +41,7 @@ class NotUnderstood(Document):
 
     line: int | None = Field(description="null where it is no single line")
     text: str
-    reason: str
+    reason: Said
 
 
 class ScriptChange(Document):
@@ -70,12 +71,12 @@ class TuneDocument(Answer):
     target: str = Field(description="framework and release that the script was read with")
     strategy: StrategyDocument
     estimate: EstimateNumbers | None = Field(description="of the script's own plan; null where it cannot run")
-    violations: list[str] = Field(description="rules of legality that the script's own plan breaks")
+    violations: list[Said] = Field(description="rules of legality that the script's own plan breaks")
     best: TunedPlan | None = Field(description="null where no plan fits")
     speedup: float | None = Field(description="step time of the script's plan over that of the best")
-    why: str | None = Field(description="what makes the difference")
-    tie: str | None = Field(description="where the script's plan is not measurably slower than the fastest")
-    nearest: str | None = Field(description="without a best plan: what stands in the way")
+    why: Said | None = Field(description="what makes the difference")
+    tie: Said | None = Field(description="where the script's plan is not measurably slower than the fastest")
+    nearest: Said | None = Field(description="without a best plan: what stands in the way")
     changes: list[ScriptChange]
     diff: str = Field(description="unified diff of the script; empty where nothing is to change")
     script: str = Field(description="the script with the changes made")

@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from app.scripts.launch import Given, Launch, Passed
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from documents.shell.reader import read_script
 from documents.shell.syntax import Place, ShellError
 from documents.shell.text import Command, Fragment, Link, ShellScript, Text, Word, split
@@ -298,7 +298,7 @@ def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]
             Sentence("{}: no command in it starts {}; give the script that does, or its arguments.", name, ENTRY_POINTS[0])
         )
     if len({tuple(word.text for word in words) for _, words, _ in found}) > 1:
-        lines = " and ".join(str(command.line) for command, _, _ in found[:3])
+        lines = joined(" and ", (str(command.line) for command, _, _ in found[:3]))
         raise InputError(
             Sentence("{}: lines {} each start a training, and the script does not decide which; leave one of them.", name, lines)
         )

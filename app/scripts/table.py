@@ -8,6 +8,7 @@ from rich.text import Text
 from app.answers.schemas import EstimateNumbers
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text
 from app.answers.tables.memory import chance
+from app.language.choice import said
 from app.scripts.schemas import NotUnderstood, TuneDocument
 from app.text.quantities import gibibytes, seconds
 from app.text.terminal import write_text
@@ -74,7 +75,8 @@ def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:
     for entry in passed[:SHOWN_REMARKS]:
         where = "" if entry.line is None else Sentence("line {}: ", entry.line)
         console.print(
-            Text(Sentence("  {}{}{}{}", where, entry.text, ": " if entry.text else "", entry.reason), style="dim"), soft_wrap=True
+            Text(said(Sentence("  {}{}{}{}", where, entry.text, ": " if entry.text else "", entry.reason)), style="dim"),
+            soft_wrap=True,
         )
     if len(passed) > SHOWN_REMARKS:
         console.print(Sentence("  and {} more; --json lists them all", len(passed) - SHOWN_REMARKS), style="dim")

@@ -37,7 +37,7 @@ def print_sequence_plan(console: Console, document: SequencePlanDocument) -> Non
         Sentence("attention of the fullest micro batch over the mean"), *(f"{one.micro_batch_load:.3f}" for one in orders)
     )
     table.add_row(Sentence("exposed by imbalance"), *column_seconds(one.exposed_s for one in orders))
-    table.add_row("step", *column_seconds(one.step_time_s for one in orders))
+    table.add_row(Sentence("step"), *column_seconds(one.step_time_s for one in orders))
     table.add_row(Sentence("slowest step"), *column_seconds(one.slowest_step_time_s for one in orders))
     console.print(table)
     console.print()

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer, PricedWith
 from app.text.documents import Document
+from documents.said import Said
 
 
 class LayoutDocument(Document):
@@ -56,7 +57,7 @@ class ServiceNumbers(Document):
     requests_per_s: float
     tokens_per_s: float = Field(description="output tokens")
     tokens_per_s_per_device: float = Field(description="output tokens over all devices of the cluster")
-    bound_by: str = Field(description="prefill or decode: the pool, or the part of instances that do both, that sets the rate")
+    bound_by: Said = Field(description="prefill or decode: the pool, or the part of instances that do both, that sets the rate")
     bottleneck: str = Field(description="the largest part of that pool's time")
     keeps_limits: bool
 

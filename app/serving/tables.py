@@ -5,11 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 
 from app.answers.tables.estimate import print_assumptions
-from app.language.choice import headed
 from app.serving.schemas import LayoutDocument, PoolDocument, ServiceNumbers, ServingDocument, ServingSearchDocument
 from app.text.quantities import column_seconds, count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, joined, word
 
 
 def print_serving(console: Console, document: ServingDocument) -> None:
@@ -38,7 +37,7 @@ def print_serving_search(console: Console, document: ServingSearchDocument) -> N
             seconds(numbers.tpot_s),
             count(numbers.tokens_per_s),
             f"{numbers.tokens_per_s_per_device:,.1f}",
-            Sentence("{}: {}", numbers.bound_by, numbers.bottleneck.replace("_", " ")),
+            Sentence("{}: {}", numbers.bound_by, word(numbers.bottleneck)),
         )
     console.print(table)
     if document.best is not None:
@@ -63,7 +62,7 @@ def _print_service(console: Console, document: ServingDocument) -> None:
     )
     limits = "" if numbers.keeps_limits else Sentence(" The limits are not kept.")
     console.print(
-        Sentence("Bound by {}, there by {}.{}", numbers.bound_by, headed(numbers.bottleneck.replace("_", " ")), limits),
+        Sentence("Bound by {}, there by {}.{}", numbers.bound_by, word(numbers.bottleneck), limits),
         markup=False,
     )
     if document.prefill is not None:
@@ -96,7 +95,7 @@ def _print_pool(console: Console, pool: PoolDocument, name: str, unit: str, kind
     table = plain_table(Sentence("part of a {}", unit), ">time", ">share")
     ordered = sorted(pool.parts_s.items(), key=lambda part: -part[1])
     for (part, time_s), text in zip(ordered, column_seconds(time_s for _, time_s in ordered), strict=True):
-        table.add_row(part.replace("_", " "), text, percent(time_s / pool.time_s))
+        table.add_row(word(part), text, percent(time_s / pool.time_s))
     table.add_row(unit, seconds(pool.time_s), "", style="bold")
     console.print(table)
 

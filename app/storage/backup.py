@@ -19,7 +19,8 @@ from sqlalchemy.exc import DatabaseError
 from app.storage.session import Database, StorageError, parsed_url, translated
 from app.storage.tables import PREFIX, VERSION_TABLE, IdempotencyRecord
 from app.storage.upgrade import known_revision, lock_upgrades, make_folder, upgrade_on
-from documents.sentences import Sentence
+from documents.errors import cause_of
+from documents.sentences import Sentence, word
 
 STATEMENT_S = 600.0  # nobody waits for an answer
 _MANY = 200  # rows in memory
@@ -47,7 +48,7 @@ def backup(url: str, path: Path) -> tuple[str, Counts]:
         _make_whole(partial)
         partial.rename(path)
     except OSError as error:
-        raise StorageError(Sentence("{}: the backup cannot be written ({}).", path, error.strerror)) from None
+        raise StorageError(Sentence("{}: the backup cannot be written ({}).", path, cause_of(error))) from None
     finally:
         for leftover in (partial, Path(f"{partial}-wal"), Path(f"{partial}-shm")):
             leftover.unlink(missing_ok=True)
@@ -102,7 +103,7 @@ def _empty(target: Connection, shown_url: str) -> None:
     for table in found.sorted_tables:
         is_filled = table.name not in (VERSION_TABLE, IdempotencyRecord.__tablename__)  # probes write there
         if is_filled and target.execute(select(table).limit(1)).first() is not None:
-            name = table.name.removeprefix(PREFIX).replace("_", " ")
+            name = word(table.name.removeprefix(PREFIX))
             raise StorageError(
                 Sentence("{} holds {} already; name another database, without any, to restore into.", shown_url, name)
             )

@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.away import DatabaseHangsError, PoolTimeout, is_damage, is_hang
 from documents.errors import InputError, show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, all_packed, all_unpacked, may_be_packed
 
 BUSY_TIMEOUT_MS = 30_000
 CONNECT_S = 3  # for a server to answer a new connection
@@ -25,9 +25,19 @@ PING_S = 2.0  # and one that rested since its last use, before a caller gets it
 STATEMENT_S = 5.0  # and a statement, of those that answer requests
 POOL_S = 5.0  # for a connection to become free
 REST_S = 2.0  # before a database that hung is asked again
-_to_json = partial(json.dumps, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 _SUPPORTED = Sentence("give postgresql://user:password@host/name or sqlite:///path")
+
+
+def _to_json(value: Any) -> str:
+    """As columns hold it: sentences with their parts, so that who reads them in another language gets a translation."""
+    return json.dumps(all_packed(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+
+
+def _from_json(written: str | bytes) -> Any:
+    text = written if isinstance(written, str) else written.decode()
+    value = json.loads(text)
+    return all_unpacked(value) if may_be_packed(text) else value
 
 
 class StorageError(InputError):
@@ -140,12 +150,16 @@ def _engine(url: URL, statement_s: float) -> Engine:
     try:
         if url.drivername == "sqlite":
             options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}
-            engine = create_engine(url, json_serializer=_to_json, connect_args=options, pool_timeout=POOL_S)
+            engine = create_engine(
+                url, json_serializer=_to_json, json_deserializer=_from_json, connect_args=options, pool_timeout=POOL_S
+            )
             event.listen(engine, "connect", _set_up_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
             return engine
         options = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
-        engine = create_engine(url, json_serializer=_to_json, connect_args=options, pool_timeout=POOL_S)
+        engine = create_engine(
+            url, json_serializer=_to_json, json_deserializer=_from_json, connect_args=options, pool_timeout=POOL_S
+        )
         event.listen(engine, "do_connect", _connect_postgresql)
         event.listen(engine, "connect", partial(_set_up_postgresql, statement_s=statement_s))
         event.listen(engine, "checkout", _look_at_postgresql)

@@ -15,10 +15,13 @@ from sqlalchemy import (
     MetaData,
     String,
     Text,
+    TypeDecorator,
     UniqueConstraint,
     false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+from documents.sentences import packed, unpacked
 
 PREFIX = "meshplan_"  # Optuna's own storage calls its tables studies and trials, and may share the database
 VERSION_TABLE = f"{PREFIX}schema_version"
@@ -29,6 +32,19 @@ CHECK_STATUSES = ("passed", "broken", "infeasible", "cut")
 
 # A growing key: SQLite numbers rows by themselves only where the type is INTEGER.
 Serial = BigInteger().with_variant(Integer, "sqlite")
+
+
+class SaidText(TypeDecorator[str]):
+    """A sentence with its parts; a text without such is the column's text as it is."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: str | None, dialect: object) -> str | None:
+        return None if value is None else packed(value)
+
+    def process_result_value(self, value: str | None, dialect: object) -> str | None:
+        return None if value is None else unpacked(value)
 
 
 class Table(DeclarativeBase):
@@ -108,7 +124,7 @@ class Study(Table):
     progress: Mapped[dict[str, Any] | None]
     checkpoint: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     result: Mapped[dict[str, Any] | None]
-    error: Mapped[str | None]
+    error: Mapped[str | None] = mapped_column(SaidText)
 
 
 class StudyTag(Table):
@@ -179,7 +195,7 @@ class Rejection(Table):
     position: Mapped[int] = mapped_column(Integer, primary_key=True)
     rule: Mapped[str] = mapped_column(String(128))
     count: Mapped[int]
-    example: Mapped[str]
+    example: Mapped[str] = mapped_column(SaidText)
 
 
 class Event(Table):

@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 
 from app.storage.session import Database, StorageError, parsed_url, translated
 from app.storage.tables import VERSION_TABLE
+from documents.errors import cause_of
 from documents.sentences import Sentence
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
@@ -98,4 +99,4 @@ def make_folder(url: str) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # jobs, and digests of keys
     except OSError as error:
-        raise StorageError(Sentence("{}: the database's folder cannot be made ({}).", folder, error.strerror)) from None
+        raise StorageError(Sentence("{}: the database's folder cannot be made ({}).", folder, cause_of(error))) from None

@@ -16,6 +16,7 @@ from app.http.state import ServerState
 from app.storage.tables import IdempotencyRecord
 from app.studies import repository
 from documents.hashing import canonical_json, sha256_of
+from documents.said import written
 from documents.sentences import Sentence
 
 IdempotencyKey = Annotated[
@@ -69,7 +70,7 @@ def replayed(session: Session, owner: str, key: str, digest: str) -> Response | 
             "key-reused", Sentence("This Idempotency-Key came with another body before."), parameter="Idempotency-Key"
         )
     headers = {**record.headers, "Idempotency-Replayed": "true"}
-    return Response(to_json(record.body), record.status_code, headers, "application/json")
+    return Response(to_json(written(record.body)), record.status_code, headers, "application/json")
 
 
 def remember(

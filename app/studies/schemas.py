@@ -30,6 +30,7 @@ from app.studies.turns import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import DescribedBy, Document
 from documents.checking import Section
+from documents.said import Said
 from documents.sentences import Sentence
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
@@ -61,7 +62,7 @@ class StudySummary(Document):
     finished_at_s: float | None
     cancel_requested: bool
     attempts: int = Field(description="how often a worker took it up")
-    error: str | None = Field(description="why it failed")
+    error: Said | None = Field(description="why it failed")
     progress: dict[str, Any] | None
     etag_version: int = Field(default=0, exclude=True)  # of its ETag; no part of the answer
 
@@ -124,7 +125,7 @@ class RankedVariant(Document):
     """A variant of a plan, without its strategy."""
 
     plan_id: str
-    change: str
+    change: Said
     step_time_s: float
     peak_memory_bytes: float
 
@@ -149,7 +150,7 @@ class StudyResult(Document):
     proof: Proof
     timing: Timing
     baseline: Baseline | None
-    nearest: str | None
+    nearest: Said | None
     physics_best: PhysicsBestDocument | None = None
     nearest_launchable: list[NearestLaunchableDocument] = Field(default_factory=list)
     paired_error: PairedError | None = None
@@ -165,8 +166,8 @@ class StudyDocument(StudySummary):
 
     note: str = Field(description="what its owner wrote about it; empty where nothing")
     job: dict[str, Any]
-    assumptions: list[str]
-    warnings: list[str]
+    assumptions: list[Said]
+    warnings: list[Said]
     version: str
     seed: int
     space: dict[str, Any]

@@ -17,7 +17,7 @@ from cost_models.constants import Constants
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.simulation.step_times import simulate
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 from search.plans.plan import plan_id, strategy_to_mapping
 from search.results.result_builder import ResultBuilder
 from search.session.runner import run_to_end
@@ -53,7 +53,7 @@ def best_plan(
     if found is None:
         if stopped_by is None:
             return {"state": "infeasible", "reason": search.why_nothing()}
-        return {"state": "found", "reason": Sentence("stopped by {} before a plan was found", stopped_by.replace("_", " "))}
+        return {"state": "found", "reason": Sentence("stopped by {} before a plan was found", word(stopped_by))}
     space = search_space(workload, job.limits)
     (numbers,) = ResultBuilder(workload, space, constants, simulate).estimates([found.strategy])
     fill_intervals(workload, numbers, own, [found.strategy])

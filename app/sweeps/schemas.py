@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer, PricedWith, StrategyDocument
 from app.text.documents import Document
+from documents.said import Said
 
 
 class SweepPoint(Document):
@@ -23,7 +24,7 @@ class SweepPoint(Document):
     state: Literal["proved", "found", "infeasible", "refused"] = Field(
         description="`found`: the search was cut, so that better plans may exist; `refused`: no job, and `reason` says why"
     )
-    reason: str | None = Field(description="why there is no plan; null with one")
+    reason: Said | None = Field(description="why there is no plan; null with one")
     plan_id: str | None = None
     strategy: StrategyDocument | None = None
     step_time_s: float | None = None
@@ -81,7 +82,7 @@ class Winner(Document):
     point: int
     objective: str
     value: float = Field(description="of the objective: days, device-days, USD, kWh or bytes")
-    why: str
+    why: Said
 
 
 class SweepDocument(Answer):
@@ -102,6 +103,6 @@ class SweepDocument(Answer):
     pareto_of: list[str] = Field(description="what the front weighs: days against cost_usd, or device_days without a price")
     structures: list[Structure]
     best: Winner | None
-    why_none: str | None = Field(description="why no point is the best; null with one")
+    why_none: Said | None = Field(description="why no point is the best; null with one")
     site: dict[str, Any] | None = Field(description="whose failures count: the job's `delivery`; null where none do")
     elapsed_s: float

@@ -138,22 +138,23 @@ def _best(job: Job, planned: Sequence[SweepPoint], constraints: dict[str, float]
 
 
 def _limits(constraints: dict[str, float]) -> str:
-    texts = {"days": "{:g} days", "cost_usd": "{:,.0f} USD"}
-    return " and ".join(texts[name].format(most) for name, most in constraints.items())
+    texts = []
+    if "days" in constraints:
+        texts.append(Sentence("{:g} days", constraints["days"]))
+    if "cost_usd" in constraints:
+        texts.append(Sentence("{:,.0f} USD", constraints["cost_usd"]))
+    return joined(" and ", texts)
 
 
 def _none_within(planned: Sequence[SweepPoint], constraints: dict[str, float]) -> str:
     parts = []
-    for name, called in (("days", "the fastest takes {:,.1f} days"), ("cost_usd", "the cheapest costs {:,.0f} USD")):
-        values = [value for point in planned if (value := getattr(point, name)) is not None]
-        if name in constraints:
-            parts.append(
-                called.format(min(values))
-                if values
-                else Sentence("no point has a price (--price-per-device-hour)")
-                if name == "cost_usd"
-                else Sentence("no point ever ends")
-            )
+    if "days" in constraints:
+        days = [point.days for point in planned if point.days is not None]
+        parts.append(Sentence("the fastest takes {:,.1f} days", min(days)) if days else Sentence("no point ever ends"))
+    if "cost_usd" in constraints:
+        costs = [point.cost_usd for point in planned if point.cost_usd is not None]
+        cheapest = Sentence("the cheapest costs {:,.0f} USD", min(costs)) if costs else None
+        parts.append(cheapest or Sentence("no point has a price (--price-per-device-hour)"))
     return Sentence("No point is within {}: {}.", _limits(constraints), joined(", ", parts))
 
 

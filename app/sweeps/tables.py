@@ -13,7 +13,7 @@ from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.documents import plain
 from app.text.quantities import column_seconds, count, days, gibibytes, percent
 from app.text.terminal import plain_table
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, joined, word
 
 NOTHING = "-"
 _AXES = {  # shown where it varies
@@ -40,12 +40,10 @@ def print_sweep(console: Console, document: SweepDocument) -> None:
         until = Sentence("{:,} devices", curve.knee_devices) if curve.knee_devices else Sentence("beyond the largest count")
         console.print(Sentence("Knee of {}: {}.", where, until), markup=False)
     for structure in document.structures[:5]:
-        numbers = ", ".join(map(str, structure.points))
+        numbers = joined(", ", map(str, structure.points))
         name = f"TP{structure.tp} PP{structure.pp} VPP{structure.vpp} CP{structure.cp} EP{structure.ep} {structure.schedule}"
         console.print(
-            Sentence(
-                "{} is best at {} {}.", name, Sentence("point") if len(structure.points) == 1 else Sentence("points"), numbers
-            ),
+            Sentence("{} is best at {} {}.", name, "point" if len(structure.points) == 1 else "points", numbers),
             markup=False,
         )
     if document.pareto:
@@ -56,7 +54,7 @@ def print_sweep(console: Console, document: SweepDocument) -> None:
     else:
         console.print(document.why_none or "", style="bold", markup=False)
     if document.stopped_by:
-        cut = document.stopped_by.replace("_", " ")
+        cut = word(document.stopped_by)
         console.print(
             Sentence("Cut by {}: {} of {} points are above.", cut, document.num_done, document.num_points), markup=False
         )

@@ -10,6 +10,8 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from documents.said import WITH_PARTS, written
+
 
 class Document(BaseModel):
     """An answer or a part of one, checked as it is made. What was not given then is left out of its JSON."""
@@ -24,7 +26,7 @@ class DescribedBy:
     kind: Any
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        as_it_is = core_schema.simple_ser_schema("any")
+        as_it_is = core_schema.plain_serializer_function_ser_schema(written, when_used="json")
         kind = handler.generate_schema(self.kind)
         return core_schema.no_info_wrap_validator_function(lambda value, _: value, kind, serialization=as_it_is)
 
@@ -37,6 +39,15 @@ def plain(document: Document) -> dict[str, Any]:
 def json_bytes(document: Document) -> bytes:
     """The document as it is sent."""
     return document.model_dump_json(exclude_unset=True).encode()
+
+
+def json_with_parts(document: Document) -> bytes:
+    """The document as it is kept for readers of all languages: behind its sentences are their parts."""
+    token = WITH_PARTS.set(True)
+    try:
+        return json_bytes(document)
+    finally:
+        WITH_PARTS.reset(token)
 
 
 def json_text(document: Document | Mapping[str, Any]) -> str:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from documents.errors import InputError
+from documents.errors import InputError, cause_of
 from documents.sentences import Sentence
 
 
@@ -53,4 +53,4 @@ def replace_text(path: Path, text: str, flag: str) -> None:
 
 
 def _unwritable(path: Path, flag: str, error: OSError | ValueError) -> InputError:
-    return InputError(Sentence("{}: {} cannot be written ({}).", flag, path, getattr(error, "strerror", None) or error))
+    return InputError(Sentence("{}: {} cannot be written ({}).", flag, path, cause_of(error)))

@@ -40,4 +40,4 @@ def count(value: float) -> str:
 
 
 def days(value: float) -> str:
-    return f"{value:,.1f} d" if value < 1000 else f"{value:,.0f} d"
+    return Sentence("{:,.1f} d", value) if value < 1000 else Sentence("{:,.0f} d", value)

@@ -16,7 +16,7 @@ from rich.text import Text
 from app.language.choice import headed, said, spoken
 from app.text.documents import Document, json_text
 from app.text.wrapping import Fitted
-from documents.sentences import all_plain
+from documents.sentences import Sentence, all_plain
 
 WIDTH_WITHOUT_TERMINAL = 120
 WIDE = 110  # columns from which tables also say what a narrow terminal has no room for
@@ -51,16 +51,18 @@ def _said(shown: Any) -> Any:
         return shown
     if isinstance(shown, str):
         return said(shown)
-    if isinstance(shown, Text):
-        return shown if shown.spans else Text(headed(shown.plain), style=shown.style)
     if isinstance(shown, Padding):
         shown.renderable = _said(shown.renderable)
     if isinstance(shown, Table):
         shown.title = _said(shown.title)
         for column in shown.columns:
-            column.header = headed(column.header) if isinstance(column.header, str) else column.header
-            column._cells = [headed(cell) if isinstance(cell, str) else _said(cell) for cell in column._cells]
+            column.header = _headed(column.header)
+            column._cells = [_said(cell) for cell in column._cells]
     return shown
+
+
+def _headed(head: Any) -> Any:
+    return said(head) if isinstance(head, Sentence) and head.values else headed(head) if isinstance(head, str) else head
 
 
 def _fitted(shown: Any) -> Any:

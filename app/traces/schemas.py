@@ -8,6 +8,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
 from app.text.documents import Document
+from documents.said import Said
 
 
 class TracedStep(Document):
@@ -49,7 +50,7 @@ class TraceDocument(Answer):
     trace: TracedStep
     difference_s: float = Field(description="measured step less the predicted one")
     difference_fraction: float = Field(description="of the predicted step")
-    accounted: str = Field(description="which parts account for it, as a sentence")
+    accounted: Said = Field(description="which parts account for it, as a sentence")
     parts: list[ComparedPart] = Field(description="the largest disagreement first")
     unknown_kernels: list[UnknownKernelDocument] = Field(description="all that no kind is known for, most time first")
-    notes: list[str] = Field(description="what could not be told, and how the prediction was dealt to the trace's parts")
+    notes: list[Said] = Field(description="what could not be told, and how the prediction was dealt to the trace's parts")

@@ -21,8 +21,8 @@ from calibration.traces.groups import Layout
 from calibration.traces.measured import TOGETHER, MeasuredStep, Source, TraceError
 from calibration.traces.timelines import own_step, read_step
 from cost_models.shapes.strategy import ParallelStrategy
-from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.errors import InputError, cause_of
+from documents.sentences import Sentence, joined, word
 
 _SAME = 1e-6  # of a step: times of traces are written to the nanosecond
 _HALF = 0.5
@@ -40,7 +40,7 @@ def compared(
     except TraceError as error:
         raise InputError(Sentence("{}: {}", path, error)) from None
     except OSError as error:
-        raise InputError(Sentence("{}: cannot be read ({}).", path, error.strerror or error)) from None
+        raise InputError(Sentence("{}: cannot be read ({}).", path, cause_of(error))) from None
     priced = _priced(job, strategy, own)
     parts, notes = _played(job, strategy, own, measured) if measured.source is Source.OWN else _dealt(job, priced, measured)
     return _document(priced, measured, parts, [*measured.notes, *notes])
@@ -155,7 +155,7 @@ def accounted(difference_s: float, step_time_s: float, parts: Sequence[ComparedP
     if not with_it or abs(difference_s) < _HALF * abs(largest.difference_s):
         other = next((row for row in parts if row.difference_s * largest.difference_s < 0.0), None)
         shown = [largest] if other is None else [largest, other]
-        listed = ", ".join(f"{label(row.part)} {row.difference_s:+,.3g} s" for row in shown)
+        listed = joined(", ", (f"{label(row.part)} {row.difference_s:+,.3g} s" for row in shown))
         return Sentence("Parts differ by more than the step and nearly cancel out: {}.", listed)
     main, way = with_it[0], "longer" if difference_s > 0.0 else "shorter"
     share = main.difference_s / sum(row.difference_s for row in with_it)
@@ -173,14 +173,14 @@ def accounted(difference_s: float, step_time_s: float, parts: Sequence[ComparedP
 
 def label(part: str) -> str:
     """A part's name as people read it."""
-    return " or ".join(_LABELS.get(each, each.replace("_", " ")) for each in part.split(TOGETHER))
+    return joined(" or ", (_LABELS.get(each, word(each)) for each in part.split(TOGETHER)))
 
 
 _LABELS = {
     "passes": Sentence("passes (compute, host, TP and CP in place)"),
     "vector": Sentence("vector and other known compute"),
     "other_kernels": Sentence("kernels of no known kind"),
-    "communication": "communication",
+    "communication": Sentence("communication"),
     "tp_comm": Sentence("TP communication"),
     "cp_comm": Sentence("CP communication"),
     "ep_comm": Sentence("EP communication"),

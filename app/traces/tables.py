@@ -9,7 +9,7 @@ from app.text.quantities import column_seconds, percent, seconds
 from app.text.terminal import plain_table
 from app.traces.schemas import TraceDocument
 from app.traces.service import label
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 SHOWN_KERNELS = 20
 
@@ -37,7 +37,7 @@ def print_comparison(console: Console, document: TraceDocument) -> None:
         Sentence(
             "{}, {}: {} measured, {} predicted{}; {}.",
             trace.source,
-            " of ".join(each for each in of if each),
+            joined(" of ", (each for each in of if each)),
             seconds(trace.step_time_s),
             seconds(predicted_s),
             interval,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from app.workers.process import end_with
 from documents.errors import InfeasibleError, InputError
+from documents.said import WITH_PARTS
 
 if TYPE_CHECKING:
     from app.answers.batches import EstimateBatches
@@ -72,7 +73,8 @@ def main(options: CallOptions, connection: Connection, parent_pid: int) -> None:
 
 
 def answers(calls: Sequence[Call | EstimateCall], batches: EstimateBatches, database: Database) -> list[Answer]:
-    """The answer to each call; they are all of one kind."""
+    """The answer to each call, which are all of one kind. Their JSON carries the parts of its sentences, whoever reads it."""
+    WITH_PARTS.set(True)
     requests = [call.request for call in calls if isinstance(call, EstimateCall)]
     if not requests:
         return [_guarded(lambda call=call: [_called(call, database)])[0] for call in calls]  # type: ignore[misc]

@@ -42,7 +42,7 @@ from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
-from documents.errors import InputError
+from documents.errors import InputError, cause_of
 from documents.sentences import Sentence
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
@@ -186,7 +186,7 @@ def record_lines(path: Path) -> Iterator[tuple[int, bytes]]:
             raise InputError(Sentence("{} holds {} bytes; at most {} are read.", path, path.stat().st_size, RUNS_BYTES))
         content = path.read_bytes()
     except OSError as error:
-        raise InputError(Sentence("{} cannot be read: {}.", path, error.strerror or error)) from error
+        raise InputError(Sentence("{} cannot be read: {}.", path, cause_of(error))) from error
     begun, record = 0, b""
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
@@ -216,7 +216,9 @@ def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwarePro
     try:
         row = json.loads(line.decode())
     except json.JSONDecodeError as error:
-        return RefusedRecord(name, number, Sentence("Line {} is not JSON: {} at column {}.", number, error.msg, error.colno))
+        return RefusedRecord(
+            name, number, Sentence("Line {} is not JSON: {} at column {}.", number, Sentence.whole(error.msg), error.colno)
+        )
     except UnicodeDecodeError:
         return RefusedRecord(name, number, Sentence("Line {} is not UTF-8 text.", number))
     except (RecursionError, ValueError):

@@ -99,7 +99,9 @@ def read_trace(text: str) -> Trace:
             if isinstance(event, dict):
                 _take(event, trace)
     except json.JSONDecodeError as error:
-        raise TraceError(Sentence("is not JSON: {} at line {}, column {}.", error.msg, error.lineno, error.colno)) from None
+        raise TraceError(
+            Sentence("is not JSON: {} at line {}, column {}.", Sentence.whole(error.msg), error.lineno, error.colno)
+        ) from None
     except (RecursionError, ValueError) as error:
         if isinstance(error, TraceError):
             raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 TOGETHER = "+"  # between parts that a trace does not tell apart
 
@@ -106,7 +106,7 @@ def chosen(what: str, wanted: int | None, known: Iterable[int]) -> int | None:
         return wanted
     if not listed:
         raise TraceError(Sentence("does not number its {}s; leave --{} out.", what, what))
-    shown = ", ".join(str(each) for each in listed[:20]) + (", ..." if len(listed) > 20 else "")
+    shown = joined(", ", (str(each) for each in listed[:20])) + (", ..." if len(listed) > 20 else "")
     raise TraceError(Sentence("holds no {} {}; it has {}.", what, wanted, shown))
 
 

@@ -143,8 +143,8 @@ def _npu_activity(trace: Trace) -> tuple[list[_Activity], list[str]]:
             else:
                 count, time_s = others.get(core, (0, 0.0))
                 others[core] = (count + 1, time_s + event.end_s - event.start_s)
-    listed = ", ".join(
-        Sentence("{} ({:,}, {:,.3g} ms)", core, count, time_s * 1e3) for core, (count, time_s) in sorted(others.items())
+    listed = joined(
+        ", ", (Sentence("{} ({:,}, {:,.3g} ms)", core, count, time_s * 1e3) for core, (count, time_s) in sorted(others.items()))
     )
     return found, [Sentence("Tasks of the whole trace that are no work of a core: {}.", listed)] if listed else []
 
@@ -270,7 +270,7 @@ def _group_notes(inside: Sequence[_Activity], keys: Mapping[tuple[str, Any], str
 
 
 def _named(key: str) -> str:
-    return " or ".join(part.removesuffix("_comm").upper() for part in key.split(TOGETHER))
+    return joined(" or ", (part.removesuffix("_comm").upper() for part in key.split(TOGETHER)))
 
 
 def own_step(trace: Trace, rank: int | None, step: int | None = None) -> MeasuredStep:

@@ -11,7 +11,7 @@ import numpy as np
 from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Scope
 from cost_models.shapes.workload import ModelShape, Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 NOTHING = Scope(0)
 Rows = Any  # a strategy (conditions are truth values) or a batch with the same names (conditions are columns)
@@ -98,7 +98,7 @@ def why_idle(feature: Feature, there: Scope) -> str:
     missing = SWITCHES[feature].acts_on & ~there
     if Scope.EXPERTS in missing:  # all other scopes of experts follow from it
         return MISSING[Scope.EXPERTS]
-    return " and ".join(MISSING[scope] for scope in missing)
+    return joined(" and ", (MISSING[scope] for scope in missing))
 
 
 def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:

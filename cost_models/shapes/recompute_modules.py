@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import IntFlag, unique
 
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ def _module(
     whole: bool = False,
     inside: bool = False,
 ) -> int:
-    _ENTRIES.append(Module(1 << bit, meaning, source, in_layer, frozenset(drops), whole, inside))
+    _ENTRIES.append(Module(1 << bit, Sentence.whole(meaning), source, in_layer, frozenset(drops), whole, inside))
     return 1 << bit
 
 

@@ -122,8 +122,21 @@ def _switch(
     if by_default:
         in_search = InSearch.ON
     elif not priced:
-        why = Sentence("no price depends on it")
-    _ENTRIES.append(Switch(1 << bit, meaning, source, acts_on, priced, by_default, in_search, why, library, one_of))
+        why = "no price depends on it"
+    _ENTRIES.append(
+        Switch(
+            1 << bit,
+            Sentence.whole(meaning),
+            source,
+            acts_on,
+            priced,
+            by_default,
+            in_search,
+            Sentence.whole(why),
+            library,
+            one_of,
+        )
+    )
     return 1 << bit
 
 

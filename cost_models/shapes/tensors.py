@@ -12,6 +12,7 @@ from enum import IntFlag, unique
 from typing import NamedTuple
 
 from cost_models.shapes.recompute_modules import RecomputeModule
+from documents.sentences import Sentence
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ _ENTRIES: list[TensorEntry] = []
 
 
 def _tensor(bit: int, saved_as: str, meaning: str, again: str = "", module: RecomputeModule = RecomputeModule(0)) -> int:
-    _ENTRIES.append(TensorEntry(1 << bit, meaning, saved_as, again, module))
+    _ENTRIES.append(TensorEntry(1 << bit, Sentence.whole(meaning), saved_as, Sentence.whole(again), module))
     return 1 << bit
 
 

@@ -12,17 +12,17 @@ from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 
 TRAITS: Mapping[str, Callable[[ModelShape], bool]] = {
-    "latent attention": lambda model: model.mla is not None,
-    "norms of queries and keys": lambda model: model.qk_layernorm and model.mla is None,
-    "norms behind attention and MLP": lambda model: model.sandwich_norm,
-    "a gate of the shared experts": lambda model: model.moe is not None and model.constants.router.shared_expert_gate,
-    "linear attention": lambda model: model.local_attention is not None and model.local_attention.kind == "linear",
-    "a gate of attention's output": lambda model: model.attention_output_gate,
+    Sentence("latent attention"): lambda model: model.mla is not None,
+    Sentence("norms of queries and keys"): lambda model: model.qk_layernorm and model.mla is None,
+    Sentence("norms behind attention and MLP"): lambda model: model.sandwich_norm,
+    Sentence("a gate of the shared experts"): lambda model: model.moe is not None and model.constants.router.shared_expert_gate,
+    Sentence("linear attention"): lambda model: model.local_attention is not None and model.local_attention.kind == "linear",
+    Sentence("a gate of attention's output"): lambda model: model.attention_output_gate,
     # Latent attention has no specification with such norms at all.
-    "multi-token prediction behind such norms": lambda model: (
+    Sentence("multi-token prediction behind such norms"): lambda model: (
         model.sandwich_norm and model.mtp_num_layers > 0 and model.mla is None
     ),
-    "attention sinks": lambda model: model.constants.attention_sinks,
+    Sentence("attention sinks"): lambda model: model.constants.attention_sinks,
 }
 """What a layer may have beside norm, attention, norm and MLP; no trait is built by a specification that does not honour it."""
 

@@ -84,7 +84,7 @@ def _divides(name: str, source: str, requirement: str, degree: str, widths: Call
     def sentence(workload: Workload, s: ParallelStrategy) -> str:
         split = getattr(s, degree)
         what, width = next((what, width) for what, width in widths(workload.model).items() if width % split)
-        return Sentence("{} {} does not divide {}; {}", degree, split, what.format(width), nearest_divisors(width, split))
+        return Sentence("{} {} does not divide {}; {}", degree, split, what, nearest_divisors(width, split))
 
     def violates(workload: Workload, batch: StrategyBatch) -> Mask:
         broken = (width % getattr(batch, degree) != 0 for width in widths(workload.model).values() if width)
@@ -93,12 +93,20 @@ def _divides(name: str, source: str, requirement: str, degree: str, widths: Call
     return Rule(name, source, requirement, violates, sentence, layout_only=True)
 
 
+def _experts(model: ModelShape) -> int:
+    return model.moe.num_experts if model.moe else 0
+
+
+def _expert_width(model: ModelShape) -> int:
+    return model.moe.expert_ffn_hidden_size if model.moe else 0
+
+
 EXPERTS_PER_RANK = _divides(
     "experts_per_rank",
     "[megatron-0.12, arguments.py]",
     Sentence("ep divides the number of experts"),
     "ep",
-    lambda model: {"the {} experts": model.moe.num_experts if model.moe else 0},
+    lambda model: {Sentence("the {} experts", _experts(model)): _experts(model)},
 )
 
 EXPERT_WIDTH = _divides(
@@ -106,19 +114,19 @@ EXPERT_WIDTH = _divides(
     "[megatron-0.12, experts.py]",
     Sentence("etp divides the width of an expert"),
     "etp",
-    lambda model: {"expert_ffn_hidden_size {}": model.moe.expert_ffn_hidden_size if model.moe else 0},
+    lambda model: {f"expert_ffn_hidden_size {_expert_width(model)}": _expert_width(model)},
 )
 
 
 def _split_heads(model: ModelShape) -> Mapping[str, int]:
-    heads = {"num_attention_heads {}": model.num_attention_heads}
+    heads = {f"num_attention_heads {model.num_attention_heads}": model.num_attention_heads}
     linear = model.linear_attention(local=True)
     if linear is None:
         return heads
     return {
         **heads,
-        "local_attention.num_key_heads {}": linear.num_key_heads,
-        "local_attention.num_value_heads {}": linear.num_value_heads,
+        f"local_attention.num_key_heads {linear.num_key_heads}": linear.num_key_heads,
+        f"local_attention.num_value_heads {linear.num_value_heads}": linear.num_value_heads,
     }
 
 
@@ -130,15 +138,19 @@ HEADS_PER_TP = _divides(
     _split_heads,
 )
 
+
+def _mlp_widths(model: ModelShape) -> Mapping[str, int]:
+    dense = model.ffn_hidden_size if has_dense_mlp(model) else 0
+    shared = model.moe.shared_expert_ffn_hidden_size if model.moe else 0
+    return {f"ffn_hidden_size {dense}": dense, f"shared_expert_ffn_hidden_size {shared}": shared}
+
+
 MLP_WIDTH = _divides(
     "mlp_width",
     "[megatron-0.12, layers.py]",
     Sentence("tp divides the width of the dense MLP and of the shared experts"),
     "tp",
-    lambda model: {
-        "ffn_hidden_size {}": model.ffn_hidden_size if has_dense_mlp(model) else 0,
-        "shared_expert_ffn_hidden_size {}": model.moe.shared_expert_ffn_hidden_size if model.moe else 0,
-    },
+    _mlp_widths,
 )
 
 QUERY_GROUPS = Rule(
@@ -198,8 +210,8 @@ CP_ALGO = Rule(
 
 def _ulysses_heads_sentence(workload: Workload, s: ParallelStrategy) -> str:
     split = s.tp * s.ulysses_degree
-    what, heads = next((what, heads) for what, heads in _split_heads(workload.model).items() if heads % split)
-    return Sentence("tp {} x ulysses_degree {} = {} does not divide {}", s.tp, s.ulysses_degree, split, what.format(heads))
+    what = next(what for what, heads in _split_heads(workload.model).items() if heads % split)
+    return Sentence("tp {} x ulysses_degree {} = {} does not divide {}", s.tp, s.ulysses_degree, split, what)
 
 
 ULYSSES_HEADS = Rule(

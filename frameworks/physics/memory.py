@@ -155,7 +155,7 @@ TENSOR_PLAN_ALONE = Rule(
     lambda w, s: Sentence(
         "tensor_plan with recompute {} and {}: it says alone what layers do not keep",
         s.recompute.label,
-        " and ".join(str(f.name).lower() for f in s.features & BESIDE_TENSORS) or Sentence("no swap"),
+        joined(" and ", (str(f.name).lower() for f in s.features & BESIDE_TENSORS)) or Sentence("no swap"),
     ),
 )
 

@@ -10,7 +10,7 @@ from cost_models.shapes.canonical import group_size, schedules_of
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.rule import Mask, Rule, either, has_effect, layout_of, layout_violates, num_microbatches
 
 VPP_NEEDS_PP = Rule(
@@ -90,7 +90,7 @@ def _layer_layout_sentence(workload: Workload, s: ParallelStrategy) -> str:
     return Sentence(
         "layer_layout has {} chunks of {} stages and {} layers; vpp {}, pp {} and {} layers are needed",
         len(layout),
-        " or ".join(map(str, lengths)) or 0,
+        joined(" or ", map(str, lengths)) or 0,
         sum(map(sum, layout)),
         s.vpp,
         s.pp,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from meshplan import __version__
 from meshplan.remote import called, version
 from search.errors import SearchError
@@ -84,7 +84,7 @@ def engine_at(host: str, port: int, field: str) -> Engine:
         versions = {type(error).__name__}
     if versions - {__version__}:
         client.close()
-        strange = ", ".join(sorted(str(each) for each in versions - {__version__}))
+        strange = joined(", ", sorted(str(each) for each in versions - {__version__}))
         raise SearchError(
             Sentence("{}: workers of {} do not have meshplan {} ({}); install it there.", field, address, __version__, strange)
         )

@@ -15,7 +15,7 @@ from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, joined, word
 from frameworks.legality import legal_mask
 from frameworks.taking import taken
 from search.placement.placer import Placer
@@ -49,7 +49,7 @@ PART_NAMES = {
 
 def part_name(part: str) -> str:
     """A breakdown part in words."""
-    return PART_NAMES.get(part, part.replace("_", " "))
+    return PART_NAMES.get(part, word(part))
 
 
 def bound_by(estimate: Mapping[str, Any]) -> str:
@@ -139,7 +139,7 @@ def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
     for feature in Feature:
         if (feature in one.features) != (feature in other.features):
             words.append(f"{str(feature.name).lower()} {_on(feature in one.features)} -> {_on(feature in other.features)}")
-    return ", ".join(words)
+    return joined(", ", words)
 
 
 def layers_text(layout: Sequence[Sequence[int]] | None) -> str:
@@ -263,7 +263,7 @@ def one_change(
     named = {other: changes(best, other) for other in others}
     for other in placed:  # the numbers are of that placement, and of no other
         if other in named and other.layer_layout is not None:
-            named[other] = ", ".join([named[other], _layers_moved(None, other.layer_layout)])
+            named[other] = joined(", ", [named[other], _layers_moved(None, other.layer_layout)])
     return priced_changes(workload, best, named, constants, estimate)
 
 

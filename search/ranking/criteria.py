@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from search.plans.plan import DeploymentPlan
 from search.ranking.leaderboard import OF_LATTICE
 from search.ranking.pareto import pareto
@@ -95,7 +95,7 @@ class Judgement:
         broken = [
             limit.sentence(least) for limit in self.limits if (least := min(limit.numbers(strategies, estimates))) > limit.most
         ]
-        return " ".join(broken) or Sentence("No plan is within all limits at once.")
+        return joined(" ", broken) or Sentence("No plan is within all limits at once.")
 
     def front(self, plans: Sequence[DeploymentPlan]) -> list[DeploymentPlan]:
         """Plans that no other of them equals or beats in every objective, where there are several."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from documents.said import Said
+
 
 @dataclass(frozen=True)
 class Proof:
@@ -15,7 +17,7 @@ class Proof:
 
     exhaustive: bool
     proved_best: bool
-    scope: str
+    scope: Said
     objective: str
     optimality_gap_fraction: float | None
     stopped_by: str | None  # time_limit | interrupt | max_simulations

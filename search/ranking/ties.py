@@ -9,11 +9,15 @@ from typing import Any
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from cost_models.shapes.workload import DEFAULT_CONFIDENCE
-from documents.sentences import Sentence
+from documents.said import Said
+from documents.sentences import Sentence, plain
 
 # Probabilities to fit, below which a plan is less sturdy; between them plans are as sure. What a search allows by default counts
 # before all switches: a plan that is unlikely to start is none. The second decides between plans that are alike in them.
 FITS, SURELY_FITS = DEFAULT_CONFIDENCE, 0.95
+
+
+NO_BASIS = plain(Sentence("no paired error was given"))
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class PairedError:
     confidence_fraction: float = 1.0
     num_groups: int = 0
     num_pairs: int = 0
-    basis: str = Sentence("no paired error was given")
+    basis: Said = NO_BASIS
 
 
 def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
@@ -83,6 +87,6 @@ def tie_sentences(step_times_s: Sequence[float], groups: Sequence[int], error: P
                 names,
                 max(times) / min(times) - 1.0,
                 error.fraction,
-                error.basis,
+                Sentence.whole(error.basis),
             )
     return [sentences[group] for group in groups]

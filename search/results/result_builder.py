@@ -14,7 +14,7 @@ from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_each, violations
@@ -246,12 +246,12 @@ class ResultBuilder:
 
     def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None, story: Infeasible) -> str:
         """A few sentences on what stands between this search and a plan, and on what would do."""
-        changes = "; ".join(change.change for change in story.changes)
+        changes = joined("; ", (change.change for change in story.changes))
         would_do = Sentence("What would do, each checked with a plan that fits: {}.", changes) if changes else NOTHING_WOULD_DO
         if leanest is None:
             return Sentence("{} {}", self._nothing_legal(rejections, story), would_do)
         peak, strategy = leanest
-        described = ", ".join(Sentence("{} {}", name, getattr(strategy, name)) for name in ("tp", "pp", "cp", "ep", "dp"))
+        described = joined(", ", (Sentence("{} {}", name, getattr(strategy, name)) for name in ("tp", "pp", "cp", "ep", "dp")))
         return Sentence(
             "No legal strategy fits: the leanest ({}) needs {:.1f} GiB of device memory, {}. {}",
             described,
@@ -264,10 +264,10 @@ class ResultBuilder:
         if not rejections.counts:
             return Sentence("The search space is empty: its limits leave no strategy to try.")
         if refused := refusals(self.workload):
-            why = "; ".join(rule.sentence(self.workload, ParallelStrategy()).rstrip(".") for rule in refused)
+            why = joined("; ", (rule.sentence(self.workload, ParallelStrategy()).rstrip(".") for rule in refused))
             return Sentence("{} takes no strategy of this job: {}.", self.workload.software.target, why)
         if story.rules:
-            first = "; ".join(one.sentence.rstrip(".") for one in story.rules[:NAMED_RULES])
+            first = joined("; ", (one.sentence.rstrip(".") for one in story.rules[:NAMED_RULES]))
             more = len(story.rules) - NAMED_RULES
             others = Sentence(" (and {} more rules)", more) if more > 0 else ""
             return Sentence("No strategy is legal; what comes nearest breaks: {}{}.", first, others)

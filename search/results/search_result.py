@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cost_models.shapes.workload import Workload
+from documents.said import Said
 from search.explain.space_report import SpaceReport
 from search.feasibility.infeasible import Infeasible
 from search.plans.plan import DeploymentPlan
@@ -41,7 +42,7 @@ class Rejection:
 
     rule: str
     count: int
-    example: str
+    example: Said
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
 from frameworks.registry import BY_LABEL, offered, parse_target
@@ -51,7 +51,7 @@ def kept(
     refused = {value for name, value in labels.items() if name in forbid}
     left = tuple(value for value in every if value not in refused)
     if not left:
-        names = ", ".join(sorted(forbid))
+        names = joined(", ", sorted(forbid))
         raise SearchError(
             Sentence("search.forbid: without {} {} has no value left; forbid fewer, or allow another.", names, dimension)
         )

@@ -30,7 +30,7 @@ from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.registry import off_beside, offered
 from search.errors import SearchError
 from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
@@ -240,7 +240,7 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
         grid = (*grid, *range(grid[-1] + 1, min(high, grid[-1] + MAX_PIPELINE) + 1))
     chosen = tuple(value for value in grid if low <= value <= high)
     if not chosen:
-        values = ", ".join(map(str, grid[:24]))
+        values = joined(", ", map(str, grid[:24]))
         raise SearchError(
             Sentence("search.{}: nothing from {} to {} is among the values that can run here: {}.", name, low, high, values)
         )

@@ -16,13 +16,14 @@ from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.memory_plan import print_memory_plan
 from app.answers.tables.simulation import print_simulation
 from app.calibrations.tables import print_next_runs
+from app.language.choice import said
 from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.switches import Exclusive, alternatives
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, joined, word
 
 SECONDS_PER_DAY = 86_400
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
@@ -74,9 +75,9 @@ def train_days(estimate: EstimateNumbers, job: Mapping[str, Any]) -> float | Non
 
 def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Sequence[str]) -> None:
     if assumptions:
-        console.print("Assumed")
+        console.print(Sentence("Assumed"))
         for sentence in assumptions:
-            console.print(Padding(Text(sentence, style="dim"), (0, 0, 0, 2)))
+            console.print(Padding(Text(said(sentence), style="dim"), (0, 0, 0, 2)))
     for sentence in warnings:
         console.print(Sentence("Warning: {}", sentence), markup=False, style="yellow")
     if assumptions or warnings:
@@ -206,7 +207,7 @@ def _time_table(estimate: EstimateNumbers) -> Table:
     table = plain_table("where the time goes", ">time", ">share")
     for name, value in exposed:
         table.add_row(_words(name, "_s"), next(times), percent(value / total))
-    table.add_row("step", next(times), percent(1.0), style="bold")
+    table.add_row(Sentence("step"), next(times), percent(1.0), style="bold")
     for name, _ in masked:
         table.add_row(Sentence("hidden behind it: {}", _words(name, "_s")), next(times), "", style="dim")
     return table
@@ -217,9 +218,9 @@ def _memory_table(estimate: EstimateNumbers) -> Table:
     table = plain_table("where the memory goes, fullest rank", ">memory", ">share")
     for name, value in _largest_first(estimate.memory_breakdown_bytes):
         table.add_row(_words(name, "_bytes"), gibibytes(value), percent(value / total))
-    table.add_row("peak", gibibytes(total), percent(1.0), style="bold")
-    table.add_row("limit", gibibytes(estimate.memory_limit_bytes), "", style="dim")
-    table.add_row("headroom", gibibytes(estimate.headroom_bytes), "", style="dim" if estimate.fits else "red")
+    table.add_row(Sentence("peak"), gibibytes(total), percent(1.0), style="bold")
+    table.add_row(Sentence("limit"), gibibytes(estimate.memory_limit_bytes), "", style="dim")
+    table.add_row(Sentence("headroom"), gibibytes(estimate.headroom_bytes), "", style="dim" if estimate.fits else "red")
     table.add_row(Sentence("largest peak that fits"), gibibytes(estimate.fit_limit_bytes), "", style="dim")
     table.add_row(Sentence("a monitor shows"), gibibytes(estimate.pooled_peak_bytes), "", style="dim")
     return table
@@ -231,10 +232,8 @@ def _software_table(software: SoftwareMoves) -> Table:
     for option in software.options:
         factor = 1.0 + option.gain_fraction
         moves = (1.0 / factor if option.is_on else factor) - 1.0
-        other = "without " if option.is_on else "with "
-        table.add_row(
-            other + option.name, "on" if option.is_on else "off", f"{100 * moves:+.1f}%", percent(option.other_host_fraction)
-        )
+        other = Sentence("without {}", option.name) if option.is_on else Sentence("with {}", option.name)
+        table.add_row(other, "on" if option.is_on else "off", f"{100 * moves:+.1f}%", percent(option.other_host_fraction))
     return table
 
 
@@ -243,4 +242,4 @@ def _largest_first(parts: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 def _words(name: str, suffix: str) -> str:
-    return name.removesuffix(suffix).replace("_", " ")
+    return word(name.removesuffix(suffix))

@@ -7,7 +7,7 @@ from typing import Any
 
 from app.answers.schemas import EstimateNumbers
 from app.text.quantities import gibibytes, percent
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 
 def chance(probability: float) -> str:
@@ -48,5 +48,5 @@ def memory_sentence(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
         )
     else:
         peaks = Sentence("peaks of other software or kinds of models")
-    beyond = "".join(Sentence("; {}", sentence) for sentence in evidence.extrapolated)
+    beyond = joined("", [Sentence("; {}", sentence) for sentence in evidence.extrapolated])
     return Sentence("80 % interval of the peak {} to {}, from {}{}.", low, high, peaks, beyond)

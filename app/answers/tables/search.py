@@ -21,11 +21,10 @@ from app.answers.schemas import (
 )
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
 from app.answers.tables.memory import chance
-from app.language.choice import headed
 from app.text.quantities import GIB, column_seconds, count, days, percent, seconds
 from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, joined, word
 from frameworks.target import ANY
 from search.explain.explanation import layers_text
 from search.ranking.leaderboard import OF_LATTICE
@@ -58,7 +57,7 @@ def print_search(console: Console, document: SearchDocument) -> None:
         for sentence in evidence_sentences(plans[0].estimate, job):
             console.print(sentence, markup=False)
         if plans[0].explanation.objective is not None:
-            console.print(f"Plan 1: {plans[0].explanation.objective}", markup=False)
+            console.print(Sentence("Plan 1: {}", plans[0].explanation.objective), markup=False)
         for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
             console.print(sentence, markup=False)
     beside = (*beside_sentences(document), *by_tensor_sentences(document), *refinement_sentences(document))
@@ -141,7 +140,7 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
         else:
             yield physics.why
         if physics.stopped_by:
-            cut = physics.stopped_by.replace("_", " ")
+            cut = word(physics.stopped_by)
             yield Sentence("The search of what {} refuses was cut by {}: physics may allow better plans.", target, cut)
     elif target != ANY.name and document.plans and document.counts.sampled is None and not _is_judged(document.job["search"]):
         yield Sentence("What {} refuses was not searched: the time ended first.", target)
@@ -166,7 +165,7 @@ def pareto_sentences(document: SearchDocument) -> Iterator[str]:
         listed = [ranks[each.plan_id] for each in document.pareto if each.plan_id in ranks]
         others = len(document.pareto) - len(listed)
         beside = Sentence(", and {} that {} not listed (--json)", others, "is" if others == 1 else "are") if others else ""
-        names = ", ".join(document.pareto[0].values)
+        names = joined(", ", document.pareto[0].values)
         yield Sentence("Of the plans that were compared, none beats in all of {}: {}{}.", names, joined(", ", listed), beside)
 
 
@@ -211,7 +210,7 @@ def refinement_sentences(document: SearchDocument) -> Iterator[str]:
     )
     if refinement.plans:
         best = refinement.plans[0]
-        where = ", ".join(best.launchable_on) or Sentence("no public release")
+        where = joined(", ", best.launchable_on) or Sentence("no public release")
         yield (
             Sentence(
                 "Refined, outside of the proof: {} a step, {} shorter than the proved plan: {}; can be launched on: {}.",
@@ -237,7 +236,9 @@ def refinement_sentences(document: SearchDocument) -> Iterator[str]:
 
 def launch_sentences(plan: Plan) -> Iterator[str]:
     """Where a plan can be launched, what to know there, and which rules of the other frameworks of the devices it breaks."""
-    yield Sentence("Plan {} can be launched on: {}.", plan.rank, ", ".join(plan.launchable_on) or Sentence("no public release"))
+    yield Sentence(
+        "Plan {} can be launched on: {}.", plan.rank, joined(", ", plan.launchable_on) or Sentence("no public release")
+    )
     for launch in plan.launch.values():
         if launch is None or launch.arguments is None:
             continue
@@ -248,7 +249,7 @@ def launch_sentences(plan: Plan) -> Iterator[str]:
 
 
 def _rules(broken: Sequence[BrokenRuleDocument]) -> str:
-    return "; ".join(Sentence("{} ({})", rule.sentence.rstrip("."), rule.rule) for rule in broken)
+    return joined("; ", (Sentence("{} ({})", rule.sentence.rstrip("."), rule.rule) for rule in broken))
 
 
 def _counts(document: SearchDocument) -> str:
@@ -268,7 +269,7 @@ def _counts(document: SearchDocument) -> str:
         timing.total_s,
     )
     if proof.stopped_by:
-        return Sentence("{}; cut by {}, so better plans may exist", text, proof.stopped_by.replace("_", " "))
+        return Sentence("{}; cut by {}, so better plans may exist", text, word(proof.stopped_by))
     if counts.sampled is not None:
         return Sentence("{}; nothing is proved, as most of the space is unseen", text)
     if not proof.proved_best:
@@ -365,7 +366,7 @@ def _changes_table(infeasible: InfeasibleDocument) -> Table:
 def _bound(estimate: EstimateNumbers) -> str:
     name = estimate.bottleneck
     share = estimate.time_breakdown_s[name] / estimate.step_time_s
-    return Sentence("{} {:.0%}", headed(name.replace("_", " ")), share)
+    return Sentence("{} {:.0%}", word(name), share)
 
 
 def _print_explanation(console: Console, best: Plan, baseline: Baseline | None) -> None:
@@ -385,9 +386,9 @@ def _print_rejections(console: Console, document: SearchDocument) -> None:
         return
     table = plain_table("why the rest was rejected", ">strategies", "for instance")
     if too_large:
-        table.add_row("memory", f"{too_large:,}", Sentence("legal, but the peak is above the limit"))
+        table.add_row(Sentence("memory"), f"{too_large:,}", Sentence("legal, but the peak is above the limit"))
     for rejection in rejections[:SHOWN_REJECTIONS]:
-        table.add_row(rejection.rule.replace("_", " "), f"{rejection.count:,}", rejection.example)
+        table.add_row(word(rejection.rule), f"{rejection.count:,}", rejection.example)
     for rejection in rejections[SHOWN_REJECTIONS:]:
-        table.add_row(rejection.rule.replace("_", " "), f"{rejection.count:,}", "")
+        table.add_row(word(rejection.rule), f"{rejection.count:,}", "")
     console.print(table)

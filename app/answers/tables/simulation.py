@@ -9,6 +9,7 @@ from app.answers.schemas import EstimateNumbers
 from app.answers.step_schemas import Simulation
 from app.text.quantities import column_seconds, gibibytes, percent
 from app.text.terminal import plain_table
+from documents.sentences import Sentence, word
 
 
 def print_simulation(console: Console, estimate: EstimateNumbers, simulation: Simulation) -> None:
@@ -22,9 +23,9 @@ def print_simulation(console: Console, estimate: EstimateNumbers, simulation: Si
 def _times(estimate: EstimateNumbers, simulation: Simulation) -> Table:
     step_time_s = estimate.step_time_s
     rows = {
-        "closed form": simulation.closed_form_step_time_s,
-        "simulated": step_time_s,
-        "lower bound": estimate.step_time_lower_bound_s,
+        Sentence("closed form"): simulation.closed_form_step_time_s,
+        Sentence("simulated"): step_time_s,
+        Sentence("lower bound"): estimate.step_time_lower_bound_s,
     }
     table = plain_table("the step", ">time", ">of simulated")
     for (name, value), shown in zip(rows.items(), column_seconds(rows.values()), strict=True):
@@ -38,7 +39,7 @@ def _communication(simulation: Simulation) -> Table:
     table = plain_table("communication, critical rank", ">exposed", ">masked", ">masked share")
     for name, part in kinds.items():
         share = part.masked_s / (part.exposed_s + part.masked_s)
-        table.add_row(name.replace("_", " "), next(times), next(times), percent(share))
+        table.add_row(word(name), next(times), next(times), percent(share))
     return table
 
 

@@ -12,14 +12,14 @@ from app.http import etag
 from app.http.bodies import StrictRoute
 from app.http.etag import NOT_MODIFIED, IfNoneMatch
 from app.http.problems import described
-from app.text.documents import json_bytes
+from app.text.documents import json_with_parts
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 
 
 @cache
 def _content() -> bytes:
-    return json_bytes(service.accuracy())
+    return json_with_parts(service.accuracy())
 
 
 @router.get("/accuracy", response_model=AccuracyDocument, responses={**described(), **NOT_MODIFIED})

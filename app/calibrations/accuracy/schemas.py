@@ -10,6 +10,7 @@ from app.calibrations.schemas import ConstantDocument
 from app.text.documents import Document
 from calibration.files.calibrations import FAMILIES
 from documents.checking import OneOf
+from documents.said import Said
 
 Family = Annotated[str, OneOf(*FAMILIES)]
 
@@ -66,8 +67,8 @@ class PublishedRun(Document):
     measured_peak_memory_bytes: float | None
     peak_memory_basis: str | None
     memory_error_fraction: float | None
-    refused: str | None
-    warnings: list[str]
+    refused: Said | None
+    warnings: list[Said]
     source: RunSource
 
 

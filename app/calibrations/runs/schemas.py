@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from app.text.documents import Document
+from documents.said import Said
 
 MAX_RUNS = 500
 
@@ -29,7 +30,7 @@ class RunItem(Document):
     high_s: float | None
     measured_step_time_s: float | None
     error_fraction: float | None = Field(description="predicted / measured - 1")
-    refused: str | None
+    refused: Said | None
 
 
 class RunsDocument(Document):

@@ -18,7 +18,7 @@ from documents.bounds import MAX_PARAMETERS, MAX_TOKENS, GlobalBatch, Line, SeqL
 from documents.checking import Section, check
 from documents.errors import InputError, holding, nearest, show
 from documents.reading import parse_document
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, joined, word
 
 
 class _Stated(Section):
@@ -94,7 +94,7 @@ class DefaultTraining:
     def why(self, name: str) -> str:
         """What stands behind a field's value in the list that an answer prints."""
         source = self.sources[name]
-        return Sentence("from the preset ({}: {})", source.basis, source.text)
+        return Sentence("from the preset ({}: {})", word(source.basis), Sentence.whole(source.text))
 
 
 @dataclass(frozen=True)

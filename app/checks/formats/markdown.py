@@ -83,4 +83,4 @@ def _heads(*heads: str) -> str:
 
 def _text(text: str) -> str:
     """The text in the reader's language, on one line, with nothing that Markdown would read as more."""
-    return _SPECIAL.sub(r"\\\1", headed(" ".join(text.split())))
+    return _SPECIAL.sub(r"\\\1", " ".join(said(text).split()))

@@ -24,7 +24,9 @@ from app.checks.formats.rows import (
     subject,
 )
 from app.checks.schemas import CheckDocument
+from app.language.choice import said
 from app.text.terminal import WIDTH_WITHOUT_TERMINAL, output, plain_table, plain_text
+from documents.sentences import word
 
 STYLES = {"passed": "green", "failed": "bold red", "undetermined": "yellow", "not_evaluated": "dim"}
 
@@ -53,7 +55,7 @@ def print_checks(console: Console, reports: Sequence[Report]) -> None:
     if len(reports) > 1:
         matrix = plain_table(*MATRIX[:2], *(f">{name}" for name in MATRIX[2:]))
         for cells in matrix_rows(reports):
-            matrix.add_row(*map(Text, cells))
+            matrix.add_row(*(Text(said(cell)) for cell in cells))
         console.print(matrix)
         console.print(run_headline(reports), markup=False, style=STYLES["passed" if worst(reports) == "passed" else "failed"])
 
@@ -74,10 +76,12 @@ def print_check(console: Console, document: CheckDocument) -> None:
         if parts.row_count:
             console.print(parts)
         for sentence in sentences(document):
-            console.print(Padding(Text(sentence), (0, 0, 0, 2)))
+            console.print(Padding(Text(said(sentence)), (0, 0, 0, 2)))
         console.print()
     table = plain_table("check", "result", "")
     for check in document.checks:
-        table.add_row(Text(check.id), Text(WORDS[check.status], style=STYLES[check.status]), Text(check.sentence))
+        table.add_row(
+            Text(check.id), Text(said(word(WORDS[check.status])), style=STYLES[check.status]), Text(said(check.sentence))
+        )
     console.print(table)
     console.print(headline(document), markup=False, style=STYLES["passed" if document.status == "passed" else "failed"])

@@ -30,6 +30,7 @@ from app.studies import idempotency
 from app.studies.service import Archived
 from app.text.documents import DescribedBy, json_bytes, plain
 from documents.checking import check
+from documents.sentences import all_unpacked
 
 CheckId = Annotated[str, Path(max_length=64, description="a kept check's id")]
 
@@ -57,7 +58,7 @@ async def keep_check(
             if replay is not None:
                 return replay
         entry, asked = service.parse_entry(body)
-        answer = json.loads(await state.pricing.heavy(check_request, document=asked))
+        answer = all_unpacked(json.loads(await state.pricing.heavy(check_request, document=asked)))
         return await run_in_threadpool(_kept, state, caller, entry, answer, key, digest)
 
 

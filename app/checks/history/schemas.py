@@ -14,6 +14,7 @@ from app.studies.labels import NameText, one_line
 from app.text.documents import DescribedBy, Document
 from documents.checking import Section
 from documents.errors import show
+from documents.said import Said
 from documents.sentences import Sentence
 
 MAX_LINE, MAX_URL, MAX_SOURCE = 200, 500, 60  # characters
@@ -35,18 +36,18 @@ def _matching(pattern: str, sentence: str) -> Any:
 Commit = Annotated[
     str,
     Field(json_schema_extra={"pattern": _COMMIT}),
-    _matching(_COMMIT, "give up to 64 letters, digits, '.', '_' or '-', as a repository names a version."),
+    _matching(_COMMIT, Sentence("give up to 64 letters, digits, '.', '_' or '-', as a repository names a version.")),
 ]
 Line = Annotated[str, Field(min_length=1, max_length=MAX_LINE), AfterValidator(one_line)]
 ChangeUrl = Annotated[
     str,
     Field(max_length=MAX_URL, json_schema_extra={"pattern": _URL}),
-    _matching(_URL, "give an address that begins with https://."),
+    _matching(_URL, Sentence("give an address that begins with https://.")),
 ]
 Source = Annotated[
     str,
     Field(max_length=MAX_SOURCE, json_schema_extra={"pattern": _SOURCE}),
-    _matching(_SOURCE, "give the name of a variable or an option."),
+    _matching(_SOURCE, Sentence("give the name of a variable or an option.")),
 ]
 HistoryName = Annotated[NameText, Field(min_length=1)]
 
@@ -94,8 +95,8 @@ class Moves(Document):
     movements: list[Movement]
     time_parts: list[PartMovement] = Field(description="of the step [s], those that moved most, up to three")
     memory_parts: list[PartMovement] = Field(description="the same of the memory [bytes]")
-    job_changes: list[str]
-    tool_changes: list[str]
+    job_changes: list[Said]
+    tool_changes: list[Said]
 
 
 class KeptCheckSummary(Document):

@@ -12,7 +12,7 @@ from app.cli.commands.options import Json
 from app.exit_codes import DONE
 from app.language.choice import said
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined, word
 
 MAX_DAYS = 3650
 
@@ -105,4 +105,4 @@ def prune(
 
 
 def _told(counts: Mapping[str, int]) -> str:
-    return ", ".join(Sentence("{:,} {}", number, name.replace("_", " ")) for name, number in counts.items())
+    return joined(", ", (Sentence("{:,} {}", number, word(name)) for name, number in counts.items()))

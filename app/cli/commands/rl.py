@@ -12,7 +12,7 @@ from app.cli.commands import options
 from app.cli.commands.options import Json
 from app.exit_codes import DONE, SEARCH_CUT
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 
 if TYPE_CHECKING:
     from app.answers.folder import AnswerFolder
@@ -87,7 +87,7 @@ def search(
     if document.stopped_by is None:
         return DONE
     if as_json or not sys.stdout.isatty():
-        cut = document.stopped_by.replace("_", " ")
+        cut = word(document.stopped_by)
         terminal.messages().print(
             Sentence("Cut by {} after {} of {} splits.", cut, document.num_done, document.num_splits), markup=False
         )

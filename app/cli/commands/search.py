@@ -12,7 +12,7 @@ from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 
 _LIMITS = Sentence("Limits: one value, a list (1,2,4) or a range (2..8)")
 _FLAGS = {"moe_dispatcher": ("--moe-dispatcher", "--dispatcher")}  # of the others, their names
@@ -146,7 +146,7 @@ def search(
     said = not as_json and sys.stdout.isatty()  # the report on this terminal says it
     if document.proof.stopped_by:
         if not said:
-            stopped_by = document.proof.stopped_by.replace("_", " ")
+            stopped_by = word(document.proof.stopped_by)
             terminal.messages().print(Sentence("The search was cut by {}: better plans may exist.", stopped_by), markup=False)
         return SEARCH_CUT
     if not document.plans:

@@ -9,7 +9,7 @@ import typer
 
 from app.exit_codes import DONE
 from app.language.choice import said
-from documents.errors import InputError
+from documents.errors import InputError, cause_of
 from documents.sentences import Sentence
 
 DEFAULT_PORT = 8765
@@ -56,7 +56,11 @@ def _listening(host: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
     except (OSError, UnicodeError) as error:
         raise InputError(
-            Sentence("--host: {!r} is no address of this machine ({}).", host, getattr(error, "strerror", error))
+            Sentence(
+                "--host: {!r} is no address of this machine ({}).",
+                host,
+                cause_of(error),
+            )
         ) from None
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # restart at once, while old connections linger
@@ -69,7 +73,7 @@ def _listening(host: str, port: int) -> socket.socket:
                 "--port: {}:{} cannot be used ({}); stop what listens there, or give another --port, 0 for any free one.",
                 host,
                 port,
-                (error.strerror or str(error)).lower(),
+                cause_of(error).lower(),
             )
         ) from None
     return listener

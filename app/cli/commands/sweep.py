@@ -13,7 +13,7 @@ from app.cli.commands.options import JOB_FIELDS
 from app.cli.commands.search import LIMITS
 from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
 from documents.errors import InputError, show
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 
 _TRIED = "Sweep"
 
@@ -114,7 +114,7 @@ def sweep(
         save_text(output, csv_text(found), "--output")
     if found.stopped_by:
         if as_json or not sys.stdout.isatty():
-            cut = found.stopped_by.replace("_", " ")
+            cut = word(found.stopped_by)
             terminal.messages().print(
                 Sentence("Cut by {} after {} of {} points.", cut, found.num_done, found.num_points), markup=False
             )

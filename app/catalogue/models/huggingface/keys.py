@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from documents.errors import InputError, show
+from documents.sentences import joined
 
 TOKENS = """
 bos_token_id eos_token_id pad_token_id sep_token_id eod_token_id cls_token_id mask_token_id unk_token_id tokenizer_class
@@ -78,7 +79,7 @@ def weigh(config: Mapping[str, object], read: frozenset[str], model_type: str) -
     strange = [key for key in unread if key not in NEUTRAL and key not in WEIGHTY and config[key] is not None]
     if not strange:
         return None
-    shown = ", ".join(show(key) if not key.isprintable() or len(key) > 60 else key for key in strange[:8])
+    shown = joined(", ", (show(key) if not key.isprintable() or len(key) > 60 else key for key in strange[:8]))
     return f"not read: {shown}{f' and {len(strange) - 8} more' if len(strange) > 8 else ''}."
 
 

@@ -1,24 +1,17 @@
-"""No sentence that the packages make lacks its translation, and each translation keeps what its sentence says."""
+"""The catalogues hold the templates of the sources and no others, and each translation keeps what its sentence says."""
 
-import ast
 import json
 import re
 from functools import cache
-from pathlib import Path
 
 import pytest
 
-from app.language.translating import FOLDER, HEADERS, HELPS, translator
+from app.language.translator import FOLDER
 from scripts.language import write_sentences
+from tests.language import CHINESE
 
-CHINESE = re.compile(r"[\u4e00-\u9fff]")
 PLACE = re.compile(r"\{(\d+)\}")
 ROOMS = sorted(path.stem for path in (FOLDER / "zh").glob("*.json"))
-
-
-@cache
-def _found() -> dict[str, write_sentences.Sentence]:
-    return write_sentences.sentences()
 
 
 @cache
@@ -47,63 +40,37 @@ def test_every_sentence_has_its_translation(room: str) -> None:
 
 @pytest.mark.parametrize("room", ROOMS)
 def test_a_translation_keeps_every_value(room: str) -> None:
+    found = write_sentences.sentences()
     for text, said in _room(room).items():
         given, kept = set(PLACE.findall(text)), set(PLACE.findall(said))
-        values = _found()[text].values if text in _found() else ()
+        values = found[text].values if text in found else ()
         may_lack = {str(number) for number, value in enumerate(values) if write_sentences.may_lack(value)}
         assert kept <= given, text
         assert given - kept <= may_lack, text
 
 
-@pytest.mark.parametrize("room", [room for room in ROOMS if room not in (HEADERS, HELPS)])
-def test_each_template_is_found_again_in_its_sentence(room: str) -> None:
-    """With numbers for its values, of which those that stand side by side have one."""
-    for text, said in _room(room).items():
-        beside = set(re.findall(r"\{(\d+)\}(?=\{)", text))
-
-        def filled(template: str, empty: set[str] = beside) -> str:
-            return PLACE.sub(lambda place: "" if place[1] in empty else str(7 + 11 * int(place[1])), template)
-
-        got = translator("zh")(filled(text))
-        assert re.sub(r"[ 。.]", "", got) == re.sub(r"[ 。.]", "", filled(said)), text
-
-
 def test_hints_stay_at_the_end() -> None:
-    """A problem's hint is what stands behind the last semicolon of its detail, in each language."""
+    """A problem's hint is the text behind the last semicolon of its detail, in each language."""
     for room in ROOMS:
         for text, said in _room(room).items():
             if re.search(r"; (give|leave|did you mean) [^;]*$", text):
                 assert "；" in said, text
 
 
-def _texts(source: str) -> list[str]:
-    return [found[0] for found in write_sentences._read(ast.parse(source))]
+def _keys(source: str) -> list[str]:
+    return [found.key for found in write_sentences.in_source(source, "app/answers/price.py")]
 
 
-def test_sentences_are_read_from_all_forms() -> None:
-    assert _texts('raise InputError(f"{name}: {show(value)} is not allowed; give {least} to {most}.")') == [
+def test_templates_are_read_from_calls() -> None:
+    assert _keys('raise InputError(Sentence("{}: {!r} is not allowed; give {:,} to {}.", a, b, c, d))') == [
         "{0}: {1} is not allowed; give {2} to {3}"
     ]
-    assert _texts('text = "One sentence " + "in two parts."') == ["One sentence in two parts"]
-    assert _texts("said = f\"it is {gap:.1%} {'slower' if gap > 0 else 'faster'}\"") == ["it is {0} {1}", "slower", "faster"]
-    assert _texts('plain_table("strategy", ">delivered a day")') == ["strategy", "delivered a day"]
-    assert _texts('"the fastest takes {:,.1f} days"') == []  # an expression of its own is a docstring
-    assert _texts('x = "the fastest takes {:,.1f} days"') == ["the fastest takes {0} days"]
+    assert _keys('x = Sentence("One sentence " "in two {{parts}}.")') == ["One sentence in two {parts}"]
+    assert _keys('plain_table("strategy", ">delivered a day")') == ["strategy", "delivered a day"]
+    assert _keys('Sentence("{}: {}", name, error)') == []
+    assert _keys('kind = "closed form"') == []
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        'kind = "closed_form"',
-        'log.info("a study ended")',
-        'seq: int = Field(description="tokens of one")',
-        'raise TypeError("no such thing")',
-    ],
-)
-def test_what_no_reader_sees_is_passed_over(source: str) -> None:
-    assert _texts(source) == []
-
-
-def test_the_rooms_that_are_passed_over_exist() -> None:
-    root = Path(write_sentences.ROOT)
-    assert [place for place in write_sentences.PASSED_OVER if not (root / place).exists()] == []
+def test_a_template_that_is_no_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="the template is no text"):
+        _keys('Sentence("one" if x else "other")')

@@ -1,0 +1,168 @@
+"""Tells sentences in another language: a template is looked up in the catalogues, and its translation gets the same values.
+
+A value that is a sentence is translated in turn, a list gets the language's separators, and any other value stays as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+from documents.sentences import Sentence, plain, recognized, separators
+
+FOLDER = Path(__file__).parent
+HEADERS = "headers"  # heads of tables, and words that stand alone
+HELPS = "help"  # texts of --help
+FOREIGN = "foreign"  # messages of libraries, which come without their parts
+_PLACE = re.compile(r"\{(\d+)\}")
+_LETTER = re.compile(r"[A-Za-z]")
+_MARKS = "，。；：、（）？！"
+_MARK_OF = {"; ": "；", ": ": "：", ", ": "，", " (": "（", ")": "）", ". ": "。"}
+_MARK = re.compile("|".join(map(re.escape, sorted(_MARK_OF, key=len, reverse=True))))
+_BETWEEN = {", ": "、", ", and ": "、", ", or ": "或", " and ": "和", " or ": "或", "; ": "；", ". ": "。"}
+_HINT = "；"
+
+
+class _Piece(NamedTuple):
+    """Part of a translation; blanks at the ends of one that is not ours stay."""
+
+    text: str
+    is_ours: bool
+
+
+@dataclass(frozen=True)
+class Translator:
+    """The catalogues of one language: key of a template -> its translation."""
+
+    catalogue: Mapping[str, str]
+    headers: Mapping[str, str]
+    helps: Mapping[str, str]
+    foreign: Mapping[str, str]
+
+    def __call__(self, text: str) -> str:
+        """A sentence in the language; a text without parts as it is."""
+        return self._sentence(text) if isinstance(text, Sentence) else text
+
+    def head(self, text: str) -> str:
+        """The head of a column, known whole."""
+        return self.headers.get(key_of(text)) or self.catalogue.get(key_of(text)) or text
+
+    def hint(self, text: str) -> str | None:
+        """The end of a message about input, behind its last semicolon; None where it has none."""
+        for each in _from_its_end(text):
+            if "; " not in each.template or separators(each.template) is not None:
+                continue
+            _, mark, end = self._translation(each.template).rpartition(_HINT)
+            if mark:
+                return _joined([*self._filled(end, each.values), *self._full_stop(each, end)])
+        return None
+
+    def _sentence(self, text: Sentence) -> str:
+        between = separators(text.template)
+        if between is not None:
+            return self._list(text.values, *between)
+        if not text.values and self._known(text.template) is None:
+            text = self._parts(text)
+        translation = self._translation(text.template)
+        lead = text.template[: len(text.template) - len(text.template.lstrip())]
+        return lead + _joined([*self._filled(translation, text.values), *self._full_stop(text, translation)])
+
+    def _known(self, template: str) -> str | None:
+        key = key_of(template)
+        return self.headers.get(key) or self.catalogue.get(key) or self.foreign.get(key)
+
+    def _parts(self, text: Sentence) -> Sentence:
+        """A message of a library with what stands in the places of its template; any other as it is."""
+        found = recognized(plain(text).removesuffix("."), self._foreign_templates)
+        return found if isinstance(found, Sentence) else text
+
+    @cached_property
+    def _foreign_templates(self) -> list[str]:
+        """Those with most text of their own first."""
+        return sorted((_PLACE.sub("{}", key) for key in self.foreign), key=lambda text: (text.count("{}"), -len(text)))
+
+    def _translation(self, template: str) -> str:
+        """Of a template without its full stop; its own text where the catalogues lack it, and marks alone without words."""
+        known, key = self._known(template), key_of(template)
+        if known is not None:
+            return known
+        return key if _LETTER.search(key) else _MARK.sub(lambda mark: _MARK_OF[mark[0]], key)
+
+    def _filled(self, translation: str, values: Sequence[str]) -> Iterator[_Piece]:
+        for number, piece in enumerate(_PLACE.split(translation)):
+            if number % 2 == 0:
+                yield _Piece(piece, True)
+            else:
+                value = values[int(piece)]
+                yield _Piece(self(value), isinstance(value, Sentence))
+
+    def _full_stop(self, text: Sentence, translation: str) -> Iterator[_Piece]:
+        if key_of(text.template) != text.template.strip() and text.template.rstrip().endswith("."):
+            yield _Piece("" if translation.endswith(("。", "？")) else "。", True)
+
+    def _list(self, values: Sequence[str], separator: str, last: str) -> str:
+        pieces: list[_Piece] = []
+        for number, value in enumerate(values):
+            if number:
+                between = last if number == len(values) - 1 else separator
+                pieces.append(_Piece(_BETWEEN.get(between, between), True))
+            pieces.append(_Piece(self(value), isinstance(value, Sentence)))
+        return _joined(pieces)
+
+
+def key_of(template: str) -> str:
+    """The name of a template in the catalogues: without blanks around it, the mark of a column of numbers, and the full stop."""
+    bare = template.strip()
+    return bare if bare.endswith("..") else bare.removeprefix(">").removesuffix(".")
+
+
+def _from_its_end(text: str) -> Iterator[Sentence]:
+    """The sentence, the one that ends it, and so on."""
+    while isinstance(text, Sentence):
+        yield text
+        text = text.values[-1] if text.values else ""
+
+
+def _joined(pieces: Sequence[_Piece]) -> str:
+    """The pieces with a blank where Chinese meets letters or digits, and none inside Chinese."""
+    said, is_ours = "", True
+    for piece in pieces:
+        if not said or not piece.text:
+            said, is_ours = said + piece.text, piece.is_ours if piece.text else is_ours
+            continue
+        before = said.rstrip(" ") if is_ours else said
+        after = piece.text.lstrip(" ") if piece.is_ours else piece.text
+        last, first = before[-1:], after[:1]
+        if not last or not first:
+            said += piece.text
+        elif (_is_chinese(last) and _is_chinese(first)) or last in _MARKS or first in _MARKS:
+            said = before + after
+        elif (_is_chinese(last) and _is_word(first)) or (_is_word(last) and _is_chinese(first)):
+            said = f"{before} {after}"
+        else:
+            said += piece.text
+        is_ours = piece.is_ours
+    return said
+
+
+def _is_chinese(character: str) -> bool:
+    return "\u4e00" <= character <= "\u9fff"
+
+
+def _is_word(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "%`'\"_-/")
+
+
+@cache
+def translator(language: str) -> Translator:
+    """That of a language of the folder beside this module."""
+    rooms = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (FOLDER / language).glob("*.json")}
+    headers, helps, foreign = (rooms.pop(name, {}) for name in (HEADERS, HELPS, FOREIGN))
+    return Translator(
+        {english: said for _, room in sorted(rooms.items()) for english, said in room.items()}, headers, helps, foreign
+    )
