@@ -330,7 +330,7 @@ def _timeline(job: Mapping[str, Any], strategy: Mapping[str, Any]) -> Timeline:
 def _called(name: str, *given: Any, **named: Any) -> Any:
     """An answer of the application; what it refuses is a ``MeshplanError``, as from a server."""
     try:
-        errors, answers = ours("documents.errors"), ours("app.in_process.answers")
+        errors, answers = ours("documents.errors"), ours("app.in_process.functions")
     except TakenError as error:
         hint = "Use meshplan.Client in this process, or call meshplan in one without that package."
         raise MeshplanError(0, f"{error}.", hint=hint) from None

@@ -16,7 +16,7 @@ from app.http.bodies import StrictRoute
 from app.http.etag import NOT_MODIFIED, IfNoneMatch
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
-from app.text.documents import DescribedBy, json_bytes
+from app.text.json_documents import DescribedBy, json_bytes
 from documents.errors import InputError, nearest, show
 from hardware_profiles import catalogue
 

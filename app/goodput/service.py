@@ -34,7 +34,7 @@ from app.goodput.schemas import (
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from app.jobs.requests import parse_request
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration
 from cost_models.delivery.checkpoints import daly_interval_s, young_interval_s
 from cost_models.delivery.delivered import Delivered, RunningPlan, Site, delivered

@@ -15,7 +15,7 @@ from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job
 from app.jobs.requests import parse_request, with_time_limit
 from app.plans.schemas import Better, ExplainDocument
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule

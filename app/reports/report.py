@@ -19,7 +19,7 @@ from app.answers.tables.memory import chance
 from app.language.choice import Language
 from app.language.documents import translated
 from app.reports import pictures
-from app.text.documents import plain
+from app.text.json_documents import plain
 from app.text.quantities import GIB, count, days, gibibytes, percent, seconds
 
 Form = Literal["html", "pdf-ready", "markdown"]

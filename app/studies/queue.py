@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
 from app.storage.tables import Point, Study, Trial
-from app.studies import repository, turns
+from app.studies import queue_order, repository
 from app.studies.work import Outcome
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
@@ -48,7 +48,7 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
         if study.attempts_without_progress < MAX_ATTEMPTS_WITHOUT_PROGRESS:
             break
         _end(session, study, "failed", f"{study.attempts_without_progress} workers in a row died on it without getting further.")
-    study = turns.taken(session, study)
+    study = queue_order.taken(session, study)
     study.state = "running"
     study.attempts += 1
     study.attempts_without_progress += 1

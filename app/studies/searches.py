@@ -23,7 +23,7 @@ from app.storage.tables import Trial
 from app.studies.inputs import calibration_from, calibration_to_mapping, constants_from
 from app.studies.schemas import StudyResult
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration, calibration_for
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document

@@ -26,7 +26,7 @@ from app.calibrations.constants import constants_for
 from app.jobs.fields import StrategySection
 from app.jobs.job import load_job, parse_job
 from app.jobs.strategy import strategy_from_section
-from app.text.documents import plain
+from app.text.json_documents import plain
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, StrategyBatch

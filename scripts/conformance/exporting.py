@@ -15,7 +15,7 @@ from typing import Any
 from app.answers.files import plan_files
 from app.answers.search import search_document
 from app.jobs.job import Job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from documents.errors import InputError
 from frameworks.framework import Framework
 from frameworks.launch import launch_block

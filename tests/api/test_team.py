@@ -13,7 +13,7 @@ from app.http.keys import KeyLimits
 from app.server.application import create_app
 from app.storage.session import Database
 from app.studies import queue
-from app.studies.turns import MAX_PRIORITY
+from app.studies.queue_order import MAX_PRIORITY
 from tests.api.conftest import LOCAL
 from tests.databases import KINDS
 

@@ -10,7 +10,7 @@ import pytest
 from app.answers.schemas import SearchDocument
 from app.answers.search import search_document
 from app.jobs.job import load_job, parse_job
-from app.text.documents import json_bytes, json_text
+from app.text.json_documents import json_bytes, json_text
 from documents.errors import InputError
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile

@@ -17,7 +17,7 @@ from app.sweeps.points import Source, job_of, points_of
 from app.sweeps.schemas import SweepDocument
 from app.sweeps.service import SweepProgress, sweep_document
 from app.sweeps.tables import COLUMNS, csv_text, print_sweep
-from app.text.documents import plain
+from app.text.json_documents import plain
 from documents.errors import InputError
 from search.executors.processes import Processes
 from search.session.progress import EXPLAIN

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from app.catalogue.models.shape import model_to_mapping
-from app.scripts.files import load_script
+from app.launch_scripts.files import load_script
 from frameworks.registry import parse_target
 from search.plans.plan import strategy_to_mapping
 

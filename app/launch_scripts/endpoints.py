@@ -9,9 +9,9 @@ from fastapi import APIRouter, Body, Request, Response
 from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
-from app.scripts.schemas import ScriptRequest, TuneDocument
-from app.scripts.service import tune_request
-from app.text.documents import DescribedBy
+from app.launch_scripts.schemas import ScriptRequest, TuneDocument
+from app.launch_scripts.service import tune_request
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/scripts", tags=["scripts"], route_class=StrictRoute)
 

@@ -10,10 +10,10 @@ from typing import Any
 from app.catalogue.models.presets import model_preset, names
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
-from app.scripts.forms import is_yaml
-from app.scripts.launch import Given, Launch, Passed
-from app.scripts.shell_launch import ShellLaunch
-from app.scripts.yaml_launch import YamlLaunch
+from app.launch_scripts.forms import is_yaml
+from app.launch_scripts.launch import Given, Launch, Passed
+from app.launch_scripts.shell_launch import ShellLaunch
+from app.launch_scripts.yaml_launch import YamlLaunch
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.switches import DEFAULT_FEATURES, LEFT_OUT, SWITCHES, UNPRICED_FEATURES, Feature
 from cost_models.shapes.traits import stacks_of

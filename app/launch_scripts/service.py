@@ -17,11 +17,11 @@ from app.jobs.fields import StrategySection
 from app.jobs.job import Job
 from app.jobs.requests import MAX_SEARCH_S, MAX_SERVED_LAYERS, check_keys
 from app.jobs.strategy import strategy_from_section
-from app.scripts.launch import Given
-from app.scripts.patch import Patched, patched
-from app.scripts.reading import ReadScript, read_script_job
-from app.scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
-from app.text.documents import plain
+from app.launch_scripts.launch import Given
+from app.launch_scripts.patch import Patched, patched
+from app.launch_scripts.reading import ReadScript, read_script_job
+from app.launch_scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
+from app.text.json_documents import plain
 from app.text.quantities import percent
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch

@@ -10,7 +10,7 @@ import httpx
 import pytest
 
 from app.storage.session import Database
-from app.studies import following, queue
+from app.studies import event_followers, queue
 from tests.api.sockets import Address, serving
 from tests.study_jobs import queued, small_job
 
@@ -48,11 +48,11 @@ def test_followers_share_one_look_at_the_database(database: Database, monkeypatc
         streams = [stream(address, ids[index % len(ids)]) for index in range(NUM_STREAMS)]
         for caller in streams:
             read_until(caller, b"queued")
-        time.sleep(2 * following.POLL_S)
+        time.sleep(2 * event_followers.POLL_S)
         reads = []
         read = Database.read
         monkeypatch.setattr(Database, "read", lambda self: reads.append(time.monotonic()) or read(self))
-        time.sleep(4 * following.POLL_S)
+        time.sleep(4 * event_followers.POLL_S)
         assert 2 <= len(reads) <= 5
         with database.write() as session:
             lease = queue.claim(session, "a test", 10.0)
@@ -73,7 +73,7 @@ def test_followers_share_one_look_at_the_database(database: Database, monkeypatc
 def test_a_follower_beyond_the_limit_is_told_so_and_takes_the_next_free_place(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following, "MAX_FOLLOWERS", 2)
+    monkeypatch.setattr(event_followers, "MAX_FOLLOWERS", 2)
     study_id = create(database)
     with serving(database) as address:
         url = f"http://{address[0]}:{address[1]}/v1/studies/{study_id}"
@@ -93,7 +93,7 @@ def test_a_follower_beyond_the_limit_is_told_so_and_takes_the_next_free_place(
 
 
 def test_a_follower_who_comes_late_or_was_away_misses_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(following, "WINDOW", 3)
+    monkeypatch.setattr(event_followers, "WINDOW", 3)
     study_id = create(database)
     with database.write() as session:
         lease = queue.claim(session, "a test", 10.0)

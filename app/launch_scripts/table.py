@@ -8,7 +8,7 @@ from rich.text import Text
 from app.answers.schemas import EstimateNumbers
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text
 from app.answers.tables.memory import chance
-from app.scripts.schemas import NotUnderstood, TuneDocument
+from app.launch_scripts.schemas import NotUnderstood, TuneDocument
 from app.text.quantities import gibibytes, seconds
 from app.text.terminal import write_text
 

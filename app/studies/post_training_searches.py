@@ -14,7 +14,7 @@ from app.rl.service import best_of, found_so_far, placement_search
 from app.storage.session import Database
 from app.studies.inputs import calibration_to_mapping, constants_from
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import calibration_for
 from documents.errors import InfeasibleError
 from hardware_profiles.loader import parse_profile

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.catalogue.models.presets import model_preset, names
-from app.scripts.launch import Given
-from app.scripts.patch import Patched, patched
-from app.scripts.reading import read_launch
+from app.launch_scripts.launch import Given
+from app.launch_scripts.patch import Patched, patched
+from app.launch_scripts.reading import read_launch
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature

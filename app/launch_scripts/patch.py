@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 
-from app.scripts.launch import Launch, named_values
-from app.scripts.schemas import ScriptChange
+from app.launch_scripts.launch import Launch, named_values
+from app.launch_scripts.schemas import ScriptChange
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload

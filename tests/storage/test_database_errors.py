@@ -22,7 +22,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from app.server.application import create_app
 from app.storage import session as storage
-from app.storage.away import DATABASE_AWAY, DatabaseHangsError, told
+from app.storage.database_errors import DATABASE_AWAY, DatabaseHangsError, told
 from app.storage.probes import check_whole, check_writable
 from app.storage.session import Database
 from app.storage.tables import IdempotencyRecord

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from app.scripts.launch import Given
-from app.scripts.reading import ReadScript, Sections, read_script_job
+from app.launch_scripts.launch import Given
+from app.launch_scripts.reading import ReadScript, Sections, read_script_job
 from documents.errors import InputError, show
 from documents.reading import read_text
 from hardware_profiles import catalogue

@@ -9,7 +9,7 @@ from documents.hashing import sha256_of
 MAX_BYTES = 16 * 2**20
 
 
-class KeptAnswers:
+class AnswerCache:
     """Answers by question, those that were asked longest ago dropped first. Used in the event loop alone."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-from app.scripts.launch import Given, Launch, Passed
+from app.launch_scripts.launch import Given, Launch, Passed
 from documents.errors import InputError
 from documents.shell.reader import read_script
 from documents.shell.syntax import Place, ShellError

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.cli.main import main
-from app.scripts.launch import Given
-from app.scripts.schemas import TuneDocument
-from app.scripts.shell_launch import ShellLaunch
+from app.launch_scripts.launch import Given
+from app.launch_scripts.schemas import TuneDocument
+from app.launch_scripts.shell_launch import ShellLaunch
 from frameworks.registry import BY_NAME
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures/scripts"

@@ -15,7 +15,7 @@ try:
 except ImportError:  # PyYAML built without libyaml: the same places, fifty times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
-from app.scripts.launch import Given, Launch, Passed, named_values
+from app.launch_scripts.launch import Given, Launch, Passed, named_values
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 from frameworks.framework import ReadingError

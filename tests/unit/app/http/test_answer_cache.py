@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from app.http.kept import KeptAnswers
+from app.http.answer_cache import AnswerCache
 
 
 def test_an_equal_question_finds_its_answer() -> None:
-    kept = KeptAnswers()
+    kept = AnswerCache()
     kept.keep("a", b"1")
     assert (kept.find("a"), kept.find("b")) == (b"1", None)
 
 
 def test_what_was_asked_longest_ago_makes_room() -> None:
-    kept = KeptAnswers(max_bytes=10)
+    kept = AnswerCache(max_bytes=10)
     for question in ("a", "b"):
         kept.keep(question, b"12345")
     assert kept.find("a") == b"12345"

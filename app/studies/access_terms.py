@@ -10,7 +10,7 @@ from app.http.bodies import StrictRoute
 from app.http.problems import described
 from app.http.security import Caller
 from app.http.state import state_of
-from app.text.documents import Document
+from app.text.json_documents import Document
 
 router = APIRouter(prefix="/terms", tags=["studies"], route_class=StrictRoute)
 

@@ -13,7 +13,7 @@ import structlog
 from fastapi import Request
 
 from app.http.problems import ServiceError
-from app.storage.away import DATABASE_AWAY, cause
+from app.storage.database_errors import DATABASE_AWAY, cause
 from app.storage.session import Database
 from app.studies import service
 from app.studies.schemas import EventView
