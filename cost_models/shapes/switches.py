@@ -47,7 +47,7 @@ class Place(IntFlag):
 
 
 class Exclusive(Enum):
-    """What several switches replace, each in its own way; at most one of them can be on."""
+    """Groups of switches that replace the same thing in different ways; at most one of a group can be on."""
 
     TENSOR_PARALLEL_MATMULS = "the matmuls and collectives of tensor parallelism"
     MASTER_WEIGHTS = "the place of the master weights"
