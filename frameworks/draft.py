@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
@@ -196,7 +196,7 @@ class Draft:
 
     def replicated(self, features: Feature) -> None:
         """Switches that the framework sets by itself where parameters have replicas."""
-        if acting.has_replicas(self.workload.model, self.strategy):
+        if effective_switches.has_replicas(self.workload.model, self.strategy):
             self.strategy = replace(self.strategy, features=self.features | features)
 
     def quietly(self, on: Feature = Feature(0), off: Feature = Feature(0)) -> None:

@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
 from cost_models.shapes.layer_keys import distinct_rows
 from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
@@ -99,13 +99,13 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
 
     Whatever the dispatcher: a framework refuses an overlap beside the wrong one, so that rules must see it there.
     """
-    mask: Mask = acting.acting(workload.model, batch, feature, given=ANY_DISPATCHER) != 0
+    mask: Mask = effective_switches.acting(workload.model, batch, feature, given=ANY_DISPATCHER) != 0
     return mask
 
 
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
     """The features of one strategy that have something to act on, whatever the dispatcher."""
-    return strategy.features & acting_in(acting.scope_of(workload.model, strategy) | ANY_DISPATCHER)
+    return strategy.features & acting_in(effective_switches.scope_of(workload.model, strategy) | ANY_DISPATCHER)
 
 
 def one_of(
@@ -120,7 +120,7 @@ def one_of(
     features = alternatives(kind)
 
     def violates(workload: Workload, batch: StrategyBatch) -> Mask:
-        acts = acting.acting(workload.model, batch, Feature(sum(features)), given=ANY_DISPATCHER)
+        acts = effective_switches.acting(workload.model, batch, Feature(sum(features)), given=ANY_DISPATCHER)
         mask: Mask = (acts & (acts - 1)) != 0  # more than one bit
         return mask
 

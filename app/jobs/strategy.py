@@ -16,8 +16,8 @@ from app.jobs.fields import (
     StrategySection,
     TensorSection,
 )
-from cost_models.shapes.acting import scope_of, usual_features, why_idle
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
+from cost_models.shapes.effective_switches import scope_of, usual_features, why_idle
 from cost_models.shapes.layout import default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule

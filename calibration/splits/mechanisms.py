@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
-from cost_models.shapes.acting import possible
+from cost_models.shapes.effective_switches import possible
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
 from cost_models.shapes.workload import Workload

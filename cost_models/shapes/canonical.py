@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from cost_models.shapes.acting import scope_of
+from cost_models.shapes.effective_switches import scope_of
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule

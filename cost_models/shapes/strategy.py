@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.switches import DEFAULT_FEATURES, PRICED, Feature, Place, priced_bits
 from cost_models.shapes.tensors import TensorPlan
-from cost_models.shapes.varied import varied
 
 IntColumn = NDArray[np.int64]
 

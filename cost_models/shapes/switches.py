@@ -15,7 +15,7 @@ from cost_models.shapes.traits import Library
 
 
 class Scope(IntFlag):
-    """Parts of a model, a layout or its options that switches act on; ``acting.py`` has the condition for each."""
+    """Parts of a model, a layout or its options that switches act on; ``effective_switches.py`` has the condition for each."""
 
     TENSOR_PARALLEL = 1 << 0  # tp above 1
     CONTEXT_PARALLEL = 1 << 1  # cp above 1

@@ -20,11 +20,11 @@ from cost_models.pipeline.pace import slot_table, slowest_slots_s, sorts_of_chun
 from cost_models.pipeline.placements import PlacedChunks, placed_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
-from cost_models.shapes.acting import acting
+from cost_models.shapes.effective_switches import acting
 from cost_models.shapes.layer_keys import Floats, rows_alike
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys

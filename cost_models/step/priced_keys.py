@@ -17,9 +17,9 @@ from cost_models.layer.edges import EdgeCosts, edge_costs
 from cost_models.layer.pairs import PairSavings, pair_savings
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import LayerKeys, layer_keys
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 
 Costs = TypeVar("Costs")

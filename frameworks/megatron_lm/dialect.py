@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from frameworks.draft import Draft
-from frameworks.megatron_lm import rules, rules_0_19
+from frameworks.megatron_lm import rules_0_12, rules_0_19
 from frameworks.megatron_lm.model_table import MODEL_0_12, MODEL_0_19
-from frameworks.megatron_lm.table import RELEASE, RELEASE_0_19, TABLE, TABLE_0_19
+from frameworks.megatron_lm.table import RELEASE_0_12, RELEASE_0_19, TABLE_0_12, TABLE_0_19
 from frameworks.model_facts import Arguments, ModelTable
 from frameworks.placements import Placements
 from frameworks.release import Release
@@ -61,13 +61,13 @@ class Dialect:
 
 
 CORE_0_12 = Dialect(
-    RELEASE,
-    TABLE,
+    RELEASE_0_12,
+    TABLE_0_12,
     MODEL_0_12,
-    rules.RULES,
+    rules_0_12.RULES,
     fsdp={"use-custom-fsdp": ()},
     deepep={"moe-enable-deepep": ()},
-    placements=rules.PLACEMENTS,
+    placements=rules_0_12.PLACEMENTS,
 )
 CORE_0_19 = Dialect(
     RELEASE_0_19,

@@ -15,7 +15,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, Paralle
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft
-from frameworks.megatron_lm import rules
+from frameworks.megatron_lm import rules_0_12
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.rules_0_19 import DELAYED
 from frameworks.placements import Placements
@@ -28,8 +28,8 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     draft.offered(dialect.table, dialect.name)
     # Transformer Engine always fuses norms; what the release refuses of the fused rotary embedding is off.
     draft.quietly(on=Feature.FUSED_NORM, off=dialect.unfused_rope(workload.model))
-    draft.sequence_parallel(rules.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
-    here = set(dialect.table.dispatchers) - (set() if rules.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
+    draft.sequence_parallel(rules_0_12.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
+    here = set(dialect.table.dispatchers) - (set() if rules_0_12.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
     draft.dispatcher(here, dialect.name)
     if dialect.broken(draft, "megatron_deepep_capacity"):
         draft.drop(Feature.MOE_PAD_TO_CAPACITY, "DeepEP takes no padding to capacity")

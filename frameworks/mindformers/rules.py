@@ -14,7 +14,7 @@ from cost_models.shapes.workload import ModelShape
 from frameworks.facts import fact_rule
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
-from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in

@@ -148,7 +148,7 @@ def undone(flat: Flat) -> dict[str, Any]:
 
 
 MODEL = ModelTable(
-    megatron.MODEL.with_facts(*FACTS, without=("local_attention.kind",)).facts,
+    megatron.SHARED_MODEL.with_facts(*FACTS, without=("local_attention.kind",)).facts,
     derived,
     undone,
 )

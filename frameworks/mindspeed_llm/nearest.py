@@ -10,7 +10,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft, breaks
 from frameworks.facts import beside
-from frameworks.megatron_lm import rules as megatron
+from frameworks.megatron_lm import rules_0_12 as megatron
 from frameworks.mindspeed_llm import rules
 from frameworks.mindspeed_llm.table import BY_LAYER, TABLE
 from frameworks.physics import memory

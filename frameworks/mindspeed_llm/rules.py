@@ -20,11 +20,11 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import told, unbuildable
-from frameworks.megatron_lm.rules import FAMILY_RULES
+from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
 from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
-from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
+from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import (

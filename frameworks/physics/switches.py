@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cost_models.shapes.acting import fuses_attention
+from cost_models.shapes.effective_switches import fuses_attention
 from cost_models.shapes.switches import FUSIONS, Exclusive, Feature, alternatives
 from frameworks.rule import Rule, all_of, has_effect, none_of, one_of
 

@@ -15,8 +15,8 @@ from cost_models.shapes.canonical import canonical, group_size, layers_per_chunk
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
+from frameworks.accepted_switches import taken
 from frameworks.legality import legal_mask
-from frameworks.taking import taken
 from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.space.enumeration import rules_before_placement

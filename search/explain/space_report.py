@@ -9,15 +9,15 @@ from operator import and_, or_
 from typing import Any
 
 from cost_models.constants import Constants
-from cost_models.shapes.acting import SCHEDULE_SCOPES, possible
 from cost_models.shapes.canonical import canonical
+from cost_models.shapes.effective_switches import SCHEDULE_SCOPES, possible
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch, Scope, acting_on, treated
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
+from frameworks.accepted_switches import rivals
 from frameworks.legality import violations
-from frameworks.taking import rivals
 from search.space.search_space import SearchSpace, offered_here
 
 GRAPH_EXECUTION = "software.execution=graph"

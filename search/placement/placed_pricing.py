@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
-from cost_models.shapes.varied import varied
 from cost_models.step.composition import peaks
 from cost_models.step.placing import Least
 from cost_models.step.priced_groups import PricedBatch, priced_by

@@ -13,8 +13,8 @@ from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
 from cost_models.shapes.layer_keys import Floats, rows_alike
 from cost_models.shapes.layout import default_layout
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy, Placement, StrategyBatch
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 from cost_models.step.placing import Alternatives, Paces, fitting, least_step_times_s, paces, work
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch

@@ -16,8 +16,8 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
+from frameworks.accepted_switches import taken
 from frameworks.legality import rules_for
-from frameworks.taking import taken
 from search.errors import SearchError
 from search.plans.baseline import default_baseline
 from search.plans.estimator import Estimator

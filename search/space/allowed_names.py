@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from cost_models.shapes.acting import OF_MODEL, model_scope, why_idle
+from cost_models.shapes.effective_switches import OF_MODEL, model_scope, why_idle
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
+from frameworks.accepted_switches import with_taken
 from frameworks.legality import RULES, rules_for
 from frameworks.rule import Rule
-from frameworks.taking import with_taken
 from search.space.option_tables import Layouts, OptionTable, OptionTables, option_classes
 from search.space.search_space import Pipeline, SearchSpace
 

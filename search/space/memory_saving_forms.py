@@ -11,12 +11,12 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch, concatenate
 from cost_models.shapes.switches import SWITCHES, Feature, InSearch, treated
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape
-from frameworks.taking import rivals
+from frameworks.accepted_switches import rivals
 
 LEAN_ON = treated(InSearch.LEAN_ON)
 
@@ -83,7 +83,7 @@ def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDAr
     bits, (read, standing) = int(chosen), _before(chosen)
     changes: NDArray[np.bool_] = (batch.features & read) == standing
     if changes.any():  # as a rule none does
-        changes &= acting.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
+        changes &= effective_switches.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
         if Feature.SWAP_ATTENTION in chosen:
             changes &= swappable(batch)
     return changes

@@ -13,7 +13,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.acting import NOTHING, SCHEDULE_SCOPES, has_replicas, model_scope, options_scope
 from cost_models.shapes.canonical import (
     canonical_cp,
     canonical_dispatcher,
@@ -22,6 +21,7 @@ from cost_models.shapes.canonical import (
     expert_domain_devices,
     layers_per_chunk,
 )
+from cost_models.shapes.effective_switches import NOTHING, SCHEDULE_SCOPES, has_replicas, model_scope, options_scope
 from cost_models.shapes.strategy import CpAlgo, IntColumn, Schedule
 from cost_models.shapes.switches import Scope, acting_in
 from cost_models.shapes.workload import Workload

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from cost_models.shapes.acting import fuses_attention, possible, usual_features
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
+from cost_models.shapes.effective_switches import fuses_attention, possible, usual_features
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated

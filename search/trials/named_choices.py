@@ -14,7 +14,7 @@ from cost_models.shapes.canonical import canonical, canonical_cp, canonical_reco
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
-from frameworks.taking import taken
+from frameworks.accepted_switches import taken
 from search.errors import SearchError
 from search.space.limits import DISPATCHERS, GROUP_SIZE, SWITCHES
 from search.space.memory_saving_forms import LEAN_ON, all_change

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.acting import possible
+from cost_models.shapes.effective_switches import possible
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import Workload

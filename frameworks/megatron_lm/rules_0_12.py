@@ -11,24 +11,24 @@ from cost_models.shapes.workload import Cluster
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_12
-from frameworks.megatron_lm.table import RELEASE, TABLE, TERMS
-from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.megatron_lm.table import RELEASE_0_12, TABLE_0_12, TERMS_0_12
+from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, none_of, rules_in
 
-FACTS = partial(fact_rule, RELEASE, TERMS)
+FACTS = partial(fact_rule, RELEASE_0_12, TERMS_0_12)
 NAME = "Megatron-LM 0.12"
 
 PRECISION = precision_rule("megatron_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp8", "fp32")
 
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", f"of {NAME}")
 
-MODEL = model_rule("megatron_model", "[megatron-0.12, arguments.py]", NAME, partial(unbuildable, RELEASE, MODEL_0_12))
+MODEL = model_rule("megatron_model", "[megatron-0.12, arguments.py]", NAME, partial(unbuildable, RELEASE_0_12, MODEL_0_12))
 
-FEATURES = offered_rule("megatron_features", "[megatron-0.12, arguments.py]", NAME, TABLE)
+FEATURES = offered_rule("megatron_features", "[megatron-0.12, arguments.py]", NAME, TABLE_0_12)
 
-SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.12, schedules.py]", NAME, TABLE)
+SCHEDULE = schedule_rule("megatron_schedule", "[megatron-0.12, schedules.py]", NAME, TABLE_0_12)
 
 QUERY_GROUPS = Rule(
     "megatron_query_groups",
@@ -116,7 +116,7 @@ DISPATCHER = dispatcher_rule(
     "megatron_dispatcher",
     "[megatron-0.12, token_dispatcher.py]",
     NAME,
-    TABLE,
+    TABLE_0_12,
     "experts are reached by allgather, alltoall or two_level (DeepEP)",
 )
 

@@ -7,10 +7,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import SWITCHES, Feature, alternatives
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
@@ -27,7 +27,7 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
         if feature not in wanted or not len(batch):
             continue
         on = varied(batch, features=batch.features | int(feature))
-        rows = acting.acting(workload.model, on, feature) != 0
+        rows = effective_switches.acting(workload.model, on, feature) != 0
         others = rivals(feature)
         if others:
             rows &= (batch.features & int(others)) == 0

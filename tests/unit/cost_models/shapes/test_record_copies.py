@@ -5,8 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.varied import varied
 
 
 @dataclass(frozen=True)
