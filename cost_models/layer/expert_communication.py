@@ -177,7 +177,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
     return result
 
 
-def _gathered(rows: _Rows) -> ExpertTransfer:
+def _all_gather_form(rows: _Rows) -> ExpertTransfer:
     """All-gather dispatcher: all tokens of the etp x ep ranks go to each of them, (etp ep - 1) n_l x in; their sum goes back."""
     size = rows.etp * rows.ep
     one = np.ones_like(size)
@@ -196,7 +196,7 @@ def _gathered(rows: _Rows) -> ExpertTransfer:
     return ExpertTransfer(time_s, (size - domains) * per_rank, (domains - 1.0) * per_rank)
 
 
-def _exchanged(rows: _Rows) -> ExpertTransfer:
+def _all_to_all_form(rows: _Rows) -> ExpertTransfer:
     """All-to-all dispatcher: one copy for each chosen expert goes straight to its rank. Experts in one node share no copy."""
     copied = rows.copied_bytes * rows.load
     domains = rows.domains
@@ -208,7 +208,7 @@ def _exchanged(rows: _Rows) -> ExpertTransfer:
     )
 
 
-def _two_level(rows: _Rows) -> ExpertTransfer:
+def _two_level_form(rows: _Rows) -> ExpertTransfer:
     """Two-level dispatcher: one copy goes to each domain that a token needs, at the same local rank, and is replicated inside."""
     domains = rows.domains
     sent = rows.tokens * rows.token_bytes * _fullest_domain_tokens(rows)
@@ -231,7 +231,7 @@ def _fullest_domain_tokens(rows: _Rows) -> Floats:
     return _domains_met(domains, rows.moe) * load
 
 
-def _hierarchical(rows: _Rows) -> ExpertTransfer:
+def _hierarchical_form(rows: _Rows) -> ExpertTransfer:
     """Hierarchical dispatcher: all tokens go to the same local rank of every domain, and are replicated inside."""
     domains = rows.domains
     per_rank = rows.tokens * rows.token_bytes
@@ -300,10 +300,10 @@ def _binomial(n: Floats, r: int) -> Floats:
 
 
 _FORMS = {
-    Dispatcher.ALLGATHER: _gathered,
-    Dispatcher.ALLTOALL: _exchanged,
-    Dispatcher.TWO_LEVEL: _two_level,
-    Dispatcher.HIERARCHICAL: _hierarchical,
+    Dispatcher.ALLGATHER: _all_gather_form,
+    Dispatcher.ALLTOALL: _all_to_all_form,
+    Dispatcher.TWO_LEVEL: _two_level_form,
+    Dispatcher.HIERARCHICAL: _hierarchical_form,
 }
 if {*_FORMS, Dispatcher.NONE} != set(Dispatcher):
     raise TypeError("every dispatcher has a form: without one it would cost nothing")
