@@ -22,7 +22,7 @@ from search.space.search_space import search_space
 from tests.search_workloads import DENSE, MOE, workload
 
 CONSTANTS = prior_constants("ascend")
-LIMITS = SearchLimits(tp=(1, 2), pp=(1, 2, 4), vpp=(1, 2), cp=(1,), etp=(1,), micro_batch_size=(1,))
+LIMITS = SearchLimits(tp=(1, 2), pp=(1, 2, 4), vpp=(1, 2), cp=(1,), etp=(1, 2), micro_batch_size=(1,))
 
 
 class Whenever:

@@ -45,10 +45,10 @@ LIMITS = st.builds(
     pp=some([1, 2, 4], 2),
     vpp=some([1, 2, 3], 2),
     cp=some([1, 2], 1),
-    etp=st.just((1,)),
-    ep=some([1, 4, 8], 2),
-    cp_algo=st.just((CpAlgo.ULYSSES,)),
-    dispatcher=st.just((Dispatcher.ALLTOALL,)),
+    etp=some([1, 2], 2),
+    ep=some([1, 2, 4, 8], 2),
+    cp_algo=some([CpAlgo.ULYSSES, CpAlgo.RING], 1),
+    dispatcher=some([Dispatcher.ALLTOALL, Dispatcher.ALLGATHER], 1),
     micro_batch_size=some([1, 2], 1),
     recompute=some(MODES, 2),
 )
@@ -85,7 +85,7 @@ def strategies(job: Workload, limits: SearchLimits) -> list[ParallelStrategy]:
 )
 def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLimits, top: int, most_overfull: float) -> None:
     if job.model.moe is None:
-        limits = replace(limits, ep=None, dispatcher=None)
+        limits = replace(limits, ep=None, etp=None, dispatcher=None)
     lattice = LatticeSearch(job, search_space(job, limits), CONSTANTS, top=top)
     with patch("search.placement.placed_pricing.MOST_OVERFULL", most_overfull):
         while lattice.advance():

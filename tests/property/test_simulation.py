@@ -51,8 +51,8 @@ def jobs(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy]]:
     pp = draw(st.sampled_from((2, 4, 8)))
     base = replace(base, pp=pp, dp=DEVICES // (base.tp * pp * base.cp))
     micro_batches = pp * draw(st.sampled_from((2, 3, 4, 9)))
-    if base.dp == 0 or base.ep > base.tp * base.dp * base.cp:
-        base = replace(base, tp=1, cp=1, ep=1, dp=DEVICES // pp, cp_algo=type(base.cp_algo)(0), ulysses_degree=1)
+    if base.dp == 0 or base.ep * base.etp > base.tp * base.dp * base.cp:
+        base = replace(base, tp=1, cp=1, ep=1, etp=1, dp=DEVICES // pp, cp_algo=type(base.cp_algo)(0), ulysses_degree=1)
     job = draw(workloads())
     if job.model.moe is not None:  # dense layers that merged passes meet in any place of a chunk
         moe = replace(job.model.moe, num_leading_dense_layers=draw(st.sampled_from((0, 1, 5))))
