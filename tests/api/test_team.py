@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.http import audit, keys, owned
+from app.http import audit, keys, ownership
 from app.http.keys import KeyLimits
 from app.server.application import create_app
 from app.storage.session import Database
@@ -54,7 +54,7 @@ AtOnce = Callable[[Sequence[Callable[[], Any]]], list[int]]
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> AtOnce:
     """Status codes of two requests. Unless a lock keeps them apart, both count what the owner has before either adds to it."""
-    both_counted, count = threading.Barrier(2), owned.num_owned
+    both_counted, count = threading.Barrier(2), ownership.num_owned
 
     def counted(*arguments: Any) -> int:
         number = count(*arguments)
@@ -62,7 +62,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> AtOnce:
             both_counted.wait(1.0)  # under the lock the second never comes
         return number
 
-    monkeypatch.setattr(owned, "num_owned", counted)
+    monkeypatch.setattr(ownership, "num_owned", counted)
     monkeypatch.setattr(access, "num_owned", counted)
 
     def ask(requests: Sequence[Callable[[], Any]]) -> list[int]:
