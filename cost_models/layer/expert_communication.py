@@ -284,8 +284,8 @@ def _domain_stride(rows: _Rows) -> Floats:
 
 
 def _domains_met(domains: Floats, moe: MoeShape) -> Floats:
-    # Strategies have a handful of domain counts: price each once.
     """Distinct domains that a token meets under uniform routing, broadcast like ``domains``."""
+    # Strategies have a handful of domain counts, so each is computed once.
     distinct, index = np.unique(domains, return_inverse=True)
     met = expected_domains_per_token(distinct, moe.num_experts, moe.top_k, moe.num_groups, moe.group_topk)
     return met[index.reshape(domains.shape)]

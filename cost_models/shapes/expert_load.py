@@ -97,8 +97,8 @@ def share_missed(candidates: float, held: Floats, top_k: int) -> Floats:
 
 
 def _for_each_distinct(column: ArrayLike, of: Callable[[int], float]) -> Floats:
-    # Strategies have a handful of degrees: count each once.
     """Apply a function of one integer to each entry of a column, shaped like the column."""
+    # Strategies have a handful of degrees, so each is computed once.
     values = np.asarray(column)
     distinct, index = np.unique(values, return_inverse=True)
     table = np.array([of(int(value)) for value in distinct])
