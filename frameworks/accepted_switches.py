@@ -1,4 +1,4 @@
-"""Switches that a target takes beside the rest of a strategy: what a search switches on wherever nothing speaks against it."""
+"""Switches that a search turns on wherever the target allows them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from frameworks.rule import SwitchRule
 
 
 def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> StrategyBatch:
-    """The rows with each switch of ``wanted`` on where it acts, the target takes it and no other does the same. ``[n]``
+    """The rows with each switch of ``wanted`` turned on if it has an effect, the target allows it and no rival is on. ``[n]``
 
-    One after the other in the order of the table, so that of those that replace the same the first that is taken stays. Rows that
-    differ still differ. The target is that of the workload; a row's other columns stay as they are.
+    Switches are tried in the order of the table; of switches that exclude each other, the first allowed one stays. Rows that
+    differ
+    still differ. The target is that of the workload. Other columns do not change.
     """
     for feature in SWITCHES:
         if feature not in wanted or not len(batch):
@@ -40,13 +41,13 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
 
 
 def taken(workload: Workload, strategy: ParallelStrategy, wanted: Feature) -> ParallelStrategy:
-    """One strategy with the switches of ``wanted`` that the target takes beside it."""
+    """One strategy with the switches of ``wanted`` that the target allows with it."""
     column = with_taken(workload, StrategyBatch.of([strategy]), wanted).features
     return replace(strategy, features=Feature(int(column[0])))
 
 
 def rivals(feature: Feature) -> Feature:
-    """The switches that replace the same as ``feature`` in another way."""
+    """The switches that exclude ``feature`` because they replace the same thing."""
     kind = SWITCHES[feature].one_of
     return Feature(0) if kind is None else Feature(sum(alternatives(kind))) & ~feature
 

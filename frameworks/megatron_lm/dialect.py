@@ -1,4 +1,4 @@
-"""What differs between releases of Megatron-LM, beside their arguments, terms and rules."""
+"""Differences between releases of Megatron-LM besides their arguments, terms and rules."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from frameworks.table import Table
 
 @dataclass(frozen=True)
 class Dialect:
-    """``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those beside the flexible dispatcher.
+    """One release of Megatron-LM.
 
-    ``placements``: where layers can sit; if not ``even``, one argument says it. ``fused_latent_rope``: latent attention has a
-    fused rotary embedding.
+    ``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those added to the flexible dispatcher. ``placements``: the
+    possible placements of layers; if they are not ``even``, one argument has the layout. ``fused_latent_rope``: latent attention
+    has a fused rotary embedding.
     """
 
     release: Release
@@ -50,12 +51,12 @@ class Dialect:
         return rule is not None and draft.breaks(rule)
 
     def drop_broken(self, draft: Draft, *names: str) -> None:
-        """Switches off whose rule the draft breaks."""
+        """Switch off the subjects of the named rules that the draft breaks."""
         found = (self.by_name.get(name) for name in names)
         draft.drop_broken(*(rule for rule in found if isinstance(rule, SwitchRule)))
 
     def unfused_rope(self, model: ModelShape) -> Feature:
-        """The fused rotary embedding, where the model cannot have it."""
+        """The fused rotary embedding, if the model cannot use it."""
         unfused = model.constants.rotary_interleaved if model.mla is None else not self.fused_latent_rope
         return Feature.FUSED_ROPE if unfused else Feature(0)
 

@@ -1,4 +1,4 @@
-"""Megatron-LM as a framework, in two releases."""
+"""The two releases of Megatron-LM as frameworks."""
 
 from __future__ import annotations
 
