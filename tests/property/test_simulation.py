@@ -154,4 +154,7 @@ def test_twice_the_micro_batches_take_longer_and_not_twice_as_long(given: tuple[
     job, rows = given
     twice = replace(job, training=replace(job.training, global_batch_size=2 * job.training.global_batch_size))
     assert (play(twice, *rows).step_time_s > play(job, *rows).step_time_s).all()
-    assert (play(twice, *rows).step_time_s < 2 * play(job, *rows).step_time_s * (1 + TOLERANCE)).all()
+    # Passes that are merged may take longer than apart if their chunks differ much, and warm-up merges none.
+    merged = np.array([bool(row.features & Feature.MOE_COMM_OVERLAP) for row in rows])
+    most = np.where(merged, 2.05, 2 * (1 + TOLERANCE))
+    assert (play(twice, *rows).step_time_s < most * play(job, *rows).step_time_s).all()
