@@ -1,1 +1,1 @@
-"""Launch scripts read back: what they train and how, what it costs, and what to change."""
+"""Launch scripts of users: read back as a job, priced, and changed line by line."""
