@@ -8,12 +8,14 @@ from functools import lru_cache
 import numpy as np
 
 from cost_models.shapes import effective_switches
+from cost_models.shapes.effective_switches import usual_features
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.switches import SWITCHES, Feature, alternatives
+from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, alternatives
 from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
+from frameworks.registry import unset_by
 from frameworks.rule import SwitchRule
 
 
@@ -21,9 +23,13 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
     """The rows with each switch of ``wanted`` turned on if it has an effect, the target allows it and no rival is on. ``[n]``
 
     Switches are tried in the order of the table; of switches that exclude each other, the first allowed one stays. Rows that
-    differ
-    still differ. The target is that of the workload. Other columns do not change.
+    differ still differ. The target is that of the workload. Other columns do not change. A usual switch in ``wanted`` goes off in
+    rows where the target leaves it unset.
     """
+    usual = wanted & DEFAULT_FEATURES
+    unset = {each.feature: each for each in unset_by(workload.software.target)} if usual else {}
+    if usual:
+        batch = varied(batch, features=batch.features & ~int(usual))
     for feature in SWITCHES:
         if feature not in wanted or not len(batch):
             continue
@@ -36,6 +42,8 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
             continue
         for rule in _rules_about(workload.software.target, feature):
             rows &= ~rule.violates(workload, on)
+        if feature in unset:
+            rows &= ~unset[feature].rows(workload, on)
         batch = varied(batch, features=np.where(rows, on.features, batch.features))
     return batch
 
@@ -44,6 +52,17 @@ def taken(workload: Workload, strategy: ParallelStrategy, wanted: Feature) -> Pa
     """One strategy with the switches of ``wanted`` that the target allows with it."""
     column = with_taken(workload, StrategyBatch.of([strategy]), wanted).features
     return replace(strategy, features=Feature(int(column[0])))
+
+
+def with_usual(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
+    """One strategy with the usual switches that the target may leave unset: on where it can set them."""
+    usual = usual_if_set(workload)
+    return taken(workload, strategy, usual) if usual else strategy
+
+
+def usual_if_set(workload: Workload) -> Feature:
+    """The usual switches that the target leaves unset in some plan."""
+    return Feature(sum(each.feature for each in unset_by(workload.software.target))) & usual_features(workload)
 
 
 def rivals(feature: Feature) -> Feature:

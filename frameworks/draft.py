@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +18,7 @@ from frameworks.physics import pipeline as rules_pipeline
 from frameworks.placements import Placements
 from frameworks.rule import Rule, SwitchRule, effective_features
 from frameworks.table import Table
+from frameworks.unset import Unset
 
 
 def breaks(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> bool:
@@ -81,6 +82,13 @@ class Draft:
         for rule in rules:
             if self.breaks(rule):
                 self.drop(rule.subject, rule.reason(self.workload, self.strategy))
+
+    def drop_unset(self, unset: Sequence[Unset]) -> None:
+        """Switches off that the framework leaves off in such a plan."""
+        batch = StrategyBatch.of([self.strategy])
+        for each in unset:
+            if each.rows(self.workload, batch)[0]:
+                self.drop(each.feature, each.why)
 
     def sequence_parallel(self, needed: Rule, framework: str) -> None:
         """On where a rule needs it for experts, off where there is nothing to split."""

@@ -13,6 +13,7 @@ from frameworks.release import Release
 from frameworks.rule import Rule
 from frameworks.table import Table
 from frameworks.target import Target
+from frameworks.unset import Unset
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,8 @@ class Framework:
     they do not say it; ``read_job``: the whole job (both raise ``ReadingError``). ``purposes``: the purpose of each environment
     variable. ``untold``: sentences on parts of the model that the release cannot express, so that it would train another model.
     ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if
-    different. ``file``: text of a launch file with ``suffix``, from release, purposes and an entry of ``launch_block``.
+    different. ``unset``: usual switches that stay off in some plans. ``file``: text of a launch file with ``suffix``, from
+    release, purposes and an entry of ``launch_block``.
     """
 
     target: Target
@@ -88,6 +90,7 @@ class Framework:
     purposes: Mapping[str, str]
     file: Callable[[Release, Mapping[str, str], Mapping[str, Any], Start], str]
     placements: Placements
+    unset: tuple[Unset, ...]
     merged_chunks: Placements | None = None
     untold: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
 

@@ -26,6 +26,7 @@ from cost_models.shapes.tensors import TENSOR_NAMES, Tensor, TensorChoice, Tenso
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
+from frameworks.accepted_switches import with_usual
 from frameworks.mindformers.cells import by_rank
 from frameworks.rule import either
 from search.errors import SearchError
@@ -70,6 +71,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
         strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, strategy.features)})
+        strategy = with_usual(workload, strategy)
     if section.switches.model_fields_set:
         strategy = replace(strategy, features=_switched(strategy.features, dict(section.switches)))
     if strategy.layer_layout is not None:

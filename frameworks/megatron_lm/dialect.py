@@ -14,8 +14,9 @@ from frameworks.megatron_lm.table import RELEASE_0_12, RELEASE_0_19, TABLE_0_12,
 from frameworks.model_facts import Arguments, ModelTable
 from frameworks.placements import Placements
 from frameworks.release import Release
-from frameworks.rule import Rule, SwitchRule
+from frameworks.rule import Rule, SwitchRule, every_row
 from frameworks.table import Table
+from frameworks.unset import Unset
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,15 @@ class Dialect:
         found = (self.by_name.get(name) for name in names)
         draft.drop_broken(*(rule for rule in found if isinstance(rule, SwitchRule)))
 
-    def unfused_rope(self, model: ModelShape) -> Feature:
-        """The fused rotary embedding, if the model cannot use it."""
-        unfused = model.constants.rotary_interleaved if model.mla is None else not self.fused_latent_rope
-        return Feature.FUSED_ROPE if unfused else Feature(0)
+    def lacks_fused_rope(self, model: ModelShape) -> bool:
+        """Whether the release has no fused rotary embedding for the model."""
+        return bool(model.constants.rotary_interleaved) if model.mla is None else not self.fused_latent_rope
+
+    @property
+    def unset(self) -> tuple[Unset, ...]:
+        """Usual switches that stay off in some plans."""
+        why = f"{self.name} has no fused rotary embedding for this attention"
+        return (Unset(Feature.FUSED_ROPE, lambda w, b: every_row(b, self.lacks_fused_rope(w.model)), why),)
 
 
 CORE_0_12 = Dialect(

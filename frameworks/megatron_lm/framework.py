@@ -23,6 +23,7 @@ def _framework(dialect: Dialect, *other_releases: str) -> Framework:
         table=dialect.table,
         rules=dialect.rules,
         placements=dialect.placements,
+        unset=dialect.unset,
         nearest=partial(nearest, dialect),
         write=partial(arguments, dialect),
         read=partial(read, dialect),

@@ -26,8 +26,8 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     """What the release can be told, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
     draft.offered(dialect.table, dialect.name)
-    # Transformer Engine always fuses norms; what the release refuses of the fused rotary embedding is off.
-    draft.quietly(on=Feature.FUSED_NORM, off=dialect.unfused_rope(workload.model))
+    draft.quietly(on=Feature.FUSED_NORM)  # Transformer Engine always fuses norms
+    draft.drop_unset(dialect.unset)
     draft.sequence_parallel(rules_0_12.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
     here = set(dialect.table.dispatchers) - (set() if rules_0_12.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
     draft.dispatcher(here, dialect.name)

@@ -161,9 +161,6 @@ def _notes(dialect: Dialect, workload: Workload, s: ParallelStrategy, planned: P
                 f"moe_act recomputes the activation of routed experts; {dense} dense layers and {model.moe.num_shared_experts} "
                 "shared experts keep theirs, which takes slightly more memory than the plan states."
             )
-    if dialect.unfused_rope(model) & planned.features:
-        kind = "for MLA" if model.mla is not None else "of neighbouring channels"
-        notes.append(f"Core {dialect.release.version} has no fused rotary embedding {kind}, so --no-rope-fusion is set.")
     if Feature.FUSED_NORM not in planned.features:
         notes.append("Transformer Engine always fuses the norms.")
     if s.zero_stage >= 2 and s.tp * s.cp > 1:

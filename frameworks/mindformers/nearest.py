@@ -47,7 +47,8 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
         )
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
     draft.quietly(on=Feature.OVERLAP_P2P if s.schedule is Schedule.INTERLEAVED else Feature(0))
-    draft.quietly(on=rules.always_on(workload.model), off=rules.never_on(workload.model))
+    draft.quietly(on=rules.always_on(workload.model))
+    draft.drop_unset(rules.UNSET)
     draft.replicated(DATA_PARALLEL_FEATURES if s.zero_stage else Feature.OVERLAP_GRAD_REDUCE)
     _recompute(draft)
     return draft.finish()

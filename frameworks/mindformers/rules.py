@@ -18,6 +18,7 @@ from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in
+from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
@@ -161,9 +162,14 @@ def always_on(model: ModelShape) -> Feature:
     return Feature.FLASH_ATTENTION if chosen else Feature.FLASH_ATTENTION | Feature.FUSED_NORM
 
 
-def never_on(model: ModelShape) -> Feature:
-    """Kernels that the layers refuse [mindformers-1.8, transformer_config.py]."""
-    return Feature(0) if model.mla is None else Feature.FUSED_ROPE
+# Kernels that the layers refuse [mindformers-1.8, transformer_config.py].
+UNSET = (
+    Unset(
+        Feature.FUSED_ROPE,
+        lambda w, b: every_row(b, w.model.mla is not None),
+        "MindFormers has no fused rotary embedding for latent attention",
+    ),
+)
 
 
 def selectable(model: ModelShape) -> RecomputeModule:

@@ -29,10 +29,6 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.drop_broken(megatron.GROUPED_GEMM_PRECISION, memory.REUSE_NEEDS_BF16)
     draft.one_fusion()
     draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
-    if not workload.model.gated_linear_unit:  # the fused kernel is that of RMSNorm
-        draft.quietly(off=Feature.FUSED_NORM)
-    if workload.model.constants.activation not in (None, "silu"):
-        draft.drop(Feature.FUSED_SWIGLU, "the fused kernel is SwiGLU's")
     if strategy.cp > 1:
         draft.quietly(on=Feature.FLASH_ATTENTION)
         if strategy.cp_algo is CpAlgo.ULYSSES:
@@ -42,6 +38,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.placed(rules.PLACEMENTS, rules.NAME)
     draft.drop_broken(megatron.PARAM_GATHER)
     _experts(draft)
+    draft.drop_unset(rules.UNSET)
     _recompute(draft)
     return draft.finish()
 
@@ -82,13 +79,6 @@ def _experts(draft: Draft) -> None:
         draft.add(Feature.MOE_PERMUTATION_ASYNC_COMM, "moe_tp_extend_ep and moe_allgather_overlap_comm need it")
     if Feature.MOE_ALLTOALL_OVERLAP_COMM in features and moe.num_shared_experts and not extends:
         draft.add(Feature.MOE_SHARED_EXPERT_OVERLAP, "MindSpeed switches it on with moe_alltoall_overlap_comm")
-    gathers = draft.routed and draft.strategy.dispatcher is Dispatcher.ALLGATHER
-    dropping = moe.capacity_factor is not None and Feature.MOE_PAD_TO_CAPACITY not in features
-    if gathers or dropping:
-        draft.drop(
-            Feature.MOE_PERMUTE_FUSION,
-            "MindSpeed has no fused permutation with this dispatcher or capacity, although the plan is priced with it",
-        )
 
 
 def _repeatable(draft: Draft) -> None:

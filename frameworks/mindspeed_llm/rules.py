@@ -40,6 +40,7 @@ from frameworks.rule import (
     num_microbatches,
     rules_in,
 )
+from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
@@ -303,5 +304,33 @@ RECOMPUTE_PLAN = Rule(
 )
 
 SWAP_OPTIMIZER = FACTS("mindspeed_swap_optimizer", "swap_optimizer swaps the distributed optimizer: zero_stage 1")
+
+
+def _unfused_permutation(workload: Workload, batch: StrategyBatch) -> Mask:
+    """Experts whose tokens are gathered, or dropped without padding."""
+    moe = workload.model.moe
+    if moe is None:
+        return none_of(batch)
+    mask: Mask = (batch.dispatcher == Dispatcher.ALLGATHER) & (batch.ep * batch.etp > 1)
+    return mask | ~batch.has(Feature.MOE_PAD_TO_CAPACITY) if moe.capacity_factor is not None else mask
+
+
+UNSET = (
+    Unset(
+        Feature.FUSED_NORM,
+        lambda w, b: every_row(b, not w.model.gated_linear_unit),  # such models have LayerNorm
+        "the fused kernel is that of RMSNorm",
+    ),
+    Unset(
+        Feature.FUSED_SWIGLU,
+        lambda w, b: every_row(b, w.model.constants.activation not in (None, "silu")),
+        "the fused kernel is SwiGLU's",
+    ),
+    Unset(
+        Feature.MOE_PERMUTE_FUSION,
+        _unfused_permutation,
+        "MindSpeed has no fused permutation with the allgather dispatcher or with dropped tokens",
+    ),
+)
 
 RULES = (*FAMILY_RULES, *rules_in(globals()))

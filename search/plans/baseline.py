@@ -13,7 +13,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import fitting_rows
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
@@ -41,7 +41,8 @@ def baseline_limits(workload: Workload) -> SearchLimits:
 
 def default_baseline(workload: Workload, constants: Constants) -> ParallelStrategy | None:
     """The first plan, by the rule of thumb, that is legal and fits; ``None`` if none does."""
-    space = replace(search_space(workload, baseline_limits(workload)), wanted=Feature(0))
+    space = search_space(workload, baseline_limits(workload))
+    space = replace(space, wanted=space.wanted & DEFAULT_FEATURES)
     node = workload.cluster.profile.devices_per_node
     best: tuple[tuple[int, ...], ParallelStrategy] | None = None
     for chunk in chunks(workload, space, Rejections()):

@@ -30,6 +30,7 @@ from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.accepted_switches import usual_if_set
 from frameworks.registry import off_beside, offered
 from search.errors import SearchError
 from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
@@ -134,7 +135,9 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         features=features,
         dualpipev_features=merged,
         interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
-        wanted=_open(workload, limits, InSearch.ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES | _if_allowed(workload, limits),
+        wanted=_open(workload, limits, InSearch.ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES
+        | _if_allowed(workload, limits)
+        | usual_if_set(workload) & ~Feature(sum(feature for feature, tried in limits.switches.items() if tried != (True,))),
         leaner=_open(workload, limits, InSearch.LEAN_ON, InSearch.LEAN_OFF),
     )
 
@@ -268,7 +271,7 @@ def _feature_combinations(
     workload: Workload, limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]
 ) -> tuple[Feature, ...]:
     switches: dict[Feature, tuple[bool, ...]] = {**defaults, **limits.switches}
-    fixed = usual_features(workload)
+    fixed = usual_features(workload) & ~usual_if_set(workload)
     for feature in switches:
         fixed &= ~feature
     combinations = []

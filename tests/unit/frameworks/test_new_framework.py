@@ -70,7 +70,7 @@ def file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any
 
 
 TARGET = Target("toy", "1.0", families=("ascend",))
-TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, read_job, "txt", {"TOYS": "how many"}, file, ANYWHERE)
+TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, read_job, "txt", {"TOYS": "how many"}, file, ANYWHERE, ())
 '''
 ASKED = """
 import importlib.util
