@@ -31,7 +31,8 @@ from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for
 from benchmarks.lattice import job
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload

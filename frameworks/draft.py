@@ -108,11 +108,11 @@ class Draft:
         """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""
         s = self.strategy
         vpp = s.vpp
-        chunked = replace(s, schedule=Schedule.INTERLEAVED)
+        chunked = replace(s, schedule=canonical_schedule(s.pp, s.vpp))
         if vpp > 1 and any(breaks(self.workload, chunked, rule) for rule in rules_pipeline.LAYOUT_RULES):
             vpp = 1
         schedule = canonical_schedule(s.pp, vpp)
-        added = Feature.OVERLAP_P2P if schedule is Schedule.INTERLEAVED else Feature(0)
+        added = Feature.OVERLAP_P2P if schedule.rules.in_groups else Feature(0)
         self.set(
             "schedule",
             s.schedule.label,

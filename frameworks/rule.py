@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.shapes import effective_switches
 from cost_models.shapes.layer_keys import distinct_rows
 from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
-from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acting_in, alternatives
 from cost_models.shapes.workload import ModelShape, Workload
 
@@ -146,11 +146,15 @@ def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
 def unless_default(layout: LayerLayout, schedule: Schedule) -> LayerLayout | None:
     """None for a layout that is the default of every model with so many layers."""
     layers, pp, vpp = sum(map(sum, layout)), len(layout[0]), len(layout)
-    if schedule.is_vee:
+    if schedule.rules.is_vee:
         defaults = {lean_tail_layout(layers, pp, vpp)}
     else:
         defaults = {layer_layout(layers, pp, vpp, keep_first=full) for full in (False, True)}
     return None if defaults == {layout} else layout
+
+
+_IS_VEE = by_schedule(lambda rules: rules.is_vee)
+_EXAMPLES = [next(schedule for schedule in Schedule if schedule.rules.is_vee == vee) for vee in (False, True)]
 
 
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, int, ModelShape], bool]) -> Mask:
@@ -162,7 +166,7 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
     given = batch.layout_index >= 0
     default = ~given & (batch.pp * batch.vpp <= model.num_layers)
     span = model.num_layers + 1
-    vee = batch.runs(schedule for schedule in Schedule if schedule.is_vee)
+    vee = _IS_VEE[batch.schedule]
     plain = default & (batch.mtp_before_head == 0)
     key = np.where(plain, (batch.pp * span + batch.vpp) * 2 + vee, 0)
     present = np.zeros(2 * span * span, dtype=np.bool_)
@@ -198,4 +202,4 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
 
 @lru_cache(maxsize=4096)
 def _default_layout(model: ModelShape, pp: int, vpp: int, vee: bool) -> LayerLayout:
-    return default_layout(model, pp, vpp, Schedule.DUALPIPE_V if vee else Schedule.NONE)
+    return default_layout(model, pp, vpp, _EXAMPLES[vee])

@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.schedules.schedule import ScheduleRules
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
@@ -89,6 +93,10 @@ class Table:
         if self.modules_by_rule:
             return RecomputeModule(0)
         return RecomputeModule(sum(set(RecomputeModule).difference(self.modules, self.module_switches)))
+
+    def schedules_with(self, trait: Callable[[ScheduleRules], bool]) -> NDArray[np.bool_]:
+        """Which schedules the framework has and have a trait: a table to index by schedules."""
+        return np.array([schedule in self.schedules and trait(schedule.rules) for schedule in Schedule])
 
     def arguments_of(self, features: Feature) -> dict[str, Any]:
         """The switches among ``features`` by argument, to be resolved when the other arguments are known."""

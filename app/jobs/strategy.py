@@ -145,7 +145,7 @@ def _schedule(section: StrategySection) -> Schedule:
     schedule = usual if section.schedule is None else SCHEDULES[section.schedule]
     if schedule in (usual, *others):
         return schedule
-    if section.pp > 1 and schedule.is_vee:
+    if section.pp > 1 and schedule.rules.is_vee:
         raise InputError(
             f"strategy.vpp: {section.vpp} is given, but schedule {schedule.label!r} folds the model into 2 chunks a rank; "
             "give vpp 2."
@@ -158,7 +158,7 @@ def _schedule(section: StrategySection) -> Schedule:
 
 def _group_size(section: StrategySection, schedule: Schedule) -> int:
     size = section.microbatch_group_size_per_vp_stage
-    if size is not None and schedule is not Schedule.INTERLEAVED:
+    if size is not None and not schedule.rules.in_groups:
         raise InputError(
             f"strategy.microbatch_group_size_per_vp_stage: {size} is given, but only the chunks of "
             f"{Schedule.INTERLEAVED.label!r} take turns, and the schedule is {schedule.label!r}; leave it out."

@@ -10,6 +10,7 @@ from calibration.records.layout import record_layout
 from calibration.records.recompute import record_recompute
 from calibration.records.sections import Degrees, Notes, StrategySection, refused
 from calibration.records.software import RecordSoftware
+from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
@@ -30,9 +31,7 @@ _SCHEDULES = {
     "zb-v": Schedule.ZBV,
 }
 _NUM_CHUNKS: dict[Schedule, int] = {
-    schedule: 2 if schedule.is_vee else 1
-    for schedule in Schedule
-    if schedule not in (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+    schedule: {"one": 1, "two": 2}[schedule.rules.chunks] for schedule in Schedule if not schedule.rules.usual
 }
 _DISPATCHERS = {
     "allgather": Dispatcher.ALLGATHER,
@@ -98,11 +97,11 @@ def record_strategy(
     micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=_interleaved_parts(section, software))
     schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
     num_microbatches = global_batch_size // (micro_batch_size * dp)
-    if schedule is Schedule.INTERLEAVED and num_microbatches % degrees.pp:  # [megatron-0.12, schedules.py]
+    if schedule.rules.in_groups and num_microbatches % degrees.pp:  # [megatron-0.12, schedules.py]
         notes.add(
             "schedule", schedule.label, f"cannot run {num_microbatches} micro batches over {degrees.pp} ranks, read as 1f1b"
         )
-        schedule, vpp = Schedule.ONE_F_ONE_B, 1
+        schedule, vpp = canonical_schedule(degrees.pp, 1), 1
     degrees = replace(degrees, vpp=vpp)
     named = read_features(section.features)
     names = frozenset(flag.name for flag in named)
@@ -135,9 +134,7 @@ def record_strategy(
             recompute_method=recompute.method,
             recompute_num_layers=recompute.num_layers,
             recompute_modules=recompute.modules,
-            features=_features(
-                notes, named, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
-            ),
+            features=_features(notes, named, software, interleaved=schedule.rules.in_groups, is_moe=model.moe is not None),
             recompute_layers_per_stage=recompute.layers_per_stage,
             layer_layout=record_layout(section, notes, degrees, model, pipeline_layout=software.flag_value(*_LAYOUTS)),
         ),
@@ -165,7 +162,7 @@ def _schedule(section: StrategySection, notes: Notes, degrees: Degrees, num_laye
     if "interleaved" in name and vpp == 1:
         each = num_layers // degrees.pp
         vpp = next((count for count in range(2, each + 1) if each % count == 0), 1)
-    usual = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
+    usual = canonical_schedule(degrees.pp, vpp)
     if vpp != degrees.vpp or (name not in ("", "none") and named is not usual):
         notes.add("schedule", name, f"with vpp {section.vpp} is read as {usual.label} with vpp {vpp}")
     return usual, vpp

@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.memory.in_flight import compositions_in_flight
 from cost_models.pipeline.stage_times import LayerCounts
 from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
@@ -195,12 +194,12 @@ def layers_in_flight(
     before = np.stack(kept._replace(losses=np.zeros_like(kept.losses)).columns)  # [column, chunk, stage, n]
     differ = bool((before != before[:, :1]).any())
     tables = before
-    if stages.schedule.splits_backward:  # what waits comes behind, as chunks of its own
+    if stages.schedule.rules.splits_backward:  # what waits comes behind, as chunks of its own
         tables = np.concatenate([before, np.stack(waiting_layers(stages, batch, chunks).columns)], axis=1)
     losses = len(stages.layer_kinds) + 1  # their column, behind the layers and the inputs
     at_once = max(MOST_ENTRIES // (before.size * -(-width // len(batch))), 1)
-    for moments in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
-        parts = (moments.forwards, moments.weights) if stages.schedule.splits_backward else (moments.forwards,)
+    for moments in stages.schedule.rules.in_flight(stages, num_microbatches, batch.group_size, differ):
+        parts = (moments.forwards, moments.weights) if stages.schedule.rules.splits_backward else (moments.forwards,)
         for first in range(0, len(moments.losses), at_once):
             some = slice(first, first + at_once)
             shape = (len(moments.losses[some]), stages.num_chunks, stages.num_kinds, len(batch))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
-from cost_models.shapes.strategy import Schedule, StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
@@ -19,7 +19,7 @@ WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
 # FP8 copies of a weight that stays in 16 bits, as its matmuls want them [transformer-engine, base.py; float8_tensor.py].
 CAST_WEIGHT_BYTES = 2
 GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # in the accumulation buffer: FP32, or the 16 bits that the backward writes
-ENDS_MEET = [schedule for schedule in Schedule if schedule.is_vee or schedule is Schedule.DUALPIPE]  # on the first rank
+_ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
 SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
 
 
@@ -117,7 +117,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     if model.mtp_num_layers:
         kind = model.kinds_of_layers()[-1]
         dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
-        beside_head = batch.runs(ENDS_MEET) & (batch.mtp_before_head == 0)
+        beside_head = _ENDS_MEET[batch.schedule] & (batch.mtp_before_head == 0)
         elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~beside_head  # than on the rank of the first stage
         copy = np.where(elsewhere, table, 0.0)
         mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy

@@ -198,7 +198,7 @@ def held_activations(
     for layers, at_once, each in zip(held, expanded_layers(stages, few, chunks), layer, strict=True):
         expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
         transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, each.transient_bytes, 0.0))
-    if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
+    if not stages.schedule.rules.splits_backward and (few.recompute == int(Recompute.FULL)).any():
         again = np.sum(chunks.again, axis=0).take(index, axis=-1)
         freed = np.where(again > 0, saved_bytes(of_chunks.take(index), layer), np.inf).min(axis=0)
         expanded = np.maximum(expanded - freed, 0.0)

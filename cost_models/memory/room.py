@@ -11,7 +11,6 @@ from cost_models.constants import Constants
 from cost_models.layer.activations import LayerActivations
 from cost_models.memory.fit import fit_rule
 from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
-from cost_models.memory.in_flight import compositions_in_flight
 from cost_models.memory.model_states import StageParameters
 from cost_models.memory.peak import MemoryEstimate, gathered_bytes, logits_bytes, loss_bytes, saved_bytes
 from cost_models.pipeline.stage_times import chunk_counts
@@ -79,11 +78,11 @@ def room(
     before, after = kept_layers(stages, batch, chunks), waiting_layers(stages, batch, chunks)
     none = np.zeros((stages.num_kinds, 1))
     in_flight, fixed = [], []
-    moments = compositions_in_flight(stages, batch, num_microbatches, all_turns=True)
+    moments = stages.schedule.rules.in_flight(stages, num_microbatches, batch.group_size, True)
     for moment in chain.from_iterable(some.each() for some in moments):
         held = [np.broadcast_to(count, none.shape) for count in moment.forwards]
         pairs = [(count, before.chunk(chunk)) for chunk, count in enumerate(held)]
-        if stages.schedule.splits_backward:
+        if stages.schedule.rules.splits_backward:
             waits = enumerate(moment.weights)
             pairs += [(np.broadcast_to(count, none.shape), after.chunk(chunk)) for chunk, count in waits]
         columns = zip(*(each.columns for _, each in pairs), strict=True)

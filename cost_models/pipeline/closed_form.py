@@ -36,10 +36,10 @@ def pipeline_time(
     group_size: NDArray[np.int64] | None = None,
     slots_s: Floats | None = None,
 ) -> PipelineTime:
-    """T = work of the slowest rank + the share of every other rank in the bubble, ``bubble_share_s``.
+    """T = work of the slowest rank + the share of every other rank in the bubble, ``ScheduleRules.bubble_share_s``.
 
-    ``times`` are those of the whole rank. A last group of r < p micro batches of the interleaved schedule (groups of
-    ``group_size``, default p) stalls for (v - 1)(p - r) chunks [calculon]. Where the chunks of a rank are not alike, ranks
+    ``times`` are those of the whole rank. If micro batches come in groups (of ``group_size``, default p), a last group of r < p
+    stalls for (v - 1)(p - r) chunks [calculon]. Where the chunks of a rank are not alike, ranks
     wait for each other in every slot (``cost_models.pipeline.pace``), more than the slowest rank works. Merged pairs of plain
     1F1B wait for the neighbour's in turn, m - 2 of them.
 
@@ -65,7 +65,7 @@ def pipeline_time(
     For ranks that are alike this is what the simulated orders return, to rounding, but for DualPipe and DualPipeV (-2.6 % to
     +2.3 %). For unequal ranks with backward = 2 x forward, 1F1B is never slower and at most the fill and drain faster.
     """
-    passes = num_microbatches * stages.passes_fraction
+    rules, passes = stages.schedule.rules, num_microbatches * stages.passes_fraction
     pace = times.pair if stages.merge_pairs else times.whole
     critical = pace.argmax(axis=0)
 
@@ -73,20 +73,20 @@ def pipeline_time(
         chosen: Floats = np.take_along_axis(np.broadcast_to(values, pace.shape), critical[None, :], axis=0)[0]
         return chosen
 
-    share = bubble_share_s(stages, times) * stages.passes_fraction
+    share = rules.bubble_share_s(times, stages) * stages.passes_fraction
     bubble = np.maximum(over_kinds(stages.num_ranks * share) - slowest(share), 0.0)
-    if stages.schedule is Schedule.DUALPIPE:
-        bubble = bubble * (stages.pp / 2 - 1) / (stages.pp - 1)  # each stream turns round half way
+    if rules.num_streams > 1:
+        bubble = bubble * (stages.pp / 2 - 1) / (stages.pp - 1)  # the streams cross half way
     merged = np.zeros_like(num_microbatches)
     if stages.merge_pairs:
         merged = passes - unmerged_chunks(stages, num_microbatches, group_size) / stages.num_chunks
-    if stages.schedule is Schedule.INTERLEAVED:
+    if rules.in_groups:
         rest = num_microbatches % (stages.pp if group_size is None else group_size)
         missing = np.where((rest > 0) & (rest < stages.pp), stages.pp - rest, 0)
         bubble = bubble + (stages.vpp - 1) * missing * slowest(pace) / stages.vpp
         if slots_s is not None:
             bubble = bubble + passes * np.maximum(slots_s - slowest(pace), 0.0)
-    elif stages.merge_pairs and stages.num_chunks == 1 and stages.pp > 1:
+    elif stages.merge_pairs and rules.pairs is not None and rules.pairs.wait and stages.pp > 1:
         bubble = bubble + np.maximum(num_microbatches - 2.0, 0.0) * slowest(pace)
     whole = slowest(times.whole)
     return PipelineTime(critical, (passes - merged) * whole + merged * slowest(pace), bubble, merged)
@@ -108,53 +108,11 @@ def unmerged_chunks(stages: Stages, num_microbatches: Floats, group_size: NDArra
     -------
     Floats, ``[n]``, passes of a chunk
     """
-    match stages.schedule:
-        case Schedule.DUALPIPE_V:
-            alone = np.array(2.0 * stages.pp + 1.0)
-        case Schedule.DUALPIPE:
-            alone = np.array(stages.pp + 1.0)
-        case _:
-            alone = np.array((stages.vpp - 1) * (stages.pp if group_size is None else group_size) + 1.0)
+    pairs = stages.schedule.rules.pairs
+    assert pairs is not None
+    alone = pairs.unmerged(stages, stages.pp if group_size is None else group_size)
     result: Floats = np.minimum(alone, num_microbatches * stages.passes_fraction * stages.num_chunks)
     return result
-
-
-def bubble_share_s(stages: Stages, times: PassTimes) -> Floats:
-    """What each rank but the slowest adds to the bubble, ``[kind, n]``; F, B, W, FB are those of a whole rank.
-
-    1F1B and GPipe F + B, interleaved (F + B) / v [narayanan2021, section 2.2]; ZB1P F + B - 2 W, ZB2P F + B - 3 W
-    [zero-bubble]; DualPipe and DualPipeV (FB + B - 3 W), halved for the chunks of a V, whose cool-down without detached weight
-    gradients fills with W once only [dualpipe; mindspeed, dualpipev]. Unmerged pairs leave F + B of the chunk, less 2 W where
-    detached. What ZB-V leaves is read off the simulated orders.
-
-    Parameters
-    ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    times : PassTimes, ``[kind, n]``, seconds
-        Of whole ranks.
-
-    Returns
-    -------
-    Floats, ``[kind, n]``, seconds
-    """
-    f, b, w, fb = times.forward, times.backward, times.weight_gradient, times.pair
-    match stages.schedule:
-        case Schedule.INTERLEAVED:
-            return (f + b) / stages.vpp
-        case Schedule.ZB1P:
-            return f + b - 2.0 * w
-        case Schedule.ZB2P:
-            return np.maximum(f + b - 3.0 * w, 0.0)
-        case Schedule.ZBV:
-            return np.maximum(np.maximum(b - 2.0 * w, f - b / 2.0), 0.0)
-        case Schedule.DUALPIPE:
-            return fb + b - 3.0 * w if stages.merge_pairs else f + b - 2.0 * w
-        case Schedule.DUALPIPE_V:
-            if stages.merge_pairs:
-                return (fb + b - (3.0 if stages.detach_weight_gradients else 1.0) * w) / 2.0
-            return (f + b - (2.0 if stages.detach_weight_gradients else 0.0) * w) / 2.0
-    return f + b
 
 
 @dataclass(frozen=True)
@@ -193,8 +151,8 @@ class LeastWork(NamedTuple):
         Rank i cannot start before one forward of the first chunk has passed the ranks before it, works m micro batches, and,
         where a backward is one task, after its last the first chunk's backward must still pass the ranks before it. Where weight
         gradients run apart they may be the rank's last, and the tail is empty. Without a synchronised optimizer
-        (``Schedule.overlaps_steps``) steps follow each other at the pace of the busiest rank. The ranks of DualPipe begin at
-        once from both ends.
+        (``ScheduleRules.overlaps_steps``) steps follow each other at the pace of the busiest rank. Two streams start at once from
+        both ends.
 
         Parameters
         ----------
@@ -208,11 +166,11 @@ class LeastWork(NamedTuple):
         Floats, ``[n]``, seconds
         """
         gather, busy, reduce = self.gather_s, self.busy_s, self.reduce_s
-        if schedule is Schedule.DUALPIPE or schedule.overlaps_steps:
+        if schedule.rules.num_streams > 1 or schedule.rules.overlaps_steps:
             result: Floats = (gather + busy + reduce).max(axis=0)
             return result
         start = np.maximum(gather, gather[:1] + before(self.forward_s))
-        tail = reduce if schedule.splits_backward else np.maximum(reduce, reduce[:1] + before(self.backward_s))
+        tail = reduce if schedule.rules.splits_backward else np.maximum(reduce, reduce[:1] + before(self.backward_s))
         result = (start + busy + tail).max(axis=0)
         return result
 
@@ -251,7 +209,7 @@ def least_work(
     -------
     LeastWork, ``[kind, n]``, seconds
     """
-    unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.is_vee else 0)
+    unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.rules.is_vee else 0)
     sent = stages.passes_fraction * np.minimum(unsent, 2 * stages.num_chunks)[:, None] * around.send_s
     busy = num_microbatches * (rank.whole * stages.passes_fraction - sent + around.host_s)
     if around.most_savings_s:

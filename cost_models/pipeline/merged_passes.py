@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from cost_models.layer.pairs import PairSavings
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.strategy import IntColumn, Schedule
+from cost_models.shapes.strategy import IntColumn
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class LayersMet:
         return [[_of_counts(counts[:, :, forward, backward]) for backward in chunks] for forward in chunks]
 
     def partners(self, chunk: int) -> list[int]:
-        """Chunks whose backwards the forwards of a chunk may meet: those of the other stream where there are two.
+        """Chunks whose backwards the forwards of a chunk may meet.
 
         Parameters
         ----------
@@ -82,8 +82,8 @@ class LayersMet:
         -------
         list of int
         """
-        chunks = range(self._stages.num_chunks)
-        return [1 - chunk] if self._stages.schedule in (Schedule.DUALPIPE, Schedule.DUALPIPE_V) else list(chunks)
+        pairs = self._stages.schedule.rules.pairs
+        return [1 - chunk] if pairs is not None and pairs.of_other_chunk else list(range(self._stages.num_chunks))
 
     def steady(self, group_size: int) -> Floats:
         """Of a micro batch on whole ranks between fill and drain, ``[layer kind, layer kind, kind]``.
@@ -213,7 +213,7 @@ class MergedPasses:
         Floats, ``[kind, n]``, seconds a micro batch
         """
         stages, met = self.stages, self._met
-        if stages.schedule is not Schedule.INTERLEAVED:
+        if not stages.schedule.rules.in_groups:
             chosen = [met.meetings[chunk][partner] for chunk in range(stages.num_chunks) for partner in met.partners(chunk)]
             return _of_counts(np.sum([each.counts for each in chosen], axis=0)).saving_s(self.savings)
         sizes, index = np.unique(group_size, return_inverse=True)

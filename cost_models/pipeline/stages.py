@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.pipeline.choices import ChosenKind, by_choice, chosen_kinds, of_model
-from cost_models.pipeline.tasks import PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.shapes.canonical import schedules_of
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
@@ -26,7 +27,7 @@ class Stages:
 
     Ranks of a kind hold the same layers; they differ in what is in flight, which in 1F1B only shrinks from rank to rank, so
     the first of a kind stands for its memory. ``num_ranks`` says how many there are, ``ranks`` which.
-    Both directions of DualPipe are chunks of a rank, each of which takes half the micro batches.
+    Every stream of a schedule has a chunk of its own on each rank, which takes its share of the micro batches.
     """
 
     pp: int
@@ -84,7 +85,7 @@ class Stages:
     @property
     def passes_fraction(self) -> float:
         """Share of the micro batches that pass each chunk of a rank."""
-        return 0.5 if self.schedule is Schedule.DUALPIPE else 1.0
+        return 1.0 / self.schedule.rules.num_streams
 
     def shape(self, num_microbatches: int, group_size: int = 0) -> PipelineShape:
         """What decides the order of the tasks of so many micro batches.
@@ -177,7 +178,7 @@ def stages_of(
     plan: tuple[int, ...] | None = None,
     *,
     tensors: TensorPlan | None = None,
-    schedule: Schedule | None = None,
+    schedule: Schedule = Schedule.NONE,
     mtp_before_head: int = 0,
     merge_pairs: bool = False,
     detach_weight_gradients: bool = False,
@@ -185,8 +186,8 @@ def stages_of(
 ) -> Stages:
     """Stages of one group; ``merge=False`` keeps every rank as a kind of its own.
 
-    ``schedule`` defaults to 1F1B, interleaved where there are virtual stages. In a V the second chunk runs the ranks in
-    reverse; DualPipe adds to each rank the stage of its mirror image.
+    ``schedule`` defaults to the usual one of so many chunks. In a V the second chunk runs the ranks in reverse; a second stream
+    adds to each rank the stage of its mirror image.
     Raises ``ValueError`` if the layout or a plan does not match the pipeline.
 
     Parameters
@@ -203,7 +204,7 @@ def stages_of(
         Recomputed layers of each pipeline rank (MindFormers' unit); ``None``: as the recompute method says.
     tensors : TensorPlan or None
         What layers do not keep; ``None``: they keep all, or what their recompute leaves.
-    schedule : Schedule or None
+    schedule : Schedule
         Order of the passes.
     mtp_before_head : int
         Virtual stages from that of the MTP modules to that of the head.
@@ -220,7 +221,7 @@ def stages_of(
     """
     if plan is not None and len(plan) != pp:
         raise ValueError(f"recompute_layers_per_stage has {len(plan)} entries for {pp} pipeline ranks")
-    schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
+    schedule = schedule or schedules_of(max(pp, 2), vpp)[0]
     modules = model.mtp_num_layers
     table = stage_table(model, pp, vpp, layout, schedule)
     columns, layer_kinds, last_layer, split = _by_kind(model, table, tensors, pp, vpp, mtp_before_head)
@@ -298,7 +299,7 @@ def ends_of_stages(pp: int, vpp: int, mtp_before_head: int, num_modules: int, sc
     tuple of tuple of int
         In the order of the model.
     """
-    columns = _ends(pp, vpp, mtp_before_head if num_modules else 0, num_modules, turns=schedule.is_vee)
+    columns = _ends(pp, vpp, mtp_before_head if num_modules else 0, num_modules, turns=schedule.rules.is_vee)
     return tuple(tuple(of_stage) for of_stage in np.stack(columns).swapaxes(2, 3).reshape(len(columns), -1).T.tolist())
 
 
@@ -307,7 +308,7 @@ def _ends_by_rank(
     pp: int, vpp: int, mtp_before_head: int, num_modules: int, schedule: Schedule
 ) -> tuple[list[Counts], list[object]]:
     """``_ends`` by rank and chunk, the same wherever layers lie, and of each rank what tells it from others."""
-    ends = [by_rank(column, schedule) for column in _ends(pp, vpp, mtp_before_head, num_modules, turns=schedule.is_vee)]
+    ends = [by_rank(column, schedule) for column in _ends(pp, vpp, mtp_before_head, num_modules, turns=schedule.rules.is_vee)]
     return ends, [tuple(map(tuple, of_rank)) for of_rank in np.concatenate(ends).swapaxes(0, 1).tolist()]
 
 
@@ -330,7 +331,7 @@ def _ends(pp: int, vpp: int, mtp_before_head: int, num_modules: int, *, turns: b
 def by_rank(column: Counts, schedule: Schedule) -> Counts:
     """A column of stages in the order of the model by rank and its chunks instead.
 
-    In a V the second chunk runs the ranks in reverse; DualPipe adds to each rank the stage of its mirror image.
+    In a V the second chunk runs the ranks in reverse; a second stream adds to each rank the stage of its mirror image.
 
     Parameters
     ----------
@@ -343,9 +344,9 @@ def by_rank(column: Counts, schedule: Schedule) -> Counts:
     -------
     Counts, ``[any, rank, chunk, ...]``
     """
-    if schedule.is_vee:
+    if schedule.rules.is_vee:
         chunks = range(column.shape[2])
         return np.stack([column[:, :: -1 if chunk % 2 else 1, chunk] for chunk in chunks], axis=2)
-    if schedule is Schedule.DUALPIPE:
+    if schedule.rules.num_streams > 1:
         return np.concatenate([column, column[:, ::-1]], axis=2)
     return column

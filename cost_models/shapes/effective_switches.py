@@ -8,13 +8,24 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.schedules.schedule import ScheduleRules
+from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Scope
 from cost_models.shapes.workload import ModelShape, Workload
 
 NOTHING = Scope(0)
 Rows = Any  # a strategy (conditions are truth values) or a batch with the same names (conditions are columns)
-SCHEDULE_SCOPES = {Schedule.INTERLEAVED: Scope.INTERLEAVED, Schedule.DUALPIPE_V: Scope.DUALPIPEV}
+
+_OF_SCHEDULE: dict[Scope, Callable[[ScheduleRules], bool]] = {
+    Scope.INTERLEAVED: lambda rules: rules.in_groups,
+    Scope.DUALPIPEV: lambda rules: rules.can_detach,
+}
+OF_SCHEDULE = Scope(sum(map(int, _OF_SCHEDULE)))
+
+
+def schedule_scope(schedule: Schedule) -> Scope:
+    """What a schedule has for switches to act on."""
+    return Scope(sum(int(scope) for scope, holds in _OF_SCHEDULE.items() if holds(schedule.rules)))
 
 
 def has_replicas(model: ModelShape, rows: Rows) -> Any:
@@ -48,15 +59,17 @@ MISSING = {
     Scope.GATED_MLP: "the MLPs are not gated",
     Scope.ROTARY: "the positions are learned",
 }
+_USUAL = by_schedule(lambda rules: rules.usual)
+_CAN_DETACH = by_schedule(lambda rules: rules.can_detach)
 OF_MODEL = Scope(sum(map(int, _OF_MODEL)))  # scopes that depend on the model alone
 _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
     Scope.TENSOR_PARALLEL: lambda model, rows: rows.tp > 1,
     Scope.CONTEXT_PARALLEL: lambda model, rows: rows.cp > 1,
     Scope.REPLICAS: has_replicas,
     Scope.SHARDED_OPTIMIZER: lambda model, rows: rows.zero_stage > 0,
-    # With virtual stages, 1F1B and no schedule mean the interleaved one.
-    Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & (rows.schedule <= Schedule.INTERLEAVED),
-    Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & (rows.schedule == Schedule.DUALPIPE_V),
+    # Where there are several chunks, every usual schedule means the one that has groups.
+    Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & _USUAL[rows.schedule],
+    Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & _CAN_DETACH[rows.schedule],
     Scope.ROUTED: lambda model, rows: (model.moe is not None) & (rows.ep * rows.etp > 1),
     Scope.GATHERED: lambda model, rows: rows.dispatcher == Dispatcher.ALLGATHER,
     Scope.EXCHANGED: lambda model, rows: rows.dispatcher != Dispatcher.ALLGATHER,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum, unique
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.schedules import dualpipe, dualpipev, gpipe, interleaved, no_pipeline, one_f_one_b, zb1p, zb2p, zbv
+from cost_models.schedules.schedule import ScheduleRules
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.switches import DEFAULT_FEATURES, PRICED, Feature, Place, priced_bits
@@ -29,45 +31,42 @@ class Named(IntEnum):
 
 @unique
 class Schedule(IntEnum):
-    """Order of forwards and backwards over the pipeline: one entry each, with what the formulas ask of it.
+    """Order of forwards and backwards over the pipeline, each with its rules from ``cost_models.schedules``."""
 
-    ``label`` is the name in files. ``chunks`` are those of a rank: none without a pipeline, one, two, or several.
-    ``is_vee``: a rank's second chunk runs the ranks in reverse, so that the first rank holds both ends of the model.
-    ``splits_backward``: weight gradients are tasks of their own, which fill bubbles. ``overlaps_steps``: a rank begins its next
-    step when it has ended this one, and the optimizer's checks follow later. ``merges_pairs``: with ``moe_comm_overlap`` a
-    forward and a backward run as one.
-    """
+    rules: ScheduleRules
 
-    label: str
-    chunks: Literal["none", "one", "two", "several"]
-    is_vee: bool
-    splits_backward: bool
-    overlaps_steps: bool
-    merges_pairs: bool
-
-    def __new__(cls, value: int, *traits: Any) -> Schedule:
-        """One entry; an import without one of its traits fails."""
+    def __new__(cls, value: int, rules: ScheduleRules) -> Schedule:
+        """A member, which must bring its rules."""
         member = int.__new__(cls, value)
         member._value_ = value
-        member.label, member.chunks, member.is_vee, member.splits_backward, member.overlaps_steps, member.merges_pairs = traits
+        member.rules = rules
         return member
 
-    #                   label             chunks   is_vee splits overlaps merges
-    NONE = 0, "none", "none", False, False, False, True
-    ONE_F_ONE_B = 1, "1f1b", "one", False, False, False, True
-    INTERLEAVED = 2, "interleaved-1f1b", "several", False, False, False, True
-    GPIPE = 3, "gpipe", "one", False, False, False, False
-    ZB1P = 4, "zb1p", "one", False, True, False, False
-    ZB2P = 5, "zb2p", "one", False, True, True, False
-    ZBV = 6, "zbv", "two", True, True, True, False
-    DUALPIPE = 7, "dualpipe", "one", False, True, False, True
-    DUALPIPE_V = 8, "dualpipev", "two", True, True, False, True
+    NONE = 0, no_pipeline.RULES
+    ONE_F_ONE_B = 1, one_f_one_b.RULES
+    INTERLEAVED = 2, interleaved.RULES
+    GPIPE = 3, gpipe.RULES
+    ZB1P = 4, zb1p.RULES
+    ZB2P = 5, zb2p.RULES
+    ZBV = 6, zbv.RULES
+    DUALPIPE = 7, dualpipe.RULES
+    DUALPIPE_V = 8, dualpipev.RULES
 
-    def runs(self, pp: int, vpp: int) -> bool:
-        """Whether a pipeline of that shape can run it."""
-        if pp == 1:
-            return self.chunks == "none"
-        return {"none": False, "one": vpp == 1, "two": vpp == 2, "several": vpp > 1}[self.chunks]
+    @property
+    def label(self) -> str:
+        """The name used in files."""
+        return self.rules.label
+
+
+if [int(schedule) for schedule in Schedule] != list(range(len(Schedule))):
+    raise TypeError("schedules are numbered from 0 without a gap: tables by schedule are indexed by number")
+if len({schedule.label for schedule in Schedule}) < len(Schedule):
+    raise TypeError("two schedules have one label")
+
+
+def by_schedule(trait: Callable[[ScheduleRules], bool]) -> NDArray[np.bool_]:
+    """A trait of every schedule: the table is indexed by a schedule or a column of them, which is faster than to compare."""
+    return np.array([trait(schedule.rules) for schedule in Schedule])
 
 
 @unique
@@ -317,7 +316,7 @@ class StrategyBatch:
 
     @property
     def group_size(self) -> IntColumn:
-        """Micro batches that a chunk of the interleaved schedule takes in turn."""
+        """Micro batches that pass one chunk before the next, if the schedule has groups."""
         given = self.microbatch_group_size_per_vp_stage
         return np.where(given > 0, given, self.pp)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from cost_models.memory import peak
 from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
-from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass
+from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 
@@ -134,7 +134,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     transient = peak.optimizer_transient_bytes(sharded.parameters, sharded.states)[:, 0].tolist()
     copies = sharded.states.gradient_copies[:, 0].tolist()
     for rank, memory in enumerate(ranks):
-        begin_s = reduced_s[rank] if shape.schedule.overlaps_steps else max(reduced_s)
+        begin_s = reduced_s[rank] if shape.schedule.rules.overlaps_steps else max(reduced_s)
         end_s = begin_s + float(sharded.optimizer_s[0])
         memory.optimize(begin_s, end_s, states[rank] + transient[rank], states[rank] + copies[rank])
     return [memory.curve for memory in ranks]

@@ -9,20 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.pipeline.orders import rank_tables
-from cost_models.pipeline.tasks import (
-    BACKWARDS,
-    FORWARDS,
-    Pass,
-    PipelineShape,
-    Place,
-    Table,
-    Task,
-    next_places,
-    previous_place,
-    task_of,
-)
-from cost_models.shapes.strategy import Schedule
+from cost_models.schedules.orders import next_places, previous_place, rank_tables
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass, Place, Table, Task, task_of
 
 Rows = NDArray[np.int64]
 
@@ -112,13 +101,12 @@ class Program:
 
     @cached_property
     def micro_batch(self) -> Rows:
-        """Which of the step's micro batches a task (of a pair, its forward) works on; tasks count them by chunk.
+        """The step's micro batch that a task (of a pair, its forward) works on; tasks count the micro batches of their stream.
 
-        DualPipe's second direction takes the second half.
+        The second stream takes the second half.
         """
         _, chunk, micro_batch = self.tasks.T[:3]
-        both_ways = self.shape.schedule is Schedule.DUALPIPE
-        found: Rows = micro_batch + chunk * self.shape.num_passes if both_ways else micro_batch
+        found: Rows = micro_batch + self.shape.first_micro_batch(chunk)
         return found
 
     @cached_property

@@ -7,9 +7,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from cost_models.pipeline.orders import rank_tables
-from cost_models.pipeline.tasks import Pass, PipelineShape, Table
-from cost_models.shapes.strategy import Schedule
+from cost_models.schedules.orders import rank_tables
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass, Table
 from cost_models.simulation.program import Rows, compiled
 
 
@@ -38,7 +38,7 @@ class Steady:
 
 def _later(shape: PipelineShape, tasks: Table) -> Table:
     """The same tasks, a period later."""
-    shift = shape.period // 2 if shape.schedule is Schedule.DUALPIPE else shape.period
+    shift = shape.passes_in_period
     kind, chunk, micro_batch, backward_chunk, backward_micro_batch = tasks.T
     behind = np.where(kind == Pass.PAIR, backward_micro_batch + shift, backward_micro_batch)
     return np.stack([kind, chunk, micro_batch + shift, backward_chunk, behind], axis=1)

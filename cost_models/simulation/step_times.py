@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, Place, next_places, previous_place
+from cost_models.schedules.orders import next_places, previous_place
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass, Place
 from cost_models.shapes.layer_keys import Floats, distinct_rows
-from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
@@ -41,7 +43,7 @@ def pipeline_shapes(group: PricedGroup) -> Iterator[tuple[IntColumn, PipelineSha
     tuple of IntColumn and PipelineShape
     """
     stages = group.stages
-    group_size = group.batch.group_size * (stages.schedule is Schedule.INTERLEAVED)
+    group_size = group.batch.group_size * stages.schedule.rules.in_groups
     first, index = distinct_rows([group.num_microbatches.astype(np.int64), group_size])
     for number, row in enumerate(first):
         yield np.flatnonzero(index == number), stages.shape(int(group.num_microbatches[row]), int(group_size[row]))
@@ -281,7 +283,7 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start
     left = np.arange(len(columns))
     length = LEAST_PERIODS * period + total % period
     while len(left):
-        if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
+        if 2 * length >= total or not shape.schedule.rules.has_steady_state:
             length = total
         some = replace(shape, num_microbatches=length)
         if some.num_tasks > MOST_TASKS:
@@ -381,7 +383,7 @@ def _composed(
     """The step of one group whose tasks have been played."""
     stages, (reduce_s, gather_s), (ends, busy, saving, sends) = group.stages, left_s, played
     ends = ends + reduce_s
-    if stages.schedule.overlaps_steps:
+    if stages.schedule.rules.overlaps_steps:
         ends = ends - _first_starts_s(group, tasks, gather_s) + gather_s
     pipeline = ends.max(axis=0)
     critical = busy.argmax(axis=0)

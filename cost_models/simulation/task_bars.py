@@ -11,7 +11,7 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.layer.communication import expert_comm, network_of
 from cost_models.layer.costs import LayerCosts
-from cost_models.pipeline.tasks import Pass
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters

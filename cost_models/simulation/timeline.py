@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 from cost_models.simulation.task_bars import Kind, Stream, TaskBars
@@ -43,7 +44,7 @@ class Bars:
 class Timeline:
     """Bars of all ranks by rank, stream and start; no two of one rank and stream overlap, and the last ends with the step.
 
-    ``bubble_s`` ``[rank]`` is idle time. Where steps overlap (``Schedule.overlaps_steps``), each rank's time begins with its own.
+    ``bubble_s`` ``[rank]`` is idle time. If the schedule ``overlaps_steps``, each rank's time begins with its own step.
     """
 
     step_time_s: float
@@ -119,7 +120,7 @@ def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeli
     pipeline_s = float(ended_s.max())
     optimizer_s = float(played.group.sharded.optimizer_s[0])
     step_time_s = pipeline_s + optimizer_s + constants.step_overhead_s
-    updates_s = origins + (ended_s if program.shape.schedule.overlaps_steps else pipeline_s)
+    updates_s = origins + (ended_s if program.shape.schedule.rules.overlaps_steps else pipeline_s)
     parts = [
         *_task_bars(workload, played, constants, starts, ends),
         *_exchange_bars(played, origins, last_s, ranks, starts, ends),
@@ -142,7 +143,7 @@ def origins_s(played: Replay) -> Floats:
     -------
     Floats, ``[rank]``, seconds
     """
-    if not played.program.shape.schedule.overlaps_steps:
+    if not played.program.shape.schedule.rules.overlaps_steps:
         return np.zeros(played.program.shape.pp)
     firsts = {step.rank: start for step, start in zip(played.program.steps, played.starts_s, strict=True) if step.previous < 0}
     return np.array([firsts[rank] for rank in range(played.program.shape.pp)]) - played.gather_s
@@ -162,9 +163,8 @@ def _columns(rank: Integers, stream: Stream, kind: Kind, start_s: Floats, end_s:
 
 
 def _micro_batches(shape: PipelineShape, chunk: int, numbers: list[int]) -> Integers:
-    """Of the step; tasks of DualPipe count those of each direction."""
-    before = chunk * shape.num_passes if shape.schedule is Schedule.DUALPIPE else 0
-    return np.array(numbers, dtype=np.int64) + before
+    """The step's numbers of micro batches that tasks count by stream."""
+    return np.array(numbers, dtype=np.int64) + shape.first_micro_batch(np.array(chunk))
 
 
 def _task_bars(workload: Workload, played: Replay, constants: Constants, starts: Floats, ends: Floats) -> Iterator[Bars]:

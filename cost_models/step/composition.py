@@ -15,7 +15,7 @@ from cost_models.memory.fit import fit_rule
 from cost_models.pipeline.closed_form import pipeline_lower_bound_s, pipeline_time
 from cost_models.pipeline.sums import weighted
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
@@ -66,7 +66,7 @@ def closed_form(group: PricedGroup, constants: Constants) -> StepTime:
     """
     stages, m, times = group.stages, group.num_microbatches, group.rank
     pipeline = pipeline_time(stages, times, m, group.batch.group_size, group.slots_s)
-    slack = 0.0 if stages.schedule is Schedule.DUALPIPE else 1.0 / stages.vpp
+    slack = 0.0 if stages.schedule.rules.num_streams > 1 else 1.0 / stages.vpp
     beyond = exchange_beyond_compute_s(
         group.batch, group.sharded.exchange, times.forward, times.backward, constants.dp_exposed_fraction
     )

@@ -18,7 +18,7 @@ from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
 from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, chunk_table, rank_table
 from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.shapes.layer_keys import Floats, distinct_rows
-from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, by_schedule
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
@@ -150,7 +150,7 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     ranks = placements.sorts
     as_mirrored = partial(ranks.busiest_s, mirrored, lambda pair: meeting_s(*pair))
     busiest = one.passes_fraction * (as_mirrored() if merged is None else ranks.busiest_s(hiding, hidden_s))
-    if one.schedule is Schedule.INTERLEAVED:
+    if one.schedule.rules.in_groups:
         steady = slowest_slots_s(placements.slots, few.batch.group_size, meeting_s)
     else:
         steady = busiest if merged is None else one.passes_fraction * as_mirrored()
@@ -213,6 +213,9 @@ def lower_bounds_s(priced: PricedBatch, placements: Alternatives, chosen: IntCol
     work_of_ranks = LeastWork(*(np.broadcast_to(seconds, shape)[of_rank] for seconds in each))
     least: Floats = work_of_ranks.spanned_s(ranks.schedule, lambda seconds: seconds.cumsum(axis=0) - seconds)
     return least + constants.step_overhead_s
+
+
+_USUAL = by_schedule(lambda rules: rules.usual)
 
 
 class Least(NamedTuple):
@@ -292,6 +295,6 @@ def least_step_times_s(
     mean_s = of_all.least_s / batch.pp
     busy_s = micro_batches * (mean_s if busiest_s is None else busiest_s) + constants.step_overhead_s
     pace_s = mean_s if steady_s is None else steady_s
-    filled = batch.runs((Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED))
+    filled = (batch.pp > 1) & _USUAL[batch.schedule]
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)
     return Least(busy_s, micro_batches * pace_s + np.maximum(fill_s, 0.0) + constants.step_overhead_s)

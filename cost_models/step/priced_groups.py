@@ -23,7 +23,7 @@ from cost_models.pipeline.stages import Stages, stages_of
 from cost_models.shapes.effective_switches import acting
 from cost_models.shapes.layer_keys import Floats, rows_alike
 from cost_models.shapes.record_copies import varied
-from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
@@ -31,6 +31,10 @@ from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, 
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
 
 MOST_SHARDINGS = 1 << 11  # that are kept, times ranks: a few hundred bytes each
+
+
+_STREAMS = np.array([schedule.rules.num_streams for schedule in Schedule])
+_SPLITS_BACKWARD = by_schedule(lambda rules: rules.splits_backward)
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
@@ -53,7 +57,7 @@ def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network)
     """
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     moved = ELEMENT_BYTES * tokens * workload.model.hidden_size / batch.tp
-    chunks = np.where(batch.schedule == int(Schedule.DUALPIPE), 2, batch.vpp)
+    chunks = batch.vpp * _STREAMS[batch.schedule]
     hops: Floats = 2.0 * chunks * send_recv_s(moved, batch.pp, batch.tp * batch.cp * batch.dp, network)
     return hops
 
@@ -65,8 +69,7 @@ def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, con
     Schedules that split the backward send in the background [zero-bubble-code; dualpipe].
     """
     hops = pipeline_sends_s(workload, batch, network)
-    splitting = batch.runs(schedule for schedule in Schedule if schedule.splits_backward)
-    overlapped = splitting | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
+    overlapped = _SPLITS_BACKWARD[batch.schedule] | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
     exposed = hops * np.where(overlapped, constants.p2p_exposed_fraction, 1.0)
     return exposed, hops - exposed
 
@@ -123,7 +126,7 @@ class PricedGroup:
     def slots_s(self) -> Floats | None:
         """Interleaved: a micro batch in slots that all ranks wait for, ``[n]``; ``None`` for other schedules."""
         stages, merged = self.stages, self.merged
-        if stages.schedule is not Schedule.INTERLEAVED:
+        if not stages.schedule.rules.in_groups:
             return None
         sorts, examples = sorts_of_chunks(stages)
         chunks = self.chunks
@@ -202,7 +205,7 @@ def _stages(model: ModelShape, one: ParallelStrategy, shared: int, *, merge: boo
         tensors=one.tensor_plan,
         schedule=one.schedule,
         mtp_before_head=one.mtp_before_head,
-        merge_pairs=one.schedule.merges_pairs and bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
+        merge_pairs=one.schedule.rules.pairs is not None and bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
         detach_weight_gradients=bool(shared & priced_bits(Feature.DUALPIPEV_DW_DETACH, Place.PIPELINE)),
         merge=merge,
     )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.model_facts import Arguments, Flat, ModelTable, as_words
@@ -81,7 +81,7 @@ def degree_arguments(table: Table, s: ParallelStrategy) -> Arguments:
     names = table.columns
     arguments: Arguments = {names["tp"]: s.tp, **where(s.sequence_parallel, names["sequence_parallel"]), names["pp"]: s.pp}
     arguments |= table.arguments_of(Feature.OVERLAP_P2P)
-    if s.schedule is Schedule.INTERLEAVED and s.microbatch_group_size_per_vp_stage:
+    if s.schedule.rules.in_groups and s.microbatch_group_size_per_vp_stage:
         arguments[names["microbatch_group_size_per_vp_stage"]] = s.microbatch_group_size_per_vp_stage
     return arguments | {names["cp"]: s.cp}
 

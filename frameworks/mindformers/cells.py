@@ -101,7 +101,7 @@ def by_rank(rows: Sequence[Sequence[int]], schedule: Schedule) -> list[list[int]
 
     In a V the second chunk runs the ranks in reverse, and lists have its numbers by rank [mindformers-1.8, utils.py].
     """
-    return [list(row)[:: -1 if schedule.is_vee and chunk % 2 else 1] for chunk, row in enumerate(rows)]
+    return [list(row)[:: -1 if schedule.rules.is_vee and chunk % 2 else 1] for chunk, row in enumerate(rows)]
 
 
 def numbers_of_layers(counts: Sequence[Sequence[int]], layout: LayerLayout) -> list[int]:

@@ -46,9 +46,7 @@ class Reading:
         interleaved = self.value("parallel.pipeline_config.pipeline_interleave")
         self.vpp = self.column("vpp") if interleaved else 1
         named = self.value(TABLE.columns["schedule"])
-        self.schedule = canonical_schedule(
-            self.pp, self.vpp, Schedule.NONE if named == "1f1b" else key_of(TABLE.schedules, named, Schedule.NONE)
-        )
+        self.schedule = canonical_schedule(self.pp, self.vpp, key_of(TABLE.schedules, named, Schedule.NONE))
 
     def value(self, name: str) -> Any:
         """The value, given or by default; null takes the default of a model's class away."""
@@ -127,7 +125,7 @@ class Reading:
             features |= Feature.REPLICATED_EMBEDDING  # the layers of use_legacy: False split the table whatever it says
         if self.halves_tokens and self.tp > 1:
             features |= Feature.FINE_GRAIN_INTERLEAVE
-        return features | (Feature.OVERLAP_P2P if self.schedule is Schedule.INTERLEAVED else Feature(0))
+        return features | (Feature.OVERLAP_P2P if self.schedule.rules.in_groups else Feature(0))
 
     @property
     def halves_tokens(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from frameworks.facts import fact_rule
@@ -46,12 +46,14 @@ MTP = FACTS(
 FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
 SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, Parallel configuration]", NAME, TABLE)
 
+_IS_VEE = TABLE.schedules_with(lambda rules: rules.is_vee)
+
 ZBV = Rule(
     "mindformers_zbv",
     "[mindspore, pipeline_transformer.cc; mindformers-1.8, training_graph/transformer/utils.py]",
     "zbv (zero_bubble_v) takes at least 2 pp micro batches, and recompute by virtual stage, not layers_per_stage",
     lambda w, b: (
-        (b.schedule == Schedule.ZBV)
+        _IS_VEE[b.schedule]
         & (b.pp > 1)
         & ((b.num_microbatches(w.training.global_batch_size) < 2 * b.pp) | (b.recompute_plan_index >= 0))
     ),

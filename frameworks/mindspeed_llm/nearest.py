@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from frameworks.draft import Draft, breaks
 from frameworks.facts import beside
 from frameworks.megatron_lm import rules_0_12 as megatron
 from frameworks.mindspeed_llm import rules
-from frameworks.mindspeed_llm.table import BY_LAYER, TABLE
+from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, TABLE
 from frameworks.physics import memory
 
 
@@ -46,7 +46,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
 def _dualpipev(draft: Draft) -> None:
     """DualPipeV with what it comes with, and without what it excludes; another schedule where that cannot be."""
     s = draft.strategy
-    if s.schedule is not Schedule.DUALPIPE_V:
+    if not HAS_METHOD[s.schedule]:
         return
     excluded = beside(rules.RULES, Feature.MOE_COMM_OVERLAP)
     merged = replace(s, features=(s.features | Feature.MOE_COMM_OVERLAP) & ~excluded)
@@ -108,7 +108,7 @@ def _recompute(draft: Draft) -> None:
     draft.drop_modules(s.recompute_modules & BY_LAYER, "MindSpeed-LLM takes one granularity")
     plan = s.recompute_layers_per_stage
     if plan is not None:
-        by_rank = s.schedule is Schedule.INTERLEAVED
+        by_rank = s.schedule.rules.in_groups
         by_chunk = s.vpp > 1 and not by_rank
         layers = max(-(-max(plan) // (s.vpp if by_chunk else 1)), 1)
         if len(set(plan)) > 1 or s.recompute_method is RecomputeMethod.UNIFORM or by_chunk:

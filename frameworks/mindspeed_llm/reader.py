@@ -10,6 +10,7 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMe
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm import reader as megatron
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
+from frameworks.table import key_of
 
 
 def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
@@ -21,13 +22,13 @@ class Reading(megatron.Reading):
     """With the algorithms, no-op layers and switches that MindSpeed adds."""
 
     def schedule(self) -> Schedule:
-        """DualPipeV where it is chosen, whose chunks no argument counts."""
-        chosen = self.pp > 1 and self.value("schedules-method") == TABLE.schedules[Schedule.DUALPIPE_V]
-        return Schedule.DUALPIPE_V if chosen else super().schedule()
+        """The schedule that ``schedules-method`` names; no argument counts its chunks."""
+        method = self.value("schedules-method")
+        return key_of(TABLE.schedules, method, super().schedule()) if method and self.pp > 1 else super().schedule()
 
     def chunks(self, vpp: int) -> int:
         """Two where each rank holds both ends of a V."""
-        return 2 if self.schedule() is Schedule.DUALPIPE_V else vpp
+        return 2 if self.schedule().rules.is_vee else vpp
 
     def counts(self, total: int, vpp: int) -> list[int]:
         """Layers without the no-op layers, or as they are listed."""

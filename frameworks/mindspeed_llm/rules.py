@@ -13,7 +13,6 @@ from cost_models.shapes.strategy import (
     ParallelStrategy,
     Recompute,
     RecomputeMethod,
-    Schedule,
     StrategyBatch,
 )
 from cost_models.shapes.switches import Feature
@@ -23,9 +22,10 @@ from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
-from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
+from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, RELEASE, TABLE, TERMS
 from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
+from frameworks.physics.pipeline import IN_GROUPS, PAIRS_WAIT
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import (
     Mask,
@@ -221,12 +221,11 @@ FB_OVERLAP = FACTS(
     "moe_alltoall_overlap_comm, swap_attention, moe_tp_extend_ep and norms behind attention and MLP",
     extra=Extra(
         lambda w, b: (
-            (b.schedule == Schedule.ONE_F_ONE_B)
-            | ((b.schedule == Schedule.INTERLEAVED) & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
+            PAIRS_WAIT[b.schedule] | (IN_GROUPS[b.schedule] & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
         ),
         lambda w, s: (
             f"needs num_microbatches of at least 2 x pp = {2 * s.pp} with virtual stages (they are {num_microbatches(w, s)})"
-            if s.schedule is Schedule.INTERLEAVED
+            if s.schedule.rules.in_groups
             else f"runs without a pipeline, with virtual stages or with dualpipev (schedule is {s.schedule.label})"
         ),
     ),
@@ -245,7 +244,7 @@ FB_NOOP = SwitchRule(
     "[mindspeed, noop_layers; fb_overlap.py]",
     "with moe_comm_overlap and interleaved virtual stages, no-op layers sit on the last virtual stage only",
     lambda w, b: (
-        (b.schedule == Schedule.INTERLEAVED) & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _unfilled)
+        IN_GROUPS[b.schedule] & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _unfilled)
         if w.model.moe is not None and b.has(Feature.MOE_COMM_OVERLAP).any()
         else none_of(b)
     ),
@@ -284,9 +283,7 @@ def _uneven_plan(workload: Workload, batch: StrategyBatch) -> Mask:
         return given
     uneven = np.array([len(set(plan)) > 1 for plan in batch.recompute_plans], dtype=np.bool_)
     mask: Mask = given & (
-        uneven[batch.recompute_plan_index]
-        | (batch.recompute_method == RecomputeMethod.UNIFORM)
-        | (batch.schedule == Schedule.DUALPIPE_V)
+        uneven[batch.recompute_plan_index] | (batch.recompute_method == RecomputeMethod.UNIFORM) | HAS_METHOD[batch.schedule]
     )
     return mask
 

@@ -17,8 +17,8 @@ from calibration.files.calibrations import calibration_for
 from cost_models.constants import CONSTANTS
 from cost_models.layer.compute import release_years
 from cost_models.layer.expert_communication import inter_domain_copies
-from cost_models.pipeline.orders import num_warmup_forwards
-from cost_models.pipeline.tasks import PipelineShape
+from cost_models.schedules.one_f_one_b import num_warmup_forwards
+from cost_models.schedules.schedule import PipelineShape
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.workload import Workload
 from frameworks.legality import violations

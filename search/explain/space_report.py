@@ -10,9 +10,9 @@ from typing import Any
 
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
-from cost_models.shapes.effective_switches import SCHEDULE_SCOPES, possible
+from cost_models.shapes.effective_switches import OF_SCHEDULE, possible, schedule_scope
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch, Scope, acting_on, treated
+from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch, acting_on, treated
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
@@ -58,8 +58,7 @@ class SpaceReport:
 def space_report(workload: Workload, space: SearchSpace, best: ParallelStrategy | None, constants: Constants) -> SpaceReport:
     """The account of one space; what is left out is priced beside ``best``."""
     known = offered_here(workload) & possible(workload.model)
-    for schedule, scope in SCHEDULE_SCOPES.items():
-        known &= ~acting_on(Scope(0) if schedule in space.schedule else scope)
+    known &= ~acting_on(OF_SCHEDULE & ~reduce(or_, map(schedule_scope, space.schedule)))
     combinations = [features for schedule in space.schedule for features in space.features_with(schedule)]
     always, ever = reduce(and_, combinations), reduce(or_, combinations)
     on = (always | space.wanted) & known

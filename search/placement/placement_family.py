@@ -46,7 +46,7 @@ def candidate_placements(contents: Contents, pp: int, vpp: int, schedule: Schedu
     -------
     tuple of Placement
     """
-    ends_meet = schedule.is_vee or schedule is Schedule.DUALPIPE
+    ends_meet = schedule.rules.ends_meet
     found = dict.fromkeys((counts, 0) for counts in _spreads(contents, pp * vpp, ends_meet=ends_meet))
     if contents.mtp_layers:
         found |= dict.fromkeys((counts, 1) for counts in _before_head(contents, pp * vpp, ends_meet=ends_meet))

@@ -16,7 +16,7 @@ from cost_models.shapes.canonical import group_size
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import TensorChoice, TensorPlan, tensor_names
 from cost_models.shapes.workload import Workload
@@ -78,7 +78,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
         "micro_batch_size": strategy.micro_batch_size,
         "num_microbatches": batch // per_replica if per_replica and batch % per_replica == 0 else None,
         "schedule": strategy.schedule.label,
-        "microbatch_group_size_per_vp_stage": group_size(strategy) if strategy.schedule is Schedule.INTERLEAVED else None,
+        "microbatch_group_size_per_vp_stage": group_size(strategy) if strategy.schedule.rules.in_groups else None,
         "zero_stage": strategy.zero_stage,
         "distributed_optimizer": strategy.zero_stage >= 1,
         "optimizer_shard_size": strategy.optimizer_shard_size or None,

@@ -58,9 +58,9 @@ class Pipeline(NamedTuple):
 class SearchSpace:
     """Sorted values of every dimension; ``dp`` is derived.
 
-    ``features`` lists whole combinations of switches, ``dualpipev_features`` and ``interleaved_features`` those that are tried
-    with these schedules. ``wanted`` are on beside them wherever the target takes them; where a strategy does not fit, those of
-    ``leaner`` are turned round.
+    ``features`` lists whole combinations of switches; ``dualpipev_features`` are those of schedules that are tried to merge
+    passes, ``interleaved_features`` those of schedules with groups. ``wanted`` are on beside them wherever the target takes them;
+    where a strategy does not fit, those of ``leaner`` are turned round.
     The lattice is the product of all dimensions in canonical form (``cost_models.shapes.canonical``).
     """
 
@@ -96,8 +96,9 @@ class SearchSpace:
 
     def features_with(self, schedule: Schedule) -> tuple[Feature, ...]:
         """Combinations of switches that are tried with a schedule."""
-        special = {Schedule.DUALPIPE_V: self.dualpipev_features, Schedule.INTERLEAVED: self.interleaved_features}
-        return special.get(schedule, self.features)
+        if schedule.rules.in_groups:
+            return self.interleaved_features
+        return self.dualpipev_features if schedule.rules.tried == "to_merge" else self.features
 
     def pipelines(self) -> tuple[Pipeline, ...]:
         """Every pipeline of the space once, in canonical form."""
@@ -120,7 +121,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
     limits = with_names(workload, limits or SearchLimits())
     options = tried_options(workload, limits)
     features = _feature_combinations(workload, limits, {})
-    merged = _feature_combinations(workload, limits, _with_dualpipev(workload))
+    merged = _feature_combinations(workload, limits, _with_merged_pairs(workload))
     degrees = {name: _selected(name, getattr(limits, name), grid) for name, grid in _default_degrees(workload).items()}
     return SearchSpace(
         **degrees,
@@ -186,8 +187,8 @@ def _open(workload: Workload, limits: SearchLimits, *ways: InSearch) -> Feature:
 
 
 def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedule, ...]:
-    usual = (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
-    return (*usual, Schedule.DUALPIPE_V) if _merges_pairs(workload, ep) else usual
+    tried = ("always", "to_merge") if _merges_pairs(workload, ep) else ("always",)
+    return tuple(schedule for schedule in Schedule if schedule.rules.tried in tried)
 
 
 def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
@@ -195,7 +196,7 @@ def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
     return workload.model.moe is not None and max(ep) > 1 and Feature.MOE_COMM_OVERLAP in offered_here(workload)
 
 
-def _with_dualpipev(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
+def _with_merged_pairs(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
     excluded = off_beside(workload.software.target, Feature.MOE_COMM_OVERLAP)
     return {Feature.MOE_COMM_OVERLAP: (True,), **{feature: (False,) for feature in excluded}}
 

@@ -59,7 +59,7 @@ class Proposals:
         pp = pick("pp", self._pp)
         vpp = pick("vpp", self._vpp[True]) if pp > 1 else self._vpp[False][0]
         schedule = self._schedules[vpp][pick(f"schedule.vpp{vpp}", tuple(self._schedules[vpp]))] if pp > 1 else Schedule.NONE
-        group_size = pick(GROUP_SIZE, space.microbatch_group_size_per_vp_stage) if schedule is Schedule.INTERLEAVED else 0
+        group_size = pick(GROUP_SIZE, space.microbatch_group_size_per_vp_stage) if schedule.rules.in_groups else 0
         tp = pick("tp", space.tp)
         cp = pick("cp", self._cp)
         cp_algo, ulysses_degree = self._cp_variants[cp][pick(f"cp_algo.cp{cp}", tuple(self._cp_variants[cp]))]

@@ -31,7 +31,7 @@ def scheduled(draw: st.DrawFn, row: ParallelStrategy, schedule: Schedule) -> Par
         features |= Feature.MOE_COMM_OVERLAP
     if schedule is Schedule.DUALPIPE_V and draw(st.booleans()):
         features |= Feature.DUALPIPEV_DW_DETACH
-    vpp = 2 if schedule.is_vee else draw(st.integers(2, 3)) if schedule is Schedule.INTERLEAVED else 1
+    vpp = 2 if schedule.rules.is_vee else draw(st.integers(2, 3)) if schedule is Schedule.INTERLEAVED else 1
     return replace(row, schedule=schedule, vpp=vpp, features=features, zero_stage=min(row.zero_stage, 1))
 
 

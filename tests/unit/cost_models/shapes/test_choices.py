@@ -17,7 +17,7 @@ from cost_models.step.composition import estimate
 from tests.networks import ascend_a2
 from tests.workloads import DENSE, SPARSE, priced, workload
 
-PIPELINES = [(schedule, vpp) for schedule in Schedule for vpp in (1, 2) if schedule.runs(4, vpp)]
+PIPELINES = [(schedule, vpp) for schedule in Schedule for vpp in (1, 2) if schedule.rules.runs(4, vpp)]
 FIRST_IMPRESSION = 0.1  # the closed form differs from the simulation by less, so that a schedule without its own is seen
 
 

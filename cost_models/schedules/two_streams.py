@@ -1,15 +1,14 @@
-"""DualPipe and DualPipeV: two chunks a rank, fed from both ends, in the released generators' eight steps [dualpipe]."""
+"""The common part of DualPipe and DualPipeV: the eight steps of the released generators for two chunks on a rank [dualpipe]."""
 
 from __future__ import annotations
 
-from cost_models.pipeline.tasks import Orders, Pass, PipelineShape, Task
-from cost_models.shapes.strategy import Schedule
+from cost_models.schedules.tasks import Pass, Task
 
 
 class _RankOrder:
-    """Appends tasks in order; counts forwards and backwards of both chunks and keeps weight gradients that wait.
+    """Appends tasks in order. It counts the passes of both chunks and keeps the weight gradients that wait.
 
-    ``mirrored`` swaps the two chunks: DualPipe's second half of the ranks calls the direction that starts there the first.
+    ``mirrored`` swaps the two chunks: the second half of DualPipe's ranks counts the stream that starts there as the first.
     """
 
     def __init__(self, *, mirrored: bool) -> None:
@@ -48,10 +47,14 @@ class _RankOrder:
         self.tasks.append(Task(Pass.PAIR, *forward, *self._next(self._backwards, backward_phase)))
 
 
-def _rank_order(
+def rank_order(
     distance: int, span: int, passes: int, *, mirrored: bool, merged: bool, detached: bool, turns_here: bool
 ) -> tuple[Task, ...]:
-    """One rank, ``distance`` ranks from the end that feeds it, of ``span`` ranks to where the stream turns or crosses."""
+    """Order of one rank.
+
+    ``distance``: ranks between the rank and the end that feeds it. ``span``: ranks from an end to where the stream turns, or
+    crosses the other stream. ``detached``: the cool-down splits its backwards. ``turns_here``: the rank is the last of its span.
+    """
     after = span - distance - 1
     order = _RankOrder(mirrored=mirrored)
     for _ in range(2 * after):
@@ -79,33 +82,3 @@ def _rank_order(
             order.weight_gradient()
         order.backward(0, split=detached)
     return order.finished()
-
-
-def bidirectional_orders(shape: PipelineShape) -> Orders:
-    """Orders of DualPipe (``pp`` even) or DualPipeV; ``num_passes`` of at least ``pp`` or ``2 pp - 1``.
-
-    MindSpeed's DualPipeV splits no backward of the cool-down unless ``detach_weight_gradients`` [mindspeed, dualpipev].
-
-    Parameters
-    ----------
-    shape : PipelineShape
-        Schedule, ranks, chunks and micro batches.
-
-    Returns
-    -------
-    Orders, ``[rank][position]``
-    """
-    p, vee = shape.pp, shape.schedule is Schedule.DUALPIPE_V
-    span = p if vee else p // 2  # ranks from an end that feeds the stream to where it turns or crosses the other
-    return tuple(
-        _rank_order(
-            rank if vee else min(rank, p - 1 - rank),
-            span,
-            shape.num_passes,
-            mirrored=rank >= span,
-            merged=shape.merge_pairs,
-            detached=shape.detach_weight_gradients or not vee,
-            turns_here=rank == span - 1 or (rank == span and not vee),
-        )
-        for rank in range(p)
-    )

@@ -3,8 +3,9 @@
 import pytest
 from hypothesis import given
 
-from cost_models.pipeline.orders import rank_orders
-from cost_models.pipeline.tasks import Pass, PipelineShape, next_places, previous_place
+from cost_models.schedules.orders import next_places, previous_place, rank_orders
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.strategy import Schedule
 from cost_models.simulation.program import compiled
 from cost_models.simulation.step_times import GroupTasks
