@@ -10,7 +10,7 @@ from cost_models.shapes import effective_switches
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
-from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.tensors import covering_modules
 from cost_models.shapes.workload import Workload
@@ -99,7 +99,7 @@ class Draft:
 
     def offered(self, table: Table, framework: str) -> None:
         """No switches or modules that the framework lacks; 1F1B, or interleaved on more chunks, in place of a schedule."""
-        if self.strategy.schedule not in (Schedule.NONE, *table.schedules):
+        if self.strategy.pp > 1 and self.strategy.schedule not in table.schedules:
             self.usual_schedule(f"{framework} has no such schedule")
         self.drop(self.features & ~table.offered, f"{framework} has no such switch")
         self.drop_modules(table.unnamed_modules, f"{framework} has no name for it")

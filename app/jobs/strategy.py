@@ -159,9 +159,10 @@ def _schedule(section: StrategySection) -> Schedule:
 def _group_size(section: StrategySection, schedule: Schedule) -> int:
     size = section.microbatch_group_size_per_vp_stage
     if size is not None and not schedule.rules.in_groups:
+        in_groups = either([repr(one.label) for one in Schedule if one.rules.in_groups])
         raise InputError(
             f"strategy.microbatch_group_size_per_vp_stage: {size} is given, but only the chunks of "
-            f"{Schedule.INTERLEAVED.label!r} take turns, and the schedule is {schedule.label!r}; leave it out."
+            f"{in_groups} take turns, and the schedule is {schedule.label!r}; leave it out."
         )
     return canonical_group_size(section.pp, schedule, size or 0)
 

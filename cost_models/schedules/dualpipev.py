@@ -42,7 +42,7 @@ def _unmerged(pipeline: Pipeline, group_size: IntColumn | int) -> float:
 
 RULES = ScheduleRules(
     label="dualpipev",
-    source="[dualpipe; mindspeed, dualpipev_feature.py]",
+    source="[dualpipe; mindspeed-dualpipev]",
     chunks="two",
     usual=False,
     tried="to_merge",

@@ -39,7 +39,7 @@ def _in_flight(ranks: Ranks, num_microbatches: Floats, group_size: IntColumn, al
 
 RULES = ScheduleRules(
     label="gpipe",
-    source="[narayanan2021, section 2.2]",
+    source="[pytorch, ScheduleGPipe]",
     chunks="one",
     usual=False,
     tried="if_named",

@@ -37,7 +37,7 @@ def _order(warmup: int, delay: int, m: int) -> tuple[Task, ...]:
 
 
 def delayed_in_flight(ahead: int) -> Callable[[Ranks, Floats, IntColumn, bool], Iterator[Composition]]:
-    """The rule ``in_flight`` of ``delayed_orders``.
+    """The rule ``in_flight`` of ``delayed_orders``, ``[moment, chunk, kind, n]``.
 
     A micro batch that waits for its weight gradient is held as well [zero-bubble, sections 2.3 and 4]: more of them on later
     ranks of a kind, where fewer wait for their backward.

@@ -71,7 +71,7 @@ def one_forward_one_backward(shape: PipelineShape) -> Tables:
 
 
 def unmerged(pipeline: Pipeline, group_size: IntColumn | int) -> Floats | float:
-    """The rule ``Pairs.unmerged``: the warm-up of the last rank, and the pass that follows it."""
+    """The rule ``Pairs.unmerged``, ``[n]`` passes: the warm-up of the last rank, and the pass that follows it."""
     passes: Floats | float = (pipeline.vpp - 1) * group_size + 1.0
     return passes
 
@@ -184,7 +184,7 @@ def _turns_of_ranks(
 
 
 def passed(count: Floats, chunk: IntColumn, group_size: Floats, vpp: int, num_microbatches: Floats) -> Floats:
-    """Passes of one chunk among the first ``count`` passes of a rank.
+    """Passes of one chunk among the first ``count`` passes of a rank. Shapes broadcast.
 
     Parameters
     ----------

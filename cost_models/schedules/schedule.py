@@ -207,23 +207,23 @@ class Ranks(Pipeline, Protocol):
 
 
 class PassSeconds(Protocol):
-    """Seconds of a micro batch on a whole rank, ``[kind, n]``; ``backward`` includes ``weight_gradient``."""
+    """Seconds of a micro batch on a whole rank; ``backward`` includes ``weight_gradient``."""
 
     @property
     def forward(self) -> Floats:
-        """Forward pass."""
+        """Forward pass, ``[kind, n]``, seconds."""
 
     @property
     def backward(self) -> Floats:
-        """Gradients of inputs and weights, with recompute."""
+        """Gradients of inputs and weights, with recompute, ``[kind, n]``, seconds."""
 
     @property
     def weight_gradient(self) -> Floats:
-        """The part of the backward that can run later."""
+        """The part of the backward that can run later, ``[kind, n]``, seconds."""
 
     @property
     def pair(self) -> Floats:
-        """A forward and a backward, merged if pairs are merged."""
+        """A forward and a backward, merged if pairs are merged, ``[kind, n]``, seconds."""
 
 
 class Composition(NamedTuple):

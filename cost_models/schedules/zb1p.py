@@ -13,7 +13,7 @@ def _bubble_share_s(seconds: PassSeconds, pipeline: Pipeline) -> Floats:
 
 RULES = ScheduleRules(
     label="zb1p",
-    source="[zero-bubble, section 2.3]",
+    source="[zero-bubble, sections 2.1 and 2.3]",
     chunks="one",
     usual=False,
     tried="if_named",

@@ -15,7 +15,7 @@ def _bubble_share_s(seconds: PassSeconds, pipeline: Pipeline) -> Floats:
 
 RULES = ScheduleRules(
     label="zb2p",
-    source="[zero-bubble, sections 2.3 and 4]",
+    source="[zero-bubble, sections 2.2, 2.3 and 4]",
     chunks="one",
     usual=False,
     tried="if_named",

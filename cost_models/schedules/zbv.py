@@ -61,7 +61,7 @@ def _bubble_share_s(seconds: PassSeconds, pipeline: Pipeline) -> Floats:
 
 RULES = ScheduleRules(
     label="zbv",
-    source="[zero-bubble, section 6; pytorch, schedules.py]",
+    source="[zero-bubble-code; pytorch, ScheduleZBVZeroBubble]",
     chunks="two",
     usual=False,
     tried="if_named",

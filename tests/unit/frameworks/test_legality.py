@@ -241,7 +241,7 @@ def test_a_million_rows_take_about_a_second() -> None:
 
 
 def test_the_document_states_the_rules() -> None:
-    spec = importlib.util.spec_from_file_location("write_legality", ROOT / "scripts" / "write_legality.py")
+    spec = importlib.util.spec_from_file_location("write_legality", ROOT / "scripts" / "pages" / "write_legality.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
