@@ -18,14 +18,13 @@ HEAD = """# Which strategies can run
 
 <!-- Written by scripts/pages/write_legality.py (`make docs`); edit the rules and tables in frameworks/, not this page. -->
 
-A rule is one named reason for which a strategy cannot run. Rules of `any` are physics and bind every target; a framework adds
-its own. They are checked in the order of the table, and an illegal strategy is charged to the first rule that it breaks, so that
-the counts of a search add up. An option without effect breaks no rule: a context-parallel algorithm at cp 1, expert features on a
-dense model, `overlap_param_gather` without replicas.
+A rule is one named reason why a strategy cannot run. Rules of `any` are physics and bind every target; a
+framework adds its own. They are checked in the order of the table. An illegal strategy is charged to the
+first rule that it breaks, so that the counts of a search add up. An option without effect breaks no rule: a
+context-parallel algorithm at cp 1, expert features on a dense model, `overlap_param_gather` without replicas.
 
-`software.target` of a job chooses the rules: {targets}.
-Spellings of a release, and releases with the same rules: {others}.
-Sources are keys of [references.md](references.md).
+`software.target` of a job chooses the rules: {targets}. Spellings of a release, and releases with the same
+rules: {others}. Sources are keys of [references.md](references.md).
 
 | # | rule | target | a strategy must | source |
 |---|---|---|---|---|
@@ -63,8 +62,8 @@ def switches() -> list[str]:
     lines = [
         "## Switches as arguments",
         "",
-        "A value is written where the switch is on; `no` before an argument: it is written where the switch is off.",
-        "`itself`: the framework does it without being told.",
+        "The argument is written if the switch is on; with `no` before it, if the switch is off.",
+        "`itself`: the framework does it by default.",
         "",
         f"| switch | {' | '.join(framework.target.label for framework in FRAMEWORKS)} |",
         f"|---|{'---|' * len(FRAMEWORKS)}",
