@@ -67,13 +67,13 @@ def _heaviest(shape: PipelineShape, ranks: tuple[int, ...], counted: Moments) ->
 
 @lru_cache(maxsize=4096)
 def _heaviest_of(shape: PipelineShape, rank: int, counted: Moments) -> tuple[Counts, ...]:
-    """Of one rank; kinds of ranks share them."""
+    """Counts of one rank; kinds of ranks share them."""
     return unexceeded(set(counted(shape, rank)))
 
 
 def unexceeded(found: set[Counts]) -> tuple[Counts, ...]:
     """The counts that no other exceeds in every part, the heaviest first."""
-    table = np.array(sorted(found, key=sum, reverse=True))  # nothing is exceeded by what comes behind it
+    table = np.array(sorted(found, key=sum, reverse=True))  # no row is exceeded by a later row
     heaviest: list[Counts] = []
     while len(table):
         heaviest.append(tuple(table[0].tolist()))

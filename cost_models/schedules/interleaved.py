@@ -64,11 +64,12 @@ def _with_short_last_group(ranks: Ranks, num_microbatches: Floats, group: Floats
 
 
 def turns_taken(shape: PipelineShape, rank: int) -> list[Counts]:
-    """``in_flight.moments`` at which a forward or a backward goes on to another chunk.
+    """``in_flight.moments`` at which a forward or a backward moves to another chunk.
 
-    Between two of these every count grows or falls evenly, so that none is heavier than both. ``f`` is the forward that runs, or
-    ran last, beside the first f - w - 1 backwards, of which the next may have begun. Before it a rank holds less, and behind the
-    last forward as well.
+    Between two of these every count grows or falls evenly, so no moment between is heavier than both. ``f`` is the running
+    forward,
+    or the last one, together with the first f - w - 1 backwards, of which the next may have started. Before it a rank holds less,
+    and after the last forward too.
     """
     m, vpp, group = shape.num_microbatches, shape.vpp, shape.group_size or shape.pp
     n, w = m * vpp, num_warmup_forwards(shape, rank)

@@ -1,4 +1,4 @@
-"""1F1B with weight gradients that run later, in what would be bubbles: the common part of ZB1P and ZB2P [zero-bubble]."""
+"""1F1B whose weight gradients run later, in gaps that would be bubbles: the common part of ZB1P and ZB2P [zero-bubble]."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ def _order(warmup: int, delay: int, m: int) -> tuple[Task, ...]:
 
 
 def delayed_in_flight(ahead: int) -> Callable[[Ranks, Floats, IntColumn, bool], Iterator[Composition]]:
-    """The rule ``in_flight`` of ``delayed_orders``, ``[moment, chunk, kind, n]``.
+    """The rule ``in_flight`` of ``delayed_orders``; it yields ``[rank, 1, kind, n]``.
 
-    A micro batch that waits for its weight gradient is held as well [zero-bubble, sections 2.3 and 4]: more of them on later
-    ranks of a kind, where fewer wait for their backward.
+    A micro batch that waits for its weight gradient is also held [zero-bubble, sections 2.3 and 4]. Later ranks of a kind have
+    more
+    of them, and fewer that wait for their backward.
     """
 
     def in_flight(ranks: Ranks, num_microbatches: Floats, group_size: IntColumn, all_turns: bool) -> Iterator[Composition]:

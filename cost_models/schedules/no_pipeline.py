@@ -7,7 +7,7 @@ from cost_models.schedules.schedule import Fewest, Floats, Pairs, PassSeconds, P
 
 
 def _bubble_share_s(seconds: PassSeconds, pipeline: Pipeline) -> Floats:
-    """Of other ranks, which there are not."""
+    """The share of other ranks; without a pipeline there are none."""
     return seconds.forward + seconds.backward
 
 

@@ -87,38 +87,29 @@ def chunks_in_flight(
     *,
     merged: bool = False,
 ) -> Floats:
-    """Forwards of one chunk that a rank holds at its peak. Shapes broadcast.
+    """Forwards of one chunk that a rank holds at its peak; elementwise.
 
     One chunk: min(m, p - i). Several: the first w + 1 of the rank's forwards, w = 2 (p - 1 - i) + (v - 1) g, at most m v. They
     run through the chunks in groups of g micro batches, the last group smaller [megatron-0.12, schedules.py]. Merged pairs hold
     one more [mindspeed, vpp_schedules.py]. Without a pipeline: 1.
 
-    From then on a backward frees a chunk for every forward, last chunk first: the number held stays, its composition
-    changes. ``turn`` 1 to ``num_turns(vpp) - 1`` gives the compositions at which the change turns to another chunk.
+    From then on a backward frees a chunk for every forward, last chunk first. The number held is constant, but its composition
+    changes. ``turn`` 1 to ``num_turns(vpp) - 1`` gives the compositions at which the change moves to another chunk.
 
     Parameters
     ----------
-    rank : array
+    rank
         Pipeline ranks, i.
-    chunk : array
-        Chunks of layers on the rank, 0 for its first virtual stage.
-    pp : int
-        Pipeline ranks, p.
-    vpp : int
-        Chunks of layers on a rank, v.
-    num_microbatches : array
+    chunk
+        Chunks on the rank, 0 for its first virtual stage.
+    num_microbatches
         Micro batches of a replica in a step, m.
-    turn : array
-        0 for the first moment of the peak, up to ``num_turns(vpp) - 1``.
-    group_size : array or None
+    turn
+        0 for the first moment of the peak.
+    group_size
         Micro batches that pass one chunk before the next, g; ``None``: pp.
-    merged : bool
+    merged
         Whether passes are merged in pairs.
-
-    Returns
-    -------
-    Floats, broadcast
-        Micro batches whose activations of that chunk the rank holds.
     """
     i, m = np.asarray(rank, dtype=np.float64), np.asarray(num_microbatches, dtype=np.float64)
     g = np.asarray(pp if group_size is None else group_size, dtype=np.float64)
@@ -138,22 +129,13 @@ def num_turns(vpp: int) -> int:
 
 
 def held_in_turns(ranks: Ranks, num_microbatches: Floats, group_size: IntColumn, all_turns: bool) -> Iterator[Composition]:
-    """The rule ``in_flight``, if the last group of micro batches is full.
+    """The rule ``in_flight``, if the last group of micro batches is full. Yields ``[turn, chunk, kind, n]``.
 
     Parameters
     ----------
-    ranks : Ranks
-        Kinds of ranks of the pipeline.
-    num_microbatches : Floats, ``[n]``
-        Micro batches of a replica in a step.
-    group_size : IntColumn, ``[n]``
-        Micro batches that pass one chunk before the next.
-    all_turns : bool
-        Whether to give all compositions of the peak, not the first alone.
-
-    Yields
-    ------
-    Composition, ``[turn, chunk, kind, n]``
+    num_microbatches, group_size : ``[n]``
+    all_turns
+        Give all compositions of the peak, not the first alone.
     """
     group = group_size.astype(np.float64)
     first_ranks, turns = ranks.first_rank[:, 0].astype(np.int64), num_turns(ranks.vpp) if all_turns else 1
@@ -177,27 +159,16 @@ def numbered(found: Iterable[tuple[float, float]]) -> tuple[list[tuple[float, fl
 def _turns_of_ranks(
     pp: int, vpp: int, num_microbatches: float, group_size: float, merged: bool, turns: tuple[int, int]
 ) -> Floats:
-    """``chunks_in_flight`` of every rank, ``[turn, chunk, rank]``: the same wherever layers lie."""
+    """``chunks_in_flight`` of every rank, ``[turn, chunk, rank]``; the placement of layers does not matter."""
     turn, chunk, rank = np.arange(*turns)[:, None, None], np.arange(vpp)[:, None], np.arange(float(pp))
     held = chunks_in_flight(rank, chunk, pp, vpp, num_microbatches, turn, group_size, merged=merged)
     return np.broadcast_to(held, (len(turn), vpp, pp))
 
 
 def passed(count: Floats, chunk: IntColumn, group_size: Floats, vpp: int, num_microbatches: Floats) -> Floats:
-    """Passes of one chunk among the first ``count`` passes of a rank. Shapes broadcast.
+    """Passes of one chunk among the first ``count`` passes of a rank; elementwise.
 
-    Parameters
-    ----------
-    count : Floats
-        Passes of the rank.
-    chunk : IntColumn
-        Place of the chunk in the order of the passes.
-    group_size : Floats
-        Micro batches that pass one chunk before the next.
-    vpp : int
-        Chunks of layers on a rank.
-    num_microbatches : Floats
-        Micro batches of a replica in a step.
+    ``chunk`` is its place in the order of passes.
     """
     whole, rest = np.divmod(count, group_size * vpp)
     group = np.minimum(group_size, num_microbatches - whole * group_size)

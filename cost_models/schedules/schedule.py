@@ -227,10 +227,11 @@ class PassSeconds(Protocol):
 
 
 class Composition(NamedTuple):
-    """Micro batches that a rank holds at some moments; an axis of length 1 stands for all.
+    """Micro batches that a rank holds at some moments; an axis of length 1 broadcasts.
 
-    ``forwards`` ``[moment, chunk, kind, n]`` wait for their backward, ``weights`` for their weight gradient after an input
-    gradient of its own. ``losses`` ``[moment, kind, n]`` wait for their backward, beside the loss that runs, if any.
+    ``forwards`` ``[moment, chunk, kind, n]`` wait for their backward, ``weights`` for their weight gradient after a separate
+    input
+    gradient. ``losses`` ``[moment, kind, n]`` wait for their backward, in addition to a running loss.
     """
 
     forwards: Floats

@@ -54,7 +54,7 @@ def group_size(strategy: ParallelStrategy) -> int:
 
 
 def canonical_group_size(pp: int, schedule: Schedule, size: int) -> int:
-    """Micro batches of a group, 0 for pp of them and where the schedule has no groups."""
+    """Micro batches of a group; 0 means pp of them, or a schedule without groups."""
     return 0 if not schedule.rules.in_groups or size == pp else size
 
 

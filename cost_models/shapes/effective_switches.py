@@ -24,7 +24,7 @@ OF_SCHEDULE = Scope(sum(map(int, _OF_SCHEDULE)))
 
 
 def schedule_scope(schedule: Schedule) -> Scope:
-    """What a schedule has for switches to act on."""
+    """The scopes that a schedule provides."""
     return Scope(sum(int(scope) for scope, holds in _OF_SCHEDULE.items() if holds(schedule.rules)))
 
 
@@ -67,7 +67,7 @@ _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
     Scope.CONTEXT_PARALLEL: lambda model, rows: rows.cp > 1,
     Scope.REPLICAS: has_replicas,
     Scope.SHARDED_OPTIMIZER: lambda model, rows: rows.zero_stage > 0,
-    # Where there are several chunks, every usual schedule means the one that has groups.
+    # With several chunks on a rank, every usual schedule means the one with groups.
     Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & _USUAL[rows.schedule],
     Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & _CAN_DETACH[rows.schedule],
     Scope.ROUTED: lambda model, rows: (model.moe is not None) & (rows.ep * rows.etp > 1),
