@@ -1,6 +1,6 @@
 """Rules of MindFormers on MindSpore (graph mode, ``use_legacy: False``), releases 1.5 to 1.8.
 
-What no source of the framework shows to work is refused.
+A combination is rejected unless a source of the framework shows that it works.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ HYBRID_CP = Rule(
 
 
 def always_on(model: ModelShape) -> Feature:
-    """Kernels that the layers have whatever the file says [mindformers-1.8, gpt_layer_specs.py]."""
+    """Kernels that the layers always use [mindformers-1.8, gpt_layer_specs.py]."""
     chosen = model.mla is not None and model.moe is not None  # get_gpt_decoder_block_spec alone asks for fused_norm
     return Feature.FLASH_ATTENTION if chosen else Feature.FLASH_ATTENTION | Feature.FUSED_NORM
 
@@ -175,9 +175,9 @@ UNSET = (
 
 
 def selectable(model: ModelShape) -> RecomputeModule:
-    """Modules whose cells have names that ``select_recompute`` can match, alike in all layers.
+    """Modules whose cells have names that ``select_recompute`` can match, equal in all layers.
 
-    Routed experts run inside one operator (Morph), whose parts have none.
+    Routed experts run inside one operator (Morph), whose parts have no names.
     """
     return BY_NAME if model.moe is None else RecomputeModule.LAYERNORM
 

@@ -1,4 +1,4 @@
-"""Physics of switches: what must be there for an overlap or a fused operator to act on."""
+"""Rules on switches: what an overlap or a fused operator needs to have an effect."""
 
 from __future__ import annotations
 
