@@ -98,10 +98,10 @@ dashboard-compare: setup $(NODE_MODULES)
 APT_INSTALL := apt-get install -q -y --no-install-recommends
 
 .PHONY: chromium
-chromium: # what tests/browser drive, and a Chinese font for its Chinese pages; tests are skipped where either cannot be had
+chromium: # what tests/browser drive, and the Chinese font that its pages are measured with; tests are skipped where either cannot be had
 	@command -v chromium >/dev/null || { apt-get update -q && $(APT_INSTALL) chromium; } || \
 	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
-	@fc-list :lang=zh 2>/dev/null | grep -q . || { apt-get update -q && $(APT_INSTALL) fontconfig fonts-wqy-microhei; } || \
+	@fc-list "WenQuanYi Micro Hei" 2>/dev/null | grep -q . || { apt-get update -q && $(APT_INSTALL) fontconfig fonts-wqy-microhei; } || \
 	echo "A Chinese font cannot be installed: browser tests of Chinese pages will be skipped"
 
 check: lint dashboard-check chromium test ## lint, the dashboard's build, then the tests; CI runs `make slow` after it
