@@ -25,6 +25,7 @@ from cost_models.step.result import Estimate
 from hardware_profiles.catalogue import profile
 from search.exhaustive.lattice_search import search
 from search.results.search_result import SearchResult
+from search.session.request import SearchRequest
 from search.space.search_space import search_space
 
 NUM_SAMPLES = 100
@@ -100,7 +101,7 @@ def main(arguments: list[str]) -> int:
     constants = prior_constants(workload.cluster.profile.family)
     sampler = Sampler()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    result = search(workload, search_space(workload), constants, clock=time.perf_counter, pricer=sampler)
+    result = search(SearchRequest(workload, search_space(workload), constants, clock=time.perf_counter), pricer=sampler)
     wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     difference = largest_difference(workload, constants, sampler)
     print(f"{model} on {devices} x {hardware}")

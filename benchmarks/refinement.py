@@ -26,7 +26,8 @@ from search.exhaustive.lattice_search import LatticeSearch
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.draft_choices import ELITES, Choices, answering, changed
 from search.refinement.draft_evaluation import Evaluator
-from search.refinement.refinement_trials import BATCH_TRIALS, Settings, Stage
+from search.refinement.refinement_trials import BATCH_TRIALS, RefinementSettings, Stage
+from search.session.request import SearchRequest
 from search.session.runner import run_to_end
 from search.trials.named_choices import Value
 from search.trials.trial import FITS, Evaluation
@@ -74,7 +75,7 @@ def proved(document: dict[str, Any]) -> Proved:
     job = with_usual_target(parse_job(document))
     begun_s = time.process_time()
     space, _ = spaces_of(job)
-    lattice = LatticeSearch(job.workload, space, constants_for(job.workload))
+    lattice = LatticeSearch(SearchRequest(job.workload, space, constants_for(job.workload)))
     run_to_end(lattice, None, None)
     elites = lattice.ranked()[:ELITES]
     took_s = time.process_time() - begun_s
@@ -84,7 +85,7 @@ def proved(document: dict[str, Any]) -> Proved:
 def of_stage(found: Proved, seed: int) -> Run:
     begun_s = time.process_time()
     prices = LayerPrices(found.job.workload, constants_for(found.job.workload))
-    stage = Stage(prices, simulate, found.choices, found.elites, Settings(NUM_TRIALS, seed))
+    stage = Stage(prices, simulate, found.choices, found.elites, RefinementSettings(NUM_TRIALS, seed))
     while stage.advance():
         pass
     best_s = stage.best_s or found.elites[0].step_time_s

@@ -45,6 +45,7 @@ from documents.errors import InfeasibleError, InputError
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
 from search.session.progress import ProgressCallback
+from search.session.request import SearchRequest
 from search.space.search_space import search_space
 
 if TYPE_CHECKING:
@@ -140,17 +141,9 @@ def _best_plan(
     job: Job, site: Site, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor
 ) -> tuple[ParallelStrategy, list[DeliveringPlan]]:
     workload, constants = job.workload, constants_for(job.workload, own)
-    result = search(
-        workload,
-        search_space(workload, job.limits),
-        constants,
-        top=CONSIDERED_PLANS,
-        limits=job.limits,
-        clock=time.perf_counter,
-        time_limit_s=job.settings.time_limit_s,
-        on_progress=on_progress,
-        executor=executor,
-    )
+    space = search_space(workload, job.limits)
+    request = SearchRequest(workload, space, constants, top=CONSIDERED_PLANS, limits=job.limits, clock=time.perf_counter)
+    result = search(request, time_limit_s=job.settings.time_limit_s, on_progress=on_progress, executor=executor)
     if not result.plans:
         raise InfeasibleError(f"There is no plan: {(result.nearest or 'nothing is legal and fits').rstrip('.')}.")
     rates = []

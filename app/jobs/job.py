@@ -29,7 +29,6 @@ from app.jobs.fields import (
     SoftwareSection,
     StrategySection,
     TrainingSection,
-    refines,
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.lacking import lacking, with_what_a_model_lacks
@@ -170,7 +169,7 @@ def parse_job(
     )
     sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
     assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
-    _warn(cluster_section, settings, profile, warnings)
+    _warn(cluster_section, profile, warnings)
     _warn_of_software(workload, warnings)
     if workload.training.precision == "fp32":
         warnings.append("training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long.")
@@ -430,7 +429,7 @@ def _warn_of_software(workload: Workload, warnings: list[str]) -> None:
         )
 
 
-def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwareProfile, warnings: list[str]) -> None:
+def _warn(cluster: ClusterSection, profile: HardwareProfile, warnings: list[str]) -> None:
     if profile.status is Status.ROADMAP:
         warnings.append(f"{profile.name} is announced, not delivered: its numbers are the vendor's plan.")
     elif profile.status is Status.UNVALIDATED:
@@ -439,15 +438,6 @@ def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwarePr
         warnings.append(
             f"cluster.devices_per_node = {cluster.devices_per_node} has no effect: {profile.name} has {profile.devices_per_node}."
         )
-    if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
-        warnings.append("search.max_trials has no effect: every strategy is enumerated and priced.")
-    if settings.refine and not refines(settings):
-        what = f"sampler {settings.sampler}" if settings.sampler != EXHAUSTIVE else f"objective {', '.join(settings.objectives)}"
-        warnings.append(
-            f"search.refine has no effect: plans of an exhaustive search by step time are refined, and this is {what}."
-        )
-    if settings.refine_front and not settings.refine:
-        warnings.append("search.refine_front has no effect without search.refine, the number of trials.")
 
 
 def _resolved(

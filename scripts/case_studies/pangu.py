@@ -20,6 +20,7 @@ from search.explain.explanation import DEFAULT_PLACEMENT
 from search.placement.placer import Placer
 from search.plans.plan import DeploymentPlan
 from search.results.search_result import SearchResult
+from search.session.request import SearchRequest
 from search.space.limits import limits_from_mapping
 from search.space.search_space import search_space
 
@@ -111,7 +112,7 @@ def published(
 def searched(workload: Workload, limits: Mapping[str, Any], top: int = 5, constants: Constants | None = None) -> SearchResult:
     """The best plans within ``limits``, the fastest first, proved best at the simulated fidelity."""
     space = search_space(workload, limits_from_mapping(limits))
-    return search(workload, space, constants or constants_for(workload), top=top)
+    return search(SearchRequest(workload, space, constants or constants_for(workload), top=top))
 
 
 def best_published(workload: Workload, constants: Constants | None = None, *, tier_streams: bool = False) -> DeploymentPlan:

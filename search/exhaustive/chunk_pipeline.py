@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,24 +31,29 @@ from search.space.memory_saving_forms import least_memory_form, memory_saving_fo
 from search.space.search_space import SearchSpace
 
 
-class ChunkPricing:
-    """Prices chunks, each under what it is told of the others; parameters are those of ``LatticeSearch``.
+@dataclass(frozen=True)
+class ChunkRecipe:
+    """All that the price of a chunk depends on beside the chunk and the times that it must beat.
 
-    ``proves_by_time``: the objective orders plans by step time, so that slow rows need no price.
+    ``proves_by_time``: rows count by their step time, so that slow rows need no price. ``refused_by``: only rows that this
+    target refuses count.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        space: SearchSpace,
-        constants: Constants,
-        *,
-        proves_by_time: bool,
-        pricer: Pricer,
-        refused_by: str | None,
-    ) -> None:
-        self.workload, self._space, self._price, self._refused_by = workload, space, pricer, refused_by
-        self._proves_by_time = proves_by_time
+    workload: Workload
+    space: SearchSpace
+    constants: Constants
+    proves_by_time: bool
+    pricer: Pricer
+    refused_by: str | None
+
+
+class ChunkPricing:
+    """Prices chunks, each under the times that are known of the others."""
+
+    def __init__(self, recipe: ChunkRecipe) -> None:
+        workload, constants = recipe.workload, recipe.constants
+        self.workload, self._space, self._price = workload, recipe.space, recipe.pricer
+        self._refused_by, self._proves_by_time = recipe.refused_by, recipe.proves_by_time
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
         self._fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
         self._found = ChunkResult(Under())
@@ -136,12 +141,12 @@ class ChunkPricing:
         return found
 
 
-def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> ChunkResult:
+def found_in(recipe: ChunkRecipe, batch: StrategyBatch, under: Under) -> ChunkResult:
     """As the method of the pricing that the recipe makes; this process keeps it for further chunks."""
     return _made(pickle.dumps(recipe)).found_in(batch, under)
 
 
-def climbed_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
+def climbed_in(recipe: ChunkRecipe, simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
     """As ``climbed``, with the prices that chunks of the same recipe had in this process."""
     pricing = _made(pickle.dumps(recipe))
     return climbed(pricing.prices, pricing.placer, simulate, plan)
@@ -149,5 +154,4 @@ def climbed_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], simulate: Estimat
 
 @lru_cache(maxsize=2)  # a search for a target, and that of what it refuses
 def _made(recipe: bytes) -> ChunkPricing:
-    given, settings = pickle.loads(recipe)  # noqa: S301  # our own
-    return ChunkPricing(*given, **settings)
+    return ChunkPricing(pickle.loads(recipe))  # noqa: S301  # our own

@@ -12,33 +12,29 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.constants import Constants
-from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced
 from frameworks.target import ANY
 from search.executors.executor import SERIAL, Executor, Piece, work_off
-from search.exhaustive.chunk_pipeline import ChunkPricing, climbed_in, found_in
+from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe, climbed_in, found_in
 from search.exhaustive.chunk_queue import MOST_AHEAD, MOST_QUEUED, ChunkResult, QueuedChunk, num_known
 from search.exhaustive.lattice_state import LatticeState, Under
 from search.exhaustive.layer_climb import climbed
-from search.exhaustive.open_candidates import MAX_SIMULATIONS, OpenCandidates, simulated_rows
+from search.exhaustive.open_candidates import OpenCandidates, simulated_rows
 from search.heartbeat import beat
+from search.objectives.objective import Criterion
 from search.placement.placed_pricing import Pricer
 from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan
-from search.ranking.criteria import Judgement
 from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, joined
 from search.ranking.proof import Proof
-from search.ranking.ties import PairedError
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import ENUMERATE, SEARCHED, SIMULATE, Clock, Progress, ProgressCallback
-from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
+from search.session.request import SearchRequest
+from search.session.runner import answer_of, check_time_limit, run_to_end
 from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
-from search.space.limits import SearchLimits
-from search.space.search_space import SearchSpace
 from search.tensor_choice.tensor_refinement import TensorRefinement, refined
 from search.trials.trial import Trial
 
@@ -49,69 +45,53 @@ SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
 class LatticeSearch:
     """A search of the lattice, a chunk at a time; between chunks it can be saved and continued by another process.
 
-    ``refused_by``: only rows that this target refuses are considered. ``state`` continues a search of the same arguments
-    where it was saved: the result is that of one run, but for timings. ``baseline`` is the strategy to beat (default:
-    ``search.plans.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
-    ``cost_models.step.composition.estimate_priced``), ``simulator`` one of candidates (as
-    ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
-    ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
-    ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
-    ``executor`` takes chunks, and the last moves of layers; what is found is the same.
-    Raises ``SearchError`` for an unknown objective or a bad ``top``.
+    ``state`` continues a search of the same request where it was saved: the result is that of one run, but for timings.
+    ``refused_by``: only rows that this target refuses are considered. ``executor`` takes chunks and the last moves of layers;
+    the result is the same. ``pricer`` prices a batch (as ``cost_models.step.composition.estimate_priced``), ``simulator`` one
+    of candidates (as ``cost_models.simulation.step_times.simulate``).
     """
 
     trials: Sequence[Trial] = ()  # a lattice is counted, not listed
 
     def __init__(
         self,
-        workload: Workload,
-        space: SearchSpace,
-        constants: Constants,
+        request: SearchRequest,
         *,
-        objective: str = "step_time",
-        top: int = 20,
-        baseline: ParallelStrategy | None = None,
-        clock: Clock | None = None,
-        pricer: Pricer = estimate_priced,
-        simulator: Estimator = simulate,
-        max_simulations: int = MAX_SIMULATIONS,
         state: LatticeState | None = None,
         refused_by: str | None = None,
-        paired_error: PairedError | None = None,
-        by_tensor: bool = False,
-        limits: SearchLimits | None = None,
-        judgement: Judgement | None = None,
         executor: Executor = SERIAL,
+        pricer: Pricer = estimate_priced,
+        simulator: Estimator = simulate,
     ) -> None:
-        if judgement is not None:
-            objective, top = judgement.of_lattice, judgement.considered
-        check_objective(objective, top)
-        self.workload = workload
-        self.constants = constants
-        self.baseline = baseline
-        self._space, self._judgement = space, judgement
-        self.state = state or LatticeState(Leaderboard(objective, top), candidates=OpenCandidates(top))
+        self.request = request
+        self.workload, self.constants = request.workload, request.constants
+        self.baseline, self._criteria = request.baseline, request.criteria
+        self.state = state or LatticeState(Leaderboard(request.criterion, request.top), candidates=OpenCandidates(request.top))
         self._builder = ResultBuilder(
-            workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
+            request.workload,
+            request.space,
+            request.constants,
+            simulator,
+            request.objective,
+            request.paired_error,
+            request.criteria,
+            request.limits,
         )
         self.simulator = simulator
-        self._max_simulations, self._refines = max_simulations, by_tensor
-        self._now: Clock = clock or (lambda: 0.0)
+        self._max_simulations, self._refines = request.options.max_simulations, request.options.by_tensor
+        self._now: Clock = request.clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
-        self._recipe: tuple[tuple[Any, ...], dict[str, Any]] = (
-            (workload, space, constants),
-            {"proves_by_time": self._proves_by_time, "pricer": pricer, "refused_by": refused_by},
-        )
-        self._pricing = ChunkPricing(*self._recipe[0], **self._recipe[1])
-        self._stream = self._continued(space)
+        self._recipe = ChunkRecipe(request.workload, request.space, request.constants, self._proves_by_time, pricer, refused_by)
+        self._pricing = ChunkPricing(self._recipe)
+        self._stream = self._continued()
         self._climbs: dict[RankedStrategy, Piece[RankedStrategy]] = {}
         self._executor, self._entered = executor, deque[QueuedChunk]()
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
-    def _continued(self, space: SearchSpace) -> Iterator[tuple[Chunk, Rejections]]:
+    def _continued(self) -> Iterator[tuple[Chunk, Rejections]]:
         """Chunks that are still to be priced, with what is rejected before each. Those before are enumerated again, cheaply."""
         rejected = Rejections()
-        for number, chunk in enumerate(chunks(self.workload, space, rejected)):
+        for number, chunk in enumerate(chunks(self.workload, self.request.space, rejected)):
             found = rejected.taken()
             if number >= self.state.num_chunks:
                 yield chunk, found
@@ -228,7 +208,7 @@ class LatticeSearch:
     @property
     def _proves_by_time(self) -> bool:
         """Whether the objective orders plans by step time; memory is the same in both fidelities."""
-        return self.state.leaderboard.objective != "memory_headroom"
+        return self.request.criterion is Criterion.STEP_TIME
 
     def _settle(self, scored: Scored) -> None:
         begun_s = self._now()
@@ -281,8 +261,8 @@ class LatticeSearch:
         begun_s = self._now()
         shown, ranked = self._found(is_cut=stopped_by is not None)
         simulated_s = self._now()
-        judgement, compared = self._judgement, self._builder.plans(ranked)
-        plans = compared if judgement is None else compared[: judgement.top]
+        criteria, compared = self._criteria, self._builder.plans(ranked)
+        plans = compared if criteria is None else compared[: criteria.top]
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.candidates.pool is None else len(state.candidates.pool)
         if shown is not None and waiting:
@@ -307,7 +287,7 @@ class LatticeSearch:
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
-            proof=self._judged_proof(stopped_by, plans, ranked),
+            proof=self._ranked_proof(stopped_by, plans, ranked),
             timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
             plans=plans,
             baseline=comparison,
@@ -317,7 +297,7 @@ class LatticeSearch:
             by_tensor=by_tensor,
             paired_error=self._builder.paired_error,
             space=self._builder.space_report(plans[0] if plans else None),
-            pareto=() if judgement is None else tuple(judgement.front(compared)),
+            pareto=() if criteria is None else tuple(criteria.front(list(compared))),
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
@@ -348,7 +328,7 @@ class LatticeSearch:
         return found
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
-        final = Leaderboard(self.state.leaderboard.objective, self.state.leaderboard.top)
+        final = Leaderboard(self.request.criterion, self.request.top)
         if shown is not None:
             final.add(shown)
         return final.plans()
@@ -372,7 +352,7 @@ class LatticeSearch:
         if not (self._proves_by_time and self._refines):
             return ()
         plans = [(plan.strategy, plan.step_time_s) for plan in ranked]
-        return refined(self.workload, self._space, self.constants, self.simulator, plans)
+        return refined(self.workload, self.request.space, self.constants, self.simulator, plans)
 
     def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
         """Of all steps so far, with what the answer took beside them."""
@@ -396,13 +376,13 @@ class LatticeSearch:
         is_open = self._proves_by_time and np.isfinite(self.state.candidates.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
 
-    def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
+    def _ranked_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
         best, candidates = self._builder.best_of(plans), self.state.candidates
         proof = self._proof(stopped_by, best, len(plans))
-        if self._judgement is None:
+        if self._criteria is None:
             return proof
         first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
-        return self._judgement.proof(proof, best, min(candidates.best_s, candidates.open_bound_s), first_is_kept=first_is_kept)
+        return self._criteria.proof(proof, best, min(candidates.best_s, candidates.open_bound_s), first_is_kept=first_is_kept)
 
     def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
         candidates, target = self.state.candidates, self.workload.software.target
@@ -417,7 +397,7 @@ class LatticeSearch:
             proved_best=num_proved > 0,
             places=min(num_proved, num_listed),
             scope="lattice, simulated" if target == ANY.name else f"lattice of {target}, simulated",
-            objective=self.state.leaderboard.objective,
+            objective=self.request.objective.name,
             optimality_gap_fraction=gap,
             stopped_by=stopped_by,
             plan_id=None if best is None else best.plan_id,
@@ -425,22 +405,19 @@ class LatticeSearch:
 
 
 def search(
-    workload: Workload,
-    space: SearchSpace,
-    constants: Constants,
+    request: SearchRequest,
     *,
-    clock: Clock | None = None,
     time_limit_s: float | None = None,
     on_progress: ProgressCallback | None = None,
-    **settings: Any,
+    executor: Executor = SERIAL,
+    pricer: Pricer = estimate_priced,
 ) -> SearchResult:
     """The best plans of the lattice that fit the device, with counts, reasons and proof.
 
-    ``settings`` are those of ``LatticeSearch``. ``clock`` returns seconds; without it timings
-    are zero and a time limit is refused. ``on_progress`` is called after every chunk and stops the search by returning
-    ``False``; so does ``KeyboardInterrupt``. A search that is stopped returns what it has, with ``proof.stopped_by``.
-    Raises ``SearchError`` for an unknown objective or a bad limit.
+    ``on_progress`` is called after every chunk and stops the search by returning ``False``; so does ``KeyboardInterrupt``. A
+    search that is stopped returns what it has, with ``proof.stopped_by``. Raises ``SearchError`` for a bad limit, and for a
+    time limit without a clock.
     """
-    check_time_limit(time_limit_s, clock)
-    lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, clock)
+    check_time_limit(time_limit_s, request.clock)
+    lattice = LatticeSearch(request, executor=executor, pricer=pricer)
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)

@@ -12,6 +12,7 @@ from cost_models.shapes.strategy import COLUMNS, INDICES, LayerLayout, ParallelS
 from frameworks.legality import RULES
 from search.errors import SearchError
 from search.exhaustive.open_candidates import OpenCandidates
+from search.objectives.objective import Criterion
 from search.ranking.leaderboard import Leaderboard, scored_from_mapping, scored_to_mapping
 from search.space.enumeration import Rejections
 
@@ -71,7 +72,7 @@ class LatticeState:
         }
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], objective: str, top: int) -> LatticeState:
+    def from_mapping(cls, mapping: Mapping[str, Any], criterion: Criterion, top: int) -> LatticeState:
         """The state that ``to_mapping`` wrote for the same search. Raises ``SearchError`` for anything else."""
         try:
             if mapping["format"] != FORMAT:
@@ -82,7 +83,7 @@ class LatticeState:
             leanest, kept = mapping["leanest"], mapping["leaderboard"]
             plain: dict[str, Any] = {name: kind(mapping[name]) for name, kind in _PLAIN.items()}
             return cls(
-                leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
+                leaderboard=Leaderboard(criterion, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
                 history=[
                     Under(*(float("inf") if value is None else float(value) for value in under)) for under in mapping["history"]

@@ -14,12 +14,11 @@ from cost_models.shapes.strategy import StrategyBatch
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from search.plans.estimator import Estimator
-from search.ranking.leaderboard import STRUCTURE, Scored, joined, scored_from_mapping, scored_to_mapping
+from search.ranking.leaderboard import Scored, joined, scored_from_mapping, scored_to_mapping
+from search.ranking.structures import Structure, structures
 
 Floats = NDArray[np.float64]
-Structure = bytes
 
-MAX_SIMULATIONS = 200_000
 POOL_SIZE = 20_000  # rows kept for simulation; those with the largest bounds go first
 BATCH_SIZE = 256
 OF_ONE_STRUCTURE = 8  # rows of a batch: most of the others are ruled out by the time of the best of these
@@ -161,12 +160,6 @@ class OpenCandidates:
             simulated=None if simulated is None else scored_from_mapping(simulated),
             dropped_bound_s=float("inf") if dropped_s is None else float(dropped_s),
         )
-
-
-def structures(batch: StrategyBatch) -> list[Structure]:
-    """What is equal where two rows are of one structure."""
-    table = np.stack([getattr(batch, name) for name in STRUCTURE], axis=1)
-    return table.view(f"V{table.shape[1] * table.itemsize}").ravel().tolist() if len(batch) else []
 
 
 def _first_of_each(batch: StrategyBatch, number: int) -> NDArray[np.int64]:

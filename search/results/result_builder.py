@@ -23,11 +23,13 @@ from search.explain.explanation import GIB, best_change, bound_by, changes, comp
 from search.explain.space_report import SpaceReport, space_report
 from search.feasibility.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.heartbeat import beat
+from search.objectives.objective import Criterion, Objective, Value
+from search.objectives.step_time import STEP_TIME
 from search.placement.placer import Placer
 from search.plans.baseline import default_baseline
 from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, strategy_to_mapping
-from search.ranking.criteria import Judgement, Value
+from search.ranking.criteria import RankingCriteria
 from search.ranking.leaderboard import RankedStrategy
 from search.ranking.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
 from search.results.search_result import BaselineComparison, BrokenRule, NearestLaunchable
@@ -52,9 +54,9 @@ class ResultBuilder:
     space: SearchSpace
     constants: Constants
     estimate: Estimator
-    objective: str = "step_time"
+    objective: Objective = STEP_TIME
     paired_error: PairedError = field(default_factory=PairedError)
-    judgement: Judgement | None = None
+    criteria: RankingCriteria | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
 
     @cached_property
@@ -63,7 +65,8 @@ class ResultBuilder:
 
     @property
     def _time_ranks(self) -> bool:
-        return self.objective != "memory_headroom" and (self.judgement is None or self.judgement.is_of_lattice)
+        by_time = self.objective.orders_lattice_by is Criterion.STEP_TIME
+        return by_time and (self.criteria is None or self.criteria.is_of_lattice)
 
     @property
     def rule(self) -> FitRule:
@@ -76,8 +79,8 @@ class ResultBuilder:
             return ()
         found: Sequence[Mapping[str, Any]] = self.estimates([entry.strategy for entry in best_first])
         values: Sequence[Mapping[str, Value]] = [{}] * len(found)
-        if self.judgement is not None:
-            best_first, found, values = self._judged(self.judgement, best_first, found)
+        if self.criteria is not None:
+            best_first, found, values = self._valued(self.criteria, best_first, found)
         if not best_first:
             return ()
         launchable = launchable_each(self.workload, StrategyBatch.of([entry.strategy for entry in best_first]))
@@ -99,9 +102,9 @@ class ResultBuilder:
             if place + 1 < len(ranked):
                 explanation["next_plan"] = compared(f"Plan {place + 2}", estimates[place + 1], priced, "this plan")
             valued = values[order[place]]
-            if self.judgement is not None and not self.judgement.is_of_lattice:
+            if self.criteria is not None and not self.criteria.is_of_lattice:
                 faster = sum(time_s < entry.step_time_s for time_s in times_s)
-                explanation["objective"] = f"{valued[self.judgement.name].text}; {_by_time(faster)}."
+                explanation["objective"] = f"{valued[self.criteria.first.name].text}; {_by_time(faster)}."
             if place == 0:
                 neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
                 explanation["one_change"] = best_change(neighbouring, self.rule)
@@ -125,23 +128,23 @@ class ResultBuilder:
             )
         return tuple(plans)
 
-    def _judged(
-        self, judgement: Judgement, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
+    def _valued(
+        self, criteria: RankingCriteria, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
     ) -> tuple[Sequence[RankedStrategy], list[Mapping[str, Any]], Sequence[Mapping[str, Value]]]:
         """The plans within the limits, with their values; by the first objective where the lattice has no order of it."""
-        judged = judgement.judged([entry.strategy for entry in best_first], found)
-        kept = [(row, values) for row, values in enumerate(judged) if values is not None]
-        if not judgement.is_of_lattice:
-            kept.sort(key=lambda each: (each[1][judgement.name].value, each[0]))
+        valued = criteria.values([entry.strategy for entry in best_first], found)
+        kept = [(row, values) for row, values in enumerate(valued) if values is not None]
+        if not criteria.is_of_lattice:
+            kept.sort(key=lambda each: (each[1][criteria.first.name].value, each[0]))
         rows, values = [row for row, _ in kept], [each for _, each in kept]
-        told = len(judgement.measures) > 1 or not judgement.is_of_lattice
+        told = len(criteria.objectives) > 1 or not criteria.is_of_lattice
         return [best_first[row] for row in rows], [dict(found[row]) for row in rows], values if told else [{}] * len(rows)
 
     def why_beyond(self, ranked: Sequence[RankedStrategy]) -> str:
         """Which limits stand between the plans, none of which is within all, and the answer."""
-        assert self.judgement is not None
+        assert self.criteria is not None
         strategies = [entry.strategy for entry in ranked]
-        return self.judgement.why_none(strategies, self.estimates(strategies))
+        return self.criteria.why_none(strategies, self.estimates(strategies))
 
     def _order(
         self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]

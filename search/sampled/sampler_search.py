@@ -11,27 +11,25 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from frameworks.accepted_switches import taken
 from frameworks.legality import rules_for
 from search.errors import SearchError
+from search.objectives.objective import Criterion
 from search.plans.baseline import default_baseline
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Leaderboard, Scored
 from search.ranking.proof import Proof
-from search.ranking.ties import PairedError
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import SAMPLE, SEARCHED, Clock, Progress, ProgressCallback
-from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
+from search.session.request import SearchRequest
+from search.session.runner import answer_of, check_time_limit, run_to_end
 from search.space.enumeration import Rejections
-from search.space.search_space import SearchSpace
 from search.trials.named_choices import Proposals
-from search.trials.optuna_sampler import SAMPLERS, Asker, Told
+from search.trials.optuna_sampler import Asker, Told
 from search.trials.trial import BASELINE, FITS, ILLEGAL, OUTCOMES, TOO_LARGE, UNPRICED, Evaluation, Trial
 
 BATCH_TRIALS = 32
@@ -40,52 +38,42 @@ BATCH_TRIALS = 32
 class SamplerSearch:
     """A sampled search, a batch at a time. Given the trials and the checkpoint of another one, it goes on from there.
 
-    Parameters as ``LatticeSearch``, and ``sampler`` (of ``SAMPLERS``), ``seed`` and ``max_trials``; the first
-    trial is ``baseline`` (default: ``default_baseline``) where the space holds it. Raises ``SearchError`` for bad ones.
+    ``request.options`` name the sampler, its seed and the number of trials; the first trial is the baseline where the space
+    holds it. ``estimator`` prices a batch.
     """
 
     def __init__(
         self,
-        workload: Workload,
-        space: SearchSpace,
-        constants: Constants,
+        request: SearchRequest,
         *,
-        sampler: str,
-        seed: int = 0,
-        max_trials: int,
-        objective: str = "step_time",
-        top: int = 20,
-        baseline: ParallelStrategy | None = None,
-        clock: Clock | None = None,
         estimator: Estimator = estimate,
         trials: Sequence[Trial] = (),
         checkpoint: Mapping[str, Any] | None = None,
-        paired_error: PairedError | None = None,
     ) -> None:
-        check_objective(objective, top)
-        if sampler not in SAMPLERS:
-            raise SearchError(f"sampler: {sampler!r} is not one of {', '.join(SAMPLERS)}.")
-        if max_trials < 1:
-            raise SearchError(f"max_trials: {max_trials} is below 1.")
+        options, workload = request.options, request.workload
+        assert options.sampler is not None  # of a request whose mode this is
+        assert options.max_trials is not None
+        self.request = request
         self.workload = workload
-        self.constants = constants
-        self.max_trials = max_trials
+        self.constants = request.constants
+        self.max_trials = options.max_trials
         self.trials: list[Trial] = list(trials)
-        self._objective, self._top, self._baseline = objective, top, baseline
-        self._sampler = sampler
-        self._builder = ResultBuilder(workload, space, constants, estimator, objective, paired_error or PairedError())
+        self._baseline, self._sampler = request.baseline, options.sampler
+        self._builder = ResultBuilder(
+            workload, request.space, request.constants, estimator, request.objective, request.paired_error
+        )
         self._estimate = estimator
-        self._now: Clock = clock or (lambda: 0.0)
+        self._now: Clock = request.clock or (lambda: 0.0)
         self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
         self._started_s = self._now() - self._elapsed_s
         self._rules = rules_for(workload.software.target)
-        self._proposals, self._wanted = Proposals(workload, space), space.wanted
+        self._proposals, self._wanted = Proposals(workload, request.space), request.space.wanted
         self._seen: dict[ParallelStrategy, Trial] = {}
         self._distinct = {outcome: 0 for outcome in OUTCOMES}
         self._best: Trial | None = None
         for trial in self.trials:
             self._consider(trial)
-        self._asker = Asker(sampler, seed, self._proposals.strategy)
+        self._asker = Asker(options.sampler, options.seed, self._proposals.strategy)
         self._asker.restore(self.trials, lambda trial: (trial.evaluation.value,))
 
     def advance(self) -> bool:
@@ -140,7 +128,7 @@ class SamplerSearch:
                     None,
                     step_time_s,
                     peak,
-                    peak if self._objective == "memory_headroom" else step_time_s,
+                    {Criterion.STEP_TIME: step_time_s, Criterion.PEAK_MEMORY: peak}[self.request.criterion],
                     {"legality": 0.0, "memory": missing},
                 )
         return found
@@ -196,7 +184,7 @@ class SamplerSearch:
         """What has been found, explained and compared with the baseline. Nothing is proved: most of the lattice is unseen."""
         begun_s = self._now()
         distinct = [trial for trial in self.trials if trial.duplicate_of is None]
-        leaderboard = Leaderboard(self._objective, self._top)
+        leaderboard = Leaderboard(self.request.criterion, self.request.top)
         fitting = [trial for trial in distinct if trial.evaluation.outcome == FITS]
         if fitting:
             leaderboard.add(_scored(fitting))
@@ -220,7 +208,7 @@ class SamplerSearch:
                 exhaustive=False,
                 proved_best=False,
                 scope=f"{len(distinct)} strategies of the lattice sampled by {self._sampler}, closed form",
-                objective=self._objective,
+                objective=self.request.objective.name,
                 optimality_gap_fraction=None,
                 stopped_by=stopped_by,
                 plan_id=None if best is None else best.plan_id,
@@ -243,22 +231,12 @@ class SamplerSearch:
 
 
 def sample(
-    workload: Workload,
-    space: SearchSpace,
-    constants: Constants,
-    *,
-    clock: Clock | None = None,
-    time_limit_s: float | None = None,
-    on_progress: ProgressCallback | None = None,
-    **settings: Any,
+    request: SearchRequest, *, time_limit_s: float | None = None, on_progress: ProgressCallback | None = None
 ) -> SearchResult:
-    """The best plans among those that a sampler tries; ``settings`` are those of ``SamplerSearch``.
-
-    Limits and progress as in ``search.exhaustive.lattice_search.search``. Raises ``SearchError`` for a bad setting or limit.
-    """
-    check_time_limit(time_limit_s, clock)
-    sampled = SamplerSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, clock)
+    """The best plans among those that a sampler tries. Limits and progress as in ``search`` of the exhaustive search."""
+    check_time_limit(time_limit_s, request.clock)
+    sampled = SamplerSearch(request)
+    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)
 
 
 def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:

@@ -8,7 +8,6 @@ from typing import Any, Protocol, TypeVar
 
 from search.errors import SearchError
 from search.heartbeat import heard
-from search.ranking.leaderboard import OF_LATTICE
 from search.results.search_result import SearchResult
 from search.session.progress import EXPLAIN, UNFINISHED, Clock, Far, Progress, ProgressCallback, while_explaining, while_searching
 from search.trials.trial import Trial
@@ -97,14 +96,6 @@ def answer_of(
             return search.result(stopped_by)
         except KeyboardInterrupt:
             return search.result(stopped_by or INTERRUPT)
-
-
-def check_objective(objective: str, top: int) -> None:
-    """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
-    if objective not in OF_LATTICE:
-        raise SearchError(f"objective: {objective!r} is not one of {', '.join(OF_LATTICE)}.")
-    if top < 1:
-        raise SearchError(f"top: {top} is below 1.")
 
 
 def check_time_limit(time_limit_s: float | None, clock: Clock | None) -> None:

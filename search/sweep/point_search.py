@@ -20,8 +20,10 @@ from frameworks.legality import violations
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState, Under
 from search.exhaustive.open_candidates import simulated_rows
+from search.objectives.objective import Criterion
 from search.ranking.leaderboard import Leaderboard, Scored, batch_from_mapping, batch_to_mapping
 from search.session.progress import Clock
+from search.session.request import SearchRequest
 from search.space.limits import DEGREES
 from search.space.search_space import SearchSpace
 
@@ -51,8 +53,8 @@ class PointSearch(LatticeSearch):
         if checkpoint is None:
             state = starting_state(workload, space, constants, known)
         else:
-            state = LatticeState.from_mapping(checkpoint, "step_time", 1)
-        super().__init__(workload, space, constants, top=1, clock=clock, state=state)
+            state = LatticeState.from_mapping(checkpoint, Criterion.STEP_TIME, 1)
+        super().__init__(SearchRequest(workload, space, constants, top=1, clock=clock), state=state)
         waiting = None if checkpoint is None else checkpoint["waiting"]
         self._waiting: StrategyBatch | None = None if waiting is None else batch_from_mapping(waiting)
 
@@ -111,7 +113,7 @@ def starting_state(
     workload: Workload, space: SearchSpace, constants: Constants, known: Sequence[ParallelStrategy]
 ) -> LatticeState:
     """Nothing searched yet, and of the known plans the best that the space has and that fits."""
-    state = LatticeState(Leaderboard("step_time", 1))
+    state = LatticeState(Leaderboard(Criterion.STEP_TIME, 1))
     here = [plan for plan in dict.fromkeys(canonical(workload, each) for each in known) if _is_of(workload, space, plan)]
     if not here:
         return state
@@ -122,7 +124,7 @@ def starting_state(
         return state
     best = fitting[[int(found.step_time_s[fitting].argmin())]]
     row = Scored(batch.take(best), found.step_time_s[best], found.peak_memory_bytes[best], np.array([BEFORE_ALL]))
-    state = LatticeState(Leaderboard("step_time", 1, kept=row))
+    state = LatticeState(Leaderboard(Criterion.STEP_TIME, 1, kept=row))
     state.candidates.settle(simulated_rows(row, simulate, prices))
     return state
 

@@ -20,7 +20,6 @@ from optuna.trial import TrialState
 from search.trials.named_choices import Choose, Value
 from search.trials.trial import SAMPLED, Trial
 
-SAMPLERS = ("tpe", "nsga2", "random")
 POPULATION = 50
 
 Drawn = TypeVar("Drawn")
