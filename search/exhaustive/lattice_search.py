@@ -411,6 +411,7 @@ def search(
     on_progress: ProgressCallback | None = None,
     executor: Executor = SERIAL,
     pricer: Pricer = estimate_priced,
+    simulator: Estimator = simulate,
 ) -> SearchResult:
     """The best plans of the lattice that fit the device, with counts, reasons and proof.
 
@@ -419,5 +420,5 @@ def search(
     time limit without a clock.
     """
     check_time_limit(time_limit_s, request.clock)
-    lattice = LatticeSearch(request, executor=executor, pricer=pricer)
+    lattice = LatticeSearch(request, executor=executor, pricer=pricer, simulator=simulator)
     return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)

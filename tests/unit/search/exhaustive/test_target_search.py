@@ -45,8 +45,10 @@ def asked(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) ->
     return request(job, space, CONSTANTS, physics=physics, top=5, **settings)
 
 
-def launchable(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> TargetSearch:
-    return TargetSearch(asked(job, limits, **settings))
+def launchable(
+    job: Workload = JOB, limits: SearchLimits = SMALL, checkpoint: dict[str, Any] | None = None, **settings: Any
+) -> TargetSearch:
+    return TargetSearch(asked(job, limits, **settings), checkpoint=checkpoint)
 
 
 def found(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> SearchResult:

@@ -25,6 +25,7 @@ from search.exhaustive.open_candidates import OpenCandidates
 from search.objectives.objective import Criterion
 from search.placement import placed_pricing
 from search.placement.placer import Placer
+from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Leaderboard
 from search.results.search_result import SearchResult
 from search.space.enumeration import Rejections, chunks, layout_rules, option_rules
@@ -48,8 +49,8 @@ def job(model: ModelShape, target: str = "any") -> Workload:
     return workload(model, num_devices=8, global_batch_size=32, target=target)
 
 
-def run(made: Workload, limits: SearchLimits = LIMITS, **options: Any) -> SearchResult:
-    return search(request(made, search_space(made, limits), CONSTANTS, **options))
+def run(made: Workload, limits: SearchLimits = LIMITS, simulator: Estimator = simulate, **options: Any) -> SearchResult:
+    return search(request(made, search_space(made, limits), CONSTANTS, **options), simulator=simulator)
 
 
 def rows(made: Workload, limits: SearchLimits) -> list[ParallelStrategy]:

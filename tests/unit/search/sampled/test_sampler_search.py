@@ -17,6 +17,7 @@ from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from search.errors import SearchError
 from search.exhaustive.lattice_search import search
+from search.plans.estimator import Estimator
 from search.sampled.sampler_search import BATCH_TRIALS, SamplerSearch, sample
 from search.session.request import SAMPLERS
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
@@ -33,8 +34,11 @@ JOB = workload(MOE, num_devices=16, seq_length=8192)
 SPACE = search_space(JOB, SearchLimits(micro_batch_size=(1, 2)))
 
 
-def run(sampler: str = "random", job: Workload = JOB, space: SearchSpace = SPACE, **settings: Any) -> SamplerSearch:
-    sampled = SamplerSearch(request(job, space, CONSTANTS, sampler=sampler, **{"max_trials": 96, **settings}))
+def run(
+    sampler: str = "random", job: Workload = JOB, space: SearchSpace = SPACE, estimator: Estimator = estimate, **settings: Any
+) -> SamplerSearch:
+    asked = request(job, space, CONSTANTS, sampler=sampler, **{"max_trials": 96, **settings})
+    sampled = SamplerSearch(asked, estimator=estimator)
     while sampled.advance():
         pass
     return sampled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from cost_models.constants import prior_constants
 from search.errors import SearchError
 from search.objectives.table import OBJECTIVES
-from search.session.request import MAX_SIMULATIONS, SAMPLERS, SearchOptions, SearchRequest, on_physics
+from search.session.request import _REFUSALS, MAX_SIMULATIONS, SAMPLERS, Mode, SearchOptions, SearchRequest, on_physics
 from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace, search_space
 from tests.search_workloads import DENSE, workload
@@ -102,3 +103,10 @@ def test_the_request_of_physics_is_for_one_plan_without_a_target() -> None:
     assert beyond.workload.software.target == "any"
     assert beyond.space == first.physics
     assert (beyond.top, beyond.physics, beyond.options.max_simulations) == (1, None, 7)
+
+
+def test_every_option_has_a_sentence_that_refuses_it() -> None:
+    assert set(_REFUSALS) == {option.name for option in fields(SearchOptions)}
+    assert {name for mode in Mode for name in mode.value} <= set(_REFUSALS)
+    for name, sentence in _REFUSALS.items():
+        assert sentence.startswith(f"search.{name}: ")
