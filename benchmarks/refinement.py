@@ -1,8 +1,8 @@
-"""What trials around the proved plan gain: ``python -m benchmarks.refinement [SEEDS]``; about fifteen CPU minutes.
+"""Gain of trials around the proved plan: ``python -m benchmarks.refinement [SEEDS]``; about fifteen CPU minutes.
 
-The stage of the product (Optuna, begun with the elites and every single change of them) beside a local search and chance, which
-have the same choices, the same evaluation and as many trials, and begin with the elites. Gain is what the best trial takes off
-the step time of the proved plan. Prints the tables of ``docs/refinement.md``.
+The product's method (Optuna, which starts with the elites and every single change of them) is compared with a local search and
+random choice. These have the same choices, evaluation and number of trials, and start with the elites. The gain is the step
+time of the proved plan minus that of the best trial. Prints the tables of ``docs/refinement.md``.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ Proposer = Iterator[Parameters]
 
 
 class Proved(NamedTuple):
-    """A job with the best of its lattice, and the CPU seconds that these took."""
+    """A job with the best plans of its lattice, and the CPU seconds of their search."""
 
     job: Job
     elites: tuple[RankedStrategy, ...]
@@ -97,7 +97,7 @@ def gain_of(best_s: float, found: Proved) -> float:
 
 
 def by(method: Callable[[Choices, random.Random, list[tuple[float, Parameters]]], Proposer]) -> Callable[[Proved, int], Run]:
-    """A method that proposes from what it has seen, each trial with its value."""
+    """A method that proposes from the trials so far and their values."""
 
     def run(found: Proved, seed: int) -> Run:
         begun_s = time.process_time()
@@ -128,7 +128,7 @@ def chance(choices: Choices, rng: random.Random, _seen: list[tuple[float, Parame
 
 
 def local(choices: Choices, rng: random.Random, seen: list[tuple[float, Parameters]]) -> Proposer:
-    """One to three choices of the best trial so far are made anew; now and then, of an elite."""
+    """Change one to three choices of the best trial so far, or sometimes of an elite."""
     elites = list(islice(choices.seeds(), len(choices.elites)))
     yield from elites
     while True:

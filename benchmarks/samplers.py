@@ -1,4 +1,4 @@
-"""How far samplers stay behind the exhaustive search: ``python -m benchmarks.samplers [SEEDS]``; about five minutes.
+"""Regret of samplers against the exhaustive search: ``python -m benchmarks.samplers [SEEDS]``; about five minutes.
 
 Regret is the step time of the best plan found over that of the proved best, minus 1. Every run starts from the rule of
 thumb's plan, as the product does. Prints the tables of ``docs/samplers.md``.
@@ -29,7 +29,7 @@ JOBS: tuple[dict[str, Any], ...] = (
 
 
 def sampled(job: Job, space: SearchSpace, sampler: str, seed: int) -> tuple[SamplerSearch, float]:
-    """A finished search and the CPU seconds that it took."""
+    """A finished search and its CPU seconds."""
     begun_s = time.process_time()
     options = SearchOptions(sampler=sampler, seed=seed, max_trials=max(CHECKPOINTS))
     found = SamplerSearch(SearchRequest(job.workload, space, constants_for(job.workload), options=options))
