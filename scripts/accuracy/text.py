@@ -1,4 +1,4 @@
-"""The words of docs/accuracy.md; its figures come from the runs."""
+"""The text of docs/accuracy.md; its figures come from the runs."""
 
 from __future__ import annotations
 

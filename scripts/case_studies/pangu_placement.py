@@ -1,4 +1,4 @@
-"""Sections of the Pangu Ultra MoE case study on where the layers lie and on the experts' degree."""
+"""Sections of the Pangu Ultra MoE case study on the placement of layers and on the experts' degree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FUSED_MATMULS = ["mc2", "coc"]  # matmuls in one operator with the collectives o
 
 
 def placements(workload: Workload, best: ParallelStrategy) -> list[tuple[str, ParallelStrategy]]:
-    """The published layout with its layers where they lie unless told, with one of them moved, and where they lie best."""
+    """The published layout with default placement, with one layer moved, and with the best placement."""
     rows = [list(row) for row in default_layout(workload.model, best.pp, best.vpp, best.schedule)]
     rows[-1][-1] -= 1
     rows[-1][-2] += 1

@@ -68,7 +68,7 @@ From the first system to this layout the published throughput of a device rose b
 
 
 def structure_tokens_per_s(num_devices: int, seq_length: int, global_batch_size: int) -> float:
-    """Of the published structure, 0 where no setting fits."""
+    """Throughput of the published structure; 0 if no setting fits."""
     found = best_of_structure(num_devices, seq_length, global_batch_size)
     return float(found.estimate["tokens_per_s"]) if found else 0.0
 
@@ -79,7 +79,7 @@ def ours_gain() -> float:
 
 
 def first_as_usual() -> float:
-    """Tokens/s of the first system, its layers where they lie unless told."""
+    """Tokens/s of the first system with the default placement of layers."""
     num_devices = min(TOKENS_PER_S)
     found = best_of_structure(num_devices, max(SEQUENCES), num_devices)
     assert found is not None

@@ -45,7 +45,7 @@ from scripts.pages.text import (
 
 PAGE = ROOT / "docs" / "case-studies" / "deepseek-v3.md"
 NEARBY: dict[str, Any] = {"tp": [1, 2, 4], "pp": [4, 8, 16], "cp": 1, "ep": [16, 32, 64], "micro_batch_size": [1, 2]}
-LEAN = "layernorm+mlp_act+mla_up_proj"  # what the report recomputes
+LEAN = "layernorm+mlp_act+mla_up_proj"  # the recompute of the report
 
 HEAD = """# Case study: DeepSeek-V3 under DualPipeV
 
@@ -108,7 +108,7 @@ def schedule_rows(workload: Workload) -> list[tuple[str, ...]]:
 
 
 def named(strategy: ParallelStrategy) -> str:
-    """The schedule with its switches."""
+    """Name of the schedule with its switches."""
     return schedule_text(strategy) + (", dW detached" if DETACHED in strategy.features else "")
 
 

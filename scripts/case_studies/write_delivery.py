@@ -1,4 +1,4 @@
-"""Writes docs/case-studies/delivery.md: published failure rates and effective times beside what the model makes of them."""
+"""Writes docs/case-studies/delivery.md: published failure rates and effective times beside those of the model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.pages.text import table, wrapped
 
 PAGE = ROOT / "docs" / "case-studies" / "delivery.md"
 HOUR_S, MINUTE_S = 3600.0, 60.0
-STATE_BYTES = 14.0  # a parameter: weights in 16 bits, master weights and moments in 32
+STATE_BYTES = 14.0  # bytes per parameter: weights in 16 bits, master weights and moments in 32
 
 HEAD = """# Case study: what failures leave of a training run
 
@@ -103,7 +103,7 @@ def rates() -> str:
 
 
 def availability() -> str:
-    """Effective time from rates and recoveries that were published together."""
+    """Effective time from failure rates and recovery times that were published together."""
     rows = []
 
     def row(name: str, mtbf_s: float, recovery_s: float, published: float, source: str, *, keeps: bool = True) -> None:

@@ -67,8 +67,8 @@ from search.ranking.ties import rank_groups
 from search.results.search_result import SearchResult
 
 PAGE = ROOT / "docs" / "case-studies" / "pangu-ultra-moe.md"
-RANKED = 40  # structures in which the published one is looked for
-SAME_MEMORY = ("layernorm+mlp_act+mla_up_proj", ("moe_zero_memory",))  # a setting that means the same under every schedule
+RANKED = 40  # number of structures among which the published one is looked for
+SAME_MEMORY = ("layernorm+mlp_act+mla_up_proj", ("moe_zero_memory",))  # a setting with the same meaning under every schedule
 SHOWN_CONSTANTS = ("matmul_fraction", "expert_comm_factor", "cross_entropy_bytes", "hidden_stretch_fraction")
 
 HEAD = """# Case study: the layout of Pangu Ultra MoE 718B
@@ -325,13 +325,13 @@ def plan_row(name: str, workload: Workload, strategy: ParallelStrategy, e: Mappi
 
 
 def is_published(plan: DeploymentPlan) -> bool:
-    """Whether it has the published structure, whatever else it has."""
+    """Whether a plan has the published structure."""
     degrees = all(getattr(plan.parallel, name) == value for name, value in {**STRUCTURE, "cp": 1}.items())
     return degrees and plan.parallel.schedule is Schedule.INTERLEAVED
 
 
 def place_text(found: SearchResult, paired_fraction: float) -> str:
-    """Where the published structure comes among the structures of a search, how far behind, and with how many it ties."""
+    """Rank of the published structure among those of a search, its distance to the first, and its ties."""
     times_s = [float(plan.estimate["step_time_s"]) for plan in found.plans]
     groups = rank_groups(times_s, paired_fraction)
     for place, plan in enumerate(found.plans):

@@ -39,7 +39,7 @@ def document() -> str:
     )
     targets: dict[tuple[str, str], set[str]] = {}
     sources: dict[tuple[str, str], dict[str, None]] = {}
-    for rule in RULES:  # releases of a framework have rules of their own that say the same
+    for rule in RULES:  # releases of a framework may share the text of a rule
         said = (rule.name, rule.requirement)
         targets.setdefault(said, set()).update(rule.targets)
         sources.setdefault(said, {}).update(dict.fromkeys(rule.source[1:-1].split("; ")))
@@ -51,14 +51,14 @@ def document() -> str:
 
 
 def _where(labels: set[str]) -> list[str]:
-    """Frameworks whose every release is meant, then the other releases."""
+    """Frameworks with all their releases, then single releases."""
     releases = {target.name: {t.label for t in TARGETS if t.name == target.name} for target in TARGETS}
     whole = {name for name, all_of_it in releases.items() if all_of_it <= labels}
     return sorted(whole) + sorted(label for label in labels if label.partition("@")[0] not in whole)
 
 
 def switches() -> list[str]:
-    """Which switch is which argument of each framework."""
+    """The argument of each framework for each switch."""
     lines = [
         "## Switches as arguments",
         "",
@@ -83,7 +83,7 @@ def _cell(table: Table, feature: Feature) -> str:
 
 
 def words() -> str:
-    """What the dashboard shows for each rule; zh/rules.json says the same in Chinese."""
+    """The dashboard's text for each rule; zh/rules.json has the Chinese."""
     first: dict[str, str] = {}
     for rule in RULES:
         first.setdefault(rule.name, rule.requirement)
