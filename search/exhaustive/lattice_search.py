@@ -1,7 +1,7 @@
-"""Exhaustive search: every legal strategy is priced in closed form, and those that may be the best are simulated.
+"""The exhaustive search: all legal strategies are priced in closed form, and those that could be best are simulated.
 
-Nothing is sampled and nothing is held but one chunk, the leaderboard and the candidates, so a space of any size runs in
-bounded memory; one too large for the time given is cut, and the result says so.
+Nothing is sampled. Memory is bounded: one chunk, the leaderboard and the open candidates. A search that is too large for its time
+limit is cut, and the result says so.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
 from search.tensor_choice.tensor_refinement import TensorRefinement, refined
 from search.trials.trial import Trial
 
-MOST_CLIMBED = 20  # places: moving layers takes as long as all else of a plan, and who reads further compares structures
+MOST_CLIMBED = 20  # plans: moving layers takes as long as all else of a plan
 SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
 
 
@@ -89,7 +89,7 @@ class LatticeSearch:
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
     def _continued(self) -> Iterator[tuple[Chunk, Rejections]]:
-        """Chunks that are still to be priced, with what is rejected before each. Those before are enumerated again, cheaply."""
+        """Chunks that are still to be priced, with their rejections. Earlier chunks are enumerated again, which is cheap."""
         rejected = Rejections()
         for number, chunk in enumerate(chunks(self.workload, self.request.space, rejected)):
             found = rejected.taken()
@@ -97,7 +97,7 @@ class LatticeSearch:
                 yield chunk, found
 
     def advance(self) -> bool:
-        """Price one more chunk, or simulate more candidates; ``False`` once there are none."""
+        """Price one more chunk or simulate more candidates; ``False`` once there are none."""
         state, now = self.state, self._now
         self._look_ahead()
         if not self._entered:
@@ -124,7 +124,7 @@ class LatticeSearch:
         return True
 
     def _look_ahead(self) -> None:
-        """Enter the next chunk, or, where others work too, all those that know what they are priced under."""
+        """Queue the next chunk. Where other processes work too, queue all chunks whose times to beat are known."""
         state, now = self.state, self._now
         room = self._executor.room
         while not self._entered or (len(self._entered) < MOST_QUEUED and (room or self._entered[0].piece is not None)):
@@ -141,7 +141,7 @@ class LatticeSearch:
             batch = self._pricing.placer.charge_unplaceable(batch, rejected)
             state.legality_s += now() - begun_s
             entered = QueuedChunk(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
-            if len(batch) and room and any(map(self._is_free, self._entered)):  # what this process begins with is its own
+            if len(batch) and room and any(map(self._is_free, self._entered)):  # this process keeps the chunk that it begins with
                 piece = self._piece(batch, entered.under)
                 piece.give(self._executor)
                 entered = entered._replace(piece=piece)
@@ -168,11 +168,11 @@ class LatticeSearch:
         self._entered.popleft()
 
     def _under(self, place: int) -> Under:
-        """What the chunk at that place is priced under."""
+        """The times that the chunk at a place must beat."""
         return self.state.history[num_known(place) - self.state.num_priced - 1]
 
     def _consider(self, batch: StrategyBatch) -> None:
-        """Price legal rows, and the leaner forms of those that do not fit; show those that fit to the leaderboard."""
+        """Price legal rows and the memory-saving forms of those that do not fit."""
         if not len(batch):
             return
         begun_s = self._now()
@@ -181,7 +181,7 @@ class LatticeSearch:
         self._take(found)
 
     def _take(self, found: ChunkResult) -> None:
-        """Count what was found in a chunk, and show it to the leaderboard."""
+        """Add the result of a chunk to the counts and the leaderboard."""
         state, begun_s = self.state, self._now()
         state.rejections.add(found.rejections)
         for name in ("legal", "ruled_out", "enumerated"):
@@ -207,7 +207,7 @@ class LatticeSearch:
 
     @property
     def _proves_by_time(self) -> bool:
-        """Whether the objective orders plans by step time; memory is the same in both fidelities."""
+        """Whether step time orders the lattice. Memory needs no simulation: it is the same in closed form."""
         return self.request.criterion is Criterion.STEP_TIME
 
     def _settle(self, scored: Scored) -> None:
@@ -216,15 +216,15 @@ class LatticeSearch:
         self.state.simulate_s += self._now() - begun_s
 
     def _shown(self, *, is_cut: bool) -> Scored | None:
-        """The leaderboard's rows and all candidates, in simulated time. The state stays as it is: the search may go on.
+        """The rows of the leaderboard and all candidates, in simulated time. The state does not change.
 
-        Of a search that is cut, the best of the rows that have not been simulated: who cuts it waits for them.
+        Of a search that is cut, only the best of the rows that are not simulated yet: the user waits for them.
         """
         candidates, kept = self.state.candidates, self.state.leaderboard.kept
         if kept is None:
             return None
         unseen = candidates.unseen(kept)
-        if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
+        if self._proves_by_time and self.is_closed:  # only variants of listed structures can be shown
             unseen = unseen.take(candidates.listed(unseen))
         shown = candidates.simulated
         for first in range(0, SHOWN_AT_ONCE if is_cut and len(unseen) else len(unseen), SHOWN_AT_ONCE):
@@ -254,9 +254,9 @@ class LatticeSearch:
         return self.state.to_mapping()
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """What has been found, explained, and compared with the baseline. After a cut it is told without further search."""
+        """The explained plans, compared with the baseline. A search that was cut is not searched further."""
         state = self.state
-        # An interrupt may come in the middle of a chunk, which then counts as far as it came.
+        # After an interrupt in the middle of a chunk, its rows count as far as they were priced.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
         shown, ranked = self._found(is_cut=stopped_by is not None)
@@ -301,9 +301,9 @@ class LatticeSearch:
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
-        """The first of the plans alone, without a word about it, and the time of the search so far.
+        """The first plan without an explanation, and the time of the search so far.
 
-        None, too, where a search that began with a time to beat has proved that nothing is below it.
+        ``None`` also where the search began with a time to beat and has proved that nothing is below it.
         """
         begun_s = self._now()
         # Once the proof is closed, no bound of what has not been simulated is below the best time.
@@ -312,11 +312,11 @@ class LatticeSearch:
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
 
     def ranked(self) -> tuple[RankedStrategy, ...]:
-        """The best structures in simulated time, the layers of the first moved for as long as that helps."""
+        """The best structures in simulated time. Of the first ones, single layers are moved while that helps."""
         return self._found(is_cut=False)[1]
 
     def _found(self, *, is_cut: bool) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
-        """What is shown, and the best of it; the same again once the search is over."""
+        """The rows that are shown, and the best of them. The same again once the search is over."""
         if self._final is not None:
             return self._final
         is_cut = is_cut and not self._has_best
@@ -334,11 +334,11 @@ class LatticeSearch:
         return final.plans()
 
     def _climbed(self, ranked: Sequence[RankedStrategy]) -> tuple[RankedStrategy, ...]:
-        """The plans, of the first the single layers moved for as long as that helps, fastest first."""
+        """The plans, fastest first. Of the first ones, single layers are moved while that helps."""
         if not self._proves_by_time:
             return tuple(ranked)
         first, others = ranked[:MOST_CLIMBED], ranked[MOST_CLIMBED:]
-        for plan in first:  # an answer that was interrupted goes on where it was
+        for plan in first:  # after an interrupt, go on with the pieces that exist
             self._climbs.setdefault(plan, Piece(climbed_in, self._recipe, self.simulator, plan, own=self._climb(plan)))
         pieces = [self._climbs[plan] for plan in first]
         work_off(self._executor, pieces, beat)
@@ -348,14 +348,14 @@ class LatticeSearch:
         return lambda: climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
-        """The fastest plans with tensors chosen one by one, which the proof does not cover."""
+        """The fastest plans with tensors chosen one by one; the proof does not cover them."""
         if not (self._proves_by_time and self._refines):
             return ()
         plans = [(plan.strategy, plan.step_time_s) for plan in ranked]
         return refined(self.workload, self.request.space, self.constants, self.simulator, plans)
 
     def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
-        """Of all steps so far, with what the answer took beside them."""
+        """The times of all steps so far, with those of the result."""
         state = self.state
         return Timing(
             **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},
@@ -367,12 +367,12 @@ class LatticeSearch:
 
     @property
     def _has_best(self) -> bool:
-        """Whether the first place is proved; of the others some may be left."""
+        """Whether the first place is proved. Other places may still be open."""
         return self.state.is_enumerated == 1 and (not self._proves_by_time or self.state.candidates.num_proved > 0)
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is left that could beat the best time."""
+        """Whether no open candidate could beat the best time."""
         is_open = self._proves_by_time and np.isfinite(self.state.candidates.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
 

@@ -1,8 +1,7 @@
-"""The best plan that a framework takes, and beside it the best that physics alone would allow.
+"""The search for a target, and beside it the best plan that the target refuses.
 
-The framework's own lattice is searched first, as for a target it always is. What the framework refuses of the lattice of
-physics is searched after it for one plan, under the best time of the first search: a row whose bound is not below it is
-never simulated, and rows that the framework takes are not priced again.
+The lattice of the target is searched first. After it, the rows of the lattice of physics that the target refuses are searched for
+one plan, under the best time of the first search: a row whose bound is not below it is never simulated.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ THE_BEST = "the best that physics allows"
 
 
 class TargetSearch:
-    """A search for a target, then one of what the target refuses; saved and continued as one.
+    """A search for a target, then a search of the rows that the target refuses; saved and continued as one.
 
-    ``checkpoint`` is what ``checkpoint()`` returned, ``executor`` as of ``LatticeSearch``.
+    ``checkpoint`` is the JSON that ``checkpoint()`` returned, ``executor`` that of ``LatticeSearch``.
     """
 
     trials: Sequence[Trial] = ()

@@ -1,4 +1,4 @@
-"""Keeps the best plans of a stream of estimates, in bounded memory and a stable order."""
+"""The leaderboard: the best plans of a stream of estimates, in bounded memory and a stable order."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal
 
 @dataclass(frozen=True)
 class Scored:
-    """Strategies ``[n]`` with what ranks them; ``ordinal`` is their place in the enumeration."""
+    """Strategies ``[n]`` with the numbers that rank them; ``ordinal`` is their place in the enumeration."""
 
     batch: StrategyBatch
     step_time_s: Floats
@@ -60,10 +60,10 @@ class RankedStrategy:
 
 
 class Leaderboard:
-    """The best of each (tp, pp, cp, ep, vpp, schedule) structure and its variants, for the ``top`` best structures.
+    """The best strategy of each structure and its variants, for the ``top`` best structures.
 
-    Exact only for rows that arrive in the enumeration's order, in which a structure's rows are neighbours: what is
-    dropped between two additions can then never come back.
+    Exact only for rows in the order of the enumeration, in which rows of a structure are neighbours. A structure that is dropped
+    between two additions can then never come back.
     """
 
     def __init__(self, criterion: Criterion, top: int, num_variants: int = 3, kept: Scored | None = None) -> None:
@@ -74,7 +74,7 @@ class Leaderboard:
 
     @property
     def kept(self) -> Scored | None:
-        """The rows that are still in the running, best first; a leaderboard made of them continues this one."""
+        """The rows that may still be listed, best first. A leaderboard made of them continues this one."""
         return self._kept
 
     @property
@@ -84,7 +84,7 @@ class Leaderboard:
 
     @property
     def worst_that_counts(self) -> float:
-        """The criterion of the last plan, infinite while there is room for another."""
+        """The number of the last listed plan by the criterion; infinite while there is room for another."""
         if self._kept is None:
             return float("inf")
         place, structure_rank = _places(structure_index(self._kept.batch))
@@ -159,7 +159,7 @@ def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
 
 
 def _places(structure: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For rows in ranked order: place inside the row's structure, and rank of that structure, both from 0."""
+    """For rows in ranked order: the place in the structure and the rank of the structure, both from 0."""
     by_structure = np.argsort(structure, kind="stable")
     sizes = np.bincount(structure)
     starts = np.cumsum(sizes) - sizes

@@ -15,12 +15,12 @@ Structure = bytes
 
 
 def structures(batch: StrategyBatch) -> list[Structure]:
-    """A key for each row, equal where the structures are, also across batches."""
+    """A key for each row; equal keys mean equal structures, also across batches."""
     return _keys(_table(batch)).tolist() if len(batch) else []
 
 
 def structure_index(batch: StrategyBatch) -> NDArray[np.int64]:
-    """A number from 0 for each row ``[n]``, equal where the structures are. Neighbours of one structure are looked at once."""
+    """A number from 0 for each row ``[n]``; equal numbers mean equal structures. Rows of one structure are often neighbours."""
     if not len(batch):
         return np.empty(0, dtype=np.int64)
     table = _table(batch)

@@ -1,7 +1,7 @@
-"""Samplers over the lattice: Optuna proposes strategies batch by batch, in memory; the cost model prices them.
+"""A search by a sampler: Optuna proposes strategies batch by batch, and the cost model prices them.
 
-An exhaustive search is faster and proves its answer. Samplers are here to compare with, and for evaluators that are too
-slow to price everything.
+An exhaustive search is faster and proves its result. Samplers serve for comparison, and for evaluators that are too slow to price
+everything.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ BATCH_TRIALS = 32
 
 
 class SamplerSearch:
-    """A sampled search, a batch at a time. Given the trials and the checkpoint of another one, it goes on from there.
+    """A sampled search, one batch at a time. With the trials and the checkpoint of another one it continues that one.
 
-    ``request.options`` name the sampler, its seed and the number of trials; the first trial is the baseline where the space
-    holds it. ``estimator`` prices a batch.
+    ``request.options`` name the sampler, its seed and the number of trials. The first trial is the baseline where the space holds
+    it. ``estimator`` prices a batch.
     """
 
     def __init__(
@@ -99,14 +99,14 @@ class SamplerSearch:
     def _enqueue_baseline(self) -> None:
         strategy = self._baseline or default_baseline(self.workload, self.constants)
         parameters = None
-        if strategy is not None:  # as it is, or with what the space has on in every strategy
+        if strategy is not None:  # as it is, or with the switches that the space has on everywhere
             forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))
             parameters = next(filter(None, map(self._proposals.parameters, forms)), None)
         if parameters is not None:
             self._asker.enqueue(parameters, BASELINE)
 
     def _evaluated(self, strategies: Sequence[ParallelStrategy]) -> dict[ParallelStrategy, Evaluation]:
-        """Every strategy's evaluation; only those that no earlier trial had are priced."""
+        """The evaluation of every strategy. Only strategies without an earlier trial are priced."""
         found = {strategy: self._seen[strategy].evaluation for strategy in strategies if strategy in self._seen}
         new = [strategy for strategy in dict.fromkeys(strategies) if strategy not in found]
         if not new:
@@ -158,7 +158,7 @@ class SamplerSearch:
 
     @property
     def progress(self) -> Progress:
-        """How far the search has come; counts are of distinct strategies, ``sampled`` is of trials."""
+        """Counts are of distinct strategies, ``sampled`` counts trials."""
         counts = self._counts()
         return Progress(
             len(self.trials) / self.max_trials,
@@ -181,7 +181,7 @@ class SamplerSearch:
         return {"ask_s": self._ask_s, "price_s": self._price_s, "elapsed_s": self._elapsed_s}
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """What has been found, explained and compared with the baseline. Nothing is proved: most of the lattice is unseen."""
+        """The explained plans, compared with the baseline. Nothing is proved: most of the lattice is unseen."""
         begun_s = self._now()
         distinct = [trial for trial in self.trials if trial.duplicate_of is None]
         leaderboard = Leaderboard(self.request.criterion, self.request.top)
