@@ -1,4 +1,4 @@
-"""What the space of a search holds of the switches that its target offers, and what those that it leaves out would change."""
+"""The report on the space of a search: how switches were treated, and the effect of those left out."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GRAPH_EXECUTION = "software.execution=graph"
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A switch that a search did not try. Changes are of plan 1 with it, None where it cannot have it or nothing is priced."""
+    """A switch that a search did not try, with its effect on plan 1; ``None`` where plan 1 cannot have it or has no price."""
 
     name: str
     why: str
@@ -35,9 +35,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class SpaceReport:
-    """Switches by how the search treated them, and ``dimensions`` with the values of the rest.
+    """Switches by their treatment in the search, and ``dimensions`` with the values of the other dimensions.
 
-    ``on`` in every strategy in which they act and the target takes them, ``where_it_does_not_fit`` turned to save memory.
+    ``on`` switches are on in every strategy in which they act and the target takes them. ``where_it_does_not_fit`` switches are
+    turned to save memory.
     """
 
     dimensions: Mapping[str, Any]
@@ -56,7 +57,7 @@ class SpaceReport:
 
 
 def space_report(workload: Workload, space: SearchSpace, best: ParallelStrategy | None, constants: Constants) -> SpaceReport:
-    """The account of one space; what is left out is priced beside ``best``."""
+    """The report on one space. Switches that are left out are priced beside ``best``."""
     known = offered_here(workload) & possible(workload.model)
     known &= ~acting_on(OF_SCHEDULE & ~reduce(or_, map(schedule_scope, space.schedule)))
     combinations = [features for schedule in space.schedule for features in space.features_with(schedule)]
@@ -79,7 +80,7 @@ def _names(features: Feature) -> tuple[str, ...]:
 
 
 def _left_out(workload: Workload, out: Feature, best: ParallelStrategy | None, constants: Constants) -> tuple[LeftOut, ...]:
-    """In closed form; the largest saving first."""
+    """Effects in closed form; the largest saving first."""
     found, priced = [], []
     for name in _names(out):
         entry = SWITCHES[Feature[name.upper()]]
@@ -98,7 +99,7 @@ def _left_out(workload: Workload, out: Feature, best: ParallelStrategy | None, c
 
 
 def _with(workload: Workload, best: ParallelStrategy, feature: Feature) -> ParallelStrategy | None:
-    """The plan with the switch; None where it cannot have it, and where no price would follow from it."""
+    """The plan with the switch; ``None`` where it cannot have it or no price would change."""
     changed = canonical(workload, replace(best, features=(best.features & ~rivals(feature)) | feature))
     takes_it = SWITCHES[feature].priced and feature in changed.features and not violations(workload, changed)
     return changed if takes_it else None

@@ -1,8 +1,8 @@
-"""The plan that an engineer would try first, as the measure of what a search gains.
+"""The baseline: the plan that an engineer would try first, to measure the gain of a search.
 
-Rule of thumb of [narayanan2021, takeaways 1 to 3]: as little model parallelism (tp pp) as fits, tensor parallelism up to a
-node before pipeline stages, the rest data parallel; here with full recompute and micro batch size 1, without virtual
-stages. Experts spread over as few ranks as fit, over a node at least where there are that many.
+Rule of thumb of [narayanan2021, takeaways 1 to 3]: as little model parallelism (tp pp) as fits, tensor parallelism up to a node
+before pipeline stages, the rest data parallel. Here with full recompute, micro batch size 1 and no virtual stages. Experts are
+spread over as few ranks as fit, at least over a node where there are that many.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from search.space.search_space import search_space
 
 
 def baseline_limits(workload: Workload) -> SearchLimits:
-    """The corner of the space in which the baseline lies."""
+    """The limits of the space that holds the baseline."""
     num_devices, node = workload.cluster.num_devices, workload.cluster.profile.devices_per_node
     depths = (1 << exponent for exponent in range(min(workload.model.num_layers, num_devices).bit_length()))
     return SearchLimits(
@@ -46,7 +46,7 @@ def default_baseline(workload: Workload, constants: Constants) -> ParallelStrate
     node = workload.cluster.profile.devices_per_node
     best: tuple[tuple[int, ...], ParallelStrategy] | None = None
     for chunk in chunks(workload, space, Rejections()):
-        rules = (*option_rules(workload), *placement_rules(workload))  # its layers lie as usual
+        rules = (*option_rules(workload), *placement_rules(workload))  # in the default placement
         legal = charge_illegal(workload, chunk.batch, rules, Rejections())
         if not len(legal):
             continue

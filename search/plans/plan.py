@@ -23,15 +23,15 @@ from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import text_fingerprint, written
 
-PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: what must stay free moves no price
+PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: the headroom changes no price
 
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """One answer of a search. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON.
+    """One plan of a result. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON.
 
-    ``rank`` is its place in the answer. Plans of one ``rank_group`` cannot be told apart; ``fastest`` by prediction is one of the
-    first group, not always its first.
+    ``rank`` is its place in the list. Plans of one ``rank_group`` tie. The plan that is ``fastest`` by prediction is in the first
+    group, but not always its first.
     """
 
     rank: int
@@ -56,9 +56,9 @@ class DeploymentPlan:
 
 
 def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[str, Any]:
-    """The strategy under the names of the run records, every default resolved.
+    """The strategy under the names of the run records, with every default resolved.
 
-    ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots that hold no layer.
+    ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots without a layer.
     """
     layout = strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
     slots = max(map(max, layout)) * strategy.pp * strategy.vpp
@@ -99,7 +99,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
 
 
 def tensor_plan_to_mapping(workload: Workload, plan: TensorPlan) -> list[list[dict[str, dict[str, list[str]]]]]:
-    """The plan by chunk, stage and kind of layer; a kind that keeps everything is left out."""
+    """The tensor plan by chunk, stage and kind of layer. A kind that keeps everything is left out."""
     kinds = workload.model.layer_kinds()
     return [
         [
@@ -158,24 +158,24 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
         "fidelity": repeat(estimate.fidelity),
     }
     names = tuple(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # the constants never end
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # constants that never end
 
 
 class PlanIds:
-    """Names of strategies for one workload, twelve hex characters, the same in every run."""
+    """Identifiers of strategies for one workload: twelve hex characters, the same in every run."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._written = written({part: getattr(workload, part) for part in PRICED_PARTS})  # once for all plans
 
     def of(self, strategy: ParallelStrategy) -> str:
-        """The name of one: ``fingerprint`` of a document of strategy and workload."""
+        """The identifier of a strategy: ``fingerprint`` of a document of strategy and workload."""
         strategy_written = written(strategy_to_mapping(self._workload, strategy))
         return text_fingerprint(f'{{"strategy":{strategy_written},"workload":{self._written}}}')
 
 
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
-    """The name of one strategy for a workload."""
+    """The identifier of one strategy for a workload."""
     return PlanIds(workload).of(strategy)
 
 

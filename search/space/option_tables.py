@@ -1,7 +1,7 @@
-"""Option tables: the canonical variants of each option, by what a layout has.
+"""Option tables: the canonical variants of each option, for each class of layouts.
 
-A *layout* is the degrees and the micro batch size. What its options may be depends on a few facts about it (its
-*class*: tp above one, expert traffic between nodes, ...), so the variants are written down once a class.
+A *layout* is the degrees and the micro batch size. Its *class* is the few facts that decide which variants its options have: tp
+above one, expert traffic between nodes, and so on. So variants are listed once for each class.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class OptionTable:
 
     @classmethod
     def of(cls, columns: tuple[str, ...], variants: Sequence[Sequence[Variant]]) -> OptionTable:
-        """The table of the given variants, one list a class; variants that are equal count once."""
+        """The table of the variants of each class; equal variants count once."""
         distinct = [tuple(dict.fromkeys(of_class)) for of_class in variants]
         counts = np.array([len(of_class) for of_class in distinct], dtype=np.int64)
         values = np.zeros((len(distinct), max(1, int(counts.max())), len(columns)), dtype=np.int64)
@@ -112,7 +112,7 @@ def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> 
 
 
 def _example_expert_ranks(workload: Workload) -> tuple[int, int, int]:
-    """One rank a set of experts, several inside one domain, several domains: in the order of ``travel``."""
+    """One rank for a set of experts, several in one domain, and several domains, in the order of ``travel``."""
     domain = expert_domain_devices(workload.cluster)
     return 1, min(2, domain), domain + 1
 

@@ -39,14 +39,14 @@ from search.space.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_TENSOR_PARALLEL = 32
 MAX_PIPELINE = 64
-MOST_UNEVEN_VIRTUAL_STAGES = 8  # on a rank; more have to divide the layers, as Megatron-LM and Calculon ask of all
+MOST_UNEVEN_VIRTUAL_STAGES = 8  # on a rank; larger numbers must divide the layers, as Megatron-LM and Calculon ask of all numbers
 MIN_TOKENS_PER_CP_RANK = 4096
 MIN_EXPERT_COLUMNS = 2048
 MICRO_BATCH_SIZES = (1, 2, 4, 8)
 
 
 class Pipeline(NamedTuple):
-    """What decides the order of tasks, but for the number of micro batches."""
+    """The facts that decide the order of tasks, without the number of micro batches."""
 
     pp: int
     vpp: int
@@ -58,10 +58,10 @@ class Pipeline(NamedTuple):
 class SearchSpace:
     """Sorted values of every dimension; ``dp`` is derived.
 
-    ``features`` lists whole combinations of switches; ``dualpipev_features`` are those of schedules that are tried to merge
-    passes, ``interleaved_features`` those of schedules with groups. ``wanted`` are on beside them wherever the target takes them;
-    where a strategy does not fit, those of ``leaner`` are turned round.
-    The lattice is the product of all dimensions in canonical form (``cost_models.shapes.canonical``).
+    ``features`` lists whole combinations of switches. ``dualpipev_features`` are those of schedules that may merge passes,
+    ``interleaved_features`` those of schedules with groups. ``wanted`` are also on wherever the target takes them. Where a
+    strategy does not fit, those of ``leaner`` are turned. The lattice is the product of all dimensions in canonical form
+    (``cost_models.shapes.canonical``).
     """
 
     tp: tuple[int, ...]
@@ -125,7 +125,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
     degrees = {name: _selected(name, getattr(limits, name), grid) for name, grid in _default_degrees(workload).items()}
     return SearchSpace(
         **degrees,
-        # The first value of an option is what a user would expect, so that ties fall to it.
+        # The first value of an option is the one that a user expects, since it wins ties.
         sequence_parallel=limits.sequence_parallel or (True,),
         cp_algo=options["cp_algo"],
         schedule=options["schedule"],
@@ -144,7 +144,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
 
 
 def with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
-    """The limits, with what they allow and forbid of switches as values of these."""
+    """The limits, with the switches that they allow and forbid as values of these switches."""
     both = allowed_both_ways(limits.allow) & offered_here(workload) & possible(workload.model)
     switches = {
         **limits.switches,
@@ -155,7 +155,7 @@ def with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
 
 
 def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[Any, ...]]:
-    """Values of the dimensions that have names, as far as the limits leave them. Raises ``SearchError`` where one has none."""
+    """Values of the dimensions whose values have names, within the limits. Raises ``SearchError`` where one has none."""
     model, allow, forbid = workload.model, limits.allow, limits.forbid
     ep = _selected("ep", limits.ep, _default_degrees(workload)["ep"])
     schedules = limits.schedule or _default_schedules(workload, ep)
@@ -177,12 +177,12 @@ def _if_allowed(workload: Workload, limits: SearchLimits) -> Feature:
 
 
 def offered_here(workload: Workload) -> Feature:
-    """The switches that the job's target has on its devices."""
+    """The switches that the job's target offers on its devices."""
     return offered(workload.software.target, workload.cluster.profile.family)
 
 
 def _open(workload: Workload, limits: SearchLimits, *ways: InSearch) -> Feature:
-    """What the target offers of the switches that are treated so, less those that the limits decide."""
+    """The switches that the target offers, that a search treats in these ways, and that no limit decides."""
     return treated(*ways) & offered_here(workload) & possible(workload.model) & ~Feature(sum(limits.switches))
 
 
@@ -192,7 +192,7 @@ def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedul
 
 
 def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
-    """Whether merging forwards and backwards could hide expert communication, and the target can."""
+    """Whether the target can merge forwards and backwards, and that could hide expert communication."""
     return workload.model.moe is not None and max(ep) > 1 and Feature.MOE_COMM_OVERLAP in offered_here(workload)
 
 
@@ -220,7 +220,7 @@ def _default_degrees(workload: Workload) -> dict[str, tuple[int, ...]]:
 
 
 def _divisors_above(most: int, layers: int) -> tuple[int, ...]:
-    """Virtual stages of a rank, of two or more ranks that share the layers evenly."""
+    """Numbers of virtual stages above ``most`` that share the layers of two or more ranks evenly."""
     return tuple(vpp for vpp in range(most + 1, layers // 2 + 1) if layers % vpp == 0)
 
 
@@ -237,7 +237,7 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
     high = limit.max if limit.max is not None else max(grid[-1], low)
     if name in ("tp", "cp", "etp", "micro_batch_size") and high > grid[-1]:
         grid = _powers_of_two(high)
-    elif name == "vpp" and limit.max is not None:  # who names a bound gets all up to it
+    elif name == "vpp" and limit.max is not None:  # a bound asks for all values up to it
         grid = tuple(range(1, min(high, MOST_UNEVEN_VIRTUAL_STAGES + MAX_PIPELINE) + 1))
     elif name == "pp" and high > grid[-1]:
         grid = (*grid, *range(grid[-1] + 1, min(high, grid[-1] + MAX_PIPELINE) + 1))
@@ -256,7 +256,7 @@ def _default_dispatchers(model: ModelShape) -> tuple[Dispatcher, ...]:
 
 def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
     model = workload.model
-    # Fused attention keeps no scores that computing them again would free.
+    # Fused attention keeps no scores, so recomputing them frees nothing.
     names = ["none", *([] if fuses_attention(workload) else ["core_attn"]), "layernorm+mlp_act"]
     attention = "+mla_up_proj" if model.mla else ""
     if attention:
