@@ -267,19 +267,20 @@ def ladder_section() -> str:
     causal = flops_per_token(workload.model, 8192, "causal") / flops_per_token(workload.model, 8192, "full")
     return f"""## The ladder
 
-Published: {percent(MFU_FRACTION[FIRST])} on {FIRST:,} NPUs, {percent(MFU_FRACTION[SECOND])} on {SECOND:,}, and
-{percent(LATER_MFU_FRACTION)} less than a month later, with the systems below. This is the same climb, every row a job
-and a plan that differ from the row above
-in one system, each of which is a switch or a field that a user may set. *First in* is what a system alone gains at the foot (on
-{SECOND:,} devices), *last in* what the top loses without it, both as throughput; a gain is the difference of two estimates.
+Published: {percent(MFU_FRACTION[FIRST])} on {FIRST:,} NPUs, {percent(MFU_FRACTION[SECOND])} on {SECOND:,},
+and {percent(LATER_MFU_FRACTION)} less than a month later, with the systems below. The table makes the same
+climb. Each row is a job and a plan that differ from the row above in one system, which is a switch or a field
+that a user may set. *First in* is the gain of a system alone at the foot (on {SECOND:,} devices). *Last in*
+is the loss of the top without it. Both are throughput; a gain is the difference of two estimates.
 
 {table(header, ladder_rows())}
 {switches}
 
-**MFU** is in one convention, under which both published throughputs have their published MFU: a full mask, prediction layer and
-head, the Cube peak, sequences of 8,192. {TOKENS_PER_S[FIRST] / 1e6:.2f} M tokens/s are then {percent(published_mfu(1))} and
-{TOKENS_PER_S[SECOND] / 1e6:.2f} M are {percent(published_mfu(2))}. It is assumed of the {percent(LATER_MFU_FRACTION)} as well,
-whose tokens/s are not published. The convention of the rest of this page, a causal mask, gives {percent(causal)} of it.
+**MFU** is in one convention, under which both published throughputs have their published MFU: a full mask,
+prediction layer and head, the Cube peak, sequences of 8,192. {TOKENS_PER_S[FIRST] / 1e6:.2f} M tokens/s are
+then {percent(published_mfu(1))} and {TOKENS_PER_S[SECOND] / 1e6:.2f} M are {percent(published_mfu(2))}. We
+assume it for the {percent(LATER_MFU_FRACTION)} as well, whose tokens/s are not published. The convention of
+the rest of this page, a causal mask, gives {percent(causal)} of it.
 
 **Against the published gains.** The exchange of a layer alone is {plain.total_s / alone.total_s:.2f} times as fast when it is
 hierarchical, {plain.total_s / fast.total_s:.2f} times with streams of the tiers (published: about 2). A merged pair masks
@@ -395,19 +396,22 @@ def assumption_text() -> str:
     spread = workload.training.expert_spread
     assert spread is not None
     load = float(spread.load_factor(strategy.ep))
-    return f"""**What is assumed.** No constant was fitted to a rung. But what is not published had to be assumed; the table below
-says that other choices move a rung by up to a quarter: that all three come near is no proof of any one part. Assumed are
-where layers lie (best of all placements of the second rung: {ends_text(workload.model, strategy)} on the last virtual
-stages), the
-batch ({SECOND:,} sequences), the recompute before memory surgery (what fits and is fastest by module; published is only that
-tensors are chosen, not which: here those that take least time), the load of the experts before balance
-({load:.2f} times the
-mean on the fullest of {strategy.ep} ranks), that matmuls are not fused with collectives (`mc2`, of which the
-publications as quoted
-say nothing), and how fresh the operators were: software is that of {LADDER_YEAR:.0f}, as the reports are of May 2025,
-their runs are
-older, and faster operators are a system of the last rung, which releases of 2025 would count twice. The rest of this page has the
-newest release. Each otherwise, all else as in the ladder:
+    return f"""**Assumptions.** No constant was fitted to a rung. But values that are not published had to be assumed. The
+table below shows that other choices move a rung by up to a quarter: that all three come near proves no single
+part. These are assumed:
+
+- the placement of layers (best of all placements of the second rung: {ends_text(workload.model, strategy)} on
+  the last virtual stages);
+- the batch ({SECOND:,} sequences);
+- the recompute before memory surgery (what fits and is fastest by module). Published is only that tensors are
+  chosen, not which: here those that take least time;
+- the load of the experts before balance ({load:.2f} times the mean on the fullest of {strategy.ep} ranks);
+- that matmuls are not fused with collectives (`mc2`, which the publications as quoted do not mention);
+- the age of the operators: software is that of {LADDER_YEAR:.0f}. The reports are of May 2025, their runs are
+  older, and faster operators are a system of the last rung, which releases of 2025 would count twice.
+
+The rest of this page has the newest release. The table changes one assumption at a time, all else as in the
+ladder:
 
 {table(header, rows)}
 {superpod_text()}"""
@@ -431,9 +435,10 @@ def superpod_text() -> str:
             cells += [layout_text(fastest[1]), f"{100 * mfu(fastest):.1f}"]
         rows.append((name, *cells))
     header = ("at its best", f"layout, software of {LADDER_YEAR:.0f}", "MFU, %", "layout, newest releases", "MFU, %")
-    return f"""On {SECOND:,} dies of {SUPERPOD} (Atlas 900 A3, CloudMatrix384), with experts, operators and host as on the third
-rung, an MFU of more than {percent(EXPECTED_MFU_FRACTION)} is published as an expectation. The layout of the older product
-does not use what the supernode has: its fabric carries wider expert groups, and memory for shorter pipelines.
+    return f"""On {SECOND:,} dies of {SUPERPOD} (Atlas 900 A3, CloudMatrix384), with experts, operators and host as on the
+third rung, an MFU of more than {percent(EXPECTED_MFU_FRACTION)} is published as an expectation. The layout of
+the older product does not use the supernode: its fabric carries wider expert groups, and it has memory for
+shorter pipelines.
 
 {table(header, rows)}"""
 
@@ -465,11 +470,11 @@ def scale_section() -> str:
     near = float(price(with_systems(foot(512), up_to(2)))["tokens_per_s"]) / 512
     return f"""## From 4K to 10K devices
 
-Throughput of a device over that on {FIRST:,}, with a batch that grows with the devices, and with one that does not. What is lost
-with a batch that grows is the slowest of more nodes and the exchange of gradients and weights; with a fixed one, fewer micro
-batches fill the pipeline. Published (`huawei-linearity`): 95.05 % for a mixture of 718B on 8K devices, from a base that is not
-stated, and 96 % for a dense model of 135B on 4K. From 512 to 8,192 devices the second rung keeps {percent(far / near)} here:
-groups
-that contend for the fabric, jitter beyond the slowest node, and what failures cost are not priced.
+The table shows throughput of a device over that on {FIRST:,}, with a batch that grows with the devices, and
+with one that does not. With a batch that grows, the loss is the slowest of more nodes and the exchange of
+gradients and weights. With a fixed one, fewer micro batches fill the pipeline. Published
+(`huawei-linearity`): 95.05 % for a mixture of 718B on 8K devices, from a base that is not stated, and 96 %
+for a dense model of 135B on 4K. From 512 to 8,192 devices the second rung keeps {percent(far / near)} here.
+Not priced are groups that contend for the fabric, jitter beyond the slowest node, and the cost of failures.
 
 {table(header, rows)}"""

@@ -15,7 +15,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from search.plans.plan import strategy_to_mapping
 
 GIB = 2.0**30
-WIDTH = 128
+WIDTH = 110
 ENDS = 3  # number of virtual stages whose layers are listed
 _SCHEDULE_NAMES = {
     Schedule.ONE_F_ONE_B: "1F1B",
