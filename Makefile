@@ -7,7 +7,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 IN_PARALLEL := -n auto --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint test slow coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
+.PHONY: help setup constraints format lint quick test slow coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -37,6 +37,9 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 
 test: setup ## run the tests but the slow ones; ARGS adds pytest options
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not slow' $(ARGS)
+
+quick: setup ## a minute of processor time: lint, and the tests nearest to what differs from BASE (main)
+	$(BIN)/python -m scripts.checks.quick $(or $(BASE),main)
 
 slow: setup ## run the slow tests: killed servers and workers, planted faults, requests from the OpenAPI document, other Pythons
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m slow $(ARGS)
@@ -98,10 +101,10 @@ dashboard-compare: setup $(NODE_MODULES)
 APT_INSTALL := apt-get install -q -y --no-install-recommends
 
 .PHONY: chromium
-chromium: # what tests/browser drive, and a Chinese font for its Chinese pages; tests are skipped where either cannot be had
+chromium: # what tests/browser drive, and the Chinese font that its pages are measured with; tests are skipped where either cannot be had
 	@command -v chromium >/dev/null || { apt-get update -q && $(APT_INSTALL) chromium; } || \
 	echo "Chromium cannot be installed (not root, no apt, or no network): the browser tests will be skipped"
-	@fc-list :lang=zh 2>/dev/null | grep -q . || { apt-get update -q && $(APT_INSTALL) fontconfig fonts-wqy-microhei; } || \
+	@fc-list "WenQuanYi Micro Hei" 2>/dev/null | grep -q . || { apt-get update -q && $(APT_INSTALL) fontconfig fonts-wqy-microhei; } || \
 	echo "A Chinese font cannot be installed: browser tests of Chinese pages will be skipped"
 
 check: lint dashboard-check chromium test ## lint, the dashboard's build, then the tests; CI runs `make slow` after it

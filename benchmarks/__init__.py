@@ -1,1 +1,1 @@
-"""Speed and memory of what users wait for."""
+"""Measurements of the time and memory that users wait for."""

@@ -1,6 +1,6 @@
-"""What a server withstands: headers without end, half-open requests, idle event streams, bodies of millions of values.
+"""Attacks that a server must withstand: endless headers, half-open requests, idle event streams, bodies of millions of values.
 
-``python -m benchmarks.attacks streams batches`` tries these two alone; each has a server of its own.
+``python -m benchmarks.attacks streams batches`` runs only these two; each has a server of its own.
 """
 
 from __future__ import annotations
@@ -27,8 +27,10 @@ from scripts.dashboard.server import server
 
 MAX_RSS_MB = 300
 MAX_SLOWDOWN = 3
-MAX_FILES = 1024  # of the server that half-open requests attack
-MAX_CLOSED_S = ConnectionLimits().header_s + 5.0  # half-open requests are gone: told, left to read it, and cut
+MAX_FILES = 1024  # open-file limit of the server that half-open requests attack
+MAX_CLOSED_S = (
+    ConnectionLimits().header_s + 5.0
+)  # half-open requests were answered, given time to read, and cut
 NUM_HEADERS, NUM_HALF_OPEN, NUM_STREAMS, NUM_BODIES = 400, 1200, 1000, 6
 NUM_BATCH_CLIENTS, NUM_BATCHED = 4, 2000
 JOB = {"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}}
@@ -36,7 +38,7 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Target:
-    """The server under attack; the most memory that it held is watched all the time."""
+    """The server under attack; its peak memory is measured all the time."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -63,7 +65,7 @@ class Target:
         return time.perf_counter() - began_s
 
     def estimate_s(self, repeats: int = 20) -> float:
-        """Median, each of another job: what was asked before is answered from memory."""
+        """Median time of an estimate, each of another job, since repeated questions are answered from memory."""
         times: list[float] = []
         with httpx.Client(base_url=self.url, timeout=120) as client:
             for number in range(repeats):
@@ -145,7 +147,7 @@ def in_parallel(call: Callable[[int], None], count: int, at_once: int) -> None:
 
 
 class Row(NamedTuple):
-    """What was seen, and whether it is as it must be."""
+    """A measurement, and whether it is within its limit."""
 
     name: str
     seen: str
@@ -160,7 +162,7 @@ def _headers(target: Target) -> Iterator[Row]:
 
 
 def _slowed(target: Target, name: str, load: Callable[[Target], AbstractContextManager[None]]) -> Iterator[Row]:
-    target.estimate_s(4)  # its processes have started then
+    target.estimate_s(4)  # its processes have started by then
     alone_s = target.estimate_s()
     with load(target):
         beside_s, health_s = target.estimate_s(), target.health_s()
@@ -184,7 +186,7 @@ def _half_open(target: Target) -> Iterator[Row]:
 
 
 def closed(callers: list[socket.socket]) -> float:
-    """When the server has closed the last of them."""
+    """Seconds until the server has closed the last connection."""
     waiting = select.poll()
     by_number = {caller.fileno(): caller for caller in callers}
     for number in by_number:

@@ -1,7 +1,7 @@
 """How far simulated steps lie above their bounds: ``python -m benchmarks.bound [MODEL HARDWARE DEVICES]``.
 
 Two sets: the measured runs, and the 1,000 fastest legal strategies that fit in the lattice of Pangu Ultra MoE 718B on 6,144 NPUs.
-No step may lie below its bound; how close it comes decides how many must be simulated to prove an answer.
+No step may be below its bound. The closer the bounds, the fewer candidates must be simulated to prove an answer.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def of_runs() -> Floats:
 
 
 def of_fastest(workload: Workload, constants: Constants) -> Floats:
-    """Gaps of the strategies that the closed form likes best, of all that are legal and fit."""
+    """Gaps of the fastest strategies by the closed form, of all that are legal and fit."""
     rows: list[ParallelStrategy] = []
     times_s = np.empty(0)
     rejections = Rejections()
@@ -75,7 +75,7 @@ def line(name: str, values: Floats) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Print both distributions; 1 if a step lies below its bound."""
+    """Print both distributions; 1 if a step is below its bound."""
     model, hardware, devices = arguments or ["pangu-ultra-moe-718b", "atlas-800t-a2", "6144"]
     workload = job(model, hardware, int(devices))
     began_s = time.perf_counter()

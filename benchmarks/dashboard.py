@@ -26,11 +26,11 @@ LIMITS_S = {"table of plans": 1.5, "all plans in it": 1.5, "charts of all plans"
 LIMIT_BYTES = 500_000
 CROWD = 10_000
 WHEELS = 40
-QUERIES = ("tp", "swap", "swap full", "")  # each typed over the one before
+QUERIES = ("tp", "swap", "swap full", "")  # each typed in place of the one before
 
 
 def searched(url: str) -> tuple[str, list[dict[str, Any]]]:
-    """The id of a study that has ended, and the plans that it keeps."""
+    """Run a study; return its id and its stored plans."""
     with httpx.Client(base_url=url, timeout=30, transport=httpx.HTTPTransport(retries=20)) as client:
         study = client.post("/v1/studies", json=JOB).raise_for_status().json()["id"]
         deadline_s = time.monotonic() + SEARCH_LIMIT_S
@@ -42,7 +42,7 @@ def searched(url: str) -> tuple[str, list[dict[str, Any]]]:
     return study, plans
 
 
-# Looks at the page at every frame, from before its first script; times count from the moment that its address was asked for.
+# Looks at the page at every frame, from before its first script; times count from the navigation.
 _WATCH = """(drawn) => {
     window.seen = {};
     const look = () => {
@@ -57,7 +57,7 @@ _SENT = "() => performance.getEntries().filter((e) => e.transferSize).map((e) =>
 
 
 def load(browser: Browser, url: str, num_plans: int) -> dict[str, float]:
-    """One first visit: seconds to the table, to all plans in it and to the charts; bytes that were sent."""
+    """One first visit: seconds until the table, all its plans and the charts are drawn; bytes that were sent."""
     context = browser.new_context(viewport={"width": 1280, "height": 900}, reduced_motion="reduce", locale="en-US")
     page = context.new_page()
     drawn = {
@@ -79,7 +79,7 @@ def load(browser: Browser, url: str, num_plans: int) -> dict[str, float]:
     }
 
 
-# Keeps how long tasks held the page, and when the count below the table followed what was typed.
+# Keeps the durations of long tasks, and the times at which the count below the table changed.
 _TASKS = """() => {
     Object.assign(window, {tasks: [], typed: 0, shown: 0});
     new PerformanceObserver((list) => tasks.push(...list.getEntries().map(({duration}) => duration))).observe({type: "longtask"});
@@ -96,9 +96,9 @@ _TASKS = """() => {
 
 
 def crowd(browser: Browser, url: str, plans: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """Seconds from a keystroke of the search to the table that it leaves, and the longest task in the 3 s behind it.
+    """Seconds from a keystroke in the search field to the filtered table, and the longest task in the 3 s after it.
 
-    The server keeps no more than 1,000 plans of a study: the others are these once more, answered in its place.
+    The server stores at most 1,000 plans of a study; the test answers in its place and repeats them.
     """
     many = [{**plans[at % len(plans)], "rank": at + 1, "plan_id": f"{at:012x}"} for at in range(CROWD)]
 
@@ -144,7 +144,7 @@ def main() -> None:
         study, plans = searched(url)
         num_plans = len(plans)
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
-        load(browser, f"{url}/studies/{study}", num_plans)  # the server's first
+        load(browser, f"{url}/studies/{study}", num_plans)  # the first page is the server's
         loads = [load(browser, f"{url}/studies/{study}", num_plans) for _ in range(LOADS)]
         moves = crowd(browser, f"{url}/studies/{study}", plans)
         browser.close()

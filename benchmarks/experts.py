@@ -1,6 +1,6 @@
-"""How long a plan for experts takes to make: ``python -m benchmarks.experts``. Processor time, of counts that are read already.
+"""Processor time of a plan for experts: ``python -m benchmarks.experts``. The counts are read already.
 
-58 MoE layers of 256 experts on 32 ranks, as DeepSeek-V3 and Pangu Ultra MoE have them, in one node's reach and over four nodes.
+58 MoE layers of 256 experts on 32 ranks, as in DeepSeek-V3 and Pangu Ultra MoE, inside one node and over four nodes.
 """
 
 from __future__ import annotations

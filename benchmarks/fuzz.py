@@ -1,4 +1,4 @@
-"""Requests made from the OpenAPI document, by the ten thousand: no fault, and nothing undocumented, wrongly refused or taken."""
+"""Tens of thousands of requests made from the OpenAPI document: no error, no undocumented answer, no wrong acceptance."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ JOB: dict[str, Any] = {
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
     "search": {"tp": 8, "pp": 1, "cp": 1, "recompute": "none"},
 }
-# A body that breaks its schema by being too long is refused for its length, before it is read.
+# A body that is too long for its schema is refused for its length before it is read.
 SETTINGS = """
 [checks.negative_data_rejection]
 expected-statuses = [400, 401, 403, 404, 405, 406, 408, 409, 413, 415, 422, 428, 429, 431, 503]
 
 """
-# What the schema allows may still be no job: 422 then, with a sentence on the job. One on the form contradicts the schema.
+# A body that matches the schema may be no job: 422 with a sentence on the job. A sentence on the form contradicts the schema.
 HOOKS = """
 import re
 import schemathesis
@@ -51,7 +51,7 @@ def refused_for_its_form(ctx, response, case):
 
 
 def run(url: str, folder: Path, examples: int, seed: int, *options: str, parameters: str = "") -> tuple[int, bool]:
-    """Cases that were sent, and whether all were answered well; the report is printed where not."""
+    """Number of cases, and whether all answers were right; otherwise the report is printed."""
     (folder / "schemathesis.toml").write_text(SETTINGS + parameters)
     (folder / "hooks.py").write_text(HOOKS)
     command = [sys.executable, "-m", "schemathesis.cli", "--config-file", "schemathesis.toml"]
@@ -77,7 +77,7 @@ def main() -> int:
         httpx.get(f"{url}/openapi.json", timeout=300).raise_for_status()  # made once; Schemathesis waits ten seconds
         known = f'[parameters]\nstudy_id = "{study.id}"\nplan_id = "{client.plans(study.id)[0].plan_id}"\n'
         while cases < given.cases:
-            # With a study that exists, so that more than "no such study" is answered; then with any name at all.
+            # First with a study that exists, so that answers are not only "no such study"; then with any name.
             of_study = ("--include-path-regex", "/studies/", "--exclude-method", "DELETE")
             for options, parameters in ((of_study, known), ((), "")):
                 more, went_well = run(url, Path(folder), given.examples, seed, *options, parameters=parameters)
@@ -85,7 +85,7 @@ def main() -> int:
                 print(f"{cases:,} cases, {'all' if is_fine else 'NOT all'} answered well", flush=True)
                 if more == 0:
                     return 2
-        client.models()  # it still lives
+        client.models()  # the server still runs
     return 0 if is_fine else 1
 
 

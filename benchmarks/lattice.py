@@ -1,7 +1,7 @@
 """Strategies a second of an exhaustive search, by wall time: ``python -m benchmarks.lattice [MODEL HARDWARE DEVICES]``.
 
-The target is 100,000 legal strategies a second (placement, time, bound and memory) for Pangu Ultra MoE 718B on 6,144 NPUs on
-two cores, in less than 1 GiB. It is not met: since layers are placed per strategy, a search there decided 47,000 of them a CPU
+The target is 100,000 legal strategies a second (placement, time, bound and memory) for Pangu Ultra MoE 718B on 6,144 NPUs, on
+two cores, in less than 1 GiB. It is not met since layers are placed for each strategy: a search decided 47,000 of them per CPU
 second on a machine with fifteen other jobs (2026-11-23: 700,903 in 14.9 s of user time), startup and explanation included.
 Rows sampled from the run are priced again one by one: a batch must not change a price.
 """
@@ -25,6 +25,7 @@ from cost_models.step.result import Estimate
 from hardware_profiles.catalogue import profile
 from search.exhaustive.lattice_search import search
 from search.results.search_result import SearchResult
+from search.session.request import SearchRequest
 from search.space.search_space import search_space
 
 NUM_SAMPLES = 100
@@ -70,7 +71,7 @@ def largest_difference(workload: Workload, constants: Constants, sampler: Sample
 
 
 def report(result: SearchResult, wall_s: float, cpu_s: float, difference: float) -> str:
-    """What was measured, a line each."""
+    """The measurements, a line for each."""
     timing, counts = result.timing, result.counts
     phases = {
         "enumerate": timing.enumerate_s,
@@ -94,13 +95,13 @@ def report(result: SearchResult, wall_s: float, cpu_s: float, difference: float)
 
 
 def main(arguments: list[str]) -> int:
-    """Run the benchmark; 1 if a row alone costs other than in its batch."""
+    """Run the benchmark; 1 if the price of a row differs from its price in the batch."""
     model, hardware, devices = arguments or ["pangu-ultra-moe-718b", "atlas-800t-a2", "6144"]
     workload = job(model, hardware, int(devices))
     constants = prior_constants(workload.cluster.profile.family)
     sampler = Sampler()
     began_s, began_cpu_s = time.perf_counter(), time.process_time()
-    result = search(workload, search_space(workload), constants, clock=time.perf_counter, pricer=sampler)
+    result = search(SearchRequest(workload, search_space(workload), constants, clock=time.perf_counter), pricer=sampler)
     wall_s, cpu_s = time.perf_counter() - began_s, time.process_time() - began_cpu_s
     difference = largest_difference(workload, constants, sampler)
     print(f"{model} on {devices} x {hardware}")

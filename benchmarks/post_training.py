@@ -1,7 +1,7 @@
-"""How fast post-training is priced: ``python -m benchmarks.post_training``. Processor time.
+"""Processor time of pricing post-training: ``python -m benchmarks.post_training``.
 
-Rollouts of 512 prompts x 16 answers on 32 instances, 10,000 of them, a minute on two cores; and the search over placements,
-splits, layouts and staleness for Pangu Ultra MoE on a supernode of 384 packages, a minute too.
+Two cases, each a minute on two cores: 10,000 rollouts of 512 prompts x 16 answers on 32 instances; and the search over
+placements, splits, layouts and staleness for Pangu Ultra MoE on a supernode of 384 packages.
 """
 
 from __future__ import annotations

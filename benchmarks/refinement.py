@@ -1,8 +1,8 @@
-"""What trials around the proved plan gain: ``python -m benchmarks.refinement [SEEDS]``; about fifteen CPU minutes.
+"""Gain of trials around the proved plan: ``python -m benchmarks.refinement [SEEDS]``; about fifteen CPU minutes.
 
-The stage of the product (Optuna, begun with the elites and every single change of them) beside a local search and chance, which
-have the same choices, the same evaluation and as many trials, and begin with the elites. Gain is what the best trial takes off
-the step time of the proved plan. Prints the tables of ``docs/refinement.md``.
+The product's method (Optuna, which starts with the elites and every single change of them) is compared with a local search and
+random choice. These have the same choices, evaluation and number of trials, and start with the elites. The gain is the step
+time of the proved plan minus that of the best trial. Prints the tables of ``docs/refinement.md``.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from search.exhaustive.lattice_search import LatticeSearch
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.draft_choices import ELITES, Choices, answering, changed
 from search.refinement.draft_evaluation import Evaluator
-from search.refinement.refinement_trials import BATCH_TRIALS, Settings, Stage
+from search.refinement.refinement_trials import BATCH_TRIALS, RefinementSettings, Stage
+from search.session.request import SearchRequest
 from search.session.runner import run_to_end
 from search.trials.named_choices import Value
 from search.trials.trial import FITS, Evaluation
@@ -54,7 +55,7 @@ Proposer = Iterator[Parameters]
 
 
 class Proved(NamedTuple):
-    """A job with the best of its lattice, and the CPU seconds that these took."""
+    """A job with the best plans of its lattice, and the CPU seconds of their search."""
 
     job: Job
     elites: tuple[RankedStrategy, ...]
@@ -74,7 +75,7 @@ def proved(document: dict[str, Any]) -> Proved:
     job = with_usual_target(parse_job(document))
     begun_s = time.process_time()
     space, _ = spaces_of(job)
-    lattice = LatticeSearch(job.workload, space, constants_for(job.workload))
+    lattice = LatticeSearch(SearchRequest(job.workload, space, constants_for(job.workload)))
     run_to_end(lattice, None, None)
     elites = lattice.ranked()[:ELITES]
     took_s = time.process_time() - begun_s
@@ -84,7 +85,7 @@ def proved(document: dict[str, Any]) -> Proved:
 def of_stage(found: Proved, seed: int) -> Run:
     begun_s = time.process_time()
     prices = LayerPrices(found.job.workload, constants_for(found.job.workload))
-    stage = Stage(prices, simulate, found.choices, found.elites, Settings(NUM_TRIALS, seed))
+    stage = Stage(prices, simulate, found.choices, found.elites, RefinementSettings(NUM_TRIALS, seed))
     while stage.advance():
         pass
     best_s = stage.best_s or found.elites[0].step_time_s
@@ -96,7 +97,7 @@ def gain_of(best_s: float, found: Proved) -> float:
 
 
 def by(method: Callable[[Choices, random.Random, list[tuple[float, Parameters]]], Proposer]) -> Callable[[Proved, int], Run]:
-    """A method that proposes from what it has seen, each trial with its value."""
+    """A method that proposes from the trials so far and their values."""
 
     def run(found: Proved, seed: int) -> Run:
         begun_s = time.process_time()
@@ -127,7 +128,7 @@ def chance(choices: Choices, rng: random.Random, _seen: list[tuple[float, Parame
 
 
 def local(choices: Choices, rng: random.Random, seen: list[tuple[float, Parameters]]) -> Proposer:
-    """One to three choices of the best trial so far are made anew; now and then, of an elite."""
+    """Change one to three choices of the best trial so far, or sometimes of an elite."""
     elites = list(islice(choices.seeds(), len(choices.elites)))
     yield from elites
     while True:

@@ -1,4 +1,4 @@
-"""How fast the REST API prices strategies: a real server on a free port, one client on the same machine."""
+"""Speed of the REST API in pricing strategies: a real server on a free port, one client on the same machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MANY_LIMIT_S = 1.0
 
 
 def strategies(count: int) -> list[dict[str, Any]]:
-    """Distinct strategies of the job; those that cannot run are refused one by one, which costs as much."""
+    """Distinct strategies of the job. Some cannot run; each refusal costs as much as a price."""
     axes: dict[str, list[Any]] = {
         "tp": [8, 4, 2, 1],
         "pp": [16, 8, 4],

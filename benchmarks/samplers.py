@@ -1,4 +1,4 @@
-"""How far samplers stay behind the exhaustive search: ``python -m benchmarks.samplers [SEEDS]``; about five minutes.
+"""Regret of samplers against the exhaustive search: ``python -m benchmarks.samplers [SEEDS]``; about five minutes.
 
 Regret is the step time of the best plan found over that of the proved best, minus 1. Every run starts from the rule of
 thumb's plan, as the product does. Prints the tables of ``docs/samplers.md``.
@@ -14,7 +14,8 @@ from typing import Any
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job, parse_job
 from search.exhaustive.lattice_search import search
-from search.sampled.sampler_search import SAMPLERS, SamplerSearch
+from search.sampled.sampler_search import SamplerSearch
+from search.session.request import SAMPLERS, SearchOptions, SearchRequest
 from search.space.search_space import SearchSpace, search_space
 from search.trials.trial import FITS
 
@@ -28,11 +29,10 @@ JOBS: tuple[dict[str, Any], ...] = (
 
 
 def sampled(job: Job, space: SearchSpace, sampler: str, seed: int) -> tuple[SamplerSearch, float]:
-    """A finished search and the CPU seconds that it took."""
+    """A finished search and its CPU seconds."""
     begun_s = time.process_time()
-    found = SamplerSearch(
-        job.workload, space, constants_for(job.workload), sampler=sampler, seed=seed, max_trials=max(CHECKPOINTS)
-    )
+    options = SearchOptions(sampler=sampler, seed=seed, max_trials=max(CHECKPOINTS))
+    found = SamplerSearch(SearchRequest(job.workload, space, constants_for(job.workload), options=options))
     while found.advance():
         pass
     return found, time.process_time() - begun_s
@@ -59,7 +59,7 @@ def report(document: dict[str, Any], num_seeds: int) -> None:
     job = parse_job(document)
     space = search_space(job.workload, job.limits)
     begun_s = time.process_time()
-    whole = search(job.workload, space, constants_for(job.workload), top=1)
+    whole = search(SearchRequest(job.workload, space, constants_for(job.workload), top=1))
     whole_s = time.process_time() - begun_s
     best_s = whole.plans[0].estimate["step_time_s"]
     thumb = whole.baseline

@@ -4,13 +4,13 @@ Sixteen ranks with two chunks each and 64 micro batches, 4,096 tasks a candidate
 
 *Chunk grain*: passes of given durations. Targets: 20,000 candidates a second in large batches, less than 10 ms for one alone.
 
-*All streams*: strategies of Pangu Ultra MoE 718B on 6,144 NPUs, from degrees to step time and memory. Their passes hold expert
-dispatch and combine, sends, recompute, weight gathers and gradient exchange; in a merged pair the pieces of two layers are put
-into their best order on a compute and a communication stream. Layers and pairs are priced once a layer key, of which a batch has
-few; streams do not meet task by task. Targets: 2,000 candidates a second, less than 10 ms for one alone, and less than 1 s to
-write the timeline of one, where every stream of every task has its bars.
+**All streams*: strategies of Pangu Ultra MoE 718B on 6,144 NPUs, from degrees to step time and memory. Passes contain expert
+dispatch and combine, sends, recompute, weight gathers and gradient exchange. In a merged pair the pieces of two layers get
+their best order on a compute and a communication stream. Layers and pairs are priced once for each layer key, of which a batch
+has few. Targets: 2,000 candidates a second, less than 10 ms for one alone, and less than 1 s to write the timeline of one, with
+bars for every stream of every task.
 
-Candidates are compared with their times alone: a batch must not change a time.
+Each candidate is also priced alone: a batch must not change a time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for
 from benchmarks.lattice import job
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -56,14 +57,14 @@ LIMITS = {
     "merged pairs": {"schedule": "interleaved-1f1b", "moe_comm_overlap": True},
     "dualpipev": {"schedule": "dualpipev", "moe_comm_overlap": True},
 }
-# Switches that are not tried both ways by default make enough strategies of one shape.
+# Switches that a search does not vary by default give enough strategies of one shape.
 SWITCHES = ("swap_optimizer", "reuse_fp32_param", "grad_reduce_in_bf16", "moe_zero_memory")
 NUM_CANDIDATES = (1, 10, 100, 1_000, 10_000)
 NUM_CHECKED = 20
 
 
 def best_s(run: Callable[[], object], n: int) -> float:
-    """Wall time of a run of ``n`` candidates, the best of three, or of thirty where they are few."""
+    """Wall time of a run of ``n`` candidates: the best of three, or of thirty for few candidates."""
     times_s = []
     for _ in range(30 if n <= 10 else 3):
         began_s = time.perf_counter()
@@ -73,14 +74,14 @@ def best_s(run: Callable[[], object], n: int) -> float:
 
 
 def candidates(program: Program, n: int) -> Durations:
-    """Passes of 5 to 20 ms, hops of up to 1 ms."""
+    """Candidates with passes of 5 to 20 ms and hops of up to 1 ms."""
     random = np.random.default_rng(n)
     tasks = random.uniform(5e-3, 2e-2, (len(program.classes), n))
     return Durations(tasks, random.uniform(0.0, 1e-3, n), random.uniform(0.0, 1e-2, (program.shape.pp, n)))
 
 
 def num_differing(program: Program) -> int:
-    """Candidates of a batch whose times differ from those alone."""
+    """Number of candidates whose time in the batch differs from that alone."""
     durations = candidates(program, NUM_CHECKED)
     together = ends_s(program, durations).rank_s
     alone = [ends_s(program, durations.take(slice(i, i + 1))).rank_s[:, 0] for i in range(NUM_CHECKED)]
@@ -88,13 +89,13 @@ def num_differing(program: Program) -> int:
 
 
 def num_passes(program: Program) -> int:
-    """Forwards and backwards of all ranks; a pair is one of each, and a split backward counts with its input gradient."""
+    """Number of forwards and backwards of all ranks; a pair is one of each, and a split backward counts once."""
     once = (Pass.FORWARD, Pass.BACKWARD, Pass.INPUT_GRADIENT)
     return sum({Pass.PAIR: 2}.get(step.task.kind, int(step.task.kind in once)) for step in program.steps)
 
 
 def chunk_grain() -> int:
-    """Prints the first table; how many candidates and programs are wrong."""
+    """Print the first table; return the number of wrong candidates and programs."""
     wrong = 0
     print(f"{'chunk grain, /s':<20}{'compile':>10}" + "".join(f"{f'n = {n:,}':>12}" for n in NUM_CANDIDATES))
     for name, shape in SHAPES.items():
@@ -110,7 +111,7 @@ def chunk_grain() -> int:
 
 
 def strategies(workload: Workload, name: str) -> StrategyBatch:
-    """Legal strategies of one shape, of any degree, dispatcher, recompute and switch, in no order."""
+    """Legal strategies of one shape, with any degree, dispatcher, recompute and switch, in random order."""
     switches = {switch: [False, True] for switch in SWITCHES}
     limits = limits_from_mapping({"pp": NUM_RANKS, "vpp": NUM_CHUNKS, **LIMITS[name], **switches})
     found: list[ParallelStrategy] = []
@@ -129,14 +130,14 @@ def rows_of(batch: StrategyBatch, n: int) -> StrategyBatch:
 
 
 def write_timeline(workload: Workload, strategy: ParallelStrategy, constants: Constants, path: Path) -> int:
-    """Plays one strategy, with the memory of every rank, and writes its trace; how many bars that are."""
+    """Simulate one strategy with the memory of every rank and write its trace; return the number of bars."""
     played = play(workload, strategy, constants)
     path.write_text(trace_text(played), encoding="utf-8")
     return len(played.timeline.bars)
 
 
 def all_streams() -> int:
-    """Prints the second table; how many candidates differ from themselves alone."""
+    """Print the second table; return the number of candidates whose time alone differs."""
     workload = job("pangu-ultra-moe-718b", "atlas-800t-a2", 6144)
     constants = constants_for(workload)
     wrong = 0
@@ -160,7 +161,7 @@ def all_streams() -> int:
 
 
 def num_changed(workload: Workload, batch: StrategyBatch, constants: Constants) -> int:
-    """Strategies whose simulated step in a batch differs from that alone."""
+    """Number of strategies whose simulated step in a batch differs from that alone."""
 
     def step_s(some: StrategyBatch) -> NDArray[np.float64]:
         return simulate(workload, some, constants).step_time_s
@@ -170,7 +171,7 @@ def num_changed(workload: Workload, batch: StrategyBatch, constants: Constants) 
 
 
 def main() -> int:
-    """Run the benchmark; 1 if a time in a batch is another one than alone, or a program lacks a pass."""
+    """Run the benchmark; 1 if a time in a batch differs from that alone, or a program lacks a pass."""
     wrong = chunk_grain() + all_streams()
     return 0 if wrong == 0 else 1
 

@@ -1,7 +1,7 @@
-"""A server and its workers killed at random moments, over and over, and their database stopped, hung and restarted in between.
+"""A server and its workers are killed at random moments, and their database is stopped, hung and restarted in between.
 
-Every study that was answered 202 must end as an undisturbed one does: completed, each trial once, the same answer to the byte,
-timings apart. ``python -m benchmarks.soak --kills 500`` runs it on SQLite and on a PostgreSQL of its own.
+Every study that was accepted (202) must end like an undisturbed one: completed, each trial once, the same answer to the byte
+except for timings. ``python -m benchmarks.soak --kills 500`` runs it on SQLite and on a PostgreSQL of its own.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ import httpx
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-NUM_OPEN = 4  # studies that wait or run at any time
-SERVER_SHARE = 0.15  # of the moments; at the others workers and pricing processes are hit
-ALL_SHARE = 0.5  # of those: all of them at once
-KILLS_A_DISTURBANCE = 25  # of the database
+NUM_OPEN = 4  # number of studies that wait or run at any time
+SERVER_SHARE = 0.15  # share of kills that hit the server; the others hit workers and pricing processes
+ALL_SHARE = 0.5  # share of those that hit all of them at once
+KILLS_A_DISTURBANCE = 25  # share of moments that hit the database
 HANG_S = 3.0
 END_S = 1800.0
-PATIENCE_S = 120.0  # a kill that comes earlier hits processes that only start
+PATIENCE_S = 120.0  # an earlier kill would only hit processes that are starting
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16},
@@ -47,7 +47,7 @@ JOBS: list[dict[str, Any]] = [
 
 
 class Sqlite:
-    """Nothing to stop but the file itself, which nobody can: it is locked for a while in place of hanging."""
+    """SQLite has no server to stop: the file is locked for a while instead."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "studies.db"
@@ -72,7 +72,7 @@ class Sqlite:
 
 
 class Postgresql:
-    """A server of its own, from a wheel."""
+    """PostgreSQL, a server of this run, from a wheel."""
 
     def __init__(self, folder: Path) -> None:
         with warnings.catch_warnings():
@@ -99,7 +99,7 @@ class Postgresql:
                 process.resume()
 
     def restart(self) -> None:
-        """As after a crash: every process killed."""
+        """Kill every process, as a crash does, and start again."""
         for process in reversed(self._processes()):
             with suppress(psutil.NoSuchProcess):
                 process.kill()
@@ -112,7 +112,7 @@ class Postgresql:
 
 
 class Service:
-    """``meshplan serve`` on one port, however often it is killed."""
+    """``meshplan serve`` on one port, started again after each kill."""
 
     def __init__(self, url: str, folder: Path) -> None:
         self._url, self._log = url, folder / "server.log"
@@ -136,7 +136,7 @@ class Service:
             words = started.stdout.readline().split()
             if words:
                 break
-            started.wait()  # the database is away
+            started.wait()  # the database does not answer
             time.sleep(0.5)
         self.address = next(word for word in words if word.startswith("http://"))
         self._port = int(self.address.rpartition(":")[2])
@@ -152,7 +152,7 @@ class Service:
         self.process = self._start()
 
     def children(self) -> list[psutil.Process]:
-        """Workers and pricing processes; Python's own tracker of resources, which loses nothing, is none of them."""
+        """Workers and pricing processes, without Python's resource tracker, which loses nothing."""
         found = []
         for child in self.process.children():
             with suppress(psutil.NoSuchProcess):
@@ -161,14 +161,14 @@ class Service:
         return found
 
     def ask(self, method: str, path: str, **given: Any) -> httpx.Response | None:
-        """The answer, or None where nobody listens."""
+        """The answer, or None if nobody listens."""
         try:
             return self._client.request(method, f"{self.address}{path}", **given)
         except httpx.TransportError:
             return None
 
     def insist(self, method: str, path: str, **given: Any) -> httpx.Response:
-        """Asks until it is answered."""
+        """Repeat the request until it is answered."""
         while True:
             answer = self.ask(method, path, **given)
             if answer is not None and answer.status_code not in (409, 503):
@@ -183,15 +183,15 @@ class Soak:
     def __init__(self, database: Sqlite | Postgresql, folder: Path, seed: int) -> None:
         self._database, self._random = database, random.Random(seed)
         self._service = Service(database.url, folder)
-        self._studies: list[tuple[str, int]] = []  # with the job of each
+        self._studies: list[tuple[str, int]] = []  # studies, each with its job
         self.kills: Counter[str] = Counter()
         self.slowest_refusal_s = 0.0
         self.refusals = 0
-        self.hits = 0  # kills after a study had been taken
-        self._attempts: Counter[str] = Counter()  # that were seen, by study
+        self.hits = 0  # kills after a worker had taken a study
+        self._attempts: Counter[str] = Counter()  # events seen, by study
 
     def run(self, num_kills: int, longest_s: float) -> None:
-        """Ends after so many kills, or at the first after so long."""
+        """Run until the number of kills, or the time, is reached."""
         expected = [self._answer(self._submitted(job)) for job in range(len(JOBS))]
         began_s, shown = time.monotonic(), 0
         while self.kills.total() < num_kills and time.monotonic() - began_s < longest_s:
@@ -215,7 +215,7 @@ class Soak:
         return str(answer.json()["id"])
 
     def _keep_open(self) -> list[str]:
-        """Studies that wait or run, topped up."""
+        """Submit studies until enough wait or run."""
         answer = self._service.ask("GET", "/v1/studies", params={"limit": 200})
         if answer is None or answer.status_code != 200:
             return []
@@ -227,7 +227,7 @@ class Soak:
         return still_open
 
     def _wait_for_an_attempt(self, studies: list[str]) -> None:
-        """Until a study has been taken since the last kill: workers that only ever start would have nothing to lose."""
+        """Wait until a worker has taken a study since the last kill: a worker that only starts has nothing to lose."""
         ends_s = time.monotonic() + PATIENCE_S
         while time.monotonic() < ends_s:
             for study in studies:
@@ -240,7 +240,7 @@ class Soak:
             time.sleep(0.1)
 
     def _kill(self) -> None:
-        """The server, one of its processes, or every one that runs studies or prices at the same moment."""
+        """Kill the server, one of its processes, or all processes that run studies or price, at the same moment."""
         if self._random.random() < SERVER_SHARE:
             self._service.kill()
             self.kills["serve"] += 1
@@ -286,7 +286,7 @@ class Soak:
         return str(self._service.insist("GET", f"/v1/studies/{study}").json()["state"])
 
     def _answer(self, study: str) -> str:
-        """What the study found, without its own name and times."""
+        """The answer of the study, without its name and times."""
         while self._state(study) in ("queued", "running"):
             time.sleep(0.2)
         found = self._service.insist("GET", f"/v1/studies/{study}").json()

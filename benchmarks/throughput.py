@@ -1,6 +1,6 @@
-"""Estimates a second over REST: 64 clients that ask without a pause, then half as often, for a small model and one of 718B.
+"""Estimates a second over REST: 64 clients without a pause, then at half that rate, for a small model and one of 718B.
 
-Every question is new unless said: other strategies of one job, as a planning tool asks, other jobs, or the same body again.
+A question is another strategy of one job, as from a planning tool; another job; or, where stated, the same body again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from benchmarks.rest import STRATEGY
 from scripts.dashboard.server import server
 
 NUM_CLIENTS = 64
-LEAST_A_SECOND = {"small": 500, "large": 150}  # other strategies of one job, on two cores
-MOST_P99_S = 0.050  # at half of what was reached
+LEAST_A_SECOND = {"small": 500, "large": 150}  # target for other strategies of one job, on two cores
+MOST_P99_S = 0.050  # at half of the rate that was reached
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64},
@@ -65,7 +65,7 @@ def large_strategies() -> Iterator[dict[str, Any]]:
 
 
 def bodies(model: str, kind: str, *, advised: bool) -> Iterator[dict[str, Any]]:
-    """``advised``: with the runs to make, where measured ones are far; that takes a fraction of a second of each."""
+    """``advised``: with the next runs if no measured run is near, which takes a fraction of a second for each."""
     job, strategy, others = (SMALL, {"tp": 8}, small_strategies()) if model == "small" else (LARGE, STRATEGY, large_strategies())
     job = job if advised else {**job, "advise": False}
     if kind == "same":
@@ -82,7 +82,7 @@ def bodies(model: str, kind: str, *, advised: bool) -> Iterator[dict[str, Any]]:
 
 @dataclass
 class Load:
-    """What clients saw."""
+    """Measurements of the clients."""
 
     times_s: list[float] = field(default_factory=list)
     statuses: dict[int, int] = field(default_factory=dict)
@@ -118,7 +118,7 @@ async def ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, body: 
 
 
 async def drive(port: int, questions: Iterator[dict[str, Any]], duration_s: float, rate: float) -> Load:
-    """``rate``: questions a second of all clients together; infinite where each asks again at once."""
+    """``rate``: questions a second of all clients together; infinite: each asks again at once."""
     load, began_s = Load(), time.perf_counter()
     count = itertools.count()
 
@@ -149,7 +149,7 @@ def cpu_s(processes: Sequence[psutil.Process]) -> float:
 
 
 def missed(model: str, name: str, load: Load) -> str:
-    """What the load of other strategies of one job falls short of."""
+    """Targets that the load of other strategies of one job misses."""
     if name == "full":
         return f" BELOW {LEAST_A_SECOND[model]}" if load.rate < LEAST_A_SECOND[model] else ""
     return f" P99 ABOVE {MOST_P99_S * 1e3:.0f} ms" if load.quantile_s(0.99) > MOST_P99_S else ""
@@ -167,7 +167,7 @@ def main() -> None:
         port = int(url.rpartition(":")[2])
         for model, kind in itertools.product(given.models, given.kinds):
             questions = bodies(model, kind, advised=given.advised)
-            asyncio.run(drive(port, itertools.islice(questions, 200), 3.0, math.inf))  # what all have in common is known then
+            asyncio.run(drive(port, itertools.islice(questions, 200), 3.0, math.inf))  # the shared part is computed by then
             rate = math.inf
             for name in ("full", "half"):
                 pricing = process.children(recursive=True)

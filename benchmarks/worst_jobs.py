@@ -1,7 +1,7 @@
-"""The heaviest jobs that validate, each cut after a minute: ``python -m benchmarks.worst_jobs [SECONDS] [NAME ...]``.
+"""The heaviest valid jobs, each cut after a minute: ``python -m benchmarks.worst_jobs [SECONDS] [NAME ...]``.
 
-Of each, in a process of its own: CPU seconds in all, those behind the cut, the longest time between two signs of life, and peak
-memory; all seconds are of CPU. The aims are an answer of some kind within a minute, two seconds between signs of life, and 1 GiB.
+For each, in a process of its own: CPU seconds in all, CPU seconds after the cut, the longest time between two progress reports,
+and peak memory. The aims are an answer within a minute, two seconds between progress reports, and 1 GiB.
 Prints the table of ``docs/cli.md``; about five CPU minutes.
 """
 
@@ -71,7 +71,7 @@ JOBS: Mapping[str, dict[str, Any]] = {
 
 
 def measured(document: dict[str, Any], limit_s: float) -> dict[str, Any]:
-    """What one search takes, in this process, whose limit is of CPU seconds: others on the machine change nothing."""
+    """Measure one search in this process. The limit is in CPU seconds, so that other work on the machine has no effect."""
     time.perf_counter = time.process_time
     job = parse_job({**document, "search": {**document.get("search", {}), "time_limit_s": limit_s}})
     seen, behind = [time.process_time()], list[float]()

@@ -1,1 +1,1 @@
-"""Measured runs: reading them, predicting them, comparing."""
+"""Measured runs: read, predicted, and turned into calibrations."""

@@ -1,1 +1,1 @@
-"""What comes from outside, read once: bounds, strict readers, the sentence of an error, hashes of documents."""
+"""Input from outside: bounds, strict readers, error messages, and hashes of documents."""

@@ -1,4 +1,4 @@
-"""What a number, a list or a file from outside may be at most; every reader of documents takes its bounds from here."""
+"""Upper bounds of numbers, lists and files from outside. All readers of documents use these."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from documents.errors import show
 from documents.sentences import Sentence
 
 MAX_DEVICES = 1_000_000
-MAX_DEGREE = 65_536  # with 1,000,000 stages a refusal takes seconds
+MAX_DEGREE = 65_536  # with 1,000,000 stages, rejecting a strategy takes seconds
 MAX_GLOBAL_BATCH = 10_000_000
 MAX_SEQ_LENGTH = 100_000_000
 MAX_LAYERS = 10_000

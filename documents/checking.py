@@ -138,7 +138,7 @@ def _path(keys: Sequence[str | int]) -> str:
             text += f"[{key}]"
         else:
             name = key if key.isprintable() and len(key) <= 60 else show(key)
-            text += f".{name}" if text else name
+            text += Sentence(".{}", name) if text else name
     return text
 
 
@@ -159,7 +159,7 @@ def _places(parts: Parts) -> Mapping[str, list[str]]:
             following = []
             for path, schema in level:
                 for name, inner in schema.get("properties", {}).items():
-                    place = f"{path}.{name}".lstrip(".")
+                    place = Sentence("{}.{}", path, name).lstrip(".")
                     found.setdefault(name, []).append(place)
                     following += [(place, branch) for branch in _branches(inner, definitions)]
             level = following

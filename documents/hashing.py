@@ -1,4 +1,4 @@
-"""Names a document's content by a hash that its wording does not move."""
+"""Hashes of a document's content that do not depend on its form."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from typing import Any
 
 # Fields of dataclasses that say in words what something is or where it comes from, and change no number of an answer.
 WORDING = frozenset({"title", "notes", "status", "provenance", "source"})
-_LONG = 1024  # entries of a tuple that is worth remembering
+_LONG = 1024  # a tuple with this many entries is worth caching
 
 
 def fingerprint(document: object) -> str:
-    """Twelve hexadecimal digits that name the content: dataclasses, mappings, sequences, arrays, enums and plain values."""
+    """Twelve hexadecimal digits that identify the content: dataclasses, mappings, sequences, arrays, enums and plain values."""
     return text_fingerprint(written(document))
 
 
 def written(document: object) -> str:
-    """The text of which ``fingerprint`` is the hash."""
+    """The text that ``fingerprint`` hashes."""
     return canonical_json(_plain(document))
 
 
 def canonical_json(document: object, *, ascii_only: bool = True, allow_nan: bool = False) -> str:
-    """JSON that equal documents have in common: keys sorted, no spaces. ``ValueError`` for NaN and infinity, unless allowed."""
+    """JSON that is equal for equal documents: keys sorted, no spaces. ``ValueError`` for NaN and infinity, unless allowed."""
     return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=ascii_only, allow_nan=allow_nan)
 
 
 def sha256_of(text: str) -> str:
-    """The hash of a text, in 64 hexadecimal digits."""
+    """The SHA-256 hash of a text, in 64 hexadecimal digits."""
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def text_fingerprint(text: str) -> str:
-    """Twelve hexadecimal digits that name a text."""
+    """Twelve hexadecimal digits that identify a text."""
     return sha256_of(text)[:12]
 
 
@@ -54,6 +54,6 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") else value  # arrays and NumPy's numbers
 
 
-@lru_cache(maxsize=4)  # tables of counted experts: long, and the same in all plans of a search
+@lru_cache(maxsize=4)  # tables of counted experts are long, and equal in all plans of a search
 def _of_rows(rows: tuple[tuple[Any, ...], ...]) -> str:
     return sha256_of(json.dumps(rows))

@@ -1,4 +1,4 @@
-"""Reads YAML and JSON that come from outside, strictly: what is surprising is refused, not guessed."""
+"""Strict readers of YAML and JSON from outside: ambiguous input is rejected, never guessed."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ MAX_DIGITS = 1_000
 
 @dataclass(frozen=True)
 class Limits:
-    """How large a document may be; JSON, which has no aliases and is read fast, holds as many values as its bytes allow.
+    """Limits on the size of a document. JSON is read fast and has no aliases, so only its bytes limit its values.
 
-    ``aliases``: whether a YAML document may name a part (``&name``) and mean it again (``*name``); each use counts its values.
-    ``entries``: of lists at the top of a JSON document, by name; what follows the one too many is not read.
+    ``aliases``: a YAML document can name a part (``&name``) and refer to it (``*name``); each use counts its values. ``entries``:
+    maximum length of lists at the top of a JSON document, by name. Reading stops at the first entry beyond it.
     """
 
     num_bytes: int = DOCUMENT_BYTES
@@ -67,7 +67,7 @@ _SCALARS: Mapping[str, tuple[str, tuple[str, ...]]] = {
 
 
 def _strict(base: Any) -> Any:
-    """A loader that tells the scalars of YAML 1.2 apart; nothing is constructed by it."""
+    """A loader with the scalar types of YAML 1.2 that constructs no objects."""
     loader: Any = type("StrictLoader", (base,), {"yaml_implicit_resolvers": {}})
     for kind, (pattern, first) in _SCALARS.items():
         loader.add_implicit_resolver(f"tag:yaml.org,2002:{kind}", re.compile(f"^(?:{pattern})$"), list(first))
@@ -118,7 +118,7 @@ def _constructed(node: yaml.Node, values_left: Iterator[int]) -> Any:
 
 
 def _parse_yaml(text: str, limits: Limits) -> Any:
-    text.encode()  # a lone surrogate would only surface later, where the text is printed
+    text.encode()  # a lone surrogate would fail only later, when the text is printed
     _check_events(text, limits)
     node = yaml.compose(text, Loader=_LOADER)
     return None if node is None else _constructed(node, iter(range(limits.values)))
@@ -158,14 +158,17 @@ def _after_space(text: str, position: int) -> int:
 
 
 def _opened(text: str, begin: int, end: str) -> tuple[int, bool]:
-    """Where the first part of the list or mapping at ``begin`` is, or what follows it, and whether it has no part."""
+    """Position of the first part of the list or mapping at ``begin``, or of the text after it, and whether it is empty."""
     position = _after_space(text, begin + 1)
     is_done = text[position : position + 1] == end
     return position + is_done, is_done
 
 
 def _next_part(text: str, position: int, end: str) -> tuple[int, bool]:
-    """Where the part behind the one that ended at ``position`` is, or what follows the whole, and whether that was the last."""
+    """Position of the part after the one that ended at ``position``, and whether that one was the last.
+
+    After the last part it is the position of the text after the whole.
+    """
     position = _after_space(text, position)
     mark = text[position : position + 1]
     if mark == end:
@@ -176,7 +179,7 @@ def _next_part(text: str, position: int, end: str) -> tuple[int, bool]:
 
 
 def _bounded_object(text: str, begin: int, entries: Mapping[str, int]) -> dict[str, Any]:
-    """The whole document, its bounded lists entry by entry."""
+    """The whole document; lists with a limit are read entry by entry."""
     pairs: list[tuple[str, Any]] = []
     position, is_done = _opened(text, begin, "}")
     while not is_done:
@@ -213,7 +216,7 @@ def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
 
 
 def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
-    """The file's text; ``InputError`` if it is not a readable text file of that size."""
+    """The file's text; ``InputError`` if it is not a readable text file of at most that size."""
     name = str(path) if str(path).isprintable() else show(str(path))
     try:
         if path.exists() and not path.is_file():
@@ -242,7 +245,7 @@ def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
 
 
 def parse_document(text: str, name: str, *, is_json: bool = False, limits: Limits = LIMITS) -> dict[str, Any]:
-    """The mapping that ``text`` holds; ``name`` is what messages call it."""
+    """The mapping in ``text``; ``name`` is its name in messages."""
     try:
         if len(text) > limits.num_bytes:
             raise ValueError(Sentence("larger than {} KiB; a document of this kind never is", limits.num_bytes // 1024))
@@ -266,6 +269,6 @@ def parse_document(text: str, name: str, *, is_json: bool = False, limits: Limit
 
 
 def read_document(path: Path, limits: Limits = LIMITS, *, is_json: bool | None = None) -> dict[str, Any]:
-    """The mapping in a YAML or JSON file; the name tells which, where ``is_json`` does not."""
+    """The mapping in a YAML or JSON file; without ``is_json`` the file name decides."""
     is_json = path.suffix.lower() == ".json" if is_json is None else is_json
     return parse_document(read_text(path, limits.num_bytes), str(path), is_json=is_json, limits=limits)

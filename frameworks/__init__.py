@@ -1,1 +1,1 @@
-"""What a plan can be launched with: one folder a framework, and the physics that binds all of them."""
+"""Training frameworks that plans can be launched with, one folder each, and the physics rules that apply to all of them."""

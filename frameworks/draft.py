@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
-from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.tensors import covering_modules
 from cost_models.shapes.workload import Workload
@@ -19,6 +19,7 @@ from frameworks.physics import pipeline as rules_pipeline
 from frameworks.placements import Placements
 from frameworks.rule import Rule, SwitchRule, effective_features
 from frameworks.table import Table
+from frameworks.unset import Unset
 
 
 def breaks(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> bool:
@@ -85,6 +86,13 @@ class Draft:
             if self.breaks(rule):
                 self.drop(rule.subject, rule.reason(self.workload, self.strategy))
 
+    def drop_unset(self, unset: Sequence[Unset]) -> None:
+        """Switches off that the framework leaves off in such a plan."""
+        batch = StrategyBatch.of([self.strategy])
+        for each in unset:
+            if each.rows(self.workload, batch)[0]:
+                self.drop(each.feature, each.why)
+
     def sequence_parallel(self, needed: Rule, framework: str) -> None:
         """On where a rule needs it for experts, off where there is nothing to split."""
         if self.strategy.tp == 1:
@@ -100,7 +108,7 @@ class Draft:
 
     def offered(self, table: Table, framework: str) -> None:
         """No switches or modules that the framework lacks; 1F1B, or interleaved on more chunks, in place of a schedule."""
-        if self.strategy.schedule not in (Schedule.NONE, *table.schedules):
+        if self.strategy.pp > 1 and self.strategy.schedule not in table.schedules:
             self.usual_schedule(Sentence("{} has no such schedule", framework))
         self.drop(self.features & ~table.offered, Sentence("{} has no such switch", framework))
         self.drop_modules(table.unnamed_modules, Sentence("{} has no name for it", framework))
@@ -109,11 +117,11 @@ class Draft:
         """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""
         s = self.strategy
         vpp = s.vpp
-        chunked = replace(s, schedule=Schedule.INTERLEAVED)
+        chunked = replace(s, schedule=canonical_schedule(s.pp, s.vpp))
         if vpp > 1 and any(breaks(self.workload, chunked, rule) for rule in rules_pipeline.LAYOUT_RULES):
             vpp = 1
         schedule = canonical_schedule(s.pp, vpp)
-        added = Feature.OVERLAP_P2P if schedule is Schedule.INTERLEAVED else Feature(0)
+        added = Feature.OVERLAP_P2P if schedule.rules.in_groups else Feature(0)
         self.set(
             "schedule",
             s.schedule.label,
@@ -212,7 +220,7 @@ class Draft:
 
     def replicated(self, features: Feature) -> None:
         """Switches that the framework sets by itself where parameters have replicas."""
-        if acting.has_replicas(self.workload.model, self.strategy):
+        if effective_switches.has_replicas(self.workload.model, self.strategy):
             self.strategy = replace(self.strategy, features=self.features | features)
 
     def quietly(self, on: Feature = Feature(0), off: Feature = Feature(0)) -> None:

@@ -1,4 +1,4 @@
-"""What several frameworks want of the shell that launches them: environment variables with their purposes, processes."""
+"""Environment variables and processes that several frameworks share at launch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HCCL = {
 
 
 def start_note(workload: Workload, launcher: str) -> str:
-    """How many processes the launcher starts, and what else is left to the user."""
+    """A sentence on the processes that the launcher starts, and on the settings that the user must add."""
     per_node, devices = workload.cluster.profile.devices_per_node, workload.cluster.num_devices
     return Sentence(
         "Start {} processes on each of {} nodes ({}); "
@@ -28,6 +28,6 @@ def start_note(workload: Workload, launcher: str) -> str:
 
 
 def hccl(workload: Workload) -> dict[str, str]:
-    """Buffers as the plan is priced, and patience for large clusters [cann, HCCL_BUFFSIZE]."""
+    """HCCL variables: buffers as priced in the plan, and a long timeout for large clusters [cann, HCCL_BUFFSIZE]."""
     megabytes = max(round(workload.cluster.profile.communicator_bytes / (2 * MIB)), 1)
     return {"HCCL_BUFFSIZE": str(megabytes), "HCCL_CONNECT_TIMEOUT": "3600"}

@@ -1,4 +1,4 @@
-"""What a training framework is to us: one record, which its folder makes and the registry lists."""
+"""Record of a training framework. Each folder makes one, and the registry lists them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from frameworks.release import Release
 from frameworks.rule import Rule
 from frameworks.table import Table
 from frameworks.target import Target
+from frameworks.unset import Unset
 
 
 @dataclass(frozen=True)
 class LaunchArguments:
-    """``arguments`` as a shell would pass them, ``environment`` variables, and one sentence a note."""
+    """Launch settings: ``arguments`` for a shell, ``environment`` variables, and notes of one sentence each."""
 
     arguments: tuple[str, ...]
     environment: dict[str, str]
@@ -26,7 +27,7 @@ class LaunchArguments:
 
 @dataclass(frozen=True)
 class Start:
-    """What the launcher must know: the plan's name and the processes it starts."""
+    """Inputs of the launcher: the plan's name and the processes to start."""
 
     title: str
     num_devices: int
@@ -34,24 +35,24 @@ class Start:
 
     @property
     def processes_per_node(self) -> int:
-        """Processes that one node runs."""
+        """Processes on each node."""
         return min(self.devices_per_node, self.num_devices)
 
     @property
     def num_nodes(self) -> int:
-        """Nodes that hold all processes."""
+        """Number of nodes for all processes."""
         return -(-self.num_devices // self.devices_per_node)
 
 
 class ReadingError(ValueError):
-    """Arguments that no strategy means; the message is one sentence."""
+    """No strategy matches the arguments; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class ReadJob:
-    """What the arguments of a script say of a whole job. None: they do not say it.
+    """A whole job read from the arguments of a script. ``None``: the arguments do not say.
 
-    ``not_understood``: one sentence for each argument that was passed over and may matter.
+    ``not_understood``: one sentence for each argument that was skipped and may matter.
     """
 
     model: ModelShape
@@ -65,15 +66,16 @@ class ReadJob:
 
 @dataclass(frozen=True)
 class Framework:
-    """``target``: name, release, devices it runs on. ``release``: its arguments; ``table``: which of them says what of a plan.
+    """One release of a training framework.
 
-    ``rules`` are those that bind its plans beside physics. ``nearest``: what it can be told, and a sentence for each setting that
-    is replaced; ``write``: arguments of that; ``read``: the strategy that such arguments mean, with the number of devices where
-    they do not say it, ``read_job`` the whole job (raise ``ReadingError``). ``purposes``: what each environment variable is for.
-    ``untold``: a sentence for what the release cannot be told of the model, so that it would train another one.
-    ``placements``: where layers can sit; ``merged_chunks``: where they can if ``moe_comm_overlap`` merges passes of virtual
-    stages, if not there.
-    ``file``: text of a launch file, of ``suffix``, from release, purposes and an entry of ``launch_block``.
+    ``target``: name, release and devices. ``release``: its arguments; ``table``: how they map to parts of a plan. ``rules`` apply
+    to its plans in addition to physics. ``nearest``: the nearest strategy that it can express, with a sentence for each replaced
+    setting; ``write``: the arguments of that strategy. ``read``: the strategy of given arguments, with the number of devices if
+    they do not say it; ``read_job``: the whole job (both raise ``ReadingError``). ``purposes``: the purpose of each environment
+    variable. ``untold``: sentences on parts of the model that the release cannot express, so that it would train another model.
+    ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if
+    different. ``unset``: usual switches that stay off in some plans. ``file``: text of a launch file with ``suffix``, from
+    release, purposes and an entry of ``launch_block``.
     """
 
     target: Target
@@ -88,6 +90,7 @@ class Framework:
     purposes: Mapping[str, str]
     file: Callable[[Release, Mapping[str, str], Mapping[str, Any], Start], str]
     placements: Placements
+    unset: tuple[Unset, ...]
     merged_chunks: Placements | None = None
     untold: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
 

@@ -1,4 +1,4 @@
-"""A strategy as the arguments that a training framework takes. ``launch_block`` gathers every framework we export for."""
+"""Launch arguments of a strategy for every framework."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from frameworks.registry import BY_NAME, releases_for
 def launch_block(
     workload: Workload, strategy: ParallelStrategy, launchable: Collection[str] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """For each framework: ``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules``, JSON-ready.
+    """For each framework: ``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules``, ready for JSON.
 
-    ``target`` is the release that the job names, of other frameworks the first that runs the plan, else the first.
-    ``launchable`` says whether the framework runs exactly this plan, of this model. Where it breaks a rule of the framework,
-    the arguments are the closest it takes, ``rules`` those that it breaks, and notes state each rule and each setting that was
-    replaced. ``arguments`` is null where the framework does not run on the devices. The argument ``launchable`` is what
-    ``frameworks.legality.launchable_on`` has for the plan, where that is known.
+    ``target`` is the release that the job names. For other frameworks it is the first release that runs the plan, else the first.
+    ``launchable`` says whether the framework runs exactly this plan, of this model. If the plan breaks a rule of the framework,
+    the arguments are those of the nearest plan that it takes, ``rules`` lists the broken rules, and notes state each rule and
+    each
+    replaced setting. ``arguments`` is null if the framework does not run on the devices. The argument ``launchable`` is the
+    result
+    of ``frameworks.legality.launchable_on`` for the plan, if known.
     """
     labels = launchable_on(workload, strategy) if launchable is None else launchable
     profile = workload.cluster.profile

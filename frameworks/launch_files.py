@@ -1,4 +1,4 @@
-"""Launch files as text, in the form that each framework starts from."""
+"""Text of launch files, in each framework's own format."""
 
 from __future__ import annotations
 
@@ -10,6 +10,6 @@ from frameworks.registry import BY_LABEL, BY_NAME
 
 
 def launch_file(framework: str, launch: Mapping[str, Any], start: Start) -> tuple[str, str]:
-    """Suffix and text of the launch file of one entry of ``launch_block`` that has arguments."""
-    record = BY_LABEL.get(launch["target"], BY_NAME[framework])  # a server of old may name a release of old
+    """Suffix and text of the launch file for an entry of ``launch_block`` with arguments."""
+    record = BY_LABEL.get(launch["target"], BY_NAME[framework])  # an older server may name an older release
     return record.suffix, record.file(record.release, record.purposes, launch, start)

@@ -1,6 +1,6 @@
-"""Which strategies can run: named rules, in the order in which an illegal strategy is charged to the first it breaks.
+"""Legality of strategies: named rules. An illegal strategy is counted under the first rule that it breaks.
 
-Physics binds every target; a framework adds its own rules. ``docs/legality.md`` lists them all.
+Physics rules apply to every target; a framework adds its own. ``docs/legality.md`` lists them all.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def rules_for(target: str | Target) -> tuple[Rule, ...]:
 
 
 def first_violation(workload: Workload, batch: StrategyBatch, target: str | Target | None = None) -> IntColumn:
-    """Index into ``RULES`` of the first rule that each row breaks, -1 where it is legal. ``[n]``
+    """Index into ``RULES`` of the first rule that each row breaks, -1 for a legal row. ``[n]``
 
     ``target`` defaults to the workload's. Degrees and micro batch sizes must be at least 1.
     """
@@ -75,12 +75,12 @@ def first_violation(workload: Workload, batch: StrategyBatch, target: str | Targ
 
 
 def own_rules(target: str | Target) -> tuple[Rule, ...]:
-    """The rules that a target has beside physics; none for ``any``."""
+    """The rules of a target in addition to physics; none for ``any``."""
     return tuple(rule for rule in rules_for(target) if ANY.name not in rule.targets)
 
 
 def refused_mask(workload: Workload, batch: StrategyBatch, target: str | Target) -> Mask:
-    """Whether the target refuses a row that physics allows. ``[n]``"""
+    """Whether the target rejects a row that physics allows. ``[n]``"""
     mask = np.zeros(len(batch), dtype=np.bool_)
     for rule in own_rules(target):
         mask |= rule.violates(workload, batch)
@@ -96,7 +96,7 @@ def legal_mask(workload: Workload, batch: StrategyBatch, target: str | Target | 
 
 
 def violations(workload: Workload, strategy: ParallelStrategy, target: str | Target | None = None) -> tuple[Violation, ...]:
-    """Every rule that one strategy breaks, in order; empty where it is legal."""
+    """Every rule that one strategy breaks, in order; empty if it is legal."""
     batch = StrategyBatch.of([strategy])
     return tuple(
         Violation(rule.name, rule.sentence(workload, strategy), rule.source)
@@ -106,12 +106,12 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
 
 
 def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ...]:
-    """``name@release`` of each release that runs on these devices, takes this strategy and builds this model."""
+    """``name@release`` of each release that runs on these devices, accepts this strategy and builds this model."""
     return launchable_each(workload, StrategyBatch.of([strategy]))[0]
 
 
 def launchable_each(workload: Workload, batch: StrategyBatch) -> list[tuple[str, ...]]:
-    """``launchable_on`` of each row."""
+    """``launchable_on`` for each row."""
     family = workload.cluster.profile.family
     able = [one.target for one in FRAMEWORKS if family in one.target.families and not one.untold(workload)]
     masks = [legal_mask(workload, batch, target) for target in able]

@@ -1,7 +1,7 @@
-"""Facts of a model as arguments: one table from which a framework's writer, reader and sentences come.
+"""Model facts as launch arguments: one table from which a framework's writer, reader and messages are derived.
 
-A model is looked at as a flat mapping from paths (``hidden_size``, ``moe.top_k``, ``constants.router.score_function``) to values,
-into which a framework may put what several fields decide together.
+A model is a flat mapping from paths (``hidden_size``, ``moe.top_k``, ``constants.router.score_function``) to values. A framework
+can add values that follow from several fields.
 """
 
 from __future__ import annotations
@@ -30,14 +30,19 @@ _PARTS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class Fact:
-    """What arguments say of one fact: ``number`` is the argument that has its value, or ``says`` maps values to arguments.
+    """Arguments for one fact: ``number`` is the argument with its value, or ``says`` maps values to arguments.
 
-    ``only``: whether the fact is one, in a model as far as it is known. ``unsaid``: values that need no argument (None: the
-    model does not state it). ``instead``: the value that is written for one that cannot be said. ``effective``: the only numbers
-    that the framework heeds, where it takes more. ``label``: the word for it in sentences; ``because``: why a value has no
-    argument. ``asked``: a launch file names it where the model does not state it.
-    ``priced``: it changes what a plan costs. ``named``: words for values that label and value make no sense of.
-    ``says`` is read from top to bottom: the first whose arguments hold, given or by default.
+    ``only``: whether the fact applies to a model, as far as the model is known. ``unsaid``: values that need no argument
+    (``None``:
+    the model does not state it). ``instead``: the value to write for one that cannot be expressed. ``effective``: the only
+    numbers
+    that have an effect, if the framework accepts more. ``label``: its word in sentences. ``because``: why a value has no
+    argument.
+    ``asked``: a launch file mentions it if the model does not state it. ``priced``: it changes the cost of a plan. ``named``:
+    words
+    for values that do not read well as label and value. ``says`` is read from top to bottom: the first entry whose arguments
+    hold,
+    given or by default, wins.
     """
 
     path: str
@@ -55,17 +60,17 @@ class Fact:
 
     @property
     def words(self) -> str:
-        """The word for it in sentences."""
+        """Its word in sentences."""
         return self.label or self.path.rpartition(".")[2]
 
     def arguments(self, value: Any) -> Mapping[str, Any] | None:
-        """Arguments that say a value, None without any."""
+        """Arguments for a value, ``None`` without any."""
         if self.number:
             return {self.number: whole(value)}
         return self.says.get(value)
 
     def sayable(self, release: Release, value: Any) -> bool:
-        """Whether a release takes the arguments that say a value, and heeds them."""
+        """Whether a release has arguments for a value, and they take effect."""
         arguments = self.arguments(value)
         if arguments is None or (self.effective and value not in self.effective):
             return False
@@ -74,7 +79,7 @@ class Fact:
         )
 
     def read(self, release: Release, given: Given) -> Any:
-        """The value that arguments say, None for none."""
+        """The value that arguments give, or ``None``."""
         if self.number:
             return values_of(release, given, self.number)[0] if self.number in release.arguments else None
         return next((value for value, arguments in self.says.items() if _hold(release, given, arguments)), None)
@@ -82,9 +87,10 @@ class Fact:
 
 @dataclass(frozen=True)
 class ModelTable:
-    """``facts``, each after those that its ``only`` asks for.
+    """The facts of a framework, each after those that its ``only`` reads.
 
-    ``derived``: what several fields decide together, of a flat model; ``undone``: fields, from the flat facts that were read.
+    ``derived`` computes values from several fields of a flat model. ``undone`` computes fields from the flat facts that were
+    read.
     """
 
     facts: tuple[Fact, ...]
@@ -92,7 +98,7 @@ class ModelTable:
     undone: Callable[[Flat], dict[str, Any]]
 
     def with_facts(self, *facts: Fact, without: Iterable[str] = ()) -> ModelTable:
-        """The table with facts in place of those of the same path, and without some; new ones come last."""
+        """The table with some facts replaced by path and some removed; new ones are appended."""
         new: dict[str, list[Fact]] = {}
         for fact in facts:
             new.setdefault(fact.path, []).append(fact)
@@ -105,12 +111,12 @@ class ModelTable:
         return ModelTable((*kept, *(f for rest in new.values() for f in rest)), self.derived, self.undone)
 
     def flat(self, model: ModelShape, **beside: Any) -> Flat:
-        """The model's fields by path, with what is derived; ``beside``: what is known besides."""
+        """The model's fields by path, with derived values and those in ``beside``."""
         known = {**flattened(model), **beside}
         return {**known, **self.derived(known)}
 
     def arguments(self, release: Release, flat: Flat) -> Arguments:
-        """Arguments of every fact that the release has arguments for."""
+        """Arguments of every fact for which the release has arguments."""
         found: Arguments = {}
         for fact in self.facts:
             value = flat.get(fact.path)
@@ -123,7 +129,7 @@ class ModelTable:
         return found
 
     def unsayable(self, release: Release, flat: Flat) -> tuple[tuple[Fact, str], ...]:
-        """Facts that the release cannot be told, each with a sentence's part that says so."""
+        """Facts that the release cannot express, each with a part of a sentence."""
         found = []
         for fact in self.facts:
             value = flat.get(fact.path)
@@ -134,7 +140,7 @@ class ModelTable:
         return tuple(found)
 
     def unstated(self, release: Release, flat: Flat) -> tuple[str, ...]:
-        """Constants that the model does not state, with what the framework then takes."""
+        """Constants that the model does not state, with the framework's own values."""
         found = []
         for fact in self.facts:
             if fact.asked and fact.only(flat) and flat.get(fact.path) is None:
@@ -143,7 +149,7 @@ class ModelTable:
         return tuple(found)
 
     def read(self, release: Release, given: Given, known: Mapping[str, Any]) -> ModelShape:
-        """The model that arguments say; ``known``: fields that are not in the table."""
+        """The model of given arguments; ``known`` are fields that are not in the table."""
         flat: dict[str, Any] = dict(known)
         for fact in self.facts:
             if fact.only(flat):
@@ -154,7 +160,7 @@ class ModelTable:
 
 
 def flattened(section: Any, lead: str = "") -> dict[str, Any]:
-    """Fields by path; a part that is None has its own path alone."""
+    """Fields by path; a section that is ``None`` has one path."""
     found: dict[str, Any] = {}
     for entry in fields(section):
         value = getattr(section, entry.name)
@@ -167,7 +173,7 @@ def flattened(section: Any, lead: str = "") -> dict[str, Any]:
 
 
 def built(flat: Flat) -> ModelShape:
-    """The model of a flat mapping; paths that are no fields are left out, and so are values None."""
+    """The model of a flat mapping; other paths, and values that are ``None``, are ignored."""
     made: ModelShape = _made(ModelShape, "", flat)
     return made
 
@@ -185,12 +191,12 @@ def _made(kind: type, lead: str, flat: Flat) -> Any:
 
 
 def whole(value: Any) -> Any:
-    """A number without a fraction that is none, as arguments have it."""
+    """A float without a fraction as an integer, as arguments have it."""
     return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e12 else value
 
 
 def as_words(value: Any) -> tuple[str, ...]:
-    """The value of an argument as a shell passes it."""
+    """The value of an argument as shell words."""
     return tuple(map(str, value)) if isinstance(value, tuple) else (str(value),)
 
 

@@ -16,6 +16,7 @@ from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from frameworks.placements import ANYWHERE, Placements
 from frameworks.target import ANY, Target, TargetError
+from frameworks.unset import Unset
 
 FRAMEWORKS: tuple[Framework, ...] = (*MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS)
 BY_LABEL = {framework.target.label: framework for framework in FRAMEWORKS}
@@ -65,6 +66,12 @@ def offered(target: str, family: str) -> Feature:
         return framework.table.offered
     libraries = (None, family_traits(family).library)
     return Feature(sum(feature for feature, switch in SWITCHES.items() if switch.library in libraries))
+
+
+def unset_by(target: str) -> tuple[Unset, ...]:
+    """Usual switches that stay off in some plans for a target; physics alone has all kernels."""
+    framework = BY_LABEL.get(parse_target(target).label)
+    return () if framework is None else framework.unset
 
 
 def placements_of(target: str, *, merged_chunks: bool = False) -> Placements:

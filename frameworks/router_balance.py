@@ -1,4 +1,4 @@
-"""What balances the router, in words of launch arguments: the losses that span so much, and what no release can be told."""
+"""Launch arguments for the method that balances the router."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.release import Release, accepts
 
-# A router has these without an argument: as the model is, or a loss that nobody says more of.
+# These need no argument: the model has them, or it is a loss without further detail.
 _SAID_ALREADY = frozenset({RouterBalance.AUXILIARY_LOSS, RouterBalance.GROUP})
 
 
 def chosen_balance(workload: Workload) -> RouterBalance | None:
-    """The balance of a job that another one takes the place of in its model; None: the usual one, counts or a factor."""
+    """The job's balancing method if it differs from the model's default; ``None`` for the default, counts or a factor."""
     spread, usual, moe = workload.training.expert_spread, workload.model.expert_spread(), workload.model.moe
     if moe is None or moe.capacity_factor or spread is None or usual is None or spread.balance is usual.balance:
         return None
@@ -22,7 +22,7 @@ def chosen_balance(workload: Workload) -> RouterBalance | None:
 
 
 def loss_for(release: Release, argument: str, losses: Mapping[str, RouterBalance], balance: RouterBalance | None) -> str | None:
-    """The value of ``argument`` that says a balance, if the release takes one."""
+    """The value of ``argument`` for a balancing method, if the release accepts one."""
     if argument not in release.arguments:
         return None
     return next(
@@ -31,7 +31,7 @@ def loss_for(release: Release, argument: str, losses: Mapping[str, RouterBalance
 
 
 def balance_note(name: str, workload: Workload, *, told: str, weight: str) -> tuple[str, ...]:
-    """A sentence about a balance that ``told`` says and ``weight`` weighs, or that nothing says."""
+    """A sentence about a balancing method: the arguments that set it, and the weight that the user must set."""
     balance = chosen_balance(workload)
     if balance is None:
         return ()

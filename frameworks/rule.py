@@ -9,10 +9,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
 from cost_models.shapes.layer_keys import distinct_rows
 from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
-from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acting_in, alternatives
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
@@ -100,13 +100,13 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
 
     Whatever the dispatcher: a framework refuses an overlap beside the wrong one, so that rules must see it there.
     """
-    mask: Mask = acting.acting(workload.model, batch, feature, given=ANY_DISPATCHER) != 0
+    mask: Mask = effective_switches.acting(workload.model, batch, feature, given=ANY_DISPATCHER) != 0
     return mask
 
 
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
     """The features of one strategy that have something to act on, whatever the dispatcher."""
-    return strategy.features & acting_in(acting.scope_of(workload.model, strategy) | ANY_DISPATCHER)
+    return strategy.features & acting_in(effective_switches.scope_of(workload.model, strategy) | ANY_DISPATCHER)
 
 
 def one_of(
@@ -121,7 +121,7 @@ def one_of(
     features = alternatives(kind)
 
     def violates(workload: Workload, batch: StrategyBatch) -> Mask:
-        acts = acting.acting(workload.model, batch, Feature(sum(features)), given=ANY_DISPATCHER)
+        acts = effective_switches.acting(workload.model, batch, Feature(sum(features)), given=ANY_DISPATCHER)
         mask: Mask = (acts & (acts - 1)) != 0  # more than one bit
         return mask
 
@@ -147,11 +147,15 @@ def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
 def unless_default(layout: LayerLayout, schedule: Schedule) -> LayerLayout | None:
     """None for a layout that is the default of every model with so many layers."""
     layers, pp, vpp = sum(map(sum, layout)), len(layout[0]), len(layout)
-    if schedule.is_vee:
+    if schedule.rules.is_vee:
         defaults = {lean_tail_layout(layers, pp, vpp)}
     else:
         defaults = {layer_layout(layers, pp, vpp, keep_first=full) for full in (False, True)}
     return None if defaults == {layout} else layout
+
+
+_IS_VEE = by_schedule(lambda rules: rules.is_vee)
+_EXAMPLES = [next(schedule for schedule in Schedule if schedule.rules.is_vee == vee) for vee in (False, True)]
 
 
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, int, ModelShape], bool]) -> Mask:
@@ -163,7 +167,7 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
     given = batch.layout_index >= 0
     default = ~given & (batch.pp * batch.vpp <= model.num_layers)
     span = model.num_layers + 1
-    vee = batch.runs(schedule for schedule in Schedule if schedule.is_vee)
+    vee = _IS_VEE[batch.schedule]
     plain = default & (batch.mtp_before_head == 0)
     key = np.where(plain, (batch.pp * span + batch.vpp) * 2 + vee, 0)
     present = np.zeros(2 * span * span, dtype=np.bool_)
@@ -199,4 +203,4 @@ def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[
 
 @lru_cache(maxsize=4096)
 def _default_layout(model: ModelShape, pp: int, vpp: int, vee: bool) -> LayerLayout:
-    return default_layout(model, pp, vpp, Schedule.DUALPIPE_V if vee else Schedule.NONE)
+    return default_layout(model, pp, vpp, _EXAMPLES[vee])

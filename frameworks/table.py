@@ -1,6 +1,6 @@
-"""What a framework calls the parts of a plan: switches, modules of recompute, dispatchers, schedules and degrees as arguments.
+"""Names of the parts of a plan in a framework: switches, recompute modules, dispatchers, schedules and degrees as arguments.
 
-From one ``Table`` come what the framework offers (and the rules that say so), what the writer writes and what the reader reads.
+From one ``Table`` follow the supported parts (with the rules about them), the writer and the reader.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.schedules.schedule import ScheduleRules
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
@@ -22,9 +26,11 @@ K = TypeVar("K")
 class SwitchArgument:
     """One switch of plans as an argument.
 
-    ``on``: values that switch it on, the first of which is written (none: the bare argument); ``off``: the value written where
-    it is off (None: nothing is written). ``negated``: the bare argument switches it off. ``only``: conditions on arguments, one
-    of which must hold for it to have a meaning. ``beside``: arguments that come with it; ``former``: another that means the same.
+    ``on``: values that switch it on; the first one is written (none: the bare argument). ``off``: the value written if it is off
+    (``None``: nothing is written). ``negated``: the bare argument switches it off. ``only``: conditions on arguments; the
+    argument
+    has a meaning only if one of them holds. ``beside``: arguments that are written with it. ``former``: another argument with the
+    same meaning.
     """
 
     feature: Feature
@@ -37,28 +43,30 @@ class SwitchArgument:
     former: str = ""
 
     def written(self, features: Feature) -> Any:
-        """The value to write, ``()`` for the bare argument, None for nothing."""
+        """The value to write: ``()`` for the bare argument, ``None`` for nothing."""
         on = self.feature in features
         if self.on:
             return self.on[0] if on else self.off
         return () if on != self.negated else None
 
     def means(self, release: Release, given: Given) -> bool:
-        """Whether the argument has a meaning beside those given."""
+        """Whether the argument has a meaning together with the given ones."""
         return not self.only or any(holds(release, given, condition) for condition in self.only)
 
     def read(self, value: Any) -> bool:
-        """Whether a value of the argument (of a bare one, whether it is given) switches the feature on."""
+        """Whether a value of the argument (for a bare one, its presence) switches the feature on."""
         return value in self.on if self.on else bool(value) != self.negated
 
 
 @dataclass(frozen=True)
 class Table:
-    """``columns``: field of a strategy -> argument. ``implied``: switches without an argument: the framework sets them by itself.
+    """Names of the parts of a plan. ``columns``: field of a strategy -> argument.
 
-    ``modules``: modules of recompute by the value that names them, ``module_switches`` those with an argument of their own;
-    no other is offered, unless a rule of the framework says which (``modules_by_rule``).
-    ``schedules`` without a value of their own have an empty one.
+    ``implied``: switches without an argument, which the framework sets by itself. ``modules``: recompute modules by the value
+    that
+    names them; ``module_switches``: those with their own argument. No others are supported, unless a rule of the framework
+    decides
+    (``modules_by_rule``). ``schedules`` without a value of their own have an empty one.
     """
 
     columns: Mapping[str, str]
@@ -73,7 +81,7 @@ class Table:
 
     @cached_property
     def offered(self) -> Feature:
-        """Switches that plans for the framework may have."""
+        """Switches that plans for the framework can have."""
         offered = self.implied
         for switch in self.switches:
             offered |= switch.feature
@@ -81,27 +89,31 @@ class Table:
 
     @cached_property
     def unnamed_modules(self) -> RecomputeModule:
-        """Modules of recompute that plans for the framework may not have."""
+        """Recompute modules that plans for the framework cannot have."""
         if self.modules_by_rule:
             return RecomputeModule(0)
         return RecomputeModule(sum(set(RecomputeModule).difference(self.modules, self.module_switches)))
 
+    def schedules_with(self, trait: Callable[[ScheduleRules], bool]) -> NDArray[np.bool_]:
+        """Which schedules the framework has and have a trait: a table to index by schedules."""
+        return np.array([schedule in self.schedules and trait(schedule.rules) for schedule in Schedule])
+
     def arguments_of(self, features: Feature) -> dict[str, Any]:
-        """The switches among ``features`` by argument, to be settled when the other arguments are known."""
+        """The switches among ``features`` by argument, to be resolved when the other arguments are known."""
         return {switch.argument: switch for switch in self.switches if switch.feature in features}
 
 
 def key_of(names: Mapping[K, str], value: object, default: K) -> K:
-    """What a table calls ``value``."""
+    """The key whose name in a table is ``value``."""
     return next((key for key, name in names.items() if name == value), default)
 
 
 def settled(
     release: Release, written: Mapping[str, Any], features: Feature, given: Callable[[Any], tuple[str, ...]]
 ) -> dict[str, Any]:
-    """The arguments, with the switches among them written where they have a meaning beside the others.
+    """The arguments, with their switches written if they have a meaning together with the others.
 
-    ``given`` puts a value as the release's conditions ask for it.
+    ``given`` converts a value for the release's conditions.
     """
     known = {name: given(value) for name, value in written.items() if not isinstance(value, SwitchArgument)}
     arguments: dict[str, Any] = {}
@@ -117,7 +129,7 @@ def settled(
 
 
 def features_read(table: Table, release: Release, given: Given, value_of: Callable[[str], Any]) -> Feature:
-    """The switches that arguments set, or leave on; ``value_of`` reads an argument, or its default."""
+    """The switches that arguments set or leave on; ``value_of`` reads an argument, or its default."""
     features = Feature(0)
     for switch in table.switches:
         if switch.means(release, given) and (

@@ -1,4 +1,4 @@
-"""What a plan must run on: the physics alone, or a release of a training framework."""
+"""Targets: the physics alone, or a release of a training framework."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from documents.errors import InputError
 
 
 class TargetError(InputError):
-    """A target that has no rules here; the message names the value and what is allowed."""
+    """An unknown target; the message names the value and the allowed ones."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """A framework and the release that its rules were read in; ``any`` has no release.
+    """A framework and the release whose rules apply; ``any`` has no release.
 
     ``families`` are the device families that the framework runs on.
     """

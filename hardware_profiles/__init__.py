@@ -1,1 +1,1 @@
-"""Cluster data, one product a YAML file, and its loader; SI units only inside."""
+"""Hardware profiles, one product a YAML file, and their loader. All values inside are in SI units."""

@@ -1,4 +1,4 @@
-"""A profile as its YAML states it: every number ``{value, unit, source, basis}``, with the plausible range of each."""
+"""Fields of a profile in YAML: every number ``{value, unit, source, basis}``, with its plausible range."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ _Numbers = TypeVar("_Numbers", bound=Stated)
 
 
 def _within(dimension: Dimension, low: float, high: float, *, whole: bool = False) -> AfterValidator:
-    """Refuses a unit of another dimension, and a number beyond ``low`` to ``high`` in SI units."""
+    """Validator that rejects a unit of another dimension, and a number outside ``low`` to ``high`` in SI units."""
 
     def checked(stated: _Numbers) -> _Numbers:
         if stated.unit not in UNITS or UNITS[stated.unit].dimension is not dimension:

@@ -1,4 +1,4 @@
-"""YAML to ``HardwareProfile``, in SI units; every error is one sentence."""
+"""Loads YAML into a ``HardwareProfile`` in SI units; every error is one sentence."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _si_or_none(stated: Stated | None) -> float | None:
 
 
 def _provenance(value: object, path: str) -> Iterator[tuple[str, Quantity]]:
-    """Each number as stated, by its dotted path."""
+    """Each number as stated in the file, by its dotted path."""
     if isinstance(value, Stated):
         paths = [Sentence("{}.{}", path, index) for index in range(len(value.values))] if isinstance(value, Points) else [path]
         for at, number in zip(paths, value.values, strict=True):
@@ -121,7 +121,7 @@ def _provenance(value: object, path: str) -> Iterator[tuple[str, Quantity]]:
 
 
 def _check(profile: HardwareProfile) -> None:
-    """What must hold between the numbers of one profile."""
+    """Check the relations between the numbers of one profile."""
     if not profile.matmul_flops_per_s:
         raise InputError(Sentence("matmul_flops_per_s: it is empty; give one of {}.", joined(", ", PRECISIONS)))
     for precision, rate in profile.achievable_matmul_flops_per_s.items():

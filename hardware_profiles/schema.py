@@ -1,7 +1,7 @@
-"""What a hardware profile holds, in SI units.
+"""Contents of a hardware profile, in SI units.
 
-Bandwidth is per device and one direction everywhere. Each number keeps where it came from in
-``HardwareProfile.provenance``; the cost model reads the plain floats.
+Bandwidth is per device and one direction everywhere. ``HardwareProfile.provenance`` has the source of each number; the cost
+model reads the plain floats.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class ProfileError(InputError):
 
 
 class Basis(StrEnum):
-    """How a number came to be known."""
+    """How a number was obtained."""
 
     VENDOR = "vendor"
     MEASURED = "measured"
@@ -27,7 +27,7 @@ class Basis(StrEnum):
 
 
 class Status(StrEnum):
-    """How far a profile is backed by measured training runs."""
+    """Whether measured training runs back a profile."""
 
     VALIDATED = "validated"
     UNVALIDATED = "unvalidated"
@@ -35,7 +35,7 @@ class Status(StrEnum):
 
 
 class Wiring(StrEnum):
-    """How the devices of one tier are joined."""
+    """How the devices of one tier are connected."""
 
     MESH = "mesh"  # a link to every peer: a group of t ranks uses t - 1 links
     SWITCH = "switch"  # one port into a non-blocking switch
@@ -73,9 +73,9 @@ class NetworkTier:
     """One level of the topology, from the inside out.
 
     ``domain_devices`` devices reach each other through this tier without using an outer one
-    (``None``: all of the cluster). ``bandwidth_bytes_per_s`` is what one device can send through
+    (``None``: all of the cluster). ``bandwidth_bytes_per_s`` is the rate of one device through
     all its links of the tier; for a mesh ``link_bytes_per_s`` is the rate to one peer.
-    ``latency_s`` is one network step, without what starting a collective costs on the host.
+    ``latency_s`` is one network step, without the host's cost to start a collective.
     """
 
     name: str
@@ -90,20 +90,20 @@ class NetworkTier:
 
 @dataclass(frozen=True)
 class HardwareProfile:
-    """One product: its device, its topology, what it costs to run.
+    """One product: its device, its topology, its power and price.
 
     ``matmul_flops_per_s`` and ``achievable_matmul_flops_per_s`` map a precision
-    (``bf16``, ``fp16``, ``fp8``, ``int8``, ``nvfp4``, ``mxfp4``, ``fp32``) to dense peak and to the best measured rate;
-    a precision that the device lacks, or that nobody measured, is absent. ``vector_flops_per_s`` is FP32.
-    ``usable_hbm_bytes`` is what a job may fill in all, ``context_bytes`` what driver and runtime take of it
-    before the framework allocates anything.
+    (``bf16``, ``fp16``, ``fp8``, ``int8``, ``nvfp4``, ``mxfp4``, ``fp32``) to the dense peak and to the best measured rate.
+    A precision that the device lacks, or without a measurement, is absent. ``vector_flops_per_s`` is FP32.
+    ``usable_hbm_bytes`` is the memory that a job can fill in total. Driver and runtime take ``context_bytes`` of it before the
+    framework allocates anything.
     """
 
     name: str
     title: str
     family: str  # ascend | nvidia | amd: which fitted constants apply
     status: Status
-    device: str  # what one rank is, for instance "910B3" or "910C die"
+    device: str  # the device of one rank, for instance "910B3" or "910C die"
     matmul_flops_per_s: Mapping[str, float]
     achievable_matmul_flops_per_s: Mapping[str, float]
     vector_flops_per_s: float
@@ -117,7 +117,7 @@ class HardwareProfile:
     tiers: tuple[NetworkTier, ...]
     devices_per_node: int
     sequential_tiers: bool  # collectives run tier after tier (HCCL) instead of pipelined (NCCL)
-    clock_hz: float | None = None  # of the matmul cores
+    clock_hz: float | None = None  # clock of the matmul cores
     power_w: float | None = None
     price_usd: float | None = None
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The only unit conversions of the product: what a profile states, to SI."""
+"""Units of profiles and their conversion to SI. No other module converts units."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _KIBI = 1024
 
 
 class Dimension(StrEnum):
-    """What a number measures; the value is its SI unit."""
+    """The quantity that a number measures; the value is its SI unit."""
 
     COUNT = "1"
     BYTES = "B"
@@ -24,7 +24,7 @@ class Dimension(StrEnum):
 
 @dataclass(frozen=True)
 class Unit:
-    """A unit name as profiles write it, and how many SI units one of it is."""
+    """A unit name as in profiles, and its size in SI units."""
 
     name: str
     dimension: Dimension
@@ -68,7 +68,7 @@ UNITS: Mapping[str, Unit] = {
 
 
 def names(dimension: Dimension) -> tuple[str, ...]:
-    """The unit names that measure ``dimension``, smallest prefix first."""
+    """The unit names of ``dimension``, smallest prefix first."""
     return tuple(_FACTORS[dimension])
 
 

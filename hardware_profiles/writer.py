@@ -1,4 +1,4 @@
-"""A profile back in its YAML form, to be stored with a study or edited into a user's own profile."""
+"""Writes a profile in its YAML form, to store it with a study or to edit it into a user's own profile."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from hardware_profiles.schema import HardwareProfile, NetworkTier
 
 
 def profile_document(profile: HardwareProfile) -> dict[str, Any]:
-    """The mapping that ``loader.parse_profile`` reads back to an equal profile, each number as its source states it."""
+    """The mapping that ``loader.parse_profile`` reads back to an equal profile, with each number as its source states it."""
     numbers = _stated_numbers(profile)
     tiers = numbers.pop("tiers")
     return {
@@ -42,7 +42,7 @@ def _curve(op: str, numbers: Any) -> Any:
 
 
 def _stated_numbers(profile: HardwareProfile) -> dict[str, Any]:
-    """The provenance as nested mappings: each dotted path leads to its block."""
+    """The provenance as nested mappings: each dotted path leads to its number."""
     root: dict[str, Any] = {}
     for path, stated in profile.provenance.items():
         *parents, last = path.split(".")

@@ -4,8 +4,8 @@ import gc
 
 from meshplan.application import ours
 
-# New containers between two collections of cyclic garbage, of which there is hardly any here: Python's 700 made looking for it
-# a twentieth of a search.
+# New containers between two collections of cyclic garbage. There is hardly any here, and with Python's default of 700 the
+# collections took a twentieth of a search.
 COLLECT_EVERY = 50_000
 
 

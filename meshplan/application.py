@@ -12,11 +12,11 @@ TREE = _PACKAGE / "_tree" if (_PACKAGE / "_tree").is_dir() else _PACKAGE.parent
 
 
 class TakenError(ImportError):
-    """A foreign package has the name of one of ours."""
+    """A foreign package with the name of one of ours is loaded in this process."""
 
 
 def ours(name: str) -> ModuleType:
-    """A module of the application; ``TakenError`` where a foreign package of the same name was imported before."""
+    """Import a module of the application; ``TakenError`` if a foreign package of the same name was imported before."""
     top = name.partition(".")[0]
     foreign = sys.modules.get(top)
     if foreign is not None and not _is_ours(foreign):

@@ -1,4 +1,4 @@
-"""What both clients ask about capacity checks: of a job, and of those that the server keeps."""
+"""Methods of both clients for capacity checks: of a job, and of checks that the server keeps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from meshplan.server_records import CheckStatus, JsonObject, Visibility
 
 
 class CheckMethods(RequestSteps):
-    """Checks that are only answered, checks that are kept, and their histories."""
+    """Checks that are answered only, checks that the server keeps, and their histories."""
 
     @call
     def check(
@@ -25,9 +25,9 @@ class CheckMethods(RequestSteps):
         hardware_profile: Mapping[str, Any] | None = None,
         calibration: Mapping[str, Any] | None = None,
     ) -> Flow[JsonObject]:
-        """The job held against a budget, an earlier answer or both; ``status`` and ``exit_code`` as of ``meshplan check``.
+        """Compares the job with a budget, an earlier answer or both; ``status`` and ``exit_code`` are as in ``meshplan check``.
 
-        ``hardware_profile`` and ``calibration`` are those that the job names, in full, where the server has none of that name.
+        Give ``hardware_profile`` and ``calibration`` in full if the job names one that the server does not have.
         """
         parts = {"hardware_profile": hardware_profile, "calibration": calibration}
         held = present({"budget": budget, "baseline": baseline, **parts})
@@ -52,9 +52,9 @@ class CheckMethods(RequestSteps):
         visibility: Visibility = "private",
         idempotency_key: str | None = None,
     ) -> Flow[JsonObject]:
-        """The same, judged by the server and kept in its history ``name``: ``id``, ``status``, ``check``.
+        """The same check, made by the server and kept in its history ``name``: ``id``, ``status``, ``check``.
 
-        ``commit``, ``branch`` and ``change_url`` say which change it judged, ``taken_from`` where you have each from.
+        ``commit``, ``branch`` and ``change_url`` name the change; ``taken_from`` says where each of these values comes from.
         """
         change = {"commit": commit, "branch": branch, "change_url": change_url, "baseline_name": baseline_name}
         said = {"name": name, "visibility": visibility, "taken_from": {**(taken_from or {})}, **present(change)}
@@ -73,13 +73,13 @@ class CheckMethods(RequestSteps):
         owner: str | None = None,
         archived: bool | None = False,
     ) -> Pages[JsonObject]:
-        """Kept checks, newest first; ``archived`` True lists archived ones, None all."""
+        """Kept checks, newest first; ``archived`` True lists the archived ones, None all."""
         wanted = {"name": name, "branch": branch, "status": status, "owner": owner}
         return self._items("/v1/checks", {**wanted, "archived": {None: "any", True: "true"}.get(archived)})
 
     @listing
     def histories(self) -> Pages[JsonObject]:
-        """Names under which checks are kept, each with its last check, that with the newest first."""
+        """Histories of checks, each with its last check; the one with the newest check first."""
         return self._items("/v1/histories")
 
     @call
@@ -91,7 +91,7 @@ class CheckMethods(RequestSteps):
     def change_check(
         self, check_id: str, *, archived: bool | None = None, visibility: Visibility | None = None
     ) -> Flow[JsonObject]:
-        """Archives or shares a kept check; what is None stays."""
+        """Archives or shares a kept check; None leaves a value as it is."""
         return self._json("PATCH", f"/v1/checks/{check_id}", present({"archived": archived, "visibility": visibility}))
 
     @call

@@ -43,14 +43,14 @@ from meshplan.server_records import (
 from meshplan.server_records import Study as Study
 
 RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
-SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep or a search of placements 60 s, and others may be before it
+SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep or a search of placements 60 s, and other requests may run first
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
 SUBMITTED_TO: dict[Kind, str] = {"search": "/v1/studies", "sweep": "/v1/sweeps/studies", "rl": "/v1/rl/studies"}
 
 
 class _Methods(CheckMethods):
-    """What both clients ask, each method once."""
+    """The methods of both clients."""
 
     @call
     def submit(
@@ -65,11 +65,11 @@ class _Methods(CheckMethods):
         tags: Sequence[str] = (),
         note: str = "",
     ) -> Flow[Study]:
-        """Queues the search that ``job`` describes: the mapping that a job file holds, with files of this machine inlined.
+        """Queues the search that ``job`` describes: the content of a job file, with files of this machine inlined.
 
-        ``kind="sweep"`` queues the sweep of a job with ``sweep``, ``kind="rl"`` the placements of a job of post-training; the
-        ``result`` of such a study is the document of the command. ``visibility`` is to other owners' keys; ``priority``, -10 to
-        10, is among the studies of the same owner; ``name``, ``tags`` and ``note`` find it again.
+        ``kind="sweep"`` queues the sweep of a job with ``sweep``, ``kind="rl"`` the placement search of a post-training job; the
+        ``result`` of such a study is the document of the command. ``visibility`` applies to the keys of other owners.
+        ``priority``, -10 to 10, orders the studies of one owner. Lists find a study by ``name``, ``tags`` and ``note``.
         """
         headers = {"Idempotency-Key": idempotency_key or uuid4().hex}
         labels = {"name": name or None, "tag": list(tags) or None, "note": note or None}
@@ -88,9 +88,10 @@ class _Methods(CheckMethods):
         visibility: Visibility | None = None,
         priority: int | None = None,
     ) -> Flow[Study]:
-        """Names, tags, notes, archives or shares a study, or moves it among its owner's that wait.
+        """Changes name, tags, note, visibility or priority of a study, or archives it.
 
-        What is None stays, what is empty goes. An archived study is in no list unless asked for, and is not deleted for its age.
+        None leaves a value as it is, an empty value removes it. Lists show archived studies only on request; age does not delete
+        them.
         """
         said = {"name": name, "note": note, "archived": archived, "visibility": visibility, "priority": priority}
         labels = present({**said, "tags": None if tags is None else list(tags)})
@@ -114,9 +115,9 @@ class _Methods(CheckMethods):
         archived: bool | None = False,
         text: str | None = None,
     ) -> Pages[JsonObject]:
-        """Summaries of studies, newest first: those that have all of ``tags``, and each word of ``text``.
+        """Summaries of studies, newest first: those with all of ``tags`` and each word of ``text``.
 
-        They stand in name, tags, note, id, model, hardware or error. ``archived`` True lists archived ones, None all.
+        Words are looked for in name, tags, note, id, model, hardware and error. ``archived`` True lists the archived, None all.
         """
         named = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner, "text": text}
         which = {"tag": list(tags) or None, "archived": {None: "any", True: "true"}.get(archived)}
@@ -124,12 +125,12 @@ class _Methods(CheckMethods):
 
     @call
     def terms(self) -> Flow[JsonObject]:
-        """Who the caller is to the server: ``owner``, ``scopes``, and for how many days studies are kept."""
+        """The caller's ``owner`` and ``scopes``, and for how many days the server keeps studies."""
         return self._json("GET", "/v1/terms")
 
     @call
     def wait(self, study_id: str, *, timeout_s: float | None = None) -> Flow[Study]:
-        """The study once it has finished; ``TimeoutError`` if it has not by then."""
+        """Waits until the study has finished and returns it; ``TimeoutError`` after ``timeout_s``."""
         ends_s = None if timeout_s is None else time.monotonic() + timeout_s
         pause_s = FIRST_PAUSE_S / 2
         while True:
@@ -144,17 +145,17 @@ class _Methods(CheckMethods):
 
     @call
     def plans(self, study_id: str) -> Flow[list[Plan]]:
-        """The ranked plans, best first; none where no plan is feasible, or not yet."""
+        """The ranked plans, best first; empty if no plan is feasible, or none is known yet."""
         return listed(self._items(f"/v1/studies/{study_id}/plans", read=plan_of))
 
     @listing
     def points(self, study_id: str) -> Pages[JsonObject]:
-        """The points of a sweep that are done, in order, also while it runs."""
+        """The finished points of a sweep, in order, also while it runs."""
         return self._items(f"/v1/studies/{study_id}/points")
 
     @listing
     def trials(self, study_id: str) -> Pages[JsonObject]:
-        """What a sampler evaluated, in order; nothing for an exhaustive search."""
+        """The trials of a sampler, in order; empty for an exhaustive search."""
         return self._items(f"/v1/studies/{study_id}/trials")
 
     @call
@@ -169,12 +170,12 @@ class _Methods(CheckMethods):
 
     @call
     def timeline(self, study_id: str, plan_id: str) -> Flow[JsonObject]:
-        """The plan's step played task by task: bars and memory of every pipeline rank as columns, idle time by rank."""
+        """The plan's step, simulated task by task: bars and memory of every pipeline rank as columns, idle time by rank."""
         return self._json("GET", f"/v1/studies/{study_id}/plans/{plan_id}/timeline")
 
     @call
     def trace(self, study_id: str, plan_id: str) -> Flow[str]:
-        """The same as trace events: a file for Perfetto and MindStudio Insight."""
+        """The timeline as trace events: a file for Perfetto and MindStudio Insight."""
         path = f"/v1/studies/{study_id}/plans/{plan_id}/timeline"
         return reading(text_of, self._request("GET", path, parameters={"format": "chrome"}))
 
@@ -186,7 +187,7 @@ class _Methods(CheckMethods):
 
     @call
     def cancel(self, study_id: str) -> Flow[Study]:
-        """Stops a study; what it found is kept."""
+        """Stops a study; its results are kept."""
         return reading(study_of, self._json("POST", f"/v1/studies/{study_id}:cancel"))
 
     @call
@@ -196,15 +197,15 @@ class _Methods(CheckMethods):
 
     @call
     def delete(self, study_id: str) -> Flow[None]:
-        """Deletes a study that does not run, with everything it found."""
+        """Deletes a study and its results, unless it runs."""
         yield from self._request("DELETE", f"/v1/studies/{study_id}")
 
     @call
     def estimate(self, job: Mapping[str, Any], *, simulate: bool = False, advise: bool = True) -> Flow[JsonObject]:
         """Time and memory of the job's ``strategy``: ``{job, assumptions, warnings, strategy, estimate}``.
 
-        ``simulate`` plays the step task by task, and adds what that shows as ``simulation``. Where measured runs are far,
-        ``next_runs`` says which to make; ``advise`` false leaves that and ``software`` out, several times as fast.
+        ``simulate`` simulates the step task by task and adds ``simulation``. If no measured run is near, ``next_runs`` names runs
+        that would help. ``advise=False`` leaves ``next_runs`` and ``software`` out and is several times as fast.
         """
         given = {**({"simulate": True} if simulate else {}), **({} if advise else {"advise": False})}
         return self._json("POST", "/v1/estimates", {**job, **given})
@@ -213,34 +214,34 @@ class _Methods(CheckMethods):
     def estimates(
         self, job: Mapping[str, Any], strategies: Sequence[Mapping[str, Any]], *, simulate: bool = False
     ) -> Flow[list[JsonObject]]:
-        """One estimate a strategy (up to 10,000), in order; ``{refused, rule}`` for one that cannot run."""
+        """One estimate for each strategy (up to 10,000), in order; ``{refused, rule}`` for a strategy that cannot run."""
         document = {**{key: value for key, value in job.items() if key != "strategy"}, "strategies": list(strategies)}
         found = yield from self._json("POST", "/v1/estimates", document | ({"simulate": True} if simulate else {}))
         return list(found["estimates"])
 
     @call
     def goodput(self, job: Mapping[str, Any], *, delivery: Mapping[str, Any] | None = None) -> Flow[JsonObject]:
-        """What the job's strategy delivers on a site whose nodes fail; ``delivery`` is the site, as of ``meshplan goodput``."""
+        """Delivered rate of the job's strategy with node failures (``meshplan goodput``); ``delivery`` is the site."""
         return self._json("POST", "/v1/goodput", {**job, "delivery": {**(delivery or {})}})
 
     @call
     def serving(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
-        """What a service of a model gives, by pool; ``job`` is a serving job, as of ``meshplan serving estimate``."""
+        """Throughput and latency of an inference service, by pool; ``job`` is that of ``meshplan serving estimate``."""
         return self._json("POST", "/v1/serving/estimates", job)
 
     @call
     def explain(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
-        """Why the job's strategy takes what it takes, beside the best of a search; without one why that is best."""
+        """Explains time and memory of the job's strategy beside the best of a search; without one, explains the best."""
         return self._json("POST", "/v1/explanations", job, timeout_s=max(self._timeout_s, FIT_TIMEOUT_S))
 
     @call
     def plan_experts(
         self, job: Mapping[str, Any], loads: Mapping[str, Any], *, placement: Any = None, terms: Mapping[str, Any] | None = None
     ) -> Flow[JsonObject]:
-        """Which experts to move or copy for the job's strategy, as of ``meshplan experts plan``, and what that gains.
+        """Which experts to move or copy for the job's strategy, and the gain, as ``meshplan experts plan`` finds them.
 
-        ``loads`` has ``counts`` by (step,) layer and expert, the ``text`` of a log, or ``generated``; ``placement`` is a map that
-        holds now, ``terms`` have ``valid_steps``, ``steps_held_back`` and ``max_copies``.
+        ``loads`` has ``counts`` by (step,) layer and expert, the ``text`` of a log, or ``generated``.
+        ``placement`` is the current map; ``terms`` have ``valid_steps``, ``steps_held_back`` and ``max_copies``.
         """
         said = present({"loads": loads, "placement": placement, "terms": terms})
         return self._json("POST", "/v1/experts/plans", {**job, **said})
@@ -254,9 +255,9 @@ class _Methods(CheckMethods):
         histogram: Mapping[int, int] | None = None,
         terms: Mapping[str, Any] | None = None,
     ) -> Flow[JsonObject]:
-        """What the order of sequences costs the job's strategy and rearranging recovers, as of ``meshplan sequences plan``.
+        """The cost of the order of sequences, and the gain of a better order, as ``meshplan sequences plan`` finds them.
 
-        ``lengths`` are those of samples in their order, ``histogram`` how many there are of each; ``terms``: ``steps``, ``seed``.
+        ``lengths`` are those of samples in their order, ``histogram`` counts samples by length; ``terms``: ``steps``, ``seed``.
         """
         by_length = None if histogram is None else {str(length): count for length, count in histogram.items()}
         given = {"lengths": None if lengths is None else list(lengths), "histogram": by_length, "terms": terms}
@@ -264,25 +265,25 @@ class _Methods(CheckMethods):
 
     @call
     def sweep(self, /, job: Mapping[str, Any], **tried: Any) -> Flow[JsonObject]:
-        """The job at many sizes; ``tried`` are values of its ``sweep``, as in ``devices=[512, 1024]``. What 60 s allow."""
+        """The job at many sizes; ``tried`` are values of its ``sweep``, as in ``devices=[512, 1024]``. Stops after 60 s."""
         body = {**job, "sweep": {**job.get("sweep", {}), **tried}}
         return self._json("POST", "/v1/sweeps", body, timeout_s=max(self._timeout_s, SWEEP_TIMEOUT_S))
 
     @call
     def rl_estimate(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
-        """What a step of post-training takes, as of ``meshplan rl estimate``."""
+        """The time and memory of a post-training step, as ``meshplan rl estimate`` answers."""
         return self._json("POST", "/v1/rl/estimates", job)
 
     @call
     def rl_search(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
-        """The placements of a job of post-training, as of ``meshplan rl search``. What 60 s allow; ``submit`` has no limit."""
+        """Placements of a post-training job, as ``meshplan rl search`` finds them in 60 s; ``submit`` has no limit."""
         return self._json("POST", "/v1/rl/searches", job, timeout_s=max(self._timeout_s, SWEEP_TIMEOUT_S))
 
     @call
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> Flow[list[JsonObject]]:
-        """Each measured run predicted beside what it measured, or ``refused`` with a sentence, in order.
+        """Prediction and measurement of each run, in order, or ``refused`` with a sentence.
 
-        Those that are not refused are stored, equal ones once, so that repeating it is safe.
+        Accepted runs are stored. Equal runs are stored once, so that a repeated call is safe.
         """
         rows: list[JsonObject] = []
         waiting = iter(records)
@@ -292,12 +293,15 @@ class _Methods(CheckMethods):
 
     @listing
     def runs(self) -> Pages[JsonObject]:
-        """The stored runs, newest first; ``record`` is the run as it was given."""
+        """The stored runs, newest first; ``record`` is the run as you sent it."""
         return self._items("/v1/runs")
 
     @call
     def calibrate(self, hardware: str, stack: str) -> Flow[Calibration]:
-        """Fits the shipped constants to the newest stored runs of both; may take two minutes. The same runs give the same id."""
+        """Fits the shipped constants to the newest stored runs of this hardware and stack; may take two minutes.
+
+        The same runs give the same id.
+        """
         body, timeout_s = {"hardware": hardware, "stack": stack}, max(self._timeout_s, FIT_TIMEOUT_S)
         return reading(calibration_of, self._json("POST", "/v1/calibrations", body, timeout_s=timeout_s))
 
@@ -335,8 +339,8 @@ class _Methods(CheckMethods):
 class Client(Connection, _Methods):
     """A connection to one server; use it in a ``with`` statement or close it. Safe to share between threads.
 
-    A request that finds no server is repeated a few times; submitting is safe to repeat, because every submission
-    carries an idempotency key. Every method raises ``MeshplanError``. With ``language="zh"`` the server's sentences are Chinese.
+    A request that reaches no server is repeated a few times. Every submission carries an idempotency key, so that repeating it is
+    safe. Every method raises ``MeshplanError``. With ``language="zh"`` the server answers in Chinese.
     """
 
     def __init__(
@@ -363,7 +367,7 @@ class Client(Connection, _Methods):
         self._http.close()
 
     def events(self, study_id: str, *, after: int = 0) -> Iterator[Event]:
-        """What happens to the study, as it happens, until it has finished; survives a server that restarts."""
+        """Events of the study as they happen, until it has finished; goes on after a restart of the server."""
         failures = 0
         while True:
             before = after
@@ -387,7 +391,7 @@ class Client(Connection, _Methods):
 
 
 class AsyncClient(AsyncConnection, _Methods):
-    """The same methods, awaited, or gone through with ``async for`` where they go through a list; use it in ``async with``."""
+    """The same methods, to be awaited, or iterated with ``async for`` if they return a list; use it in ``async with``."""
 
     def __init__(
         self,
@@ -415,7 +419,7 @@ class AsyncClient(AsyncConnection, _Methods):
         await self._http.aclose()
 
     async def events(self, study_id: str, *, after: int = 0) -> AsyncIterator[Event]:
-        """What happens to the study, as it happens, until it has finished; survives a server that restarts."""
+        """Events of the study as they happen, until it has finished; goes on after a restart of the server."""
         failures = 0
         while True:
             before = after

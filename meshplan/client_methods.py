@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class call(Generic[P, T]):  # noqa: N801
-    """A method of both clients, from the one that says its steps."""
+    """Build a method of both clients from the generator of its steps."""
 
     def __init__(self, steps: Callable[Concatenate[Any, P], Flow[T]]) -> None:
         self.steps = steps
@@ -38,7 +38,7 @@ class call(Generic[P, T]):  # noqa: N801
 
 
 class listing(Generic[P, T]):  # noqa: N801
-    """A method of both clients that goes through a list, page by page."""
+    """Build a method of both clients that iterates over a list, page by page."""
 
     def __init__(self, pages: Callable[Concatenate[Any, P], Pages[T]]) -> None:
         self.pages = pages
@@ -55,7 +55,7 @@ class listing(Generic[P, T]):  # noqa: N801
             return self
 
         @wraps(self.pages)
-        def gone_through(*args: P.args, **kwargs: P.kwargs) -> Any:
+        def iterated(*args: P.args, **kwargs: P.kwargs) -> Any:
             return client._through(self.pages(client, *args, **kwargs))
 
-        return gone_through
+        return iterated

@@ -19,13 +19,13 @@ T = TypeVar("T")
 
 
 class EventLines:
-    """Lines of a stream, as events."""
+    """A parser of the lines of an event stream."""
 
     def __init__(self) -> None:
         self._fields: dict[str, str] = {}
 
     def event(self, line: str) -> Event | None:
-        """The event that the line ends, if it ends one."""
+        """The event that this line completes, or None."""
         if line:
             name, _, value = line.partition(":")
             self._fields[name] = value.removeprefix(" ")
@@ -40,7 +40,7 @@ H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 
 def connected(kind: type[H], url: str, api_key: str | None, language: Language, timeout_s: float, transport: Any) -> H:
-    """A connection of either kind; nothing is sent yet."""
+    """Open a connection of either kind; nothing is sent yet."""
     if language not in get_args(Language):
         raise MeshplanError(0, f"{language!r} is no language of answers.", hint="Give en or zh.")
     headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}

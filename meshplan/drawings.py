@@ -1,4 +1,4 @@
-"""Pictures of answers as SVG, which notebooks show and browsers open; nothing else is needed to draw them."""
+"""Pictures of answers as SVG, for notebooks and browsers. Drawing needs no library."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-# Apart for colour-blind readers: of these drawings, of reports and, which a test compares, of the dashboard in its light theme.
+# Colour-blind readers can tell them apart. Reports and the dashboard's light theme have the same; a test compares them.
 COLOURS = (
     "#2456d6", "#e07a10", "#0f8a6c", "#c2337e", "#7a52d1", "#9a6b00", "#1490b8",
     "#b3382c", "#5d6b1a", "#606a7b", "#1f5f7a", "#8a5638", "#a63fb3", "#3d8f2c",
@@ -18,11 +18,11 @@ MOST_RANKS = 64
 GIB = 2.0**30
 
 
-Drawn = tuple[str, str]  # what a picture shows, in a sentence, and the picture
+Drawn = tuple[str, str]  # the title of a picture, and its SVG
 
 
 def of_timeline(document: Mapping[str, Any]) -> Drawn:
-    """Bars of every pipeline rank and stream over a step; bars too narrow to see join their neighbour."""
+    """Bars of every pipeline rank and stream over a step; bars too narrow to see are merged with their neighbour."""
     tasks, step_s = document["tasks"], float(document["step_time_s"])
     lanes: dict[tuple[int, int], list[int]] = {}
     for index, lane in enumerate(zip(tasks["rank"], tasks["stream"], strict=True)):
@@ -51,7 +51,7 @@ def of_timeline(document: Mapping[str, Any]) -> Drawn:
 
 
 def of_memory(document: Mapping[str, Any]) -> Drawn:
-    """What every pipeline rank holds over a step."""
+    """Memory of every pipeline rank over a step."""
     memory, step_s = document["memory"], float(document["step_time_s"])
     most = max((max(held) for held in memory["bytes"]), default=0.0) / GIB or 1.0
     height, body = 300.0, list(_time_axis(step_s, TOP + 300.0))
@@ -71,7 +71,7 @@ def of_memory(document: Mapping[str, Any]) -> Drawn:
 
 
 def of_parts(numbers: Mapping[str, Any]) -> Drawn:
-    """Where the time of a step goes: its parts one after the other, the largest first."""
+    """Parts of the step time, the largest first."""
     parts = sorted(((part, value) for part, value in numbers["time_breakdown_s"].items() if value > 0), key=lambda each: -each[1])
     step_s, body, start = float(numbers["step_time_s"]), [], 0.0
     scale = (WIDTH - LEFT - 250) / step_s
@@ -88,7 +88,7 @@ def of_parts(numbers: Mapping[str, Any]) -> Drawn:
 
 
 def of_plans(rows: Sequence[tuple[str, float, float]], limit_bytes: float | None) -> Drawn:
-    """Step time [s] against peak memory [bytes], a point a plan with its name; the first is the best."""
+    """Step time [s] against peak memory [bytes], a named point for each plan; the first plan is the best."""
     height = 340.0
     x_ticks = _ticks(max([*(held for _, _, held in rows), limit_bytes or 0.0], default=1.0) / GIB)
     steps = [step_s for _, step_s, _ in rows] or [0.0, 1.0]
@@ -111,7 +111,7 @@ def of_plans(rows: Sequence[tuple[str, float, float]], limit_bytes: float | None
 
 
 def _runs(tasks: Mapping[str, Sequence[Any]], found: Sequence[int], step_s: float) -> Iterator[tuple[float, float, int]]:
-    """Left edge and width [px] and kind of what a lane shows; at most one for each pixel."""
+    """Left edge [px], width [px] and kind of each bar of a lane; at most one bar for each pixel."""
     scale = (WIDTH - LEFT - 10) / step_s
     until = -math.inf
     for index in sorted(found, key=lambda each: float(tasks["start_s"][each])):
@@ -124,7 +124,7 @@ def _runs(tasks: Mapping[str, Sequence[Any]], found: Sequence[int], step_s: floa
 
 
 def _steps(times: Sequence[float], held: Sequence[float], step_s: float, height: float, most_gib: float) -> str:
-    """A path of steps; of those that share a pixel the highest."""
+    """The path of a step function; the highest value of each pixel."""
     scale = (WIDTH - LEFT - 10) / step_s
     highest: dict[int, float] = {}
     for time, value in zip(times, held, strict=True):
@@ -154,7 +154,7 @@ def _time_axis(step_s: float, bottom: float) -> Iterator[str]:
 
 
 def _legend(names: Sequence[tuple[str, str]], y: float) -> tuple[list[str], float]:
-    """Squares with names in rows of six, and the height that the picture has then."""
+    """Coloured squares with names in rows of six, and the height of the picture with them."""
     column = (WIDTH - 20) / 6
     parts = []
     for place, (name, colour) in enumerate(names):

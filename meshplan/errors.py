@@ -1,12 +1,12 @@
-"""What a refusal is to Python, whoever refuses."""
+"""The exception for refused requests, from a server or in this process."""
 
 from __future__ import annotations
 
 
 class MeshplanError(Exception):
-    """A refusal. ``status`` is that of the server, 0 where no server answered, 422 for a job that is refused in this process.
+    """A refused request. ``status`` is that of the server, 0 if no server answered, 422 for a job refused in this process.
 
-    ``detail`` says in one sentence what is wrong, ``pointer`` where in the request, ``hint`` what would do.
+    ``detail`` says in one sentence what is wrong, ``pointer`` names the place in the request, ``hint`` a remedy.
     """
 
     def __init__(self, status: int, detail: str, *, hint: str | None = None, pointer: str | None = None) -> None:

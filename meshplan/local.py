@@ -25,7 +25,7 @@ REFUSED = 422
 
 @dataclass(frozen=True)
 class Drawing:
-    """A picture, which a notebook shows: ``svg`` is its text, ``title`` says what it shows."""
+    """A picture that notebooks display; ``svg`` is its text, ``title`` describes it."""
 
     title: str
     svg: str = field(repr=False)
@@ -40,7 +40,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Timeline:
-    """A step played task by task. ``tasks`` and ``memory`` are columns, ``bubble_s`` idle time by pipeline rank."""
+    """A step simulated task by task. ``tasks`` and ``memory`` are columns, ``bubble_s`` is idle time by pipeline rank."""
 
     step_time_s: float
     num_ranks: int
@@ -55,18 +55,18 @@ class Timeline:
         Path(path).write_text(self.trace, encoding="utf-8")
 
     def plot(self) -> Drawing:
-        """The bars of every rank and stream, which a notebook shows."""
+        """The bars of every rank and stream, as a picture."""
         return Drawing(*drawings.of_timeline(self.document))
 
     def plot_memory(self) -> Drawing:
-        """What every rank holds over the step."""
+        """Memory of every rank over the step."""
         return Drawing(*drawings.of_memory(self.document))
 
     def _repr_html_(self) -> str:
         return self.plot().svg
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The bars as a data frame of pandas, or of polars: a row for each."""
+        """The bars as a data frame of pandas or polars, a row for each bar."""
         kinds, streams = self.document["kinds"], self.document["streams"]
         named = {"kind": [kinds[one] for one in self.tasks["kind"]], "stream": [streams[one] for one in self.tasks["stream"]]}
         return _frame({**self.tasks, **named}, library)
@@ -74,7 +74,7 @@ class Timeline:
 
 @dataclass(frozen=True, repr=False)
 class Estimate:
-    """What one strategy takes: its ``numbers``, and in ``document`` all that ``meshplan estimate --json`` says."""
+    """Time and memory of one strategy: ``numbers``, and in ``document`` the whole answer of ``meshplan estimate --json``."""
 
     strategy: JsonObject
     numbers: JsonObject
@@ -92,28 +92,28 @@ class Estimate:
 
     @property
     def peak_memory_bytes(self) -> float:
-        """Of the fullest device. [bytes]"""
+        """Peak memory of the fullest device. [bytes]"""
         return float(self.numbers["peak_memory_bytes"])
 
     @property
     def fits(self) -> bool:
-        """Whether the peak leaves what the job wants to be free."""
+        """Whether the peak leaves the free memory that the job asks for."""
         return bool(self.numbers["fits"])
 
     @property
     def step_time_interval_s(self) -> tuple[float, float] | None:
-        """Ends of the interval that holds the true step time with a probability of 80 %; None without measured runs. [s]"""
+        """Ends of the 80 % interval of the step time; None without measured runs. [s]"""
         low, high = self.numbers["step_time_low_s"], self.numbers["step_time_high_s"]
         return None if low is None or high is None else (float(low), float(high))
 
     @property
     def tokens_per_s(self) -> float:
-        """Of the whole job."""
+        """Throughput of the whole job. [tokens/s]"""
         return float(self.numbers["tokens_per_s"])
 
     @property
     def mfu_fraction(self) -> float:
-        """Model FLOPs over what the devices' peak would do in the same time."""
+        """Model FLOPs of a step, over the FLOPs of all devices at their peak in the same time."""
         return float(self.numbers["mfu_fraction"])
 
     @property
@@ -128,28 +128,28 @@ class Estimate:
 
     @property
     def assumptions(self) -> list[str]:
-        """A sentence for each thing that the job left open."""
+        """A sentence for each value that the job did not give."""
         return list(self.document["assumptions"])
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence for each thing that calls the numbers into question, as a hardware profile that nothing was measured on."""
+        """A sentence for each reason to doubt the numbers, such as a hardware profile without measurements."""
         return list(self.document["warnings"])
 
     def compare(self, other: Estimate) -> str:
-        """One sentence: how much slower or faster than another plan this one is, and by which parts."""
+        """One sentence that says how much slower or faster than another plan this one is, and which parts cause it."""
         sentence: str = _called("compared", self.numbers, other.numbers)
         return sentence
 
     def plot(self) -> Drawing:
-        """Where the time of the step goes."""
+        """Parts of the step time, as a picture."""
         return Drawing(*drawings.of_parts(self.numbers))
 
     def _repr_html_(self) -> str:
         return self.plot().svg
 
     def timeline(self) -> Timeline:
-        """The step, simulated and taken apart into tasks."""
+        """The step, simulated task by task."""
         return _timeline(self.job, self.strategy)
 
     def to_frame(self, library: Library | None = None) -> Any:
@@ -165,7 +165,7 @@ class Estimate:
 
 @dataclass(frozen=True, repr=False)
 class LocalPlan(Estimate):
-    """A ranked plan of a search. ``launch`` has arguments by framework, as far as one can launch it."""
+    """A ranked plan of a search. ``launch`` has the arguments for each framework that can launch it."""
 
     rank: int
     plan_id: str
@@ -174,14 +174,14 @@ class LocalPlan(Estimate):
     launchable_on: list[str]
 
     def files(self) -> dict[str, str]:
-        """What starts this plan: its job and the launch files of each framework that can, texts by the names of files."""
+        """Files that start this plan, text by file name: its job, and the launch files of each framework that can launch it."""
         found: dict[str, str] = _called("files_of_plan", self.document, self.job)
         return found
 
 
 @dataclass(frozen=True, repr=False)
 class SearchResult:
-    """The answer of a search: ``plans``, best first; ``document`` is all that ``meshplan search --json`` says."""
+    """The answer of a search: ``plans``, best first; ``document`` is the whole answer of ``meshplan search --json``."""
 
     plans: list[LocalPlan]
     job: JsonObject
@@ -193,18 +193,18 @@ class SearchResult:
 
     @property
     def best(self) -> LocalPlan:
-        """The first plan; a ``MeshplanError`` that names the nearest feasible input where there is none."""
+        """The first plan; raises a ``MeshplanError`` that names the nearest feasible input if there is none."""
         if not self.plans:
             raise MeshplanError(REFUSED, f"There is no plan: {self.document['nearest'] or 'nothing is legal and fits'}")
         return self.plans[0]
 
     @property
     def proved_best(self) -> bool:
-        """Whether no plan of the space can be faster than the first."""
+        """Whether the first plan is proved to be the fastest of the search space."""
         return bool(self.document["proof"]["proved_best"])
 
     def save(self, folder: str | PathLike[str], *, overwrite: bool = False) -> None:
-        """Writes the folder of ``meshplan search --save-dir``: the answer, and for each plan its job and what launches it."""
+        """Writes the folder of ``meshplan search --save-dir``: the answer, and the job and launch files of each plan."""
         _called("save", self.document, Path(folder), overwrite=overwrite)
 
     def report(self, form: Form = "html", language: Language = "en") -> str:
@@ -213,7 +213,7 @@ class SearchResult:
         return page
 
     def plot(self) -> Drawing:
-        """Step time against peak memory of the plans, with the limit."""
+        """Step time against peak memory of the plans, with the memory limit."""
         limit = self.plans[0].numbers["memory_limit_bytes"] if self.plans else None
         rows = [(repr(plan), plan.step_time_s, plan.peak_memory_bytes) for plan in self.plans]
         return Drawing(*drawings.of_plans(rows, limit))
@@ -222,13 +222,13 @@ class SearchResult:
         return self.plot().svg
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The plans as a data frame: a row each, with degrees, numbers, and parts of the step as ``time_NAME_s``."""
+        """The plans as a data frame, a row for each: degrees, numbers, and parts of the step as ``time_NAME_s``."""
         return _frame(_columns([_row(plan) for plan in self.plans]), library)
 
 
 @dataclass(frozen=True, repr=False)
 class SweepResult:
-    """The answer of a sweep: ``points`` as mappings; ``document`` is all that ``meshplan sweep --json`` says."""
+    """The answer of a sweep: ``points`` as mappings; ``document`` is the whole answer of ``meshplan sweep --json``."""
 
     points: list[JsonObject]
     document: JsonObject
@@ -237,7 +237,7 @@ class SweepResult:
         return f"<{type(self).__name__}: {len(self.points)} points>"
 
     def to_frame(self, library: Library | None = None) -> Any:
-        """The points as a data frame: a row each, with the columns of the file that ``meshplan sweep --output`` writes."""
+        """The points as a data frame, a row for each, with the columns of ``meshplan sweep --output``."""
         return _frame(_called("columns_of_sweep", self.document), library)
 
 
@@ -250,9 +250,9 @@ def search(
 ) -> SearchResult:
     """Scores every legal layout of a job and ranks the best, as ``meshplan search`` does.
 
-    ``job`` is the mapping that a job file holds, or the path of one, or a preset's name. ``fields`` stand in place of its own: by
-    name, as in ``hardware="atlas-800t-a2", devices=64, seq_length=4096, top=3``, or by section, as in ``search={"top": 3}``.
-    ``executor`` says who works on it: ``serial``, ``process://N`` or ``dask://HOST:PORT``.
+    ``job`` is the content of a job file, the path of one, or a preset's name. ``fields`` replace its values: by name, as in
+    ``hardware="atlas-800t-a2", devices=64, seq_length=4096, top=3``, or by section, as in ``search={"top": 3}``. ``executor``
+    says where the work is done: ``serial``, ``process://N`` or ``dask://HOST:PORT``.
     """
     document = _asked("searched", job, fields, on_progress, executor=executor)
     shared = {"job": document["job"]}
@@ -269,22 +269,22 @@ def search(
 
 
 def estimate(job: Job, *, simulate: bool = False, **fields: Any) -> Estimate:
-    """Time and memory of the job's strategy, as ``meshplan estimate`` does; ``tp=8, pp=2`` gives one."""
+    """Time and memory of the job's strategy, as ``meshplan estimate`` answers; ``tp=8, pp=2`` gives a strategy."""
     return _estimate(_asked("estimated", job, fields, simulated=simulate))
 
 
 def explain(job: Job, **fields: Any) -> Estimate:
-    """The job's strategy beside the best of a search, as ``meshplan explain`` does; ``document`` has the explanation.
+    """The job's strategy beside the best of a search, as ``meshplan explain`` answers; ``document`` has the explanation.
 
-    Without a strategy the best plan is explained beside the next structure.
+    Without a strategy, the best plan is explained beside the next one with another structure.
     """
     return _estimate(_asked("explained", job, fields))
 
 
 def goodput(job: Job, **fields: Any) -> Estimate:
-    """What the job's strategy delivers where nodes fail, as ``meshplan goodput`` does; ``document`` has the days and the losses.
+    """Delivered rate of the job's strategy with node failures (``meshplan goodput``); ``document`` has the days and the losses.
 
-    ``delivery={"mtbf_s": 2.6e5}`` is the site. Without a strategy it is the plan of a search that delivers most.
+    ``delivery={"mtbf_s": 2.6e5}`` describes the site. Without a strategy, the plan of a search that delivers most is taken.
     """
     return _estimate(_asked("delivered", job, fields))
 
@@ -297,7 +297,7 @@ def check(
     pin: bool = False,
     **fields: Any,
 ) -> JsonObject:
-    """The job held against a budget, the ``document`` of an earlier answer or both, as ``meshplan check --format json`` does.
+    """Compares the job with a budget, the ``document`` of an earlier answer or both (``meshplan check --format json``).
 
     ``status`` is ``passed``, ``broken``, ``infeasible`` or ``cut``; ``checks`` has a sentence for each.
     """
@@ -328,9 +328,9 @@ def _timeline(job: Mapping[str, Any], strategy: Mapping[str, Any]) -> Timeline:
 
 
 def _called(name: str, *given: Any, **named: Any) -> Any:
-    """An answer of the application; what it refuses is a ``MeshplanError``, as from a server."""
+    """Call a function of the application; a refusal becomes a ``MeshplanError``, as from a server."""
     try:
-        errors, answers = ours("documents.errors"), ours("app.in_process.answers")
+        errors, answers = ours("documents.errors"), ours("app.in_process.functions")
     except TakenError as error:
         hint = "Use meshplan.Client in this process, or call meshplan in one without that package."
         raise MeshplanError(0, f"{error}.", hint=hint) from None

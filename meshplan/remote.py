@@ -1,4 +1,4 @@
-"""Functions of the application, called where only the package is known: on the workers of an engine."""
+"""Calls of application functions by name, for the workers of an engine."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from meshplan.application import ours
 
 
 def version() -> str:
-    """Of the package on this machine."""
+    """Version of the package on this machine."""
     return __version__
 
 
 def called(module: str, function: str, arguments: bytes) -> bytes:
-    """What a function of the application returns; both ways pickled, since only it knows the types."""
+    """Call a function of the application; arguments and result are pickled, since only the application knows their types."""
     found = getattr(ours(module), function)
     return pickle.dumps(found(*pickle.loads(arguments)))  # noqa: S301  # from our own process, over the engine

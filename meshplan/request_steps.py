@@ -18,17 +18,17 @@ PAGE = 200
 WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # in one page
 ATTEMPTS = 4
 FIRST_PAUSE_S = 0.25
-SILENCE_S = 60.0  # a stream that says nothing for this long is lost: the server sends something every 15 s
-MAX_LOST_STREAMS = 20  # in a row, about half a minute
-MAX_PAUSE_S = 5.0  # that a server may ask for; a quota's is longer, and told
+SILENCE_S = 60.0  # a stream that is silent for this long is lost: the server sends something every 15 s
+MAX_LOST_STREAMS = 20  # in a row; about half a minute
+MAX_PAUSE_S = 5.0  # longest pause that is waited for; a quota asks for more, and its refusal is raised
 T = TypeVar("T")
 U = TypeVar("U")
-Parameter = str | int | list[str]  # of an address; a list is said item by item
+Parameter = str | int | list[str]  # value in a query string; a list is repeated item by item
 
 
 @dataclass(frozen=True)
 class Request:
-    """Answered with a response, or with the ``httpx.TransportError`` that came in its place."""
+    """A request. The generator receives its response, or the ``httpx.TransportError`` that came instead."""
 
     method: str
     path: str
@@ -39,14 +39,14 @@ class Request:
 
     @property
     def arguments(self) -> dict[str, Any]:
-        """As ``httpx`` takes them."""
+        """Arguments of ``httpx.Client.request``."""
         shared = {"method": self.method, "url": self.path, "timeout": self.timeout_s}
         return {**shared, "json": self.body, "headers": self.headers, "params": self.parameters}
 
 
 @dataclass(frozen=True)
 class Pause:
-    """Answered with None, after so long."""
+    """A pause. The generator receives None after it."""
 
     seconds: float
 
@@ -57,14 +57,14 @@ Flow = Generator[Request | Pause, Any, T]
 
 @dataclass(frozen=True)
 class Pages(Generic[T]):
-    """A list that a server gives page by page: ``page`` is what asks for the one behind a cursor, ``read`` makes its items."""
+    """A list that a server gives page by page: ``page`` requests the page at a cursor, ``read`` makes its items."""
 
     page: Callable[[str | None], Flow[dict[str, Any]]]
     read: Callable[[dict[str, Any]], T]
 
 
 def reading(read: Callable[[T], U], flow: Flow[T]) -> Flow[U]:
-    """A flow whose result is read."""
+    """The flow, with ``read`` applied to its result."""
     return read((yield from flow))
 
 
@@ -81,7 +81,7 @@ def listed(pages: Pages[T]) -> Flow[list[T]]:
 
 
 def repeat_after_s(response: httpx.Response) -> float | None:
-    """Until the request is worth repeating; None where it is not."""
+    """Seconds until the request is worth repeating; None if it is not."""
     if response.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         return 0.0
     if response.status_code != httpx.codes.TOO_MANY_REQUESTS:
@@ -91,7 +91,7 @@ def repeat_after_s(response: httpx.Response) -> float | None:
 
 
 def checked(response: httpx.Response) -> httpx.Response:
-    """The response, if it is no refusal."""
+    """The response; raises ``MeshplanError`` for a refusal."""
     if response.is_success:
         return response
     try:
@@ -103,12 +103,12 @@ def checked(response: httpx.Response) -> httpx.Response:
 
 
 def present(values: Mapping[str, Any]) -> JsonObject:
-    """What is not None."""
+    """The values that are not None."""
     return {name: value for name, value in values.items() if value is not None}
 
 
 def text_of(response: httpx.Response) -> str:
-    """The body as it is."""
+    """The body as text."""
     return response.text
 
 
@@ -196,7 +196,7 @@ class RequestSteps:
         return MeshplanError(0, f"no server answers at {self._url} ({error}).", hint="Start one with `meshplan serve`.")
 
     def _lost(self, failures: int, error: httpx.TransportError) -> float:
-        """How long to wait for the next stream after so many that were lost in a row. [s]"""
+        """Pause before the next stream after ``failures`` lost streams in a row. [s]"""
         if failures > MAX_LOST_STREAMS:
             raise self._unreachable(error) from error
         return min(FIRST_PAUSE_S * 2.0**failures, 2.0)

@@ -1,4 +1,4 @@
-"""What a server answers to its clients: studies, events, plans and calibrations."""
+"""Records in the answers of a server: studies, events, plans and calibrations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FINISHED = ("completed", "failed", "cancelled")
 
 @dataclass(frozen=True)
 class Study:
-    """A search or a sweep on the server. ``document`` is all that the server says about it."""
+    """A search or a sweep on the server. ``document`` is the server's whole answer."""
 
     id: str
     state: State
@@ -27,33 +27,33 @@ class Study:
 
     @property
     def is_finished(self) -> bool:
-        """Whether nothing more will happen unless somebody resumes it."""
+        """Whether the study has ended; somebody may still resume it."""
         return self.state in FINISHED
 
     @property
     def name(self) -> str:
-        """What its owner calls it; empty where it has no name."""
+        """The name that its owner gave it; empty without one."""
         return str(self.document["name"])
 
     @property
     def tags(self) -> list[str]:
-        """Words under which its owner finds it."""
+        """Tags that its owner gave it."""
         return list(self.document["tags"])
 
     @property
     def note(self) -> str:
-        """What its owner wrote about it; empty where nothing."""
+        """The note that its owner wrote; empty without one."""
         return str(self.document["note"])
 
     @property
     def is_archived(self) -> bool:
-        """Whether it is out of lists that do not ask for it; such a study is not deleted for its age."""
+        """Whether it is archived: hidden from lists by default, and never deleted for its age."""
         return bool(self.document["archived"])
 
 
 @dataclass(frozen=True)
 class Event:
-    """Something that happened to a study: ``kind`` is ``state`` or ``progress``."""
+    """A change of a study; ``kind`` is ``state`` or ``progress``."""
 
     sequence: int
     kind: str
@@ -62,7 +62,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Plan:
-    """A ranked way to lay the job out."""
+    """A ranked layout of the job."""
 
     rank: int
     plan_id: str
@@ -81,7 +81,7 @@ class Plan:
 class Calibration:
     """Constants fitted to a server's stored runs. ``id`` goes into a job as ``software.calibration``.
 
-    ``errors`` are those before, left out and fitted; ``file`` is what ``--calibration`` takes; ``document`` is all of it.
+    ``errors`` are those before the fit, left out and fitted. ``file`` is for ``--calibration``; ``document`` is all of it.
     """
 
     id: str

@@ -1,1 +1,1 @@
-"""What to try: space, legality, enumeration, ranking, explanation, launch arguments."""
+"""Search for the best plan: space, enumeration, proof, ranking and explanation."""

@@ -1,4 +1,4 @@
-"""What a search refuses, as one sentence for the user."""
+"""The error of a search that cannot run as asked."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from documents.errors import InputError
 
 
 class SearchError(InputError):
-    """A search that cannot run as asked; the message names the field, the value and what is allowed."""
+    """A search that cannot run as asked. The message names the field, the value and what is allowed."""

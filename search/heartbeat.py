@@ -1,4 +1,4 @@
-"""Signs of life from inside a long answer, for whoever waits for it."""
+"""Heartbeats from inside a long computation, for a caller that waits for it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _HEARD: ContextVar[Callable[[], None] | None] = ContextVar("heard", default=None
 
 @contextmanager
 def heard(tell: Callable[[], None]) -> Iterator[None]:
-    """Calls ``tell`` at every ``beat`` inside."""
+    """Call ``tell`` at every ``beat`` inside the context."""
     before = _HEARD.set(tell)
     try:
         yield
@@ -20,7 +20,7 @@ def heard(tell: Callable[[], None]) -> Iterator[None]:
 
 
 def beat() -> None:
-    """Something has been done; called once a plan, or as often as takes a second or less."""
+    """Report that some work is done; called for every plan, or about once a second."""
     tell = _HEARD.get()
     if tell is not None:
         tell()

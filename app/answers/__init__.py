@@ -1,1 +1,1 @@
-"""Answers: prices, searches and simulated steps, as documents and as text."""
+"""Answers about a job: prices, searches and simulated steps, as documents and as tables."""

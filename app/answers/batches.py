@@ -12,7 +12,7 @@ from app.answers.schemas import MAX_STRATEGIES, EstimateRequest
 from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job, with_strategy
 from app.jobs.requests import check_keys, parse_request
-from app.text.documents import json_bytes
+from app.text.json_documents import json_bytes
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError, show
 from documents.sentences import Sentence

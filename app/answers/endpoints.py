@@ -12,7 +12,7 @@ from app.answers.service import estimates
 from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/estimates", tags=["estimates"], route_class=StrictRoute)
 

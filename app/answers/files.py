@@ -11,7 +11,7 @@ import yaml
 from app.answers.folder import REPORT
 from app.answers.schemas import SearchDocument
 from app.answers.tables.search import print_search
-from app.text.documents import json_text, plain
+from app.text.json_documents import json_text, plain
 from app.text.terminal import plain_text
 from documents.sentences import Sentence, all_plain
 from frameworks.framework import Start

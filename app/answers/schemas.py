@@ -9,7 +9,7 @@ from pydantic import Field
 from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, TensorPrice
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
-from app.text.documents import DescribedBy, Document
+from app.text.json_documents import DescribedBy, Document
 from documents.said import Said
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError

@@ -25,7 +25,7 @@ from app.jobs.fields import StrategySection
 from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
 from app.jobs.strategy import strategy_from_section
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from documents.checking import check

@@ -17,13 +17,15 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, word
 from hardware_profiles.schema import HardwareProfile
+from search.objectives.objective import Need
+from search.objectives.table import OBJECTIVES
 
 SPARE_FRACTION = 0.02  # of a job's nodes, which vendors advise
 
 
 def failing_site(job: Job) -> DeliverySection | None:
     """The site whose failures count in days and costs: the job's, unless it is about prices alone, or one that is asked for."""
-    if "delivered" in job.settings.objectives:
+    if any(Need.FAILURES in OBJECTIVES[name].needs for name in job.settings.objectives):
         return job.delivery or DeliverySection()
     return None if job.delivery is None or job.delivery.is_of_prices_alone else job.delivery
 

@@ -1,1 +1,1 @@
-"""What keys did, for admins to read."""
+"""The log of what each API key did, for admins."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from app.text.documents import Document
+from app.text.json_documents import Document
 
 
 class AuditEntry(Document):

@@ -1,1 +1,1 @@
-"""Calibrations fitted to stored runs."""
+"""Calibrations of a user: fitted to stored runs, listed, and chosen for a job."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.calibrations.schemas import CalibrateDocument, ErrorsDocument, Learned
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import FittedConstant
 from calibration.intervals.step_time import NOMINAL_COVERAGE, QUANTILES_FROM
 from calibration.procedure.calibrate import SiteOutcome

@@ -19,7 +19,7 @@ from app.http.problems import ServiceError
 from app.jobs.requests import check_keys
 from app.storage.clock import now_s
 from app.storage.tables import Calibration
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import calibration_text
 from calibration.procedure.calibrate import SiteOutcome
 from calibration.records.training import RefusedRecord, RunRecord

@@ -1,1 +1,1 @@
-"""Models and hardware that ship with the product, or are made from a user's own files."""
+"""Models and hardware that ship with the product, and those made from a user's files."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from app.text.documents import Document
+from app.text.json_documents import Document
 from documents.said import Said
 
 

@@ -1,1 +1,1 @@
-"""Capacity checks: a job held against a budget and a baseline."""
+"""Capacity checks: a job is compared with a budget and a baseline."""

@@ -13,7 +13,7 @@ from app.answers.provenance import priced_with
 from app.answers.schemas import EstimateDocument
 from app.checks.schemas import CheckDocument
 from app.jobs.job import SCHEMA_VERSION, Job, parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration, calibration_document, calibration_for, calibration_from_mapping
 from documents.errors import InputError, show
 from documents.sentences import Sentence, joined

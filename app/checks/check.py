@@ -31,6 +31,7 @@ from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
 from search.results.search_result import SearchResult
 from search.session.progress import ProgressCallback
+from search.session.request import SearchRequest
 from search.space.search_space import search_space
 
 SAME_FRACTION = 1e-9  # two ways to the same price may differ in the last digits
@@ -95,7 +96,7 @@ def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -
 
 def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor) -> SearchResult:
     """The fastest plan, whatever the job's own objective: a budget asks for the distance in step time."""
-    return search(
+    request = SearchRequest(
         job.workload,
         search_space(job.workload, job.limits),
         constants_for(job.workload, own),
@@ -103,6 +104,9 @@ def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallba
         limits=job.limits,
         baseline=job.strategy,
         clock=time.perf_counter,
+    )
+    return search(
+        request,
         time_limit_s=job.settings.time_limit_s,
         on_progress=on_progress,
         executor=executor,

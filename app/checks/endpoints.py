@@ -11,7 +11,7 @@ from app.checks.service import check_request
 from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/checks", tags=["checks"], route_class=StrictRoute)
 

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any, get_args
 
 from app.answers.schemas import DeliverySummary, EstimateDocument, EstimateNumbers
-from app.text.documents import plain
+from app.text.json_documents import plain
 from app.text.quantities import gibibytes, percent, seconds
 from documents.errors import InputError
 from documents.sentences import Sentence

@@ -14,7 +14,7 @@ from app.checks.metrics import DEVICE_DAYS, measured, numbers_of, shown, worseni
 from app.checks.outcome import item
 from app.checks.schemas import CheckItem, Comparison, Movement, PartMovement, StoredHashes
 from app.jobs.job import Job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from app.text.quantities import percent
 from calibration.files.calibrations import Calibration
 from documents.errors import InputError, show

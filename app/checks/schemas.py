@@ -9,7 +9,7 @@ from pydantic import Field
 from app.answers.schemas import Counts, DeliverySummary, EstimateNumbers, PricedWith, StrategyDocument
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
-from app.text.documents import Document
+from app.text.json_documents import Document
 from documents.said import Said
 from search.ranking.proof import Proof
 

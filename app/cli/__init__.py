@@ -1,1 +1,1 @@
-"""The command line."""
+"""The command line: flags are parsed, the answer is printed, and an exit code is returned."""

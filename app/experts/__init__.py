@@ -1,1 +1,1 @@
-"""Plans for experts: counts that logs hold, placement maps, and what a plan says."""
+"""Plans for experts: load logs and placement maps are read, and the best moves and copies are answered."""

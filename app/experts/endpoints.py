@@ -11,7 +11,7 @@ from app.experts.service import plan_request
 from app.http.bodies import StrictRoute, as_json
 from app.http.problems import described
 from app.http.state import state_of
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/experts", tags=["experts"], route_class=StrictRoute)
 

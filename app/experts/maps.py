@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.experts.counts import model_experts
-from app.text.documents import json_text
 from app.text.files import save_text
+from app.text.json_documents import json_text
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import TRACE_BYTES
 from documents.errors import InputError, cause_of, show

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer, PricedWith, StrategyDocument
 from app.jobs.fields import JobDocument
-from app.text.documents import Document
+from app.text.json_documents import Document
 from cost_models.shapes.expert_spread import NUM_DOMAINS
 from documents.bounds import MAX_TRACE_STEPS
 from documents.checking import Section

@@ -1,1 +1,1 @@
-"""What a plan delivers on a site that fails: tokens a day, days, energy and cost."""
+"""What a plan delivers on a site with failures: tokens a day, days, energy and cost."""

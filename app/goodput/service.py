@@ -34,7 +34,7 @@ from app.goodput.schemas import (
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from app.jobs.requests import parse_request
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration
 from cost_models.delivery.checkpoints import daly_interval_s, young_interval_s
 from cost_models.delivery.delivered import Delivered, RunningPlan, Site, delivered
@@ -46,6 +46,7 @@ from documents.sentences import Sentence
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
 from search.session.progress import ProgressCallback
+from search.session.request import SearchRequest
 from search.space.search_space import search_space
 
 if TYPE_CHECKING:
@@ -147,17 +148,9 @@ def _best_plan(
     job: Job, site: Site, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor
 ) -> tuple[ParallelStrategy, list[DeliveringPlan]]:
     workload, constants = job.workload, constants_for(job.workload, own)
-    result = search(
-        workload,
-        search_space(workload, job.limits),
-        constants,
-        top=CONSIDERED_PLANS,
-        limits=job.limits,
-        clock=time.perf_counter,
-        time_limit_s=job.settings.time_limit_s,
-        on_progress=on_progress,
-        executor=executor,
-    )
+    space = search_space(workload, job.limits)
+    request = SearchRequest(workload, space, constants, top=CONSIDERED_PLANS, limits=job.limits, clock=time.perf_counter)
+    result = search(request, time_limit_s=job.settings.time_limit_s, on_progress=on_progress, executor=executor)
     if not result.plans:
         raise InfeasibleError(
             Sentence("There is no plan: {}.", (result.nearest or Sentence("nothing is legal and fits")).rstrip("."))

@@ -1,1 +1,1 @@
-"""What every endpoint shares: problems, bodies, keys, pages, entity tags, limits, logs."""
+"""Parts that all endpoints share: request bodies, problems, API keys, paging, entity tags and rate limits."""

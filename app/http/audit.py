@@ -17,8 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.http.security import LOCAL, Principal, address_of, is_reading
 from app.http.state import state_of
-from app.storage.away import cause
 from app.storage.clock import now_s
+from app.storage.database_errors import cause
 from app.storage.tables import ApiKey, AuditRecord
 from documents.sentences import Sentence
 

@@ -15,7 +15,7 @@ from app.http.large_bodies import LARGE_BYTES, may_be_large
 from app.http.problems import ServiceError, from_input_error
 from app.http.security import authorized
 from app.http.state import state_of
-from app.text.documents import DescribedBy, Document, json_bytes
+from app.text.json_documents import DescribedBy, Document, json_bytes
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 from documents.sentences import Sentence

@@ -11,7 +11,7 @@ from fastapi import Depends, Query
 from pydantic import Field
 
 from app.http.problems import ServiceError
-from app.text.documents import Document
+from app.text.json_documents import Document
 from documents.sentences import Sentence
 
 Item = TypeVar("Item")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from fastapi import Request
 
-from app.http.kept import KeptAnswers
+from app.http.answer_cache import AnswerCache
 from app.http.keys import KeyLimits
 from app.http.large_bodies import LargeBodies
 from app.http.metrics import Metrics
@@ -32,7 +32,7 @@ class ServerState:
     known_keys: Known = field(default_factory=Known)  # digests of keys that were in force when they came
     metrics: Metrics = field(default_factory=Metrics)
     large_bodies: LargeBodies = field(default_factory=LargeBodies)
-    kept_answers: KeptAnswers = field(default_factory=KeptAnswers)
+    kept_answers: AnswerCache = field(default_factory=AnswerCache)
     stopping: threading.Event = field(default_factory=threading.Event)
     in_flight: set[tuple[str, str]] = field(default_factory=set)  # (caller, idempotency key) of running requests
     in_flight_lock: threading.Lock = field(default_factory=threading.Lock)

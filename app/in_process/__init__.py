@@ -1,1 +1,1 @@
-"""What Python is answered in the same process."""
+"""Functions behind `meshplan.search`, `meshplan.estimate` and the others that answer Python without a server."""

@@ -1,1 +1,1 @@
-"""Jobs: what to train, on which devices, with which software; read, resolved, described."""
+"""Jobs: the model to train, the devices and the software. Every field is read, checked and resolved here."""

@@ -17,7 +17,7 @@ NOT_GIVEN = Sentence("(not given)")
 MAX_ASSUMED = 100
 Bounds = Field(ge=0, le=MAX_TOKENS)
 _WHYS = (  # what stands behind a default: a resolved job holds the text alone
-    "(not given)",
+    Sentence("(not given)"),
     "(default on {} devices)",
     "(default on {})",
     "from the preset ({}: {})",

@@ -15,7 +15,7 @@ from app.jobs.fields import PRECISIONS, ClusterSection, SoftwareSection, Strateg
 from cost_models.layer.compute import release_years
 from cost_models.shapes.canonical import schedules_of
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import Workload
@@ -95,7 +95,7 @@ KEEP_PEAK: Final = frozenset(
 
 
 def _group_sizes(workload: Workload, strategy: ParallelStrategy) -> Sequence[int]:
-    return (2 * strategy.pp,) if strategy.schedule is Schedule.INTERLEAVED else ()
+    return (2 * strategy.pp,) if strategy.schedule.rules.in_groups else ()
 
 
 def _moved_layers(workload: Workload, strategy: ParallelStrategy) -> Sequence[Other]:

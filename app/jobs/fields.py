@@ -37,8 +37,9 @@ from documents.bounds import (
 )
 from documents.checking import OneOf, Section
 from documents.sentences import Sentence
-from search.exhaustive.open_candidates import MAX_SIMULATIONS
-from search.ranking.leaderboard import OBJECTIVES, OF_LATTICE
+from search.objectives.table import OBJECTIVES
+from search.session.request import MAX_SIMULATIONS
+from search.session.request import SAMPLERS as OPTUNA_SAMPLERS
 from search.space.limits import SCHEDULES, SWITCH_LIMITS, SWITCHES, LimitFields
 
 MAX_COUNTED_LAYERS = 1024
@@ -54,7 +55,7 @@ GRANULARITIES = {kind.label: kind for kind in Recompute}
 RECOMPUTE_METHODS = {kind.label: kind for kind in RecomputeMethod}
 FEATURES = tuple(SWITCHES)
 EXHAUSTIVE = "exhaustive"
-SAMPLERS = (EXHAUSTIVE, "tpe", "nsga2", "random")
+SAMPLERS = (EXHAUSTIVE, *OPTUNA_SAMPLERS)
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
 MAX_RANKED = 1000  # plans that a search reports, and a study stores
 DEFAULT_TRIALS = 1000
@@ -325,12 +326,12 @@ class HowToSearch(Section):
     @property
     def judges_plans(self) -> bool:
         """Whether more ranks or bounds plans than one order of the lattice itself."""
-        is_one = len(self.objectives) == 1 and self.objectives[0] in OF_LATTICE
+        is_one = len(self.objectives) == 1 and OBJECTIVES[self.objectives[0]].orders_lattice_by is not None
         return not is_one or self.deadline_days is not None or self.budget_usd is not None
 
     @model_validator(mode="after")
     def _a_sampler_ranks_strategies(self) -> Self:
-        judged = [name for name in self.objectives if name not in OF_LATTICE]
+        judged = [name for name in self.objectives if OBJECTIVES[name].orders_lattice_by is None]
         several = len(self.objectives) > 1
         if self.sampler != EXHAUSTIVE and self.judges_plans:
             what = (
@@ -342,12 +343,6 @@ class HowToSearch(Section):
             )
             raise ValueError(Sentence("{} needs the exhaustive search; leave sampler out.", what))
         return self
-
-
-def refines(settings: HowToSearch) -> bool:
-    """Whether plans are refined: those of an exhaustive search by step time."""
-    by_time = "memory_headroom" not in settings.objectives and not settings.judges_plans
-    return settings.refine > 0 and settings.sampler == EXHAUSTIVE and by_time
 
 
 class SearchSettings(LimitFields, HowToSearch):

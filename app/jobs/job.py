@@ -29,7 +29,6 @@ from app.jobs.fields import (
     SoftwareSection,
     StrategySection,
     TrainingSection,
-    refines,
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.lacking import lacking, with_what_a_model_lacks
@@ -171,7 +170,7 @@ def parse_job(
     )
     sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
     assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
-    _warn(cluster_section, settings, profile, warnings)
+    _warn(cluster_section, profile, warnings)
     _warn_of_software(workload, warnings)
     if workload.training.precision == "fp32":
         warnings.append(
@@ -475,7 +474,7 @@ def _warn_of_software(workload: Workload, warnings: list[str]) -> None:
         )
 
 
-def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwareProfile, warnings: list[str]) -> None:
+def _warn(cluster: ClusterSection, profile: HardwareProfile, warnings: list[str]) -> None:
     if profile.status is Status.ROADMAP:
         warnings.append(Sentence("{} is announced, not delivered: its numbers are the vendor's plan.", profile.name))
     elif profile.status is Status.UNVALIDATED:
@@ -489,19 +488,6 @@ def _warn(cluster: ClusterSection, settings: SearchSettings, profile: HardwarePr
                 profile.devices_per_node,
             )
         )
-    if settings.max_trials is not None and settings.sampler == EXHAUSTIVE:
-        warnings.append(Sentence("search.max_trials has no effect: every strategy is enumerated and priced."))
-    if settings.refine and not refines(settings):
-        what = (
-            Sentence("sampler {}", settings.sampler)
-            if settings.sampler != EXHAUSTIVE
-            else Sentence("objective {}", joined(", ", settings.objectives))
-        )
-        warnings.append(
-            Sentence("search.refine has no effect: plans of an exhaustive search by step time are refined, and this is {}.", what)
-        )
-    if settings.refine_front and not settings.refine:
-        warnings.append(Sentence("search.refine_front has no effect without search.refine, the number of trials."))
 
 
 def _resolved(

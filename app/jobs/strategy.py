@@ -16,8 +16,8 @@ from app.jobs.fields import (
     StrategySection,
     TensorSection,
 )
-from cost_models.shapes.acting import scope_of, usual_features, why_idle
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
+from cost_models.shapes.effective_switches import scope_of, usual_features, why_idle
 from cost_models.shapes.layout import default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
@@ -27,6 +27,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
 from documents.sentences import Sentence, joined
+from frameworks.accepted_switches import with_usual
 from frameworks.mindformers.cells import by_rank
 from frameworks.rule import either
 from search.errors import SearchError
@@ -78,6 +79,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
     if section.features is None:
         # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
         strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, strategy.features)})
+        strategy = with_usual(workload, strategy)
     if section.switches.model_fields_set:
         strategy = replace(strategy, features=_switched(strategy.features, dict(section.switches)))
     if strategy.layer_layout is not None:
@@ -184,7 +186,7 @@ def _schedule(section: StrategySection) -> Schedule:
     schedule = usual if section.schedule is None else SCHEDULES[section.schedule]
     if schedule in (usual, *others):
         return schedule
-    if section.pp > 1 and schedule.is_vee:
+    if section.pp > 1 and schedule.rules.is_vee:
         raise InputError(
             Sentence(
                 "strategy.vpp: {} is given, but schedule {!r} folds the model into 2 chunks a rank; give vpp 2.",
@@ -205,13 +207,14 @@ def _schedule(section: StrategySection) -> Schedule:
 
 def _group_size(section: StrategySection, schedule: Schedule) -> int:
     size = section.microbatch_group_size_per_vp_stage
-    if size is not None and schedule is not Schedule.INTERLEAVED:
+    if size is not None and not schedule.rules.in_groups:
+        in_groups = either([repr(one.label) for one in Schedule if one.rules.in_groups])
         raise InputError(
             Sentence(
                 "strategy.microbatch_group_size_per_vp_stage: {} is given, but only the chunks of "
-                "{!r} take turns, and the schedule is {!r}; leave it out.",
+                "{} take turns, and the schedule is {!r}; leave it out.",
                 size,
-                Schedule.INTERLEAVED.label,
+                in_groups,
                 schedule.label,
             )
         )

@@ -1,1 +1,1 @@
-"""The languages of what readers get: sentences are made in English, and finished ones are translated where they leave."""
+"""The language of answers: English sentences, and their Chinese translation where they leave the program."""

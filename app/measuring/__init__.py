@@ -1,1 +1,1 @@
-"""Measuring at the user's site: the only code that knows PyTorch, which is no dependency of this project."""
+"""Kernel timings on the user's devices. No other code knows PyTorch, which is not a dependency."""

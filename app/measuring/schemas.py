@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from app.text.documents import Document
+from app.text.json_documents import Document
 from documents.said import Said
 
 

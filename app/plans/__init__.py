@@ -1,1 +1,1 @@
-"""Plans of a study over REST, one at a time."""
+"""The REST resource of one plan of a study, with its explanation."""

@@ -15,7 +15,7 @@ from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job
 from app.jobs.requests import parse_request, with_time_limit
 from app.plans.schemas import Better, ExplainDocument
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
@@ -32,6 +32,7 @@ from search.results.search_result import SearchResult
 from search.sensitivity.quantities import sensitivity
 from search.sensitivity.turning_points import turning_points
 from search.session.progress import ProgressCallback
+from search.session.request import SearchRequest
 from search.space.search_space import search_space
 
 if TYPE_CHECKING:
@@ -57,17 +58,8 @@ def explain_document(
     """The strategy of the job explained beside the best of a search, or the best beside the next structure."""
     workload, constants = job.workload, constants_for(job.workload, own)
     space = search_space(workload, job.limits)
-    found = search(
-        workload,
-        space,
-        constants,
-        top=LISTED,
-        limits=job.limits,
-        clock=time.perf_counter,
-        time_limit_s=job.settings.time_limit_s,
-        on_progress=on_progress,
-        executor=executor,
-    )
+    request = SearchRequest(workload, space, constants, top=LISTED, limits=job.limits, clock=time.perf_counter)
+    found = search(request, time_limit_s=job.settings.time_limit_s, on_progress=on_progress, executor=executor)
     strategy = job.strategy or (found.best.parallel if found.best else None)
     if strategy is None:
         raise InfeasibleError(

@@ -12,7 +12,7 @@ from app.http.state import state_of
 from app.jobs.fields import JobDocument
 from app.plans.explained import explain_request
 from app.plans.schemas import ExplainDocument
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/explanations", tags=["explanations"], route_class=StrictRoute)
 

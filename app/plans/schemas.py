@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.answers.schemas import Change, EstimateDocument, LaunchDocument, StrategyDocument
-from app.text.documents import Document
+from app.text.json_documents import Document
 from documents.said import Said
 from hardware_profiles.schema import Wiring
 

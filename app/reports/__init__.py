@@ -1,1 +1,1 @@
-"""A study as one page for a meeting."""
+"""Reports: a study as one page for a meeting."""

@@ -13,7 +13,7 @@ from app.reports.report import Form, report
 from app.studies import service as studies
 from app.studies.errors import StudyConflict
 from app.studies.searches import SEARCH
-from app.text.documents import plain
+from app.text.json_documents import plain
 from documents.sentences import Sentence
 from meshplan import __version__
 

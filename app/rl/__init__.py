@@ -1,1 +1,1 @@
-"""Post-training: what a step takes, which placement is best, and how far the answers are from measured steps."""
+"""Post-training jobs: the time of a step, the best placement, and the errors against measured steps."""

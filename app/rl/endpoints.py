@@ -12,7 +12,7 @@ from app.http.state import state_of
 from app.rl.fields import RlJobDocument
 from app.rl.schemas import RlDocument, RlSearchDocument
 from app.rl.service import rl_request, rl_search_request
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/rl", tags=["rl"], route_class=StrictRoute)
 _RESPONSES = described("invalid-input", "infeasible", "not-json", "too-large")

@@ -6,7 +6,7 @@ import json
 
 from app.rl.job import RlJob
 from app.rl.schemas import RlDocument, RlLaunch, RlSearchDocument
-from app.text.documents import plain
+from app.text.json_documents import plain
 from cost_models.post_training.step import PostTraining
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import Recompute

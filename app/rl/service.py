@@ -29,7 +29,7 @@ from cost_models.post_training.step import PostTraining, PostTrainingStep, post_
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import Recompute
 from documents.errors import InfeasibleError, InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 from search.post_training.layouts import rollout_layouts
 from search.post_training.search import Candidate, Choice, PlacementProgress, PlacementSearch, Split, splits
 from search.session.runner import run_to_end
@@ -130,9 +130,7 @@ def found_so_far(job: RlJob, search: PlacementSearch, stopped_by: str | None) ->
 def best_of(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlDocument:
     """The step of the best placement; ``InfeasibleError`` where there is none."""
     if stopped_by is not None and not search.priced:
-        raise InfeasibleError(
-            Sentence("The search was stopped by {} before a placement was priced.", stopped_by.replace("_", " "))
-        )
+        raise InfeasibleError(Sentence("The search was stopped by {} before a placement was priced.", word(stopped_by)))
     best = search.choice(search.ranked()[0])
     return _document(job, best.job, best.step)
 

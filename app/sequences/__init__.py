@@ -1,1 +1,1 @@
-"""Plans for sequences: lengths that files hold, and what their order costs."""
+"""Plans for sequences: lengths are read from files, and the cost of their order is answered."""

@@ -11,7 +11,7 @@ from app.http.problems import described
 from app.http.state import state_of
 from app.sequences.schemas import SequencePlanDocument, SequencePlanRequest
 from app.sequences.service import plan_request
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/sequences", tags=["sequences"], route_class=StrictRoute)
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from app.answers.schemas import Answer, PricedWith, StrategyDocument
 from app.jobs.fields import JobDocument
-from app.text.documents import Document
+from app.text.json_documents import Document
 from documents.bounds import MAX_COUNT, MAX_SEQ_LENGTH
 from documents.checking import Section
 

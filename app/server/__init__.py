@@ -1,1 +1,1 @@
-"""The server: the application put together, its health, the dashboard's files, and the process that serves them."""
+"""The server process: the application with all endpoints, its health, and the dashboard's files."""

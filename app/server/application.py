@@ -30,23 +30,23 @@ from app.http.pricing import Pricing
 from app.http.problems import ServiceError, add_problem_handlers, problem
 from app.http.security import require_caller
 from app.http.state import WRONG_KEYS_A_MINUTE, ServerState
+from app.launch_scripts import endpoints as scripts
 from app.plans import endpoints as plans
 from app.plans import explanations
 from app.reports import endpoints as reports
 from app.rl import endpoints as rl
-from app.scripts import endpoints as scripts
 from app.sequences import endpoints as sequences
 from app.server import health
 from app.server.dashboard import FILE_METHODS, add_dashboard
 from app.server.documentation import API_PAGE, add_documentation
 from app.server.pricing import PricingInThreads
 from app.serving import endpoints as serving
-from app.storage.away import DATABASE_AWAY, cause, told
+from app.storage.database_errors import DATABASE_AWAY, cause, told
 from app.storage.session import Database
+from app.studies import access_terms, submission
 from app.studies import endpoints as studies
-from app.studies import submission, terms
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
-from app.studies.following import Following
+from app.studies.event_followers import Following
 from app.sweeps import endpoints as sweeps
 from documents.sentences import Sentence
 from meshplan import __version__
@@ -88,7 +88,20 @@ def create_app(
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
     reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)
-    for part in (submission, studies, terms, plans, reports, *reading, histories, runs, calibrations, accuracy, catalogue, audit):
+    for part in (
+        submission,
+        studies,
+        access_terms,
+        plans,
+        reports,
+        *reading,
+        histories,
+        runs,
+        calibrations,
+        accuracy,
+        catalogue,
+        audit,
+    ):
         app.include_router(part.router, prefix=API, dependencies=[Depends(require_caller)])
     app.state.readiness = health.Readiness(database)
     app.include_router(health.router)

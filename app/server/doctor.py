@@ -22,8 +22,8 @@ from app.catalogue.models import presets
 from app.http import keys
 from app.server.connections import FILES_KEPT_FREE, ConnectionLimits
 from app.settings import Settings
-from app.storage.away import DATABASE_AWAY, cause, told
 from app.storage.clock import now_s
+from app.storage.database_errors import DATABASE_AWAY, cause, told
 from app.storage.probes import check_whole, check_writable
 from app.storage.session import Database, StorageError, parsed_url
 from app.storage.tables import ApiKey, Event

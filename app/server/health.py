@@ -12,7 +12,7 @@ from app.http.metrics import CONTENT_TYPE_LATEST
 from app.http.problems import ServiceError, described
 from app.http.security import Caller
 from app.http.state import state_of
-from app.storage.away import DATABASE_AWAY, told
+from app.storage.database_errors import DATABASE_AWAY, told
 from app.storage.probes import check_whole, check_writable
 from app.storage.session import Database, StorageError
 from app.storage.tables import STATES

@@ -1,1 +1,1 @@
-"""Inference: what a layout of prefill and decode gives, and which is best."""
+"""Inference jobs: the throughput and latency of a layout of prefill and decode, and the best layout."""

@@ -12,7 +12,7 @@ from app.http.state import state_of
 from app.serving.fields import ServingJobDocument
 from app.serving.schemas import ServingDocument
 from app.serving.service import serving_request
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/serving", tags=["serving"], route_class=StrictRoute)
 

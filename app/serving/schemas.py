@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from app.answers.schemas import Answer, PricedWith
-from app.text.documents import Document
+from app.text.json_documents import Document
 from documents.said import Said
 
 

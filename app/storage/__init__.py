@@ -1,1 +1,1 @@
-"""The database: tables, transactions, schema upgrades. The only package that builds an engine."""
+"""The database: tables, transactions, backups and schema upgrades. No other room builds an engine."""

@@ -15,7 +15,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session
 
-from app.storage.away import DatabaseHangsError, PoolTimeout, is_damage, is_hang
+from app.storage.database_errors import DatabaseHangsError, PoolTimeout, is_damage, is_hang
 from documents.errors import InputError, show
 from documents.sentences import Sentence, all_packed, all_unpacked, may_be_packed
 

@@ -1,1 +1,1 @@
-"""Stored searches: created, run by workers, read back page by page."""
+"""Stored searches: created, queued, run by workers, and read page by page."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from app.http.owned import exceeded, num_owned, standing
+from app.http.ownership import exceeded, num_owned, standing
 from app.http.problems import ServiceError
 from app.http.security import Principal
 from app.http.state import ServerState

@@ -13,16 +13,16 @@ from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from app.http import etag
 from app.http.bodies import StrictRoute
-from app.http.owned import listed
+from app.http.ownership import listed
 from app.http.paging import MAX_POSITION, Limit, Listing, Position, Wanted, encoded
 from app.http.problems import ServiceError, described
 from app.http.security import Caller, is_reading
 from app.http.state import ServerState, state_of
 from app.jobs.fields import MAX_RANKED
-from app.storage.away import DATABASE_AWAY
+from app.storage.database_errors import DATABASE_AWAY
 from app.storage.tables import Study
 from app.studies import access, service
-from app.studies.following import Feed, News, following_of
+from app.studies.event_followers import Feed, News, following_of
 from app.studies.labels import SearchText, Tags
 from app.studies.schemas import (
     Item,
@@ -37,7 +37,7 @@ from app.studies.schemas import (
     StudyDocument,
     Trial,
 )
-from app.text.documents import DescribedBy, json_bytes
+from app.text.json_documents import DescribedBy, json_bytes
 from documents.checking import check
 from documents.errors import show
 from documents.sentences import Sentence

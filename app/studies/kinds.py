@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.studies.placements import RL
+from app.studies.post_training_searches import RL
 from app.studies.searches import SEARCH
 from app.studies.sweeps import SWEEP
 from app.studies.work import Kind

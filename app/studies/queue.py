@@ -15,7 +15,7 @@ from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
 from app.storage.tables import Point, Study, Trial
-from app.studies import repository, turns
+from app.studies import queue_order, repository
 from app.studies.work import Outcome
 from documents.sentences import Sentence
 
@@ -54,7 +54,7 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
             "failed",
             Sentence("{} workers in a row died on it without getting further.", study.attempts_without_progress),
         )
-    study = turns.taken(session, study)
+    study = queue_order.taken(session, study)
     study.state = "running"
     study.attempts += 1
     study.attempts_without_progress += 1

@@ -9,7 +9,7 @@ from dataclasses import asdict, replace
 import structlog
 from sqlalchemy.orm import Session
 
-from app.storage.away import DATABASE_AWAY
+from app.storage.database_errors import DATABASE_AWAY
 from app.storage.session import Database
 from app.studies import queue, repository
 from app.studies.kinds import KINDS

@@ -22,13 +22,13 @@ from app.answers.schemas import (
     StrategyDocument,
     Timing,
 )
-from app.http.owned import Visibility
+from app.http.ownership import Visibility
 from app.http.paging import Listing
 from app.rl.schemas import RlStudyResult
 from app.studies.labels import NameText, NoteText, Tags
-from app.studies.turns import MAX_PRIORITY
+from app.studies.queue_order import MAX_PRIORITY
 from app.sweeps.schemas import SweepDocument, SweepPoint
-from app.text.documents import DescribedBy, Document
+from app.text.json_documents import DescribedBy, Document
 from documents.checking import Section
 from documents.said import Said
 from documents.sentences import Sentence

@@ -8,12 +8,12 @@ from typing import Any
 
 from app.answers.assumptions import assumption_sentences
 from app.answers.delivery import with_deliveries
-from app.answers.judgement import judged_sentences, judgement_of
 from app.answers.price import fill_intervals
+from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import Plan
-from app.answers.search import search_of, spaces_of
+from app.answers.search import request_of, search_of, spaces_of
 from app.answers.targets import with_usual_target
-from app.calibrations.constants import calibration_sentence, paired_error_of
+from app.calibrations.constants import calibration_sentence, constants_for, paired_error_of
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import JobDocument
 from app.jobs.job import Job, parse_job
@@ -23,7 +23,7 @@ from app.storage.tables import Trial
 from app.studies.inputs import calibration_from, calibration_to_mapping, constants_from
 from app.studies.schemas import StudyResult
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration, calibration_for
 from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile
@@ -47,6 +47,7 @@ def search_of_job(job: Job, own: Sequence[Calibration] = ()) -> Asked:
     """The search of a job with its target decided; ``InputError`` where nothing is to be searched."""
     workload, settings = job.workload, job.settings
     space, physics = spaces_of(job)
+    request_of(job, space, constants_for(workload, own), physics=physics, criteria=criteria_of(job, own))  # or a refusal
     return Asked(
         model_name=workload.model.name,
         hardware=workload.cluster.profile.name,
@@ -106,7 +107,7 @@ class SearchWork:
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
         best = result.plans[0].parallel if result.plans else None
         own = () if job.calibration is None else calibrations
-        assumptions = [*assumption_sentences(job, own, best, "search"), *judged_sentences(job)]
+        assumptions = [*assumption_sentences(job, own, best, "search"), *criteria_sentences(job)]
         return Outcome(state, plain(stored), plans, document["rejections"], assumptions=assumptions)
 
 
@@ -116,16 +117,16 @@ def continued(study: StoredStudy) -> SearchWork:
     job = parse_job(study.job, profile=profile)
     physics = study.space.get(PHYSICS)
     calibration = calibration_from(study.calibration, study.id)
-    search = search_of(
+    request = request_of(
         job,
         space_from_mapping(study.space),
         constants_from(study.calibration, job.workload),
         physics=None if physics is None else space_from_mapping(physics),
         paired_error=paired_error_of(job.workload, [calibration]),
-        judgement=judgement_of(job, [calibration]),
-        checkpoint=study.left_at,
-        trials=study.records,
+        criteria=criteria_of(job, [calibration]),
+        is_stored=True,
     )
+    search = search_of(request, checkpoint=study.left_at, trials=study.records)
     return SearchWork(job, search, calibration)
 
 

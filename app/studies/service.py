@@ -10,10 +10,10 @@ from typing import Any, Literal, TypeVar
 from sqlalchemy import ColumnElement, func, or_, select
 from sqlalchemy.orm import Session
 
-from app.http.owned import Visibility
+from app.http.ownership import Visibility
 from app.storage.clock import now_s
 from app.storage.tables import Event, Study, StudyTag
-from app.studies import queue, repository, turns
+from app.studies import queue, queue_order, repository
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.schemas import (
     COMPARED,
@@ -68,7 +68,7 @@ def create_study(
         created_at_s=now_s(session),
         **vars(asked),
     )
-    turns.queue_up(session, study)
+    queue_order.queue_up(session, study)
     repository.add_study(session, study)
     repository.replace_tags(session, study.id, tags)
     return _document(session, study)
@@ -80,7 +80,7 @@ def repeat_study(session: Session, study_id: str) -> StudyDocument:
     copied = ("kind", "owner", "visibility", "priority", *(part.name for part in fields(Asked)))
     inputs = {name: getattr(study, name) for name in copied}
     copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
-    turns.queue_up(session, copy)
+    queue_order.queue_up(session, copy)
     repository.add_study(session, copy)
     return _document(session, copy)
 
@@ -186,7 +186,7 @@ def resume_study(session: Session, study_id: str) -> StudyDocument:
         raise StudyConflict(Sentence("The study is {}; only a cancelled or failed one can be resumed.", study.state))
     study.state, study.cancel_requested, study.error, study.finished_at_s = "queued", False, None, None
     study.attempts_without_progress = 0
-    turns.queue_up(session, study)
+    queue_order.queue_up(session, study)
     repository.touch(session, study)
     return _document(session, study)
 

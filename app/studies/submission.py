@@ -15,7 +15,7 @@ from sqlalchemy.exc import IntegrityError
 
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
-from app.http.owned import Visibility
+from app.http.ownership import Visibility
 from app.http.problems import described
 from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
@@ -23,15 +23,15 @@ from app.jobs.fields import MAX_RANKED, JobDocument
 from app.rl.fields import RlJobDocument
 from app.studies import access, idempotency, service
 from app.studies.errors import StudyNotFound
-from app.studies.following import following_of
+from app.studies.event_followers import following_of
 from app.studies.labels import NameText, NoteText, Tags
-from app.studies.placements import RL
+from app.studies.post_training_searches import RL
+from app.studies.queue_order import MAX_PRIORITY
 from app.studies.schemas import FinishedStudyDocument, StudyDocument
 from app.studies.searches import SEARCH
 from app.studies.sweeps import SWEEP
-from app.studies.turns import MAX_PRIORITY
 from app.studies.work import Kind
-from app.text.documents import DescribedBy, plain
+from app.text.json_documents import DescribedBy, plain
 from documents.sentences import Sentence
 
 MAX_WAIT_S = 60

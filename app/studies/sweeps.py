@@ -16,7 +16,7 @@ from app.studies.inputs import calibration_from, calibration_to_mapping, constan
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
 from app.sweeps.points import Source, first_jobs, points_of
 from app.sweeps.service import Fitted, SweepProgress, SweepRun
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import calibration_for
 from documents.sentences import Sentence
 from hardware_profiles.loader import parse_profile

@@ -1,1 +1,1 @@
-"""One job at many sizes."""
+"""Sweeps: one job at many sizes."""

@@ -12,7 +12,7 @@ from app.http.state import state_of
 from app.jobs.fields import JobDocument
 from app.sweeps.requests import sweep_request
 from app.sweeps.schemas import SweepDocument
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 router = APIRouter(prefix="/sweeps", tags=["sweeps"], route_class=StrictRoute)
 

@@ -16,7 +16,7 @@ from app.sweeps.best import Reached, best_plan, reached, tokens_of
 from app.sweeps.points import Point, Source, job_of, points_of
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.sweeps.summary import assumptions_of, summary
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from app.answers.costs import basis_sentences
@@ -10,35 +10,10 @@ from app.jobs.job import Job
 from app.sweeps.points import constraints_of
 from app.sweeps.schemas import Curve, Structure, SweepPoint, Winner
 from documents.sentences import Sentence, joined
-from search.ranking.leaderboard import STRUCTURE
+from search.objectives.table import OBJECTIVES
 from search.ranking.pareto import pareto
+from search.ranking.structures import STRUCTURE, structure_of
 from search.sweep.scaling_curves import knee, linearity, marginal
-
-
-def _robust_days(point: SweepPoint) -> float | None:
-    if point.days is None or point.step_time_s is None or point.step_time_high_s is None:
-        return None
-    return point.days * point.step_time_high_s / point.step_time_s
-
-
-# Objective -> what is smallest at the best point, what that is called, and what would give it.
-_VALUES: dict[str, tuple[Callable[[SweepPoint], float | None], str, str]] = {
-    "step_time": (lambda point: point.days, Sentence("done first"), Sentence("a plan")),
-    "delivered": (lambda point: point.days, Sentence("done first, failures counted"), Sentence("a plan")),
-    "robust": (
-        _robust_days,
-        Sentence("done first if steps take as long as the 80 % interval allows"),
-        Sentence("an interval of the step"),
-    ),
-    "device_hours": (lambda point: point.device_days, Sentence("fewest device-hours"), Sentence("a plan")),
-    "cost": (lambda point: point.cost_usd, "cheapest", Sentence("a price: --price-per-device-hour")),
-    "energy": (lambda point: point.energy_kwh, Sentence("least energy"), Sentence("the power of a device: delivery.power_w")),
-    "memory_headroom": (lambda point: _negative(point.headroom_bytes), Sentence("most memory free"), Sentence("a plan")),
-}
-
-
-def _negative(value: float | None) -> float | None:
-    return None if value is None else -value
 
 
 def summary(job: Job, points: Sequence[SweepPoint]) -> dict[str, Any]:
@@ -113,27 +88,30 @@ def _structures(planned: Sequence[SweepPoint]) -> list[Structure]:
     found: dict[tuple[Any, ...], list[int]] = {}
     for point in planned:
         assert point.strategy is not None
-        found.setdefault(tuple(getattr(point.strategy, name) for name in STRUCTURE), []).append(point.point)
+        found.setdefault(structure_of(point.strategy), []).append(point.point)
     ordered = sorted(found.items(), key=lambda entry: (-len(entry[1]), entry[1]))
     return [Structure.model_validate({**dict(zip(STRUCTURE, values, strict=True)), "points": of}) for values, of in ordered]
 
 
 def _best(job: Job, planned: Sequence[SweepPoint], constraints: dict[str, float]) -> tuple[Winner | None, str | None]:
     objective = job.settings.objectives[0]
-    value_of, called, needed = _VALUES[objective]
+    of_point = OBJECTIVES[objective].of_point
     if not planned:
         return None, Sentence("No point has a plan.")
     allowed = [point for point in planned if point.within]
     if not allowed:
         return None, _none_within(planned, constraints)
-    valued = [(value, point.num_devices, point.point) for point in allowed if (value := value_of(point)) is not None]
+    valued = [(value, point.num_devices, point.point) for point in allowed if (value := of_point.value(point)) is not None]
     if not valued:
-        return None, Sentence("The best by {} is unknown: no point has {}.", objective, needed)
+        return None, Sentence("The best by {} is unknown: no point has {}.", objective, of_point.needed)
     value, devices, number = min(valued)
     number_of = Sentence("{} point{}", len(allowed), "" if len(allowed) == 1 else "s")
     limits = Sentence(" of {} within {}", number_of, _limits(constraints)) if constraints else Sentence(" of {}", number_of)
     return Winner(
-        point=number, objective=objective, value=abs(value), why=Sentence("{}{}, on {:,} devices", called, limits, devices)
+        point=number,
+        objective=objective,
+        value=abs(value),
+        why=Sentence("{}{}, on {:,} devices", of_point.called, limits, devices),
     ), None
 
 

@@ -1,1 +1,1 @@
-"""What readers get: documents as JSON, quantities as people read them, tables on a terminal."""
+"""Output: documents as JSON, quantities as text, and tables on a terminal."""

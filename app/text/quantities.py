@@ -2,42 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from documents.sentences import Sentence
-
-GIB = 2**30
-
-
-def seconds(value: float) -> str:
-    if value >= 1 or value == 0:
-        return f"{value:,.3f} s" if value < 100 else f"{value:,.1f} s"
-    return Sentence("{:.3g} ms", value * 1e3) if value >= 1e-3 else Sentence("{:.3g} us", value * 1e6)
-
-
-def column_seconds(values: Iterable[float]) -> list[str]:
-    """Times for one column, all in the unit that suits the largest."""
-    times = list(values)
-    if max(times, default=0.0) >= 1:
-        return [f"{value:,.3f} s" for value in times]
-    return [Sentence("{:,.3f} ms", value * 1e3) for value in times]
-
-
-def gibibytes(value: float) -> str:
-    return f"{value / GIB:,.2f} GiB"
-
-
-def percent(fraction: float, digits: int = 1) -> str:
-    return f"{fraction:.{digits}%}"
-
-
-def count(value: float) -> str:
-    """A count, short: 1.46 M."""
-    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
-        if abs(value) >= size:
-            return Sentence("{:.2f} {}", value / size, letter)
-    return f"{value:,.0f}"
-
-
-def days(value: float) -> str:
-    return Sentence("{:,.1f} d", value) if value < 1000 else Sentence("{:,.0f} d", value)
+from documents.quantities import GIB as GIB
+from documents.quantities import column_seconds as column_seconds
+from documents.quantities import count as count
+from documents.quantities import days as days
+from documents.quantities import gibibytes as gibibytes
+from documents.quantities import percent as percent
+from documents.quantities import seconds as seconds

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.language.choice import headed, said, spoken
-from app.text.documents import Document, json_text
+from app.text.json_documents import Document, json_text
 from app.text.wrapping import Fitted
 from documents.sentences import Sentence, all_plain
 

@@ -1,1 +1,1 @@
-"""A measured step beside the predicted one."""
+"""A measured step, from a profiler's trace, beside the predicted one."""

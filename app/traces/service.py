@@ -12,7 +12,7 @@ from app.answers.simulation import play
 from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from app.traces.predicted import dealt, sentences
 from app.traces.schemas import ComparedPart, TraceDocument, TracedStep, UnknownKernelDocument
 from calibration.files.calibrations import Calibration

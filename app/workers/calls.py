@@ -84,7 +84,7 @@ def answers(calls: Sequence[Call | EstimateCall], batches: EstimateBatches, data
 
 
 def _called(call: Call, database: Database) -> Answer:
-    from app.text.documents import Document, json_bytes
+    from app.text.json_documents import Document, json_bytes
 
     found = call.function(**call.arguments, database=database)
     if isinstance(found, Document):
@@ -97,7 +97,7 @@ def _answer(found: bytes | Exception | None) -> Answer:
 
 
 def _guarded(call: Callable[[], list[Answer]]) -> list[Answer]:
-    from app.storage.away import DATABASE_AWAY, told
+    from app.storage.database_errors import DATABASE_AWAY, told
 
     try:
         return call()

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
-from app.storage.away import DATABASE_AWAY, cause
+from app.storage.database_errors import DATABASE_AWAY, cause
 from app.storage.session import Database
 from app.studies import queue
 from app.studies.pruning import Retention, prune

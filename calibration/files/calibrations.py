@@ -1,4 +1,4 @@
-"""Calibrations as files: fitted constants, what they rest on, and how wide their errors are."""
+"""Calibrations as files: fitted constants, the runs behind them, and their error bands."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ SINCE = (
     "steps",
     "mechanisms",
     "correlations",
-)  # what files of earlier versions lack
+)  # fields that files of earlier versions lack
 _DIGITS = 4
 _MAX_VALUE, _MAX_LOG = 10**15, 10
 _LIMITS = Limits(CALIBRATION_BYTES)
@@ -59,7 +59,7 @@ class FittedConstant:
 
 @dataclass(frozen=True)
 class Calibration:
-    """Constants of a hardware family with their evidence. ``command`` is what made it."""
+    """Constants of a hardware family with their evidence. ``command`` made the file."""
 
     family: str
     fitted: tuple[FittedConstant, ...]
@@ -67,19 +67,19 @@ class Calibration:
     coverage: tuple[Coverage, ...]
     num_runs: int
     command: str
-    hardware: str | None = None  # set where it was fitted for one site's hardware alone
+    hardware: str | None = None  # set if the calibration was fitted for one site's hardware
     stack: str | None = None
     memory_bands: tuple[ErrorBand, ...] = ()  # of ln(measured / predicted) peaks; none in files of earlier versions
     memory_coverage: tuple[Coverage, ...] = ()
     paired: tuple[PairedError, ...] = ()  # none in a file of an earlier version
-    steps: tuple[Step, ...] = ()  # how much wider intervals get beyond the measured runs; none in a file of an earlier version
-    mechanisms: tuple[str, ...] = ()  # what the runs have shown; none where that is not known
-    # Of the errors of ``fitted``, each with those before it: (1, 0), (2, 0), (2, 1), ...; none in a file of an earlier version.
+    steps: tuple[Step, ...] = ()  # widening of intervals beyond the measured runs; empty in a file of an earlier version
+    mechanisms: tuple[str, ...] = ()  # mechanisms that the runs exercised; empty if unknown
+    # Correlations of ``fitted``, each with those before it: (1, 0), (2, 0), (2, 1), ...; empty in a file of an earlier version.
     correlations: tuple[float, ...] = ()
 
     @property
     def covariance(self) -> NDArray[np.float64]:
-        """Of the logarithms of ``fitted``, independent in a file without correlations. ``[fitted, fitted]``"""
+        """Covariance of the logarithms of ``fitted``; diagonal in a file without correlations. ``[fitted, fitted]``"""
         spread = np.array([entry.log_spread for entry in self.fitted])
         correlation = np.eye(len(spread))
         if self.correlations:
@@ -94,7 +94,7 @@ class Calibration:
         return prior_constants(self.family).with_values({f.name: f.value for f in self.fitted})
 
     def interval(self, workload: Workload, step_time_s: float, used: Iterable[str] = ()) -> Interval:
-        """80 % interval of a prediction with these constants, with its evidence; ``used`` is what the plan exercises. [s]"""
+        """80 % interval of a prediction with these constants, with its evidence; ``used`` are the mechanisms of the plan. [s]"""
         there = {*used, *workload_mechanisms(workload)}
         if (precision := workload.training.precision) not in LEARNING_PRECISIONS:
             there.discard(Sentence("precision {}", precision))  # said on its own
@@ -102,19 +102,19 @@ class Calibration:
         return interval(workload, step_time_s, self.bands, self.coverage, self.steps, unseen)
 
     def memory_evidence(self, workload: Workload) -> MemoryEvidence:
-        """How far a workload's peaks may be off, and what that rests on; a file without peaks takes those that ship."""
+        """Error band of a workload's peaks, with its evidence; a file without peaks takes the shipped ones."""
         base = self if self.memory_bands else shipped_calibration(self.family)
         return memory_evidence(workload, base.memory_bands, base.memory_coverage)
 
     def constants_of(self, workload: Workload) -> Constants:
-        """The constants under the options of the workload's software, with the spread that its peaks have."""
+        """The constants under the options of the workload's software, with the spread of its peaks."""
         constants = constants_with_options(self.constants, workload.software)
         return replace(constants, peak_spread=self.memory_evidence(workload).spread)
 
     def paired_error(self, workload: Workload) -> PairedError:
-        """How far the difference of two plans of this workload is off; where the file says nothing, what the family's says.
+        """Error of the predicted difference of two plans of this workload; the family's where the file has none.
 
-        Where no job was ever measured under two plans, those that are predicted close are not told apart.
+        If no job was measured under two plans, plans with close predictions count as ties.
         """
         by_kind = {error.kind: error for error in self.paired or shipped_calibration(self.family).paired}
         return by_kind.get(model_kind(workload)) or by_kind.get("all") or PairedError("all", CLOSE_LOG, 0, 0)
@@ -125,7 +125,7 @@ class Calibration:
         return text_fingerprint(calibration_text(self))
 
     def applies_to(self, workload: Workload) -> bool:
-        """Whether the calibration was made for this hardware and software."""
+        """Whether the calibration was fitted for this hardware and software."""
         profile = workload.cluster.profile
         return (
             self.family == family_of(profile.family)
@@ -211,7 +211,7 @@ def calibration_text(calibration: Calibration) -> str:
 
 
 def calibration_document(calibration: Calibration) -> dict[str, Any]:
-    """The file's content. One of an earlier version, which has none of what came since, keeps its text and so its name."""
+    """The file's content. Fields newer than the file's version are left out, so that its text and fingerprint stay the same."""
     document = {"format": FORMAT, **asdict(calibration)}
     return {name: value for name, value in document.items() if value or name not in SINCE}
 
@@ -289,7 +289,7 @@ def shipped_calibration(family: str) -> Calibration:
 
 
 def calibration_for(workload: Workload, own: Sequence[Calibration] = ()) -> Calibration:
-    """The first of a user's calibrations that applies to the workload, else the shipped one."""
+    """The first of the user's calibrations that applies to the workload, or the shipped one."""
     for calibration in own:
         if calibration.applies_to(workload):
             return calibration
@@ -297,7 +297,7 @@ def calibration_for(workload: Workload, own: Sequence[Calibration] = ()) -> Cali
 
 
 def summary(calibration: Calibration) -> Mapping[str, Any]:
-    """What a user should know about a calibration at a glance."""
+    """One line about a calibration."""
     return {
         "family": calibration.family,
         "hardware": calibration.hardware,

@@ -1,4 +1,4 @@
-"""The published runs with the errors of the shipped calibrations on them, as they come with this version."""
+"""The published runs with the errors of the calibrations that this version ships."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ _DIGITS = 5
 
 @dataclass(frozen=True)
 class PublishedRuns:
-    """A family's runs: each record as published and, in the same order, what this version says about it.
+    """A family's runs: each record as published and, in the same order, its prediction by this version.
 
-    ``calibration`` is the fingerprint of the constants behind ``predictions``. Those hold ``id``, ``category``, ``stack``,
+    ``calibration`` is the fingerprint of the constants behind ``predictions``, which have ``id``, ``category``, ``stack``,
     ``PREDICTED``, ``refused``, ``warnings``, and for runs that taught the constants ``left_out_error_fraction``: predicted /
     measured - 1 with constants fitted without any run of its architecture, with ``left_out_inside``: whether the interval
     that the other publications give holds the run.

@@ -1,1 +1,1 @@
-"""The robust fit of constants to measured step times, and every number that was tuned on runs."""
+"""The robust fit of constants to measured step times, and the list of numbers that were tuned on runs."""

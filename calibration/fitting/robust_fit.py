@@ -18,8 +18,8 @@ from documents.sentences import Sentence
 Floats = NDArray[np.float64]
 
 ERROR_SCALE = 0.06  # log error up to which a residual counts in full: the spread of republished runs [runs-fit]
-UNCLEAR_HARDWARE_WEIGHT = 0.5  # a run whose NPU bin is not known
-_STEP = 0.02  # of a constant's logarithm, for the Jacobian
+UNCLEAR_HARDWARE_WEIGHT = 0.5  # weight of a run whose NPU bin is unknown
+_STEP = 0.02  # step of a constant's logarithm, for the Jacobian
 _LONGEST_STEP = 0.7
 _REWEIGHTINGS = 12
 _CONVERGED = 0.01
@@ -29,7 +29,7 @@ Progress = Callable[[int, float], None]
 
 @dataclass(frozen=True)
 class Observation:
-    """One measured run, ready to be predicted again and again."""
+    """One measured run, prepared for repeated predictions."""
 
     record: RunRecord
     batch: StrategyBatch
@@ -44,7 +44,7 @@ class Observation:
 
 @dataclass(frozen=True)
 class Fitted:
-    """Constants after a fit, and what the fit knows about them.
+    """Constants after a fit, with their uncertainty.
 
     ``start`` holds every constant that is not free and the priors of those that are. ``names`` are the free constants,
     ``log_values`` and ``prior`` their logarithms, ``prior_spread`` and ``spread`` one standard deviation of the logarithm
@@ -72,7 +72,7 @@ class Fitted:
 
     @property
     def covariance(self) -> Floats:
-        """Of the constants' logarithms, given the observations: Laplace's, with every residual in full. ``[name, name]``"""
+        """Laplace covariance of the constants' logarithms, with every residual in full. ``[name, name]``"""
         weights = np.array([o.weight for o in self.observations])
         information = (weights[:, None] * self.jacobian).T @ self.jacobian / ERROR_SCALE**2
         return np.asarray(np.linalg.inv(information + np.diag(1.0 / self.prior_spread**2)), dtype=np.float64)
@@ -84,21 +84,21 @@ class Fitted:
 
     @property
     def at_bound(self) -> tuple[str, ...]:
-        """The constants that sit on a bound: their value says more about the bound than about the runs."""
+        """Constants at a bound: their value reflects the bound more than the runs."""
         low, high = _bounds(self.names)
         ends = zip(self.names, self.log_values, low, high, strict=True)
         return tuple(name for name, value, lowest, highest in ends if value - lowest < 1e-6 or highest - value < 1e-6)
 
 
 def observations_of(records: Sequence[RunRecord], start: Constants) -> tuple[Observation, ...]:
-    """The runs among these that can teach something; ``observation_of`` says why the others cannot."""
+    """The runs that a fit can use; ``observation_of`` says why it cannot use the others."""
     return tuple(o for o in (observation_of(record, start) for record in records) if isinstance(o, Observation))
 
 
 def observation_of(record: RunRecord, start: Constants) -> Observation | str:
-    """The run ready for a fit, or one sentence on why it teaches nothing.
+    """The run as an observation, or one sentence on why a fit cannot use it.
 
-    Recompute that a source leaves open is settled once, from ``start``'s memory, before the fit.
+    Recompute that a source does not state is inferred once, from memory under ``start``, before the fit.
     """
     if not record.measured.step_time_s:
         return Sentence("measured.step_time_s is missing, and no tokens rate stands in for it.")
@@ -124,7 +124,7 @@ def fit(
     iterations: int = 8,
     on_progress: Progress | None = None,
 ) -> Fitted:
-    """Constants that bring predictions closest to the observations, without straying from their priors for nothing.
+    """The constants that minimise the errors of the predictions and the distance from the priors.
 
     Minimises sum_i w_i rho(ln(predicted / measured)) + sum_k ((ln c_k - ln prior_k) / spread_k)^2 by Gauss-Newton steps,
     rho(r) = 2 s^2 (sqrt(1 + (r / s)^2) - 1) so that one odd run cannot pull the rest. ``start`` holds the priors of the free
@@ -139,7 +139,7 @@ def fit(
         if on_progress:
             on_progress(iteration, float(np.median(np.abs(here.log_errors))))
         if np.abs(step).max() < _CONVERGED:
-            # The derivatives of a step ago: nothing moved by more than a per cent since.
+            # Keep the derivatives of the last step: no value has moved by more than a per cent since.
             return replace(here, log_values=values, log_errors=log_errors_of(observations, _with(start, names, values)))
     return linearised(observations, start, names, values, prior_spread=prior_spread)
 
@@ -152,7 +152,7 @@ def linearised(
     *,
     prior_spread: Mapping[str, float] | None = None,
 ) -> Fitted:
-    """Errors and their derivatives where the free constants have these values; nothing moves."""
+    """Errors and their derivatives at these values of the free constants, without a fit."""
     known = {c.name: c.log_spread for c in CONSTANTS} | dict(prior_spread or {})
     spread = np.array([known[name] for name in names])
     errors = log_errors_of(observations, _with(start, names, log_values))
@@ -161,7 +161,7 @@ def linearised(
 
 
 def next_step(fitted: Fitted, left_out: NDArray[np.bool_] | None = None) -> Floats:
-    """Change of the log constants that the observations, without those left out, ask for: zero after a fit to all. ``[name]``
+    """Change of the log constants that fits the observations without those left out; zero after a fit to all. ``[name]``
 
     A robust Gauss-Newton step of the linearised problem, reweighted to convergence, inside the bounds.
     """
@@ -182,10 +182,10 @@ def next_step(fitted: Fitted, left_out: NDArray[np.bool_] | None = None) -> Floa
 def robust_step(
     errors: Floats, jacobian: Floats, weights: Floats, *, from_prior: Floats, spread: Floats, room: tuple[Floats, Floats]
 ) -> Floats:
-    """The change of log values that the weighted errors ask for, reweighted to convergence. ``[value]``
+    """The change of log values that fits the weighted errors, reweighted to convergence. ``[value]``
 
-    ``from_prior`` is how far the values are from their priors, which have the spread ``spread``; ``room`` is what is left to
-    their lower and upper bounds.
+    ``from_prior`` is the distance of the values from their priors, which have the spread ``spread``; ``room`` is the distance
+    to their lower and upper bounds.
     """
     low, high = room
     step = np.zeros(jacobian.shape[1])
@@ -202,9 +202,9 @@ def robust_step(
 def left_out_log_errors(fitted: Fitted, groups: Sequence[Hashable], *, is_linear: bool = False) -> Floats:
     """Log error of every observation under constants fitted without its group. ``[observation]``
 
-    The refit keeps the derivatives of the full fit (they hardly change) and prices the left-out runs anew, which agrees with
-    a full refit to a fraction of a per cent and takes seconds instead of hours; ``is_linear`` extrapolates them instead. A
-    group of ``None`` is never left out: those runs always teach, and their error is that of the full fit.
+    The refit keeps the derivatives of the full fit, which hardly change, and prices the left-out runs anew. It agrees with a
+    full refit to a fraction of a per cent and takes seconds instead of hours; ``is_linear`` extrapolates them instead. A group
+    of ``None`` is never left out: a fit always uses those runs, and their error is that of the full fit.
     """
     found = fitted.log_errors.copy()
     for group in dict.fromkeys(g for g in groups if g is not None):
@@ -233,7 +233,7 @@ def _with(start: Constants, names: Sequence[str], log_values: Floats) -> Constan
 
 
 def log_errors_of(observations: Sequence[Observation], constants: Constants) -> Floats:
-    """ln(predicted / measured) of each; the runs of one workload are priced together, which halves the time of a fit."""
+    """ln(predicted / measured) of each observation. Runs of one workload are priced together, which halves the time of a fit."""
     rows_of: dict[Hashable, list[int]] = {}
     for i, observation in enumerate(observations):
         rows_of.setdefault(_pricing_key(observation), []).append(i)
@@ -246,7 +246,7 @@ def log_errors_of(observations: Sequence[Observation], constants: Constants) -> 
 
 
 def _pricing_key(observation: Observation) -> Hashable:
-    """What runs must share to be one batch: the workload, and the batch's tables of layouts and plans."""
+    """Key of runs that form one batch: the workload, and the batch's tables of layouts and plans."""
     workload, batch = observation.record.workload, observation.batch
     cluster = workload.cluster
     site = tuple(getattr(cluster, field.name) for field in fields(cluster) if field.name != "profile")

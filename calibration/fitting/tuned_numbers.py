@@ -1,9 +1,9 @@
-"""Every number that was tuned on the runs, and what it would be without them.
+"""Numbers that were tuned on the runs, with their values without runs.
 
-A run that is left out says nothing about the constants only if it said nothing about their priors either. Most priors cite
-``[runs-fit]``: they were read off fits to the same runs. Nested leave-out (``leave_out.nested``) puts them, and the tuned
-numbers of modules, back to what kernel tables, vendors' figures or arithmetic say, with a spread as wide as that is vague, and
-lets the remaining runs find them anew. A test holds this table against the sources: what cites runs is here, or in ``FORM``.
+A left-out run is truly unseen only if the priors do not rest on it either. Most priors cite ``[runs-fit]``: they were read off
+fits to the same runs. Nested leave-out (``leave_out.nested``) resets them, and the tuned numbers of modules, to the values of
+kernel tables, vendors' figures or arithmetic, with a spread for their uncertainty. The remaining runs then fit them again. A
+test compares this table with the sources: each number that cites runs is here or in ``FORM``.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from cost_models.constants import CONSTANTS, Constants
 from cost_models.layer import communication, compute, host, modules
 from cost_models.shapes.traits import family_traits
 
-RUNS = ("[runs-fit]", "[runs-ascend]", "[runs-gpu]")  # sources that are runs
+RUNS = ("[runs-fit]", "[runs-ascend]", "[runs-gpu]")  # citations of runs
 
 
 @dataclass(frozen=True)
 class WithoutRuns:
-    """A tuned number's neutral value for each family, how sure that is (one standard deviation of its log), and why.
+    """A tuned number's neutral value for each family, its uncertainty (one standard deviation of its log), and the reason.
 
-    ``module`` holds the number where it is none of ``CONSTANTS``; ``low`` and ``high`` bound it there.
+    ``module`` holds a number that is not in ``CONSTANTS``; ``low`` and ``high`` are its bounds.
     """
 
     name: str
@@ -42,13 +42,13 @@ class WithoutRuns:
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """Between which the number stays."""
+        """Lower and upper bound of the number."""
         if self.module:
             return self.low, self.high
         return next((c.low, c.high) for c in CONSTANTS if c.name == self.name)
 
     def value(self, constants: Constants) -> float:
-        """What the model takes today, with these constants."""
+        """The current value, with these constants."""
         return float(getattr(sys.modules[self.module] if self.module else constants, self.name))
 
 
@@ -101,8 +101,8 @@ TUNED: tuple[WithoutRuns, ...] = (
     WithoutRuns("PERMUTE_FUSION_FRACTION", 0.5, 0.5, 0.5, "less traffic; no figure known", _MODULES, 0.1, 1.0),
 )  # fmt: skip
 
-# What cites runs and is no number that a fit could move: thresholds and counts that a mechanism comes with, and the form of
-# errors and intervals. Without its tuned number (given here) a threshold does nothing.
+# Values that cite runs and that no fit can move: thresholds and counts of a mechanism, and the form of errors and intervals.
+# Without its tuned number (given here) a threshold has no effect.
 FORM: Mapping[str, str] = {
     "MINDSPEED_LLM": "which releases are of one speed, as MINDFORMERS; nothing without the factors of releases",
     "CHECKPOINT_KERNELS": "kernels of a recomputed module, counted once for a table; stays in nested leave-out",
@@ -123,7 +123,7 @@ FORM: Mapping[str, str] = {
 def numbers_at(values: Mapping[WithoutRuns, float]) -> Iterator[None]:
     """The numbers of modules at other values inside the block, for one thread; those of ``CONSTANTS`` are left alone.
 
-    Modules read these as plain numbers: nothing but nested leave-out ever moves them.
+    Modules read these as plain numbers; only nested leave-out changes them.
     """
     before = [(sys.modules[n.module], n.name, getattr(sys.modules[n.module], n.name)) for n in values if n.module]
     try:

@@ -1,7 +1,7 @@
-"""How far true peaks of device memory lie from predicted ones, and what that rests on.
+"""Error bands of predicted memory peaks, and their evidence.
 
-Nothing of the memory model is fitted to a run, so that every error is that of a run left out. The formulas are those of all
-families: the bands rest on the peaks of all, and a job's own stack and kind of model decide how far it extrapolates.
+No part of the memory model is fitted to runs, so that every error is a left-out error. All families share the formulas: the
+bands rest on the peaks of all of them, and a job's stack and kind of model decide how far it extrapolates.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from documents.sentences import Sentence
 
 @dataclass(frozen=True)
 class MemoryErrors:
-    """Runs that publish a peak, with ln(predicted / measured) of each on its own basis; ``groups`` err together."""
+    """Runs that publish a peak, with ln(predicted / measured) of each on its own basis; errors of one group are correlated."""
 
     records: tuple[RunRecord, ...]
     log_errors: tuple[float, ...]
@@ -43,7 +43,7 @@ class MemoryErrors:
 
 @dataclass(frozen=True)
 class MemoryEvidence:
-    """The spread that a job's peaks have, the measured peaks of its stack and kind, and what is extrapolated."""
+    """The spread of a job's peaks, the number of measured peaks of its stack and kind, and what is extrapolated."""
 
     spread: PeakSpread
     num_runs: int
@@ -52,17 +52,17 @@ class MemoryEvidence:
 
 
 def family_priors(workload: Workload) -> Constants:
-    """The constants before any fit: no fit moves what memory is predicted from."""
+    """The constants before any fit; no fit moves the constants of memory."""
     return prior_constants(workload.cluster.profile.family)
 
 
 def memory_kind(workload: Workload) -> str:
-    """``moe`` or ``dense``: what the peaks of both families can tell apart."""
+    """``moe`` or ``dense``: the kinds that have peaks in both families."""
     return "dense" if workload.model.moe is None else "moe"
 
 
 def memory_errors(records: Sequence[RunRecord], constants_of: Callable[[Workload], Constants]) -> MemoryErrors:
-    """Errors of the peaks that runs publish; without suspect ones and those whose recompute is inferred from memory."""
+    """Errors of published peaks, without suspect runs and runs whose recompute is inferred from memory."""
     used, errors = [], []
     for record in records:
         measured = record.measured
@@ -76,22 +76,21 @@ def memory_errors(records: Sequence[RunRecord], constants_of: Callable[[Workload
 
 
 def memory_bands(errors: MemoryErrors, wider: Sequence[ErrorBand] = ()) -> tuple[ErrorBand, ...]:
-    """Conformal tenths of ln(measured / predicted) of each kind, as those of step times; ``wider`` where there is no run."""
+    """Conformal tenths of ln(measured / predicted) of each kind, as for step times; ``wider`` serves kinds without a run."""
     if not errors.records:
         return tuple(wider)
     return error_bands(errors.records, errors.log_errors, errors.groups, wider, kind_of=memory_kind)
 
 
 def memory_coverage(errors: MemoryErrors) -> tuple[Coverage, ...]:
-    """What the peaks cover, by hardware, stack and kind."""
+    """Hardware, stacks and kinds of model with measured peaks."""
     return coverage_of(errors.records, memory_kind)
 
 
 def memory_evidence(workload: Workload, bands: Sequence[ErrorBand], coverage: Sequence[Coverage]) -> MemoryEvidence:
-    """The band of a workload's kind, wider for a stack without a measured peak of it and beyond the measured clusters.
+    """The band of a workload's kind, wider for a stack without measured peaks and beyond the measured clusters.
 
-    Bytes follow from degrees by arithmetic that all stacks share, so that the largest cluster and the longest sequence are
-    those of all peaks.
+    All stacks share the arithmetic of bytes, so that the largest cluster and the longest sequence of all peaks count.
     """
     kind, stack = memory_kind(workload), workload.software.stack
     by_kind = {band.kind: band for band in bands}

@@ -1,8 +1,7 @@
-"""How far the predicted difference of two plans of one job is off.
+"""Errors of the predicted difference of two plans of one job.
 
-Whatever makes one plan's time wrong makes that of its neighbours wrong, too, so that differences are surer than times. Measured
-on groups of runs that trained the same job in several ways, from left-out errors: a plan that is predicted slower by less than
-this is not known to be slower.
+Errors of similar plans are alike, so that differences are more certain than times. The error is measured with left-out errors
+on groups of runs that trained one job in several ways. A plan that is predicted slower by less is not known to be slower.
 """
 
 from __future__ import annotations
@@ -22,22 +21,24 @@ from calibration.validation.plan_order import plan_key
 
 Floats = NDArray[np.float64]
 
-CONFIDENCE = NOMINAL_COVERAGE  # that the order of two plans is right, from which on they are told apart; as of intervals
-CLOSE_LOG = 0.15  # plans that are predicted further apart are no ties, and their differences err more (ADR 18)
-_BOTH_SIGNS = 2.0 * CONFIDENCE - 1.0  # either plan may be the one that is flattered: of errors in size, what lies within
+CONFIDENCE = (
+    NOMINAL_COVERAGE  # probability of the right order from which two plans are no longer a tie; the same as for intervals
+)
+CLOSE_LOG = 0.15  # plans predicted further apart are no ties, and the errors of their differences are larger (ADR 18)
+_BOTH_SIGNS = 2.0 * CONFIDENCE - 1.0  # the error may favour either plan: quantile of absolute errors
 _ALL = "all"
 
 
 @dataclass(frozen=True)
 class PlanPair:
-    """Two plans of a job: ln(slower / faster) as predicted, at least 0, and by how much it is above what was measured."""
+    """Two plans of a job: the predicted ln(slower / faster), at least 0, and its excess over the measured one."""
 
     predicted_log: float
     log_error: float
 
     @property
     def is_in_order(self) -> bool:
-        """Whether the plan that is predicted slower was slower."""
+        """Whether the plan predicted slower was measured slower."""
         return self.log_error < self.predicted_log
 
 
@@ -64,9 +65,9 @@ class PairedError:
 
 
 def job_pairs(records: Sequence[RunRecord], log_errors: Sequence[float]) -> tuple[JobPairs, ...]:
-    """Jobs with at least one such pair; ``log_errors`` are ln(predicted / measured), best of constants that saw no such run.
+    """Jobs with at least one such pair; ``log_errors`` are ln(predicted / measured), best from constants that saw no such run.
 
-    Runs of one plan are repetitions, and no pair.
+    Runs of one plan are repetitions and form no pair.
     """
     jobs: dict[Hashable, list[int]] = defaultdict(list)
     for row, record in enumerate(records):
@@ -106,10 +107,11 @@ def paired_errors(
 ) -> tuple[PairedError, ...]:
     """The paired error of each kind of model in ``own``, and of all of them under ``all``.
 
-    Every job weighs the same, however many pairs it has, and one more such weight lies beyond the largest error. One quantile
-    serves all kinds, also those of ``others`` (another family's jobs): of errors in size over the scale of their kind, its
-    mean, which is drawn towards that of all by as much as ``PRIOR_GROUPS`` jobs would. A kind of K jobs is known to one part in
-    K, which widens it by (1 + 1/K)^(1/2); one of fewer than ``QUANTILES_FROM`` reaches as far as that of its kind in ``wider``.
+    Every job has the same weight, whatever the number of its pairs; one more such weight lies beyond the largest error. All
+    kinds share one quantile, also those of ``others`` (another family's jobs): that of absolute errors over the scale of their
+    kind. The scale is the kind's mean, shrunk towards the mean of all as if by ``PRIOR_GROUPS`` more jobs. The scale of K jobs
+    is uncertain by one part in K, which widens it by (1 + 1/K)^(1/2). A kind with fewer than ``QUANTILES_FROM`` jobs is at
+    least as wide as its kind in ``wider``.
     """
     if not own:
         return tuple(wider)
@@ -145,7 +147,7 @@ def left_out_limits(own: Sequence[JobPairs], others: Sequence[JobPairs] = ()) ->
 
 
 def _drawn(own: Floats, everything: Floats) -> float:
-    """The mean of a kind's jobs, drawn towards that of all."""
+    """The mean of a kind's jobs, shrunk towards the mean of all."""
     scale, pooled = (max(float(means.mean()), SMALLEST_SCALE) for means in (own, everything))
     return float(np.exp((len(own) * np.log(scale) + PRIOR_GROUPS * np.log(pooled)) / (len(own) + PRIOR_GROUPS)))
 

@@ -1,4 +1,4 @@
-"""Intervals from left-out errors, and what they rest on."""
+"""Intervals of step times from left-out errors, and their evidence."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Floats = NDArray[np.float64]
 
 LEARNING_PRECISIONS = ("bf16", "fp16", "fp32")  # 8-bit matmuls cover linear layers only, by recipes that differ
 NOMINAL_COVERAGE = 0.8
-PRIOR_GROUPS = 5.0  # what the scale of all kinds counts beside a kind's own groups; 3 to 8 cover alike [runs-fit]
-SMALLEST_SCALE = 1e-9  # of errors that are all zero
+PRIOR_GROUPS = 5.0  # weight, in groups, of the scale of all kinds in a kind's own; 3 to 8 cover alike [runs-fit]
+SMALLEST_SCALE = 1e-9  # scale of errors that are all zero
 QUANTILES_FROM = 9  # fewest errors whose outermost hold 80 % of further ones [vovk2005]
-WIDER_PER_DOUBLING = 0.05  # of the interval, for every doubling of devices beyond the largest measured run
+WIDER_PER_DOUBLING = 0.05  # widening for every doubling of devices beyond the largest measured run
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,13 @@ def error_bands(
 ) -> tuple[ErrorBand, ...]:
     """Conformal quantiles of each kind of model, by ``kind_of``, and of all under ``all``.
 
-    ``groups`` says which runs were left out together. Their errors come together too, so every group weighs the same, however
-    many runs it has, and one more such weight lies beyond the largest error [dunn2023]. Groups of one of ``clusters`` have part
-    of their errors in common: n of them weigh, and count, as n^(1/2). One set of quantiles serves all kinds: of errors over the
-    scale of their kind [lei2018], its mean error, which is drawn towards that of all by as much as ``PRIOR_GROUPS`` groups would.
-    A kind of K groups is known to one part in K, which widens its band by (1 + 1/K)^(1/2). Fewer than ``QUANTILES_FROM`` groups
-    in all reach to the largest errors; a band of fewer reaches as far as that of its kind in ``wider``.
+    ``groups`` says which runs were left out together. Errors of one group are correlated, so every group has the same weight,
+    whatever the number of its runs; one more such weight lies beyond the largest error [dunn2023]. Groups of one of ``clusters``
+    share part of their errors: n of them weigh, and count, as n^(1/2). All kinds share one set of quantiles: those of errors
+    over the scale of their kind [lei2018]. The scale is the kind's mean error, shrunk towards the mean of all as if by
+    ``PRIOR_GROUPS`` more groups. The scale of K groups is uncertain by one part in K, which widens the band by
+    (1 + 1/K)^(1/2). With fewer than ``QUANTILES_FROM`` groups in all, quantiles reach to the largest errors; a kind with fewer
+    is at least as wide as its kind in ``wider``.
     """
     signed = -np.asarray(left_out_log_errors, dtype=np.float64)
     kinds = np.array([kind_of(r.workload) for r in records])
@@ -107,7 +108,7 @@ def _shares(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None) -> 
 
 
 def _counted(groups: Sequence[Hashable], clusters: Sequence[Hashable] | None, own: NDArray[np.bool_]) -> float:
-    """What the groups of some runs count for."""
+    """Number of groups of some runs, with clusters discounted."""
     chosen = np.flatnonzero(own).tolist()
     some = [groups[i] for i in chosen]
     within = some if clusters is None else [clusters[i] for i in chosen]
@@ -120,12 +121,12 @@ def _together(groups: Sequence[Hashable], clusters: Sequence[Hashable]) -> Count
 
 
 def _scale(signed: Floats, weights: Floats) -> float:
-    """Mean size of the errors, every group alike."""
+    """Mean absolute error; every group has the same weight."""
     return max(float(np.average(np.abs(signed), weights=weights)), SMALLEST_SCALE)
 
 
 def _upper(values: Floats, weights: Floats) -> float:
-    """The value that one tail of further groups exceeds, or the largest where there are too few groups to say."""
+    """Upper quantile for further groups, or the largest value if there are too few groups."""
     order = np.argsort(values)
     reached = np.cumsum(weights[order]) / (weights.sum() + 1.0)
     index = int(np.searchsorted(reached, (1.0 + NOMINAL_COVERAGE) / 2.0 - 1e-12))
@@ -145,7 +146,7 @@ def left_out_inside(
     groups: Sequence[Hashable],
     kind_of: Callable[[Workload], str] = model_kind,
 ) -> NDArray[np.bool_]:
-    """Whether each run lies inside a band that the runs of all other groups gave. ``[run]``"""
+    """Whether each run is inside the band of all other groups. ``[run]``"""
     bands = left_out_bands(records, left_out_log_errors, groups, kind_of)
     return np.array([min(b.low, 0.0) <= -e <= max(b.high, 0.0) for b, e in zip(bands, left_out_log_errors, strict=True)])
 
@@ -156,7 +157,7 @@ def left_out_bands(
     groups: Sequence[Hashable],
     kind_of: Callable[[Workload], str] = model_kind,
 ) -> list[ErrorBand]:
-    """The band of each run's kind that the runs of all other groups gave, of no width where there are none. ``[run]``"""
+    """The band of each run's kind from all other groups; zero width without other groups. ``[run]``"""
     found = [ErrorBand("all", 0.0, 0.0, 0)] * len(records)
     for group in dict.fromkeys(groups):
         rest = [i for i, other in enumerate(groups) if other != group]
@@ -172,7 +173,7 @@ def left_out_bands(
 
 
 def coverage_of(records: Sequence[RunRecord], kind_of: Callable[[Workload], str] = model_kind) -> tuple[Coverage, ...]:
-    """What the records cover, by hardware, stack and kind."""
+    """Hardware, stacks and kinds of model with measured runs."""
     own = []
     for workload in (record.workload for record in records):
         cluster, stack, length = workload.cluster, workload.software.stack, workload.training.seq_length
@@ -181,7 +182,7 @@ def coverage_of(records: Sequence[RunRecord], kind_of: Callable[[Workload], str]
 
 
 def merged_coverage(*sets: Sequence[Coverage]) -> tuple[Coverage, ...]:
-    """What sets of runs cover together; a run in two of them counts twice."""
+    """Coverage of several sets of runs; a run in two of them counts twice."""
     table: dict[tuple[str, str, str], list[Coverage]] = {}
     for one in chain(*sets):
         table.setdefault((one.hardware, one.stack, one.kind), []).append(one)
@@ -197,7 +198,7 @@ def merged_coverage(*sets: Sequence[Coverage]) -> tuple[Coverage, ...]:
 
 
 def wider_beyond(value: int, largest: int) -> float:
-    """How many times as wide a band is for a value above the largest that was measured."""
+    """Factor on the width of a band for a value above the largest measured one."""
     return 1.0 + WIDER_PER_DOUBLING * float(np.log2(value / largest))
 
 
@@ -209,10 +210,10 @@ def interval(
     steps: Sequence[Step] = (),
     unseen: Sequence[Taken] = (),
 ) -> Interval:
-    """80 % interval of a step time from the bands of its kind, as much wider as its steps beyond the measured runs cost.
+    """80 % interval of a step time from the bands of its kind, widened for each step beyond the measured runs.
 
-    ``unseen`` are steps of a plan, such as a switch that no run has shown. Says aloud what it extrapolates: hardware, software,
-    precision or kind without a run, more devices or longer sequences than any, and factors that the job assumes.
+    ``unseen`` are steps of a plan, such as a switch that no run used. The interval names what it extrapolates: hardware,
+    software, precision or kind without a run, more devices or longer sequences than any run, and factors that the job assumes.
     """
     here = cell(workload)
     by_kind = {band.kind: band for band in bands}

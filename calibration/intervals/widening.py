@@ -1,7 +1,7 @@
-"""What a step into the unknown cost in the past: how much wider an interval gets where stack, chip or mechanism is unseen.
+"""Factors that widen an interval if the stack, chip or mechanism of a job is in no measured run.
 
-Each factor compares the same runs: their errors where the thing was left out of all that taught, over their errors where other
-runs of it had taught. Both are nested, so that no number behind the fit has seen them either.
+Each factor compares the errors of the same runs: with every run of that stack, chip or mechanism left out of the fit, over those
+with other such runs in it. Both are nested, so that no number behind the fit has seen the runs either.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 
 Floats = NDArray[np.float64]
-Cell = tuple[str, str, str]  # hardware, stack and kind of model: what a measured run covers
+Cell = tuple[str, str, str]  # hardware, stack and kind of model that a measured run covers
 
 STACK, CHIP, COMBINATION, MECHANISM = "stack", "chip", "combination", "mechanism"
 STEPS = (STACK, CHIP, COMBINATION, MECHANISM)
-WIDER_UNSEEN = 1.5  # behind a step that a calibration says nothing of, as files of earlier versions do
+WIDER_UNSEEN = 1.5  # factor of a step that the calibration has no value for, as in files of earlier versions
 
 
 @dataclass(frozen=True)
 class Step:
-    """How many times as wide an interval is behind one step, from ``num_runs`` runs of ``num_groups`` things left out."""
+    """Factor on the width of an interval for one step, from ``num_runs`` runs of ``num_groups`` stacks, chips or mechanisms."""
 
     kind: str
     factor: float
@@ -37,22 +37,22 @@ class Step:
 
 @dataclass(frozen=True)
 class Taken:
-    """A step that a job takes, and what is said of it."""
+    """A step that a job takes, with its sentence."""
 
     kind: str
     sentence: str
 
 
 def cell(workload: Workload) -> Cell:
-    """What a run of this workload covers."""
+    """The cell that a run of this workload covers."""
     return workload.cluster.profile.name, workload.software.stack, model_kind(workload)
 
 
 def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floats], base: Floats) -> Step:
-    """The factor of one kind of step from the log errors with each thing left out, and those of the same runs without.
+    """The factor of one kind of step from the log errors with each group left out, and those of the same runs without.
 
-    Each is NaN where the run has none. Things weigh alike, and inside one the architectures: many runs of one say one thing.
-    A step never makes an interval narrower.
+    Each is NaN where the run has none. Groups have equal weight, and so have the architectures inside a group, however many
+    runs they have. A factor is at least 1.
     """
     shapes = [str(architecture(record)) for record in records]
     after, before, runs = [], [], 0
@@ -84,12 +84,12 @@ def steps_taken(workload: Workload, cells: Sequence[Cell]) -> list[Taken]:
 
 
 def mechanisms_taken(used: Iterable[str], seen: Iterable[str]) -> list[Taken]:
-    """One step for all mechanisms that no run has shown."""
+    """One step for all mechanisms that no run used."""
     unseen = sorted(set(used) - set(seen))
     return [Taken(MECHANISM, Sentence("mechanism unseen: no measured run with {}", joined(", ", unseen)))] if unseen else []
 
 
 def factor_of(taken: Iterable[Taken], steps: Sequence[Step]) -> float:
-    """How many times as wide an interval is behind these steps: errors that have nothing to do with each other add in squares."""
+    """Factor on the width of an interval for these steps; independent errors add in squares."""
     known = {step.kind: step.factor for step in steps}
     return float(np.sqrt(1.0 + sum(known.get(kind, WIDER_UNSEEN) ** 2 - 1.0 for kind in {t.kind for t in taken})))

@@ -1,4 +1,4 @@
-"""What each constant and each mechanism is worth: nested left-out errors with it held, and everything else found anew."""
+"""The value of each constant and mechanism: nested left-out errors with it held and everything else fitted again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibration.leave_out.nested import NestedModel
 from calibration.splits.folds import Mask, grouped_folds
 from calibration.splits.groups import architecture, publication
 
-# Values at which a mechanism costs nothing, or is no longer told from its plain form.
+# Values at which a mechanism costs nothing or equals its plain form.
 SWITCHED_OFF = {
     "attention_half_length": 0.0,
     "portable_attention_half_length": 0.0,
@@ -46,9 +46,9 @@ SWITCHED_OFF = {
 
 @dataclass(frozen=True)
 class Ablation:
-    """Median and mean size of the left-out errors with a number at what it is without runs, and with its mechanism off.
+    """Median and mean of the absolute left-out errors with a number at its value without runs, and with its mechanism off.
 
-    ``None`` where it was tuned on no run, or its mechanism has no such value.
+    ``None`` if the number was tuned on no run, or its mechanism has no such value.
     """
 
     name: str
@@ -57,9 +57,9 @@ class Ablation:
 
 
 def ablations(model: NestedModel, family: str, free: Sequence[str], every: int = 1) -> tuple[Ablation, ...]:
-    """Each free constant and each mechanism held in turn, publications left out; the first, unnamed, holds none.
+    """Hold each free constant and each mechanism in turn, with publications left out; the first entry, unnamed, holds none.
 
-    ``every`` takes every so-many-th run of an architecture alone: enough to compare mechanisms, in a part of the time.
+    ``every`` = n keeps every n-th run of an architecture: enough to compare mechanisms, in a fraction of the time.
     """
     records = [o.record for o in model.observations]
     chosen = thinned([architecture(r) for r in records], every) & np.array([o.weight > 0.0 for o in model.observations])
@@ -77,7 +77,7 @@ def ablations(model: NestedModel, family: str, free: Sequence[str], every: int =
 
 
 def thinned(groups: Sequence[Hashable], every: int) -> Mask:
-    """Which members to keep for every so-many-th of each group, the first one always. ``[member]``"""
+    """Mask of every n-th member of each group; the first member is always kept. ``[member]``"""
     seen: dict[Hashable, int] = {}
     keep = np.zeros(len(groups), dtype=bool)
     for i, group in enumerate(groups):
@@ -87,7 +87,7 @@ def thinned(groups: Sequence[Hashable], every: int) -> Mask:
 
 
 def held(model: NestedModel, name: str, value: float) -> NestedModel:
-    """The model with one constant at a value that nothing moves; its other numbers stay where they were."""
+    """The model with one constant fixed at a value; its other numbers keep their values."""
     free = [i for i, number in enumerate(model.numbers) if number.name != name]
     fewer = replace(
         model,
@@ -100,6 +100,6 @@ def held(model: NestedModel, name: str, value: float) -> NestedModel:
 
 
 def sizes(log_errors: Floats) -> tuple[float, float]:
-    """Median and mean of predicted / measured - 1 in size, of the runs that were judged."""
+    """Median and mean of abs(predicted / measured - 1) of the judged runs."""
     size = np.abs(np.expm1(log_errors[~np.isnan(log_errors)]))
     return float(np.median(size)), float(size.mean())

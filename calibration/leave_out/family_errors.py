@@ -1,4 +1,4 @@
-"""One family's errors under nested leave-out, as `make calibration` finds them and files keep them."""
+"""One family's errors under nested leave-out: computed by `make calibration`, stored in a file."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from documents.sentences import Sentence
 
 ROLLING = Sentence("rolling origin")
 SPLITS = (*GROUPINGS, "combination", ROLLING)
-MOST_OF = 0.5  # of the runs: without a mechanism that more of them share, too few are left to teach
-_DIGITS = 4  # of a log error
+MOST_OF = 0.5  # share of runs; if more runs have a mechanism, too few are left for a fit without it
+_DIGITS = 4  # digits of a log error
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """ln(predicted / measured) of runs that neither the fit nor any number behind it has seen, NaN where a split judges none.
+    """ln(predicted / measured) of runs that neither the fit nor any number behind it has seen; NaN where a split judges none.
 
-    ``ids`` are the runs that teach, and behind them those in precisions that never do. ``splits`` has an entry for each of
-    ``SPLITS``, ``mechanisms`` one for each that was left out, ``[run]`` each. ``ablations`` start with that of nothing.
+    ``ids`` are the runs that a fit uses, then those in precisions that it never uses. ``splits`` has an entry for each of
+    ``SPLITS``, ``mechanisms`` one for each that was left out, ``[run]`` each. ``ablations`` start with the full model.
     """
 
     ids: tuple[str, ...]
@@ -53,7 +53,7 @@ class LeftOut:
     ablations: tuple[Ablation, ...] = ()
 
     def some(self, chosen: Mask) -> LeftOut:
-        """Those of some runs."""
+        """The errors of some runs."""
         return LeftOut(
             tuple(np.array(self.ids)[chosen].tolist()),
             {name: errors[chosen] for name, errors in self.splits.items()},
@@ -76,9 +76,9 @@ def left_out_errors(model: NestedModel) -> LeftOut:
 
 
 def near_log_errors(records: Sequence[RunRecord], left_out: LeftOut) -> Floats:
-    """The error of each run as a new one of known hardware and software meets it. ``[run]``
+    """The error of each run as if it were new, on known hardware and software. ``[run]``
 
-    Its publication is left out, where others have its stack and its chip; else its architecture alone is.
+    Its publication is left out if others have its stack and chip; otherwise only its architecture is.
     """
     groups, teaches = [record.origin.publication for record in records], taught(records)
     found = left_out.splits["architecture"].copy()
@@ -92,7 +92,7 @@ def near_log_errors(records: Sequence[RunRecord], left_out: LeftOut) -> Floats:
 
 
 def family_bands(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[ErrorBand, ...]:
-    """The bands of a new run of known hardware and software, by the runs in precisions that teach.
+    """The bands of a new run on known hardware and software, from runs in precisions that a fit uses.
 
     Shapes of one publication share its site, software and way of measuring.
     """
@@ -104,10 +104,10 @@ def family_bands(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Error
 
 
 def family_steps(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Step, ...]:
-    """What each kind of step has cost.
+    """The factor of each kind of step.
 
-    A precision that teaches nothing is a mechanism that no run has shown: its runs are compared with what those of their kind
-    err by in the others.
+    A precision that no fit uses counts as a mechanism without a run: errors of its runs are compared with those of their
+    kind in other precisions.
     """
     teaches = taught(records)
     near = near_log_errors(records, left_out)
@@ -127,17 +127,17 @@ def family_steps(records: Sequence[RunRecord], left_out: LeftOut) -> tuple[Step,
 
 
 def taught(records: Sequence[RunRecord]) -> Mask:
-    """Which runs are in a precision that teaches. ``[run]``"""
+    """Which runs are in a precision that a fit uses. ``[run]``"""
     return np.array([record.workload.training.precision in LEARNING_PRECISIONS for record in records])
 
 
 def seen_mechanisms(records: Sequence[RunRecord]) -> frozenset[str]:
-    """What runs that teach have shown."""
+    """Mechanisms of the runs that a fit uses."""
     return frozenset().union(*(run_mechanisms(r) for r, chosen in zip(records, taught(records), strict=True) if chosen))
 
 
 def _counting(records: Sequence[RunRecord], mechanism: str) -> Mask:
-    """Which runs say what leaving a mechanism out costs: those that never teach, for their own precision alone. ``[run]``"""
+    """Runs that measure the cost of leaving a mechanism out; a precision that no fit uses counts for itself only. ``[run]``"""
     found: Mask = taught(records) | np.array([f"precision {r.workload.training.precision}" == mechanism for r in records])
     return found
 
@@ -151,10 +151,7 @@ def _usual_errors(records: Sequence[RunRecord], near: Floats, teaches: Mask) -> 
 
 
 def inside_intervals(records: Sequence[RunRecord], left_out: LeftOut, split: str = "publication") -> Floats:
-    """1 where a run lies inside the interval that what taught it gives, with its bands and steps, 0 outside. ``[run]``
-
-    NaN where the split judges no run.
-    """
+    """1 if a run is inside the interval of its fit, with bands and steps, else 0; NaN if the split judges no run. ``[run]``"""
     inside = np.full(len(records), np.nan)
     for fold in folds_of(records, split):
         rest = [record for record, teaches in zip(records, fold.teaches, strict=True) if teaches]
@@ -175,7 +172,7 @@ def inside_intervals(records: Sequence[RunRecord], left_out: LeftOut, split: str
 
 
 def folds_of(records: Sequence[RunRecord], split: str) -> list[Fold]:
-    """Who teaches and who is judged under one of ``SPLITS``."""
+    """The folds of one of ``SPLITS``: which runs a fit uses, and which are judged."""
     if split == ROLLING:
         return rolling_folds([period(record) for record in records])
     if split == COMBINATION:
@@ -184,13 +181,13 @@ def folds_of(records: Sequence[RunRecord], split: str) -> list[Fold]:
 
 
 def publication_inside(records: Sequence[RunRecord], left_out: LeftOut) -> Mask:
-    """Whether each run lies inside the interval that all other publications give. ``[run]``"""
+    """Whether each run is inside the interval from all other publications. ``[run]``"""
     inside: Mask = inside_intervals(records, left_out) == 1.0
     return inside
 
 
 def left_out_text(left_out: LeftOut) -> str:
-    """The content of the file: one line a run, its error under every split, and under every mechanism left out."""
+    """The content of the file: a line for each run, with its error under every split and with every mechanism left out."""
     lines = []
     for i, name in enumerate(left_out.ids):
         splits = {split: _kept(errors[i]) for split, errors in left_out.splits.items()}
@@ -209,7 +206,7 @@ def write_left_out(path: Path, left_out: LeftOut) -> None:
 
 
 def parse_left_out(text: str) -> LeftOut:
-    """What ``left_out_text`` wrote."""
+    """Parse the text of ``left_out_text``."""
     document = json.loads(text)
     rows, held = document["runs"], document["ablations"]
     mechanisms = dict.fromkeys(name for row in rows for name in row["mechanisms"])
@@ -223,7 +220,7 @@ def parse_left_out(text: str) -> LeftOut:
 
 @lru_cache(maxsize=2)
 def shipped_left_out(family: str) -> LeftOut:
-    """What `make calibration` found for ``ascend`` or ``gpu``."""
+    """The shipped errors of ``ascend`` or ``gpu``."""
     return parse_left_out(resources.files("calibration").joinpath("shipped", f"{family}_left_out.json").read_text("utf-8"))
 
 

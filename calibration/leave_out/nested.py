@@ -1,8 +1,8 @@
-"""Nested leave-out: what a prediction errs by where neither the fit nor the numbers behind it have seen the run.
+"""Nested leave-out: errors of predictions when neither the fit nor the numbers behind it have seen the run.
 
-Plain leave-out fits the free constants anew and keeps all else, though most priors and some numbers of modules were read off
-the same runs. Here every tuned number (``fitting.tuned_numbers``) is free as well: it starts from what it would be without
-runs, with a spread as wide as that is vague, and only the runs that are left in move it.
+Plain leave-out fits the free constants again and keeps everything else, though most priors and some numbers of modules were read
+off the same runs. Here every tuned number (``fitting.tuned_numbers``) is free as well. It starts from its value without runs,
+with a spread for the uncertainty of that value, and only the remaining runs move it.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from calibration.fitting.tuned_numbers import TUNED, WithoutRuns, numbers_at
 from calibration.splits.folds import Fold, Mask
 from cost_models.constants import CONSTANTS, Constants
 
-_STEP = 0.02  # of a number's logarithm, for the derivatives
-_SMALLEST = 1e-12  # of a number that may be zero
-_ROUNDS = 6  # of the fit to all runs with the derivatives that it started from
+_STEP = 0.02  # step of a number's logarithm, for derivatives
+_SMALLEST = 1e-12  # step of a number that may be zero
+_ROUNDS = 6  # iterations of the fit to all runs with its first derivatives
 _CONVERGED = 0.01
 
 
 @dataclass(frozen=True)
 class NestedModel:
-    """Every number that runs could have moved, fitted to all runs from what it would be without them.
+    """All calibrated numbers, fitted to all runs starting from their values without runs.
 
     ``log_values``, ``prior``, ``spread``, ``low`` and ``high`` are logarithms, ``[number]``; ``log_errors`` and ``jacobian``
     those of ``observations`` there, ``[observation]`` and ``[observation, number]``.
@@ -43,7 +43,7 @@ class NestedModel:
     jacobian: Floats
 
     def step(self, teaches: Mask) -> Floats:
-        """Change of the log values that the observations that teach ask for. ``[number]``"""
+        """Change of the log values that fits the observations of the fold. ``[number]``"""
         weights = np.array([o.weight for o in self.observations])
         return robust_step(
             self.log_errors,
@@ -64,7 +64,7 @@ class NestedModel:
         return _errors_at(self.constants, self.numbers, log_values, observations)
 
     def log_errors_of(self, folds: Sequence[Fold]) -> Floats:
-        """Log error of each observation under the fold that judges it, NaN where none does. ``[observation]``"""
+        """Log error of each observation under the fold that judges it; NaN without one. ``[observation]``"""
         found = np.full(len(self.observations), np.nan)
         for fold in folds:
             judged = [o for o, chosen in zip(self.observations, fold.judged, strict=True) if chosen]
@@ -79,11 +79,11 @@ def nested_model(
     free: Sequence[str],
     untaught: Sequence[Observation] = (),
 ) -> NestedModel:
-    """The numbers fitted to all observations, from those that ``constants`` and the modules hold.
+    """The numbers fitted to all observations, starting from those of ``constants`` and the modules.
 
-    ``free`` are the constants that a calibration moves; one whose prior owes nothing to runs keeps that prior. ``untaught``
-    follow the observations and teach nothing. The fit keeps the derivatives of where it started, and numbers that move no
-    observation go back to what they would be without runs.
+    ``free`` are the constants that a calibration moves; a prior that does not rest on runs is kept. ``untaught`` follow the
+    observations and are only predicted. The fit keeps its first derivatives. Numbers that move no observation return to their
+    values without runs.
     """
     numbers = (*TUNED, *_from_sources(free))
     start = _logs([number.value(constants) for number in numbers])

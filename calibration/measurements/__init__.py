@@ -1,1 +1,1 @@
-"""Kernels and collectives timed on a user's own devices: which, how, in what file, and what the model says of them."""
+"""Kernels and collectives timed on a user's devices: the cases, timing, files, and predicted times."""

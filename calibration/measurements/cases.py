@@ -1,4 +1,4 @@
-"""What is timed: the operations that layers are made of, as data."""
+"""The cases that are timed: the operations that layers are made of, as data."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import MappingProxyType
 from documents.errors import unknown_name
 from documents.sentences import Sentence
 
-CPU_SHRINK = 8  # of rows, widths and lengths where a processor stands in for the device: a call then takes milliseconds
+CPU_SHRINK = 8  # factor on rows, widths and lengths on a processor: a call then takes milliseconds
 
 
 class Kind(StrEnum):
-    """What a case times; the names that ``--only`` takes."""
+    """The kinds of cases; ``--only`` takes their names."""
 
     MATMUL = "matmul"
     ATTENTION = "attention"
@@ -27,13 +27,13 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class KindOfCase:
-    """What the cases of a kind say: which operations there are, and which sizes each has."""
+    """The operations of a kind of case, and the names of their sizes."""
 
     operations: tuple[str, ...]
     sizes: tuple[str, ...]
 
 
-# One entry a kind: files are checked against it, backends and the model read the sizes by these names.
+# One entry for each kind: files are checked against it, and backends and the model read the sizes by these names.
 KINDS: Mapping[Kind, KindOfCase] = MappingProxyType(
     {
         Kind.MATMUL: KindOfCase(("matmul",), ("rows", "columns", "depth")),
@@ -71,13 +71,13 @@ class Case:
 
     @property
     def title(self) -> str:
-        """What a table calls it, without its kind: ``bf16 8192 x 4096 x 14336``."""
+        """Name in tables, without the kind: ``bf16 8192 x 4096 x 14336``."""
         operation = "" if self.operation == self.kind else Sentence("{} ", self.operation.replace("_", " "))
         return Sentence("{}{} {}", operation, self.precision, " x ".join(map(str, self.sizes)))
 
     @property
     def flops(self) -> float:
-        """What the operation computes, as the model counts it: causal attention half, its backward 2.5 times; 0 for the rest."""
+        """FLOPs as the model counts them: half for causal attention, 2.5 times for its backward; 0 for other operations."""
         n = self.by_name
         if self.kind in (Kind.MATMUL, Kind.GROUPED_MATMUL):
             return 2.0 * n["rows"] * n["columns"] * n["depth"]
@@ -90,9 +90,9 @@ class Case:
 
 
 def default_cases(num_ranks: int, *, on_processor: bool = False, only: Iterable[str] = ()) -> tuple[Case, ...]:
-    """The cases of a device, or smaller ones of a processor; collectives where there is more than one rank.
+    """The cases of a device, or smaller ones for a processor; collectives if there is more than one rank.
 
-    ``only`` names kinds; ``InputError`` for a name that is none.
+    ``only`` names kinds; ``InputError`` for an unknown name.
     """
     shrink = CPU_SHRINK if on_processor else 1
     wanted = [_kind(name) for name in only] or list(Kind)

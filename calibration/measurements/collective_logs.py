@@ -13,14 +13,14 @@ MAX_LOG_BYTES = 2**20
 MAX_POINTS = 200
 MAX_MESSAGE_BYTES, MAX_TIME_US = 2.0**50, 1e9
 OPS = ("all_gather", "reduce_scatter", "all_reduce", "all_to_all")
-_SHARDED = ("all_gather", "reduce_scatter")  # nccl-tests print the whole of what these gather or scatter, curves the shard
+_SHARDED = ("all_gather", "reduce_scatter")  # nccl-tests print the whole message of gathers and scatters, a curve has the shard
 _HCCL = re.compile(r"^\s*(\d+)\s*\|\s*([\d.]+)\s*\|\s*[\d.]+\s*\|\s*(\w+)\s*$")
 # bytes, elements, type, [reduction, [root,]] then time, algorithm and bus bandwidth, out of place [nccl-tests, PERFORMANCE.md]
 _NCCL = re.compile(r"^\s*(\d+)\s+\d+\s+[a-z]\w*\s+(?:[a-z]\w*\s+)?(?:-?\d+\s+)?(\d+(?:\.\d+)?)\s+(\d+\.\d+)\s+\d+\.\d+")
 
 
 class CollectiveLogError(InputError):
-    """A log that holds no curve; the message is one sentence."""
+    """A log without a curve; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class CollectiveLog:
 
 
 def parse_collective_log(text: str, op: str, group_size: int) -> CollectiveLog:
-    """The points of a log of nccl-tests or HCCL Test, whose output names neither the operation nor, always, the ranks.
+    """The points of a log of nccl-tests or HCCL Test. Their output does not name the operation, and not always the ranks.
 
     A size that occurs twice counts with its shorter time; sizes whose result was wrong are left out. Raises
     ``CollectiveLogError``.

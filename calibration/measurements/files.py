@@ -29,7 +29,7 @@ Bytes = Annotated[int, Field(ge=0, le=_MAX_SIZE)]
 
 @dataclass(frozen=True)
 class Device:
-    """What was measured: ``name`` is what its driver calls it, ``kind`` cuda, npu or cpu."""
+    """The measured device: ``name`` is its driver's name, ``kind`` cuda, npu or cpu."""
 
     name: str
     kind: str
@@ -38,7 +38,7 @@ class Device:
 
 @dataclass(frozen=True)
 class Measurements:
-    """What was found on a device; ``is_complete`` is false in a file that an interrupt left."""
+    """The measurements of a device; ``is_complete`` is false after an interrupt."""
 
     device: Device
     software: tuple[tuple[str, str], ...]
@@ -164,7 +164,7 @@ def read_measurements(path: Path) -> Measurements:
 
 
 def one_line(text: str) -> str:
-    """Text of another program as a file may hold it: its first line, printable, not too long."""
+    """Text of another program, shortened for the file: its first line, printable, not too long."""
     first: Sequence[str] = text.strip().splitlines()
     return "".join(letter for letter in (first[0] if first else "") if letter.isprintable())[:500] or Sentence("no reason given")
 

@@ -1,4 +1,4 @@
-"""What the cost model says of a case that was timed: the same formulas that price a layer, at exactly its sizes."""
+"""Predicted times of timed cases: the formulas that price a layer, at exactly the sizes of the case."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _OF_SHARDS = ("all_gather", "reduce_scatter")
 def modelled_s(measured: Measured, profile: HardwareProfile, constants: Constants) -> float | None:
     """Seconds of one call of the case on this profile; None where the model has no formula or the profile no such rate.
 
-    The profile's usual stack of no particular year, on a cluster of as many devices as there were ranks.
+    The profile's usual stack, of no particular year, on a cluster with one device for each rank.
     """
     case, n = measured.case, measured.case.by_name
     if case.precision not in profile.matmul_flops_per_s and case.kind in (Kind.MATMUL, Kind.GROUPED_MATMUL):

@@ -1,4 +1,4 @@
-"""Operator summaries of an Ascend profile (msprof ``op_summary_*.csv``): what matmuls and attention reach."""
+"""Rates of matmuls and attention from operator summaries of an Ascend profile (msprof ``op_summary_*.csv``)."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ Shape = tuple[int, ...]
 
 
 class OpSummaryError(InputError):
-    """A file that holds no operator summary; the message is one sentence."""
+    """A file without an operator summary; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class OperatorRate:
-    """What one operator reaches on one set of shapes: the median over its ``count`` rows. [flops/s]
+    """Rate of one operator on one set of shapes: the median over its ``count`` rows. [flops/s]
 
     ``kind`` is ``matmul``, ``grouped_matmul`` or ``attention`` (forward, every score counted, as if no mask skipped any).
     """
@@ -54,7 +54,7 @@ class OperatorRate:
 def parse_op_summary(lines: Iterable[str]) -> tuple[OperatorRate, ...]:
     """Rates by kind, precision and shapes, the most work first; rows of other operators and odd shapes are left out.
 
-    Raises ``OpSummaryError`` where columns lack, no row has a matmul, or there are more than ``MAX_ROWS``.
+    Raises ``OpSummaryError`` if columns are missing, no row has a matmul, or there are more than ``MAX_ROWS``.
     """
     times_us: dict[tuple[str, str, str, float], list[float]] = {}
     for row in _rows(lines):
@@ -101,7 +101,7 @@ def _rows(lines: Iterable[str]) -> Iterator[dict[str, str]]:
 
 
 def _work(row: Mapping[str, str]) -> tuple[str, str, float] | None:
-    """Kind, precision and FLOPs of a row that can be counted."""
+    """Kind, precision and FLOPs of a row, or None for a row that is left out."""
     kind = row["kind"]
     if kind != _ATTENTION and kind not in _MATMULS:
         return None
@@ -123,7 +123,7 @@ def _found(kind: str, precision: str, flops: float) -> tuple[str, str, float] | 
 
 
 def _matmul_flops(left: Shape, right: Shape, result: Shape) -> float:
-    """2 b m n k, whichever operand is transposed; zero where the shapes are those of no matmul."""
+    """2 b m n k, whichever operand is transposed; zero if the shapes do not fit a matmul."""
     if not len(left) == len(right) == len(result) >= 2 or not left[:-2] == right[:-2] == result[:-2]:
         return 0.0
     batch = math.prod(result[:-2])

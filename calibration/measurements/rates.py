@@ -1,4 +1,4 @@
-"""What measurements put into a hardware profile: the rates of matmuls, and curves of collectives."""
+"""Measurements as entries of a hardware profile: rates of matmuls, and curves of collectives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def matmul_rates(measurements: Measurements) -> tuple[OperatorRate, ...]:
 
 
 def collectives(measurements: Measurements) -> tuple[CollectiveLog, ...]:
-    """A curve for each operation and group that was measured at two sizes or more, in increasing size."""
+    """A curve for each operation and group with at least two measured sizes, in increasing size."""
     points: dict[tuple[str, int], dict[int, float]] = {}
     for result in measurements.results:
         if result.case.kind is Kind.COLLECTIVE:

@@ -1,4 +1,4 @@
-"""Timing one operation until it runs at the rate that it keeps: a clock is the backend's."""
+"""Timing of one operation until its rate is steady; the backend has the clock."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Protocol
 from calibration.measurements.cases import Case
 from documents.sentences import Sentence
 
-BATCH_S = 0.05  # of calls between two looks at the clock: long beside what a look costs, short beside how fast a device heats up
-MAX_CALLS = 100_000  # of one batch
+BATCH_S = 0.05  # seconds of calls between two readings of the clock: long beside a reading, short beside the warming of a device
+MAX_CALLS = 100_000  # calls of one batch, at most
 MAX_BATCHES = 20_000
 METHOD = (
     "One operation at a time, called in batches of about {batch:g} s between which the device is waited for, for {seconds:g} s; "
@@ -20,7 +20,7 @@ METHOD = (
     "Inputs are normal random numbers. With several ranks every batch counts with its slowest rank."
 )
 
-Work = Callable[[int], float]  # runs that many calls, waits for the device, returns the seconds that passed
+Work = Callable[[int], float]  # runs n calls, waits for the device, returns the seconds
 
 
 class UnsupportedCaseError(Exception):
@@ -29,7 +29,7 @@ class UnsupportedCaseError(Exception):
 
 @dataclass(frozen=True)
 class Prepared:
-    """A case that is ready to run: what runs it, and whether that is one kernel."""
+    """A case that is ready to run: its function, and whether that is one kernel."""
 
     work: Work
     kernel: str
@@ -38,7 +38,7 @@ class Prepared:
 
 
 class Backend(Protocol):
-    """A device with its software. All ranks of several must see the same seconds: they decide together when to stop."""
+    """A device with its software. All ranks must see the same seconds, since they decide together when to stop."""
 
     def prepare(self, case: Case) -> Prepared:
         """The case on the device; raises ``UnsupportedCaseError``."""
@@ -57,7 +57,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Measured:
-    """A case with what it took; ``allocated_bytes`` and ``reserved_bytes`` where the framework's allocator was asked."""
+    """A case with its timing; ``allocated_bytes`` and ``reserved_bytes`` are from the framework's allocator, if it has one."""
 
     case: Case
     kernel: str
@@ -69,20 +69,20 @@ class Measured:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A case that did not run, with one sentence on why."""
+    """A case that did not run, with one sentence on the reason."""
 
     case: Case
     reason: str
 
 
 def measure(backend: Backend, cases: Iterable[Case], seconds: float) -> Iterator[Measured | Skipped]:
-    """Each case in turn, as it is done."""
+    """Time the cases in turn and yield each result at once."""
     for case in cases:
         yield _result(backend, case, seconds)
 
 
 def _result(backend: Backend, case: Case, seconds: float) -> Measured | Skipped:
-    """One case; what it holds on the device is free when this returns."""
+    """Time one case. Its memory on the device is free afterwards."""
     try:
         prepared = backend.prepare(case)
         timing = sustained(prepared.work, seconds)
@@ -93,7 +93,7 @@ def _result(backend: Backend, case: Case, seconds: float) -> Measured | Skipped:
 
 
 def sustained(work: Work, seconds: float) -> Timing:
-    """Runs ``work`` for ``seconds``, a batch at least, and takes the time of a call; raises ``UnsupportedCaseError``."""
+    """Time of a call when ``work`` runs for ``seconds``, at least one batch; raises ``UnsupportedCaseError``."""
     _checked(work(1))  # loads and compiles
     calls, took = 1, _checked(work(1))
     while took < BATCH_S / 2 and calls < MAX_CALLS:
@@ -112,7 +112,7 @@ def sustained(work: Work, seconds: float) -> Timing:
 
 
 def _later_half(values: list[float]) -> list[float]:
-    """The batches that ended in the later half of the time."""
+    """Batches that ended in the second half of the time."""
     half, passed = sum(values) / 2.0, 0.0
     found = []
     for value in values:
@@ -133,5 +133,5 @@ def _checked(seconds: float) -> float:
 
 
 def method(seconds: float) -> Mapping[str, str | float]:
-    """How the numbers came about, for the file."""
+    """The method of the timing, for the file."""
     return {"seconds": seconds, "description": METHOD.format(batch=BATCH_S, seconds=seconds)}

@@ -1,1 +1,1 @@
-"""The whole way from runs to a calibration, and what follows from one: a site's factor, the next runs to make."""
+"""The way from runs to a calibration: the free constants, the fit, its errors, a site's time factor, and next runs."""

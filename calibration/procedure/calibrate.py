@@ -1,4 +1,4 @@
-"""From measured runs to a calibration: which constants are free, the fit, the honest splits."""
+"""From measured runs to a calibration: the free constants, the fit, and the left-out errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from cost_models.constants import Constants, prior_constants
 from cost_models.shapes.traits import family_traits
 from documents.sentences import Sentence
 
-# What runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
+# Constants that runs of each family may move: about a dozen mechanisms, and up to three deviations for each further stack.
 ASCEND_CONSTANTS = (
     "matmul_fraction",
     "attention_forward_fraction",
@@ -69,21 +69,21 @@ GPU_STACK_CONSTANTS = {
     "fsdp": ("triton_attention_fraction", "triton_attention_half_length", "hidden_stretch_fraction"),
     "megatron-lm": ("stock_blackwell_factor",),
 }
-PUBLISHED_ONLY = ("stock_blackwell_factor",)  # what tells a published machine from others: no site's own run has it
+PUBLISHED_ONLY = ("stock_blackwell_factor",)  # factors of published machines; no run of a user's site has them
 FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]] = {
     "ascend": (ASCEND_CONSTANTS, ASCEND_STACK_CONSTANTS),
     "gpu": (GPU_CONSTANTS, GPU_STACK_CONSTANTS),
 }
 
 
-SITE_LOG_SPREAD = 0.05  # how far a site's own constants stray from its family's: clusters of one product differ by 8 % [runs-fit]
-ABLATED_EVERY = {"ascend": 2, "gpu": 4}  # runs of an architecture: enough to compare mechanisms
-FEWEST_ARCHITECTURES = 3  # below, left-out errors leave out one run at a time
+SITE_LOG_SPREAD = 0.05  # spread of a site's constants around its family's: clusters of one product differ by 8 % [runs-fit]
+ABLATED_EVERY = {"ascend": 2, "gpu": 4}  # of an architecture's runs, every n-th: enough to compare mechanisms
+FEWEST_ARCHITECTURES = 3  # with fewer, left-out errors leave out one run at a time
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """A calibration with the fit and the left-out errors that back it, ``[observation]`` each; ``left_out`` is nested."""
+    """A calibration with its fit and its left-out errors, ``[observation]`` each; ``left_out`` is nested."""
 
     calibration: Calibration
     fitted: Fitted
@@ -94,12 +94,12 @@ class Outcome:
 
 @dataclass(frozen=True)
 class SiteOutcome:
-    """A site's calibration with what backs it.
+    """A site's calibration with its evidence.
 
-    ``base_log_errors`` are those of the calibration it started from and ``left_out`` those with the run's own group left
-    out, ``[observation]`` each; ``left_out_by`` is ``architecture`` or ``run``, and ``has_own_intervals`` whether there are
-    enough of those for quantiles. ``factor`` is the one number that would explain the runs in place of fitted constants;
-    ``refused`` are ids with a sentence each.
+    ``base_log_errors`` are those of the calibration that the fit started from, ``left_out`` those with the run's own group left
+    out, ``[observation]`` each. ``left_out_by`` is ``architecture`` or ``run``; ``has_own_intervals`` says whether there are
+    enough of them for quantiles. ``factor`` is the time factor that would explain the runs without fitted constants.
+    ``refused`` has a sentence for each refused id.
     """
 
     calibration: Calibration
@@ -125,7 +125,7 @@ def family_observations(records: Sequence[RunRecord], family: str) -> tuple[Obse
 
 
 def untaught_observations(records: Sequence[RunRecord], family: str) -> tuple[Observation, ...]:
-    """The runs in precisions that teach nothing: predicted by what the others taught."""
+    """The runs in precisions that no fit uses; they are predicted with the constants of the others."""
     others = [r for r in records if r.workload.training.precision not in LEARNING_PRECISIONS]
     return observations_of(others, prior_constants(family))
 
@@ -138,10 +138,10 @@ def calibrate(
     memory: MemoryErrors | None = None,
     on_progress: Progress | None = None,
 ) -> Outcome:
-    """Fit a family's constants to its runs and price the honest splits.
+    """Fit a family's constants to its runs and compute the left-out errors.
 
-    ``command`` is what a reader repeats to get the same file. ``memory`` are the errors of predicted peaks, of other families
-    too; default: those of the records. Raises ``ValueError`` if no record can teach anything.
+    ``command`` makes the same file again. ``memory`` are the errors of predicted peaks, also of other families; default: those
+    of the records. Raises ``ValueError`` if the fit can use no record.
     """
     start = prior_constants(family)
     observations = family_observations(records, family)
@@ -183,8 +183,9 @@ def calibrate_site(
 ) -> SiteOutcome:
     """Move a base calibration towards a site's own runs of one hardware profile and software stack.
 
-    The base's values are the priors and its spreads, widened by what sites differ, theirs: a handful of runs moves what they
-    touch, and the rest stays. Records that teach nothing are refused one by one. Raises ``ValueError`` if none is left.
+    The base's values are the priors. Their spreads are the base's, widened by the differences between sites: a few runs move the
+    constants that they depend on, and the rest stays. Records that the fit cannot use are refused one by one. Raises
+    ``ValueError`` if none is left.
     """
     start = base.constants
     used: list[Observation] = []
@@ -239,7 +240,7 @@ def _site_observation(record: RunRecord | RefusedRecord, start: Constants, hardw
         return Sentence("cluster.hardware is {}; this calibration is for {}.", name, hardware)
     if software != stack:
         return Sentence("software.framework is read as {}; this calibration is for {}.", software, stack)
-    # A site's matmuls are its own, as its jobs', which never have the published machine's factor.
+    # A site's matmuls have no factor of a published machine, and neither have its jobs.
     own = replace(record.workload, software=replace(record.workload.software, stock_matmuls=False))
     return observation_of(replace(record, workload=own), start)
 
@@ -262,7 +263,7 @@ def _entries(fitted: Fitted) -> tuple[FittedConstant, ...]:
 
 
 def _correlations(names: Sequence[str], fitted: Fitted) -> tuple[float, ...]:
-    """As ``Calibration`` lists them for these names; what was not fitted now counts as independent of the rest."""
+    """Correlations for these names, in the order of ``Calibration``; constants that were not fitted now count as independent."""
     place = {name: index for index, name in enumerate(fitted.names)}
     covariance, spread = fitted.covariance, fitted.spread
     return tuple(

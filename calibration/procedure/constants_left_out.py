@@ -1,4 +1,4 @@
-"""One family's errors where the fit alone has not seen a run, from its shipped constants and one set of derivatives."""
+"""One family's errors with runs left out of the fit only, from its shipped constants and one set of derivatives."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from calibration.splits.groups import architecture
 from cost_models.constants import prior_constants
 from cost_models.shapes.flops import model_flops_per_step
 
-# The largest cluster that teaches where large ones are left out, by family: two runs on Ascend are above 64 devices.
+# Largest cluster in a fit without large ones, by family: two runs on Ascend have more than 64 devices.
 SMALL_DEVICES = {"ascend": 16, "gpu": 64}
 
 
 @dataclass(frozen=True)
 class Splits:
-    """ln(predicted / measured) of every observation under constants that saw less and less of it. ``[observation]`` each.
+    """ln(predicted / measured) of every observation under constants fitted to fewer and fewer runs. ``[observation]`` each.
 
-    ``utilisation`` is not this model but one utilisation constant for all runs, fitted to them: the floor to beat. ``prior``
-    knows no run, ``fitted`` all. The others leave out the run's architecture, or all runs above ``small_devices`` devices, where
-    only those are to be read. Priors and tuned numbers of modules stay: ``leave_out.family_errors`` moves these as well.
+    ``utilisation`` is the baseline: one utilisation constant for all runs, fitted to them, instead of this model. ``prior`` uses
+    no run, ``fitted`` all. The others leave out the run's architecture, or all runs above ``small_devices`` devices, and are
+    meant for those runs. Priors and tuned numbers of modules stay; ``leave_out.family_errors`` resets these as well.
     """
 
     fitted_model: Fitted

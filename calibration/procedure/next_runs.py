@@ -1,4 +1,4 @@
-"""Which runs would teach most about a job: what each takes off the variance of its predicted time, per device-second."""
+"""Runs that would reduce the variance of a job's predicted time most, per device-second."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from cost_models.constants import CONSTANTS, Constants
 
 Floats = NDArray[np.float64]
 
-STEP_OF_LOG = 0.02  # of a constant's logarithm, for derivatives of a log step time
+STEP_OF_LOG = 0.02  # step of a constant's logarithm, for derivatives of a log step time
 
 
 @dataclass(frozen=True)
 class Lesson:
-    """One chosen run: its place among the candidates, and the variance of the job's log step time before and after it."""
+    """One chosen run: its index among the candidates, and the variance of the job's log step time before and after it."""
 
     index: int
     variance_before: float
@@ -31,19 +31,19 @@ class Lesson:
 class Uncertainty:
     """Normal errors of log constants and of the site, ``[name + 1]``: the last entry is one factor on all of the site's times.
 
-    ``covariance`` is what a fit to runs left open (Laplace), and what each constant of a site strays from its family's.
+    ``covariance`` is that of the fit (Laplace), plus the spread of a site's constants around its family's.
     """
 
     names: tuple[str, ...]
     covariance: Floats
 
     def variance(self, gradient: Floats) -> float:
-        """Of a log step time with this ``gradient``, which ``log_gradient`` returns."""
+        """Variance of a log step time with this ``gradient``, which ``log_gradient`` returns."""
         return float(gradient @ self.covariance @ gradient)
 
 
 def site_uncertainty(calibration: Calibration, stack: str) -> Uncertainty:
-    """What is open about a site before its first run: of the constants that ``meshplan calibrate`` moves for this stack."""
+    """Uncertainty of a site before its first run, for the constants that ``meshplan calibrate`` moves for this stack."""
     fitted = {entry.name: place for place, entry in enumerate(calibration.fitted)}
     names = tuple(name for name in free_constants(calibration.family, [stack]) if name in fitted)
     places = [fitted[name] for name in names]
@@ -54,7 +54,7 @@ def site_uncertainty(calibration: Calibration, stack: str) -> Uncertainty:
 
 
 def moved_constants(constants: Constants, names: Sequence[str]) -> list[Constants]:
-    """The constants, then the same with each of ``names`` a step higher, or lower where its range ends."""
+    """The constants, then the same with each of ``names`` one step higher, or lower at the end of its range."""
     highest = {constant.name: constant.high for constant in CONSTANTS}
     found = [constants]
     for name in names:
@@ -75,10 +75,10 @@ def log_gradient(constants: Sequence[Constants], names: Sequence[str], step_time
 
 
 def lessons(uncertainty: Uncertainty, of_job: Floats, of_runs: Floats, device_s: Floats, how_many: int = 3) -> tuple[Lesson, ...]:
-    """The runs to make, one after the other, each the one that takes off most per device-second given those before it.
+    """The next runs, in order: each reduces the variance most per device-second, given those before it.
 
     A run of gradient g, measured with an error of variance v (``ERROR_SCALE`` squared), takes (t' C g)^2 / (g' C g + v) off the
-    variance t' C t of the job, and leaves C - C g g' C / (g' C g + v). Of equals the first of the list is taken.
+    variance t' C t of the job, and leaves C - C g g' C / (g' C g + v). Ties go to the first of the list.
     """
     covariance = uncertainty.covariance.copy()
     found: list[Lesson] = []
@@ -88,7 +88,7 @@ def lessons(uncertainty: Uncertainty, of_job: Floats, of_runs: Floats, device_s:
         own = np.einsum("ij,ij->i", spread, of_runs) + ERROR_SCALE**2
         gain = (spread @ of_job) ** 2 / own
         best = int(np.argmax(np.where(open_runs, gain / device_s, -np.inf)))
-        before = max(float(of_job @ covariance @ of_job), 0.0)  # rounding may leave less than nothing
+        before = max(float(of_job @ covariance @ of_job), 0.0)  # rounding may make it negative
         covariance = covariance - np.outer(spread[best], spread[best]) / own[best]
         open_runs[best] = False
         found.append(Lesson(best, before, max(float(of_job @ covariance @ of_job), 0.0)))

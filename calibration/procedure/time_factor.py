@@ -13,17 +13,17 @@ from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
 from documents.sentences import Sentence
 
-LOWEST, HIGHEST = 0.2, 5.0  # of a job's factor
-_CLOSE_ENOUGH = 1e-4  # of a log error
+LOWEST, HIGHEST = 0.2, 5.0  # bounds of a job's factor
+_CLOSE_ENOUGH = 1e-4  # tolerance of a log error
 _MOST_TRIES = 12
 
 
 @dataclass(frozen=True)
 class SiteFactor:
-    """``value``: the geometric median of what each of ``num_runs`` runs asks for as ``cluster.time_factor``.
+    """``value`` is the geometric median of the ``cluster.time_factor`` that would explain each of ``num_runs`` runs.
 
-    ``num_inside`` of them lie inside the interval of their prediction without it: where most do, the factor says no more than
-    the model's own error.
+    ``num_inside`` of them are inside the interval of their prediction without it. If most are, the factor is within the
+    model's own error.
     """
 
     value: float
@@ -32,7 +32,7 @@ class SiteFactor:
 
 
 def site_factor(observations: Sequence[Observation], base: Calibration, log_errors: Floats) -> SiteFactor:
-    """The factor that the runs ask for; ``log_errors`` are ln(predicted / measured) without one, ``[observation]``.
+    """The factor that explains the runs; ``log_errors`` are ln(predicted / measured) without one, ``[observation]``.
 
     Raises ``ValueError`` without an observation.
     """
@@ -45,9 +45,9 @@ def site_factor(observations: Sequence[Observation], base: Calibration, log_erro
 
 
 def _log_factor(observation: Observation, constants: Constants, log_error: float) -> float:
-    """Root of the log error over the log factor, with which it rises by at most one for one: the host keeps its pace.
+    """The log factor at which the log error is zero. Its slope is at most 1, since the factor does not change host time.
 
-    Secant steps inside the bounds; the bound itself where the run asks for more.
+    Secant steps inside the bounds; the bound itself if the root is outside.
     """
     lowest, highest = float(np.log(LOWEST)), float(np.log(HIGHEST))
     at, error = 0.0, log_error
@@ -71,7 +71,7 @@ def _slowed(observation: Observation, factor: float) -> Observation:
 
 
 def _is_inside(observation: Observation, base: Calibration, log_error: float) -> bool:
-    """Whether the measured time, 1 s in these units, lies inside the interval around the predicted."""
+    """Whether the measured time, 1 s in these units, is inside the interval around the predicted time."""
     record = observation.record
     found = base.interval(record.workload, float(np.exp(log_error)), run_mechanisms(record))
     return found.low_s <= 1.0 <= found.high_s

@@ -1,1 +1,1 @@
-"""Run records of training and post-training: what was run and what was measured, read from JSON lines."""
+"""Records of measured runs, of training and of post-training, read from JSON lines."""

@@ -1,4 +1,4 @@
-"""The kinds of runs that are reported apart, because a pooled mean hides how they differ."""
+"""Categories of runs, reported apart because a pooled mean hides their differences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _SLICE_LAYERS, _SLICE_HIDDEN = 16, 4096
 
 
 def is_slice(num_layers: int, hidden_size: int) -> bool:
-    """Whether a model has the shape of one that was cut to a few layers."""
+    """Whether a model looks like a large one cut to a few layers."""
     return num_layers <= _SLICE_LAYERS and hidden_size >= _SLICE_HIDDEN
 
 

@@ -1,8 +1,8 @@
-"""What flags as sources write them become in a prediction: the closed list of ``known_flags.json``, looked up.
+"""The meaning of flags in run records, looked up in the closed list of ``known_flags.json``.
 
 An entry names a flag and says one of six things: a switch that it turns on or off, a field of the record that it states (used
-where the record's own section is silent), a rule by which a reader takes it, why no price follows from it, or what is priced
-in its place. A flag that no entry of its stack names is not understood.
+if the record's own section is silent), a rule of a reader, why it has no effect on the price, or what is priced instead. A flag
+without an entry for its stack is not understood.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SWITCHES = {str(feature.name).lower(): feature for feature in Feature}
 
 
 class Effect(StrEnum):
-    """What becomes of a flag."""
+    """The effect of a flag on a prediction."""
 
     READ = "read"
     NO_EFFECT = "no_effect"
@@ -35,10 +35,11 @@ class Effect(StrEnum):
 
 @dataclass(frozen=True)
 class Flag:
-    """A flag as written, its name in the list and its value, and what becomes of it.
+    """A flag as written, its name in the list, its value, and its effect.
 
-    ``meaning`` is a switch, a path in the record or a rule where it is read, else why nothing follows from it or what is priced
-    in its place. ``on`` and ``off`` are the switches that it sets, ``field`` the path that it states and ``stated`` with what.
+    ``meaning`` is a switch, a path in the record or a rule if the flag is read, otherwise the reason why it has no effect, or
+    what is priced instead. ``on`` and ``off`` are the switches that it sets; ``field`` is the path that it states, ``stated``
+    the value.
     """
 
     text: str
@@ -54,7 +55,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class Told:
-    """A flag as written, and what becomes of it in one phrase."""
+    """A flag as written, and its effect in one phrase."""
 
     flag: str
     meaning: str
@@ -62,7 +63,7 @@ class Told:
 
 @dataclass(frozen=True)
 class RecordFlags:
-    """What becomes of the flags of a record; ``assumed`` also has the switches that the framework is taken to have on."""
+    """Effects of the flags of a record; ``assumed`` also has the switches that the framework has on by default."""
 
     read: tuple[Told, ...] = ()
     no_effect: tuple[Told, ...] = ()
@@ -74,7 +75,7 @@ NO_FLAGS = RecordFlags()
 
 
 def record_flags(flags: Iterable[Flag], features: Feature) -> RecordFlags:
-    """The flags of a record by what becomes of them, and the ``features`` of its strategy that none of them says."""
+    """The flags of a record by effect, with the ``features`` of its strategy that no flag names."""
     listed = list({flag.text: flag for flag in flags}.values())
     by_effect = {effect: tuple(Told(flag.text, flag.meaning) for flag in listed if flag.effect is effect) for effect in Effect}
     said = Feature(0)
@@ -99,7 +100,7 @@ def _entries(dialect: Mapping[str, Mapping[str, Any]]) -> dict[str, tuple[str, A
 
 
 _FEATURES = _entries(_TABLE["features"])
-# By stack, its own dialect before those that others share.
+# Entries by stack: its own flags first, then those that it shares with others.
 _STACKS = {
     stack: {name: entry for dialect in reversed(dialects) for name, entry in _entries(_TABLE[dialect]).items()}
     for stack, dialects in _TABLE["stacks"].items()
@@ -113,7 +114,7 @@ def read_flags(texts: Iterable[str], stack: str) -> tuple[Flag, ...]:
 
 
 def read_features(names: Iterable[str]) -> tuple[Flag, ...]:
-    """Normalised switches of a record, by their own names or those that frameworks have for them."""
+    """Switches of a record, by our names or those of the frameworks."""
     found = []
     for text in names:
         name = text.lower()
@@ -126,7 +127,7 @@ def read_features(names: Iterable[str]) -> tuple[Flag, ...]:
 
 
 def _looked_up(text: str, known: Mapping[str, tuple[str, Any]]) -> Flag:
-    """The longest part of a text that the list knows: all of it, what stands before ``=``, its first two words or its first."""
+    """The longest part of a text that is in the list: all of it, the part before ``=``, two words, or one word."""
     plain = _COMMENT.sub("", " ".join(text.split())).lstrip("-")
     before, equals, after = plain.partition("=")
     words = [word.strip(",") for word in plain.split()]
@@ -150,7 +151,7 @@ def _flag(text: str, name: str, value: str | None, kind: str, meaning: Any) -> F
         none = Feature(0)
         return Flag(text, name, value, Effect.READ, said, none if is_off else switch, switch if is_off else none)
     if kind == "field":
-        path, form, *switches = meaning  # a switch that goes with the field, where the flag means both
+        path, form, *switches = meaning  # a switch that belongs to the field, for flags that mean both
         on = Feature(0) if is_off or not switches else _SWITCHES[switches[0]]
         return Flag(text, name, value, Effect.READ, path, on=on, field=path, stated=_stated(value, form, is_off=is_off))
     if kind == "rule":
@@ -159,7 +160,7 @@ def _flag(text: str, name: str, value: str | None, kind: str, meaning: Any) -> F
 
 
 def _stated(value: str | None, form: str, *, is_off: bool) -> Any:
-    """What a flag says of its field; None where the record's own section has to."""
+    """The value that a flag states for its field; None if only the record's own section can state it."""
     if form == "elsewhere":
         return None
     if form == "flag":
@@ -176,7 +177,7 @@ def _stated(value: str | None, form: str, *, is_off: bool) -> Any:
 
 
 def with_stated(row: Mapping[str, object], flags: Iterable[Flag]) -> dict[str, object]:
-    """The record with what its flags state filled in where its own sections are silent."""
+    """The record with the values of its flags, where its own sections are silent."""
     filled: dict[str, Any] = dict(row)
     for flag in flags:
         if flag.field is None or flag.stated is None:

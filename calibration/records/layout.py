@@ -24,8 +24,8 @@ def record_layout(
     [megatron-main, pipeline_parallel_layer_layout.py]; ``layer_layout``, layers of each virtual stage in the order of the
     model, flat or one row a chunk [mindspeed-llm, num-layer-list]; ``layer_offset``, added to num_layers // (pp vpp)
     [mindformers-1.8, offset]; ``noop_layers``, indices of idle slots [mindspeed, noop-layers].
-    What does not place the model's layers on the stages is noted and left out. Layers that fill the stages only together
-    with embedding and loss were split so [megatron-main, account-for-embedding-in-pipeline-split]. Recipes of models with
+    A text that does not place the model's layers on the stages is noted and left out. Layers that fill the stages only together
+    with embedding and loss were split with them [megatron-main, account-for-embedding-in-pipeline-split]. Recipes of models with
     multi-token prediction give fewer layers to the stage that runs it and the loss [megatron-moe-modelzoo, MR2795].
     """
     num_layers, pp, vpp = model.num_layers, degrees.pp, degrees.vpp
@@ -55,7 +55,7 @@ def _in_chunks(counts: list[int], pp: int) -> LayerLayout:
 
 
 def _counting_ends(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
-    """A layer less on the first and the last virtual stage, where that makes all others even."""
+    """One layer less on the first and the last virtual stage, if that makes all others even."""
     stages = pp * vpp
     if stages == 1 or num_layers % stages == 0 or (num_layers + 2) % stages:
         return None

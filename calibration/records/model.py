@@ -24,9 +24,9 @@ _VOCABULARY_MULTIPLE = {"megatron-lm": 128, "nemo": 128, "megatron-deepspeed": 1
 def record_model(
     section: ModelSection, notes: Notes, degrees: Degrees, software: RecordSoftware, *, num_noop_layers: int
 ) -> ModelShape:
-    """Shape of a record's ``model`` section, without its name; dimensions the source leaves out take usual values.
+    """Shape of a record's ``model`` section, without its name; missing dimensions take usual values.
 
-    ``num_noop_layers`` is how many idle layers the strategy lists, used where the model does not count them.
+    ``num_noop_layers`` is the number of idle layers that the strategy lists, used if the model does not count them.
     """
     hidden, heads, kv_channels = section.hidden_size, section.num_attention_heads, section.kv_channels
     if heads is None:
@@ -64,7 +64,7 @@ def record_model(
 
 
 def _window(section: ModelSection, software: RecordSoftware, notes: Notes) -> LocalAttention | None:
-    """A window of attention: as stated, MindSpeed's in all layers or in every second one, Megatron's but in every n-th."""
+    """The attention window: as stated; MindSpeed's is in all layers or every second one, Megatron's in all but every n-th."""
     if section.sliding_window:
         return LocalAttention("window", full_attention_every=section.full_attention_every, window=section.sliding_window)
     for name, full_every in (("sliding-window", 0), ("interleave-sliding-window", 2), ("window-size", None)):
@@ -77,13 +77,13 @@ def _window(section: ModelSection, software: RecordSoftware, notes: Notes) -> Lo
             continue
         skipped = software.flag_value("window-attn-skip-freq") or "0"
         every = (int(skipped[:9]) if skipped.isdecimal() else 0) if full_every is None else full_every
-        tokens = int(size[1]) + (full_every is None)  # Megatron counts those before a token, without itself
+        tokens = int(size[1]) + (full_every is None)  # Megatron counts the tokens before a token, without itself
         return LocalAttention("window", full_attention_every=every, window=tokens)
     return None
 
 
 def _num_layers(section: ModelSection, notes: Notes, listed: int, num_virtual_stages: int) -> int:
-    """Layers that compute. A record may count its no-op layers among ``num_layers``: then only the sum fills the stages."""
+    """Layers that compute. If a record counts no-op layers in ``num_layers``, only the sum fills the stages."""
     layers, noop = section.num_layers, section.num_noop_layers or listed
     if noop and layers % num_virtual_stages == 0 and (layers + noop) % num_virtual_stages:
         notes.add("num_noop_layers", noop, Sentence("are counted in num_layers {}, {} compute", layers, layers - noop))
@@ -103,7 +103,7 @@ def _vocabulary(section: ModelSection, tp: int, stack: str) -> int:
 
 
 def _moe(section: MoeSection, ffn: int, notes: Notes, software: RecordSoftware) -> MoeShape:
-    """The experts; where the source does not say how wide they are, as the dense layers' ``ffn``."""
+    """The experts; without a stated width, as wide as the dense layers' ``ffn``."""
     experts, width, shared = section.num_experts, section.expert_ffn_hidden_size or ffn, section.num_shared_experts
     dense, frequency = _moe_layers(section, notes)
     top_k = section.top_k or min(_USUAL_TOP_K, experts)

@@ -1,4 +1,4 @@
-"""Where and when a run was published: what splits leave out together, and never what a prediction sees."""
+"""Where and when a run was published. Splits use this; predictions never see it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from documents.bounds import MAX_TEXT
 from documents.sentences import Sentence
 
-# How ``Origin.published`` is found, the first that gives a date; documented in calibration/runs/README.md.
+# Sources of ``Origin.published``; the first that gives a date counts. Documented in calibration/runs/README.md.
 PUBLISHED_RULE = (
     ("source.date", Sentence("the day, month or year of the document as read; a month counts from its first day")),
     ("software", Sentence("when the software was released, where its version or name tells: no run is older")),
@@ -25,7 +25,7 @@ _MONTHS, _DAYS = 12, 31
 class Origin:
     """``publication`` is the document (repository or page, and title), ``published`` its date as a year (2024.5: July 2024).
 
-    ``published`` is ``None`` where neither the source nor the software tells: such a run teaches no origin and is judged by none.
+    ``published`` is ``None`` if neither the source nor the software gives a date: a rolling origin does not use such a run.
     """
 
     publication: str = ""
@@ -45,7 +45,7 @@ def origin_of(source: object, software_year: float | None) -> Origin:
 
 
 def _place(url: str) -> str:
-    """``owner/name`` of a repository, else host and path, in small letters; what follows the address is a remark."""
+    """``owner/name`` of a repository, otherwise host and path, in lower case; text after the address is a remark."""
     address = url.split(maxsplit=1)[0] if url.strip() else ""
     try:
         parts = urlsplit(address if "//" in address else f"//{address}")

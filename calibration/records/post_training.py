@@ -1,7 +1,7 @@
 """Measured steps, rollouts and weight updates of post-training, and inference points, as JSON lines.
 
-Reading is lenient: texts that name a placement or a device are read by their words, what a record does not say stays ``None``,
-and a line that cannot be used becomes a ``RefusedRecord`` with the reason.
+Reading is lenient: texts that name a placement or a device are read by their words, missing values stay ``None``, and a line
+that cannot be used becomes a ``RefusedRecord`` with the reason.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ _WORDS = {"one": "1", "two": "2", "three": "3", "four": "4"}
 
 @dataclass(frozen=True)
 class Placed:
-    """What a record says of where tasks run; ``None`` where it says nothing. Devices are as the record counts them."""
+    """The placement of tasks in a record; ``None`` if it says nothing. Devices are counted as in the record."""
 
     kind: str = "fully-colocated"  # separate | hybrid | fully-colocated
     rollout_devices: int | None = None
     train_devices: int | None = None
-    steps: int | None = None  # versions that rollout may be ahead; None with ``separate``: not said
+    steps: int | None = None  # versions that rollout may be ahead; None with ``separate``: not stated
     unbounded: bool = False
     leftover_fraction: float | None = None
     partial: bool = False
@@ -84,7 +84,7 @@ class Placed:
 
 @dataclass(frozen=True)
 class Degrees:
-    """Of a layout as a record states it; ``None``: not said."""
+    """Degrees of a layout, as stated in a record; ``None``: not stated."""
 
     tp: int | None = None
     pp: int | None = None
@@ -103,7 +103,7 @@ class Degrees:
 
     @property
     def is_stated(self) -> bool:
-        """Whether it says how the model is cut."""
+        """Whether the record states a layout."""
         return any(value is not None for value in (self.tp, self.pp, self.ep, self.instance_devices))
 
 
@@ -147,12 +147,12 @@ class PostTrainingRecord:
 
     @property
     def dies(self) -> int | None:
-        """Devices as profiles count them."""
+        """Number of devices, counted as in hardware profiles."""
         return None if self.devices is None else self.devices * (DIES_OF_A_PACKAGE if self.devices_are_packages else 1)
 
 
 def read_post_training_records(path: Path) -> list[PostTrainingRecord | RefusedRecord]:
-    """The records of a file, in its order; empty lines are skipped. ``InputError`` where none can be read."""
+    """The records of a file, in its order; empty lines are skipped. ``InputError`` if none can be read."""
     records = [_read_line(number, line) for number, line in record_lines(path)]
     if not any(isinstance(record, PostTrainingRecord) for record in records):
         first = (
@@ -228,7 +228,7 @@ def parse_post_training_record(row: Mapping[str, Any], line_number: int = 1) -> 
 
 
 def hardware_of(text: str) -> str | None:
-    """The profile that the words of a device's description stand for."""
+    """The profile that a device's description names by its words."""
     lowered = Sentence(" {}", text.lower())
     return next((profile for word, profile in _HARDWARE if word in lowered), None)
 
@@ -264,7 +264,7 @@ def _placed(text: str, devices: int | None) -> Placed:
 
 
 def _split(text: str) -> tuple[int | None, int | None]:
-    """Devices that roll out and that train, from texts such as `4 generate + 12 train`, `32:32` or `d32 + train d16`."""
+    """Devices for rollout and for training, from texts such as `4 generate + 12 train`, `32:32` or `d32 + train d16`."""
     found: dict[str, int] = {}
     for before, word, after in _NUMBERED.findall(text):
         side = "train" if word.startswith(("train", "actor")) else "rollout"
@@ -282,7 +282,7 @@ def _degrees(given: Mapping[str, Any], placement: str) -> Degrees:
     named = {name: int(value) for name, value in re.findall(r"\b(tp|dp|ep|pp|cp)(\d+)", layout)}
     wanted = {name: _count(given.get(name), 10**5) or named.get(name) for name in ("tp", "pp", "ep", "cp", "dp")}
     if wanted["ep"] and wanted["tp"] and given.get("moe_tp_extend_ep"):
-        wanted["ep"] *= wanted["tp"]  # there experts are counted outside tp
+        wanted["ep"] *= wanted["tp"]  # frameworks that count experts outside tp
     return Degrees(
         **wanted,
         vpp=_count(given.get("vpp"), 1000),
@@ -298,7 +298,7 @@ def _degrees(given: Mapping[str, Any], placement: str) -> Degrees:
 
 
 def _numbers(value: object, prefix: str = "") -> list[tuple[str, float]]:
-    """Every finite number of a mapping, those of mappings inside it with the path before their name."""
+    """Every finite number of a mapping; numbers of inner mappings have the path before their name."""
     found: list[tuple[str, float]] = []
     for key, item in _mapping(value).items():
         name = f"{prefix}{key}"[:200]

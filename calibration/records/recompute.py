@@ -1,4 +1,4 @@
-"""What a run record says about recompute."""
+"""The recompute of a run record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ASCENDSPEED_BLOCK_LAYERS = 25  # [ascendspeed, arguments.py, checkpoint_block_l
 
 @dataclass(frozen=True)
 class RecordRecompute:
-    """Recompute of a strategy; ``stated`` is false where the record leaves it open."""
+    """Recompute of a strategy; ``stated`` is false if the record does not say."""
 
     granularity: Recompute = Recompute.NONE
     method: RecomputeMethod = RecomputeMethod.NONE
@@ -138,7 +138,7 @@ def _per_stage(section: RecomputeSection, software: RecordSoftware, degrees: Deg
 
 
 def _by_stage(text: str | None, notes: Notes, modules: RecomputeModule, plan: tuple[int, ...] | None) -> RecordRecompute:
-    """A full recompute of so many layers of each rank; without the list, one that the record leaves open."""
+    """A full recompute of that many layers of each rank; without the list, the record leaves it open."""
     if plan is None:
         notes.add("granularity", text, Sentence("comes without a list of layers, read as not stated"))
         return RecordRecompute(Recompute.SELECTIVE if modules else Recompute.NONE, modules=modules, stated=False)
@@ -156,8 +156,8 @@ def _selective(
         half = max(num_layers // (2 * virtual_stages), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
     if any("every second matmul" in name.lower() for name in names):
-        # Beside what cheap recompute drops, keys, attention's projection and one of gate and up go: a third of what it leaves
-        # of Llama's layers, and of a forward that is computed again [torchtitan, parallelize_llama.py].
+        # Beside the tensors of cheap recompute, this drops keys, attention's projection, and one of gate and up: a third of the
+        # rest of Llama's layers. A third of the forward is computed again [torchtitan, parallelize_llama.py].
         notes.add(
             "modules",
             names,

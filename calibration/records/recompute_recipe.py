@@ -1,4 +1,4 @@
-"""How much recompute a run must have used when its source does not say."""
+"""The recompute of a run whose source does not state it, inferred from memory."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cost_models.step.composition import estimate
 from documents.sentences import Sentence
 
 _CHEAP_MODULES = RecomputeModule.CORE_ATTN | RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT | RecomputeModule.MLA_UP_PROJ
-_BEYOND_DOUBT = 1.2  # peak over device memory up to which an error of the memory model may explain it
+_BEYOND_DOUBT = 1.2  # peak over device memory that an error of the memory model may explain
 _MAX_BLOCKS = 128
 
 
 def recompute_by_memory(record: RunRecord, constants: Constants) -> tuple[ParallelStrategy, str | None]:
-    """The record's strategy, with recompute where the source is silent and memory leaves no choice, and a sentence on it.
+    """The record's strategy, with recompute if the source is silent and memory needs it, and a sentence on it.
 
-    Nothing stated means the framework's default, none. Where that would exceed 1.2 x the device's memory the run cannot
-    have taken place so: it gets the least that stays below, of selective recompute, then full recompute of one more layer
-    of every virtual stage at a time. So a prediction never jumps with the shape. Rests on predicted memory alone.
+    Without a statement the framework's default holds: no recompute. If that needs more than 1.2 x the device's memory, the run
+    cannot have taken place in that way. It then gets the least recompute that stays below: selective, then full recompute of
+    one more layer of every virtual stage at a time. So a prediction never jumps with the shape. Only predicted memory counts.
     """
     if record.recompute_stated:
         return record.strategy, None
@@ -47,7 +47,7 @@ def recompute_by_memory(record: RunRecord, constants: Constants) -> tuple[Parall
 
 
 def _plans(record: RunRecord) -> list[ParallelStrategy]:
-    """Selective, and a full recompute of ever more layers with selective on the rest."""
+    """Selective recompute, then full recompute of more and more layers with selective recompute on the rest."""
     strategy = record.strategy
     selective = replace(strategy, recompute=Recompute.SELECTIVE, recompute_modules=_CHEAP_MODULES)
     layers = -(-record.workload.model.num_layers // (strategy.pp * strategy.vpp))

@@ -12,18 +12,18 @@ from documents.checking import LenientSection
 from documents.errors import InputError
 from documents.sentences import Sentence
 
-MIN_MEASURED = 1e-6  # s, bytes, tokens/s: errors are shares of what was measured
+MIN_MEASURED = 1e-6  # s, bytes, tokens/s: positive, since errors are relative
 _SHOWN_CHARACTERS = 60
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """The strings of a list, others left out; a single string is a list of one."""
+    """The strings of a list, without other items; a single string counts as a list of one."""
     listed = [value] if isinstance(value, str) else value if isinstance(value, list) else []
     return tuple(item[: bounds.MAX_TEXT] for item in listed[: bounds.MAX_TEXT] if isinstance(item, str))
 
 
 def _stated(value: object) -> object:
-    """An object of nulls says as little as null; without experts a model is dense."""
+    """None for an object of nulls, and for one without experts, whose model is dense."""
     if isinstance(value, dict) and (value.get("num_experts") == 0 or not any(item is not None for item in value.values())):
         return None
     return None if value is False else value
@@ -51,7 +51,7 @@ class RecordSection(LenientSection):
 
 
 class MlaSection(RecordSection):
-    """``model.mla``; what is not stated is Megatron's default [megatron-0.12, MLATransformerConfig]."""
+    """``model.mla``; missing values are Megatron's defaults [megatron-0.12, MLATransformerConfig]."""
 
     q_lora_rank: bounds.NullableWidth = 0
     kv_lora_rank: bounds.Width = 512
@@ -77,7 +77,7 @@ class MoeSection(RecordSection):
 
 
 class ModelSection(RecordSection):
-    """``model``, without what names it."""
+    """``model``, without its names."""
 
     num_layers: bounds.NumLayers
     num_noop_layers: bounds.Layers = 0
@@ -101,7 +101,7 @@ class ModelSection(RecordSection):
 
 
 class ClusterSection(RecordSection):
-    """``cluster``; how sure the hardware is, is no part of a prediction."""
+    """``cluster``; the certainty of the hardware is not part of a prediction."""
 
     hardware: Annotated[bounds.Text, Field(min_length=1)]
     num_devices: bounds.Devices
@@ -181,7 +181,7 @@ class MeasuredSection(RecordSection):
 
 @dataclass(frozen=True)
 class Degrees:
-    """Parallel degrees of a record; their product, but for ``vpp``, is its device count."""
+    """Parallel degrees of a record; their product without ``vpp`` is its device count."""
 
     tp: int
     pp: int
@@ -197,22 +197,22 @@ class Degrees:
 
 @dataclass(frozen=True)
 class Notes:
-    """How values of one section were read that are not the schema's own: one of the record's sentences each."""
+    """Notes on values of one section that are not the schema's own, one sentence for each."""
 
     section: str
     sentences: list[str]
 
     def add(self, field: str, value: object, meaning: str) -> None:
-        """Note how ``value`` was read."""
+        """Add a note on how ``value`` was read."""
         self.sentences.append(Sentence("{}.{}: {} {}.", self.section, field, quoted(value), meaning))
 
 
 def quoted(value: object) -> str:
-    """A value as a sentence quotes it: short, on one line."""
+    """A value as quoted in a sentence: short, on one line."""
     text = " ".join(repr(value).split())
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
 def refused(field: str, value: object, allowed: str) -> InputError:
-    """The refusal of a value that is fine by itself."""
+    """The refusal of a value that is valid alone but does not fit the others."""
     return InputError(Sentence("{}: {} is not allowed; give {}.", field, quoted(value), allowed))

@@ -1,4 +1,4 @@
-"""The framework of a run record: whose efficiency applies, how old it is, which kernels it uses."""
+"""The framework of a run record: its stack, its age and its kernels."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ _CORE_YEARS: dict[int, float] = {
     **dict.fromkeys(range(5, 11), 2024),
     **dict.fromkeys(range(11, 16), 2025),
 }
-_FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # names that the project bore until then
+_FORMER_NAMES = (("ascendspeed", 2023), ("modellink", 2024), ("mindspeed-llm", 2025))  # earlier names of the project
 _COMMIT_YEARS = (("285068c8", 2023),)  # commits of Megatron-LM that stand for a version
-_LLM_FOUNDRY_YEAR = 2023  # of its published tables, with Triton's attention
-# Of the fully sharded frameworks, and of layers: what else shards fully, and anybody's own code, runs PyTorch's as they are.
+_LLM_FOUNDRY_YEAR = 2023  # release of its published tables, with Triton's attention
+# Fully sharded frameworks with kernels of their own; others, and anybody's own code, run PyTorch's kernels.
 _FUSING = ("llm-foundry", "composer", "automodel", Sentence("transformer engine"))
 
 _FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
@@ -60,9 +60,9 @@ _STEP_GRAPH_RELEASE = 2026.4  # Megatron-Bridge 26.06: full-iteration graphs for
 
 @dataclass(frozen=True)
 class RecordSoftware:
-    """``software`` of a workload, the flags that a source lists, and features that follow from the framework or from a flag.
+    """``software`` of a workload, the flags of the source, and features that follow from the framework or from a flag.
 
-    ``features_off`` are those that a flag turns off.
+    ``features_off`` are the features that a flag turns off.
     """
 
     software: Software
@@ -71,27 +71,27 @@ class RecordSoftware:
     features_off: Feature
     cuda_graph: bool | None  # None: not stated
     is_bridge: bool  # Megatron-Bridge: recipes on top of Megatron-Core
-    balances_by_force: bool  # its benchmarks give every expert the mean, where a record does not say how tokens are routed
-    captures_steps: bool  # its recipes for MoE models run the step as one CUDA graph, where a record lists no switch
-    overlaps_sends: bool  # Megatron's interleaved schedules do, where a record does not say so
+    balances_by_force: bool  # its benchmarks give every expert the mean, if a record does not say how tokens are routed
+    captures_steps: bool  # its recipes for MoE models run the step as one CUDA graph, if a record lists no switch
+    overlaps_sends: bool  # as Megatron's interleaved schedules do, if a record does not say so
 
     def flag_value(self, *names: str) -> str | None:
-        """What a flag of one of these names was set to; "" for a bare one, ``None`` without it."""
+        """Value of a flag with one of these names; "" for a bare flag, ``None`` without it."""
         return flag_value(self.flags, *names)
 
     @property
     def lists_switches(self) -> bool:
-        """Whether a flag turns a switch on or off, so that those of the script are known."""
+        """Whether any flag turns a switch on or off, so that the switches of the script are known."""
         return any(flag.on | flag.off for flag in self.flags)
 
     def has(self, name: str) -> bool:
-        """Whether a flag of that name is there, and not off."""
+        """Whether a flag of that name is present and not off."""
         value = self.flag_value(name)
         return value is not None and value.lower() not in OFF
 
 
 def with_launches(software: Software, flags: tuple[Flag, ...], model: ModelShape, cluster: Cluster, notes: Notes) -> Software:
-    """The software with launches that block: where a flag says so, or where nothing does and the training would have hung."""
+    """The software with blocking launches: if a flag says so, or if none does and the training would have hung."""
     stated = flag_value(flags, "cuda-launch-blocking")
     if stated is not None:
         return replace(software, blocking_launches=stated.lower() not in OFF)
@@ -103,12 +103,12 @@ def with_launches(software: Software, flags: tuple[Flag, ...], model: ModelShape
 
 
 def flag_value(flags: Sequence[Flag], *names: str) -> str | None:
-    """What a flag of one of these names was set to; "" for a bare one, ``None`` without it."""
+    """Value of a flag with one of these names; "" for a bare flag, ``None`` without it."""
     return next((flag.value or "" for flag in flags if flag.name in names), None)
 
 
 def release_year(stack: str, framework: str, version: str, backend: str) -> float | None:
-    """When the software was released where its version or name tells (2024.5: July 2024); never when a run was published."""
+    """Release date of the software from its version or name (2024.5: July 2024); never the date of the run's publication."""
     for text in (version, backend):
         date, container = _DATE.search(text), _RELEASE.search(text)
         month = date and (date[2] or date[3])
@@ -208,7 +208,7 @@ def record_software(
 
 
 def _fuses_kernels(framework: str, backend: str) -> bool:
-    """Whether its norms, gated activations and rotary positions are kernels of their own, where a record does not say so."""
+    """Whether norms, gated activations and rotary positions are fused kernels, if a record does not say so."""
     stack = _known_stack(framework)
     return (stack or "fsdp") != "fsdp" or any(name in f"{framework} {backend}".lower() for name in _FUSING)
 
@@ -242,15 +242,15 @@ def _has_plain_cross_entropy(stack: str, framework: str, year: float | None, fla
 
 
 def _has_legacy_layers(flags: tuple[str, ...], backend: str) -> bool:
-    """Layers older than Megatron-Core's: where flags are listed, none chooses it, and the back end has others."""
+    """Whether layers are older than Megatron-Core's: flags are listed, none chooses Core, and the back end has other layers."""
     return bool(flags) and "use-mcore-models" not in flags and "megatron core" not in backend.lower()
 
 
 def _latent_padding(flags: tuple[Flag, ...], year: float | None) -> int:
-    """What MindSpeed pads heads of latent attention to: nothing, values to queries, or all to a multiple of its base length.
+    """How MindSpeed pads heads of latent attention: not at all, values to queries, or all to a multiple of its base length.
 
-    The layout decides; where it is not stated, scripts of 2024 left the default, and later ones set BNSD
-    [mindspeed-llm, multi_latent_attention.py]. A record without any flag is of no script, and as a job is priced.
+    The layout decides. If it is not stated: scripts of 2024 left the default, and later ones set BNSD
+    [mindspeed-llm, multi_latent_attention.py]. A record without any flag comes from no script and is priced like a job.
     """
     if not flags or flag_value(flags, "mla-fa-without-pad") is not None:
         return 0
@@ -261,7 +261,7 @@ def _latent_padding(flags: tuple[Flag, ...], year: float | None) -> int:
 
 
 def _cuda_graph(value: object) -> bool | None:
-    """A flag, or text as ``implementation/scope``, where the implementation ``none`` is off."""
+    """A flag, or text as ``implementation/scope``; the implementation ``none`` means off."""
     if isinstance(value, str):
         parts = value.partition("[")[2].strip(" ]")
         return not parts and value.partition("/")[0].strip().lower() not in ("", "none", "null", "false")

@@ -10,6 +10,7 @@ from calibration.records.layout import record_layout
 from calibration.records.recompute import record_recompute
 from calibration.records.sections import Degrees, Notes, StrategySection, refused
 from calibration.records.software import RecordSoftware
+from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
@@ -31,9 +32,7 @@ _SCHEDULES = {
     "zb-v": Schedule.ZBV,
 }
 _NUM_CHUNKS: dict[Schedule, int] = {
-    schedule: 2 if schedule.is_vee else 1
-    for schedule in Schedule
-    if schedule not in (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
+    schedule: {"one": 1, "two": 2}[schedule.rules.chunks] for schedule in Schedule if not schedule.rules.usual
 }
 _DISPATCHERS = {
     "allgather": Dispatcher.ALLGATHER,
@@ -49,14 +48,14 @@ _DISPATCHERS = {
 
 @dataclass(frozen=True)
 class RecordStrategy:
-    """The strategy as the cost model takes it, and whether the record says what is recomputed."""
+    """The strategy for the cost model, and whether the record states recompute."""
 
     strategy: ParallelStrategy
     recompute_stated: bool
 
 
 def record_degrees(section: StrategySection, notes: Notes, num_devices: int) -> Degrees:
-    """Degrees of a record's ``strategy`` section. A dp that does not fit the devices is derived, where one does."""
+    """Degrees of a record's ``strategy`` section. A dp that does not fit the devices is replaced by one that does, if any."""
     tp, pp, cp, dp = section.tp, section.pp, section.cp, section.dp
     product = tp * pp * cp
     if num_devices % product:
@@ -81,7 +80,7 @@ def record_degrees(section: StrategySection, notes: Notes, num_devices: int) -> 
 
 
 def _virtual_stages(section: StrategySection, notes: Notes, pp: int) -> int:
-    """Chunks of a rank: as stated, unless the schedule leaves no choice (scripts of DualPipeV state none)."""
+    """Chunks of a rank: as stated, unless the schedule fixes them (scripts of DualPipeV state none)."""
     vpp = section.vpp
     chunks = _NUM_CHUNKS.get(_schedule_named(section)) if pp > 1 else None
     if chunks is not None:
@@ -105,18 +104,18 @@ def record_strategy(
     *,
     global_batch_size: int,
 ) -> RecordStrategy:
-    """Strategy of a record's ``strategy`` section; ``InputError`` where its numbers do not fit together."""
+    """Strategy of a record's ``strategy`` section; ``InputError`` if its numbers do not fit together."""
     tp, cp, dp = degrees.tp, degrees.cp, degrees.dp
     micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=_interleaved_parts(section, software))
     schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
     num_microbatches = global_batch_size // (micro_batch_size * dp)
-    if schedule is Schedule.INTERLEAVED and num_microbatches % degrees.pp:  # [megatron-0.12, schedules.py]
+    if schedule.rules.in_groups and num_microbatches % degrees.pp:  # [megatron-0.12, schedules.py]
         notes.add(
             "schedule",
             schedule.label,
             Sentence("cannot run {} micro batches over {} ranks, read as 1f1b", num_microbatches, degrees.pp),
         )
-        schedule, vpp = Schedule.ONE_F_ONE_B, 1
+        schedule, vpp = canonical_schedule(degrees.pp, 1), 1
     degrees = replace(degrees, vpp=vpp)
     named = read_features(section.features)
     names = frozenset(flag.name for flag in named)
@@ -149,9 +148,7 @@ def record_strategy(
             recompute_method=recompute.method,
             recompute_num_layers=recompute.num_layers,
             recompute_modules=recompute.modules,
-            features=_features(
-                notes, named, software, interleaved=schedule is Schedule.INTERLEAVED, is_moe=model.moe is not None
-            ),
+            features=_features(notes, named, software, interleaved=schedule.rules.in_groups, is_moe=model.moe is not None),
             recompute_layers_per_stage=recompute.layers_per_stage,
             layer_layout=record_layout(section, notes, degrees, model, pipeline_layout=software.flag_value(*_LAYOUTS)),
         ),
@@ -165,9 +162,9 @@ def _schedule_named(section: StrategySection) -> Schedule:
 
 
 def _schedule(section: StrategySection, notes: Notes, degrees: Degrees, num_layers: int) -> tuple[Schedule, int]:
-    """Schedule and virtual stages; interleaving without their number gets the fewest that divide a stage's layers.
+    """Schedule and virtual stages. Interleaving without their number gets the fewest that divide a stage's layers.
 
-    So does "1f1b or interleaved": a source that leaves both open publishes the faster one.
+    "1f1b or interleaved" is read as interleaved: such a source publishes the faster one.
     """
     if degrees.pp == 1:
         return Schedule.NONE, 1
@@ -179,14 +176,14 @@ def _schedule(section: StrategySection, notes: Notes, degrees: Degrees, num_laye
     if "interleaved" in name and vpp == 1:
         each = num_layers // degrees.pp
         vpp = next((count for count in range(2, each + 1) if each % count == 0), 1)
-    usual = Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
+    usual = canonical_schedule(degrees.pp, vpp)
     if vpp != degrees.vpp or (name not in ("", "none") and named is not usual):
         notes.add("schedule", name, Sentence("with vpp {} is read as {} with vpp {}", section.vpp, usual.label, vpp))
     return usual, vpp
 
 
 def _interleaved_parts(section: StrategySection, software: RecordSoftware) -> int:
-    """Parts of MindSpore's micro batch, ``micro_batch_interleave_num``, where the record counts each as a micro batch."""
+    """Parts of MindSpore's micro batch, ``micro_batch_interleave_num``, if the record counts each as a micro batch."""
     stated, count = software.flag_value("micro-batch-interleave-num") or "1", section.num_microbatches or 1
     parts = int(stated[:9]) if stated.isdecimal() else 1
     return parts if parts > 1 and count % parts == 0 else 1
@@ -224,7 +221,7 @@ def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_ba
 def _context_parallel(
     section: StrategySection, notes: Notes, cp: int, heads_per_rank: int, software: RecordSoftware
 ) -> tuple[CpAlgo, int]:
-    """Algorithm and Ulysses degree; a hybrid without one gets the smallest that its heads allow, as in MindSpeed's examples."""
+    """Algorithm and Ulysses degree; a hybrid without one gets the smallest that its heads allow, as in MindSpeed."""
     if cp == 1:
         return CpAlgo.NONE, 1
     name = section.cp_algo.lower()
@@ -251,10 +248,10 @@ def _context_parallel(
 def _expert_degrees(
     section: StrategySection, notes: Notes, degrees: Degrees, model: ModelShape, software: RecordSoftware
 ) -> tuple[int, int]:
-    """Ranks over which experts lie, and over which each is cut.
+    """Expert parallel degree, and the tensor parallel degree of experts.
 
-    Where nothing is said of the cut it is that of the framework: tp in Megatron-Core, in what is built on it and in MindFormers,
-    none in Megatron-Bridge's recipes and in fully sharded data parallelism, nor where tp ranks hold whole experts.
+    Without a statement the latter is that of the framework: tp in Megatron-Core, in frameworks built on it and in MindFormers; 1
+    in Megatron-Bridge's recipes, in fully sharded data parallelism, and if tp ranks hold whole experts.
     """
     ep, etp = section.ep, section.etp or 1
     if model.moe is None:
@@ -289,7 +286,7 @@ def _optimizer_sharding(
 ) -> tuple[int, int]:
     """ZeRO stage and ranks that share a state. FSDP shards everything over ``fsdp_shard_size`` ranks.
 
-    MindSpore's parallel optimizer reduces each gradient as it appears, so that without accumulation only shards stay.
+    MindSpore's parallel optimizer reduces each gradient at once, so that without accumulation only shards are kept.
     """
     shard, stage, distributed = section.fsdp_shard_size, section.zero_stage, section.distributed_optimizer
     stack = software.software.stack

@@ -1,7 +1,7 @@
-"""Measured runs as JSON lines: what was run, and what was measured.
+"""Measured training runs as JSON lines: the job, and its measurements.
 
 ``calibration/runs/README.md`` documents the schema. Reading is lenient: unknown keys are ignored, other spellings are
-mapped and noted, what is missing takes the framework's documented default. A line that cannot be predicted becomes a
+mapped and noted, and missing values take the framework's documented default. A line that cannot be predicted becomes a
 ``RefusedRecord`` with the reason.
 """
 
@@ -47,7 +47,7 @@ from documents.sentences import Sentence
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
 
-# The first of these that a precision's text holds: recipes add their own words, such as amp_fp8, MXFP8 or bf16_mixed.
+# The first of these in a precision's text counts: recipes add their own words, such as amp_fp8, MXFP8 or bf16_mixed.
 _PRECISIONS = {
     "fp4": "nvfp4",
     "fp8": "fp8",
@@ -68,7 +68,7 @@ _BASES = ("allocated_first_iteration", "allocated", "reserved", "device")
 
 @dataclass(frozen=True)
 class Measured:
-    """What a run measured. Ranks are in the source's order; ``peak_memory_basis`` says what kind of peak it is."""
+    """Measurements of a run. Ranks are in the source's order; ``peak_memory_basis`` says which kind of peak it is."""
 
     step_time_s: float | None = None
     peak_memory_bytes: float | None = None
@@ -83,8 +83,8 @@ class Measured:
 class RunRecord:
     """One run that can be predicted.
 
-    ``workload`` and ``strategy`` rest on what was run alone. ``recompute_stated`` is false where the source leaves
-    recompute open. ``suspect``, ``is_latest`` and ``hardware_basis`` say how much weight the run deserves.
+    ``workload`` and ``strategy`` do not depend on measurements. ``recompute_stated`` is false if the source does not
+    state recompute. ``suspect``, ``is_latest`` and ``hardware_basis`` decide the weight of the run.
     """
 
     id: str
@@ -177,9 +177,9 @@ def _section(kind: type[Checked], row: Mapping[str, object], name: str) -> Check
 
 
 def record_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file that are not empty, with their numbers; ``InputError`` where it cannot be read.
+    """The non-empty lines of a file, with their numbers; ``InputError`` if it cannot be read.
 
-    A record may go on in lines that are indented, or begin with its closing bracket, as people write them.
+    A record may continue in lines that are indented or begin with its closing bracket.
     """
     try:
         if path.stat().st_size > RUNS_BYTES:
@@ -237,7 +237,7 @@ def _priced(
     profile_of: Callable[[str], HardwareProfile],
     warnings: list[str],
 ) -> tuple[Workload, ParallelStrategy, bool, RecordFlags]:
-    """What a prediction rests on: no name, source or measured value is a field of these sections."""
+    """The part of a record that a prediction uses; it has no name, source or measured value."""
     training_notes, software_notes, strategy_notes, model_notes = (
         Notes(name, warnings) for name in ("training", "software", "strategy", "model")
     )
@@ -252,7 +252,7 @@ def _priced(
         software_notes.add("version", software_section.version, Sentence("names no release that is known, priced as the newest"))
     section = _section(StrategySection, row, "strategy")
     degrees = record_degrees(section, strategy_notes, cluster.num_devices)
-    stages = degrees.virtual_stages  # those of the embedding and of the loss may hold no layer of their own
+    stages = degrees.virtual_stages  # the stages of the embedding and of the loss may hold no layer
     described = _section(ModelSection, row, "model")
     model = record_model(described, model_notes, degrees, software, num_noop_layers=num_noop_layers(section))
     if stages > model.num_layers + 2:
@@ -276,7 +276,7 @@ def _priced(
 
 
 def _recompute_flags(row: Mapping[str, object]) -> list[str]:
-    """``strategy.recompute.raw`` of scripts and YAML files, as flags; of text only what it lists by stage."""
+    """``strategy.recompute.raw`` of scripts and YAML files, as flags; of free text only its lists by stage."""
     strategy = row.get("strategy")
     recompute = strategy.get("recompute") if isinstance(strategy, Mapping) else None
     raw = recompute.get("raw") if isinstance(recompute, Mapping) else None
@@ -304,9 +304,9 @@ def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
 
 
 def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape, *, by_force: bool) -> ExpertSpread | None:
-    """What balances the router: as stated, else as benchmarks of the framework do, else as is usual for the model.
+    """Balance of the router: as stated, otherwise that of the framework's benchmarks, otherwise the usual one of the model.
 
-    A capacity of 1 drops what a rank gets above the mean, which is balance to the times.
+    A capacity of 1 drops a rank's tokens above the mean, which for times is perfect balance.
     """
     stated = section.router_balance.lower()
     if stated in set(RouterBalance):
@@ -321,7 +321,7 @@ def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape, *,
 
 
 def _measured(row: Mapping[str, object], warnings: list[str]) -> Measured:
-    """Step time, or the tokens rate that says the same; memory with its basis."""
+    """Step time, or the token rate from which it follows; memory with its basis."""
     section, notes = _section(MeasuredSection, row, "measured"), Notes("measured", warnings)
     step_time_s, rate = section.step_time_s, section.tokens_per_s_per_device
     if step_time_s is None and rate is not None:
@@ -368,7 +368,7 @@ class _Length(RecordSection):
 
 
 def _category(row: Mapping[str, object]) -> str | None:
-    """The category of a record that may be refused; ``None`` where it does not tell."""
+    """The category of a record that may be refused; ``None`` if it cannot be told."""
     try:
         model, cluster = _section(_ModelSize, row, "model"), _section(_Devices, row, "cluster")
         return run_category(

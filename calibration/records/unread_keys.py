@@ -1,4 +1,4 @@
-"""What a run record says that no reader takes: named, so that nothing is left out in silence."""
+"""Keys of a run record that no reader takes; each gets a sentence, so that nothing is dropped in silence."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "software": SoftwareSection,
     "measured": MeasuredSection,
 }
-# What describes a run to a reader, and asks nothing of a prediction.
+# Keys that describe a run and do not affect its prediction.
 _DESCRIBES = {
     "": {"id", "tier", "is_latest_for_config", "config_complete", "ranking_group", "suspect", "source", "notes"},
     "model": {"name", "family"},
@@ -45,7 +45,7 @@ _MOST = 20  # sentences of one record
 
 
 def unread_sentences(row: Mapping[str, object]) -> list[str]:
-    """A sentence for each key of the record that is not read, and for what a list of names holds beside text."""
+    """A sentence for each key of the record that is not read, and for items of name lists that are not text."""
     found = [*_unread(row, "", {name for name in _SECTIONS if "." not in name})]
     for name, section in _SECTIONS.items():
         stated = _stated(row, name)

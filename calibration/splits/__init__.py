@@ -1,1 +1,1 @@
-"""What runs have in common, and which of them an honest split leaves out together."""
+"""Properties that runs share, and the sets of runs that a split leaves out together."""

@@ -1,4 +1,4 @@
-"""Which runs teach and which are judged, split by split."""
+"""Folds of a split: the runs that a fit uses, and the runs that it is judged by."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 
 Mask = NDArray[np.bool_]
 
-FEWEST_TAUGHT = 9  # runs that an origin must have behind it: fewer are no family's history
+FEWEST_TAUGHT = 9  # fewest earlier runs of a rolling origin
 
 
 @dataclass(frozen=True)
 class Fold:
-    """Which observations teach, and which are judged by what these taught. ``[observation]``"""
+    """Which observations a fit uses, and which it is judged by. ``[observation]``"""
 
     teaches: Mask
     judged: Mask
 
 
 def grouped_folds(groups: Sequence[Hashable]) -> list[Fold]:
-    """Each group judged by what all others teach; a group of ``None`` always teaches and is never judged."""
+    """A fold for each group, judged by the fit to all others; runs of group ``None`` are in every fit and never judged."""
     folds = []
     for group in dict.fromkeys(g for g in groups if g is not None):
         out = np.array([g == group for g in groups])
@@ -31,9 +31,9 @@ def grouped_folds(groups: Sequence[Hashable]) -> list[Fold]:
 
 
 def rolling_folds(periods: Sequence[int | None]) -> list[Fold]:
-    """The runs of each period judged by what those of all earlier periods teach, from ``FEWEST_TAUGHT`` runs on.
+    """The runs of each period, judged by the fit to all earlier periods, from ``FEWEST_TAUGHT`` runs on.
 
-    A run without a period neither teaches nor is judged.
+    A run without a period is in no fold.
     """
     known = np.array([np.nan if p is None else float(p) for p in periods])
     folds = [Fold(known < period, known == period) for period in np.unique(known[~np.isnan(known)])]

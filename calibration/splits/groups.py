@@ -1,4 +1,4 @@
-"""What an honest split leaves out together."""
+"""Groups of runs that a split leaves out together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from calibration.records.training import RunRecord
 from cost_models.shapes.workload import Workload
 
 MODEL_KINDS = ("dense", "moe", "long", "slice")
-PERIODS_PER_YEAR = 2  # of a rolling origin: half years
+PERIODS_PER_YEAR = 2  # length of a period of the rolling origin: half a year
 
 
 def architecture(record: RunRecord) -> Hashable:
-    """Shape of the model, not its name: one shape appears under many family names."""
+    """Shape of the model; not its name, since one shape appears under many names."""
     model = record.workload.model
     moe = model.moe
     experts = None if moe is None else (moe.num_experts, moe.top_k, moe.expert_ffn_hidden_size)
@@ -26,7 +26,7 @@ def framework(record: RunRecord) -> Hashable:
 
 
 def release(record: RunRecord) -> Hashable:
-    """The software stack as of one release; releases that a source leaves unsaid are one."""
+    """The software stack and its release; unknown releases count as one."""
     software = record.workload.software
     return software.stack, software.year
 
@@ -58,7 +58,7 @@ GROUPINGS: dict[str, Callable[[RunRecord], Hashable]] = {
 
 
 def model_kind(workload: Workload) -> str:
-    """One of ``MODEL_KINDS``, whose errors differ in size; ``slice``: a wide model cut to a few layers."""
+    """One of ``MODEL_KINDS``, which differ in the size of their errors; ``slice`` is a wide model cut to a few layers."""
     model = workload.model
     if is_slice(model.num_layers, model.hidden_size):
         return "slice"

@@ -1,4 +1,4 @@
-"""What a run or a plan exercises beside matmuls: what measured runs have or have not shown."""
+"""Mechanisms that a run or a plan exercises beside matmuls."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable
 
 from calibration.records.training import RunRecord
 from calibration.splits.groups import model_kind
-from cost_models.shapes.acting import possible
+from cost_models.shapes.effective_switches import possible
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 
-_ZERO_STAGE_OF_NEED = 2  # from which on a ZeRO stage is a mechanism of its own
+_ZERO_STAGE_OF_NEED = 2  # first ZeRO stage that is a mechanism of its own
 
 
 def workload_mechanisms(workload: Workload) -> frozenset[str]:
@@ -34,7 +34,7 @@ def plan_mechanisms(
     zero_stage: int,
     features: Iterable[str],
 ) -> frozenset[str]:
-    """What a plan exercises, by its labels and its switches, where the model can use these and they are priced."""
+    """Mechanisms of a plan: its labels, and its switches that the model can use and that are priced."""
     acts = possible(workload.model) & ~UNPRICED_FEATURES
     found = {Sentence("schedule {}", schedule), Sentence("recompute {}", recompute)}
     found |= {
@@ -63,5 +63,5 @@ def strategy_mechanisms(workload: Workload, strategy: ParallelStrategy) -> froze
 
 
 def run_mechanisms(record: RunRecord) -> frozenset[str]:
-    """What a run exercised."""
+    """Mechanisms of a run."""
     return workload_mechanisms(record.workload) | strategy_mechanisms(record.workload, record.strategy)

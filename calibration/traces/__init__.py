@@ -1,1 +1,1 @@
-"""Step traces of profilers: where the time of a measured step went, by the parts that the model prices."""
+"""Step traces of profilers: the time of a measured step by the parts that the model prices."""

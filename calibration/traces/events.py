@@ -1,4 +1,4 @@
-"""The events of a Chrome trace: what profilers write as JSON, as it is or packed by gzip."""
+"""The events of a Chrome trace, which profilers write as JSON, plain or compressed by gzip."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from documents.bounds import TRACE_BYTES
 from documents.sentences import Sentence
 
 MAX_EVENTS = 10_000_000
-MAX_KEPT = 2_000_000  # of devices and steps; a step of a thousand micro batches has about as many
+MAX_KEPT = 2_000_000  # events of all devices and steps; a step of a thousand micro batches has about as many
 _SPACE = re.compile(r"[ \t\n\r,]*")
 _MAX_TIME_US, _MAX_DIGITS = 10**18, 40
-# What the host does: of no account here, and most of a trace.
+# Events of the host: not used here, and most of a trace.
 _HOST = frozenset(
     {
         "cpu_op",
@@ -35,7 +35,7 @@ _HOST = frozenset(
         "cpu_instant_event",
     }
 )
-# What is asked of a device's work: who computes, and what torch.profiler and HCCL say of a collective.
+# Arguments that are kept: who computes, and what torch.profiler and HCCL write about a collective.
 _ARGUMENTS = (
     "device",
     "operation",
@@ -65,7 +65,7 @@ class Event(NamedTuple):
 
 @dataclass
 class Trace:
-    """Bars, names of processes and threads, labels of processes, and what the file says of its rank."""
+    """Bars, names of processes and threads, labels of processes, and the rank in the file."""
 
     events: list[Event] = field(default_factory=list)
     processes: dict[Any, str] = field(default_factory=dict)
@@ -90,7 +90,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_trace(text: str) -> Trace:
-    """A list of events, or an object with them in ``traceEvents``; ``TraceError`` for anything else, or too many."""
+    """Read a list of events, or an object with ``traceEvents``; ``TraceError`` for anything else, or too many events."""
     trace = Trace()
     try:
         for count, event in enumerate(_events(text, trace), start=1):
@@ -110,7 +110,7 @@ def read_trace(text: str) -> Trace:
 
 
 def _events(text: str, trace: Trace) -> Iterator[Any]:
-    """One after the other, so that no more than one is held; a viewer's trace may end without its last bracket."""
+    """Yield events one by one, so that only one is in memory; a viewer's trace may lack its last bracket."""
     position = _after(text, 0)
     if text[position : position + 1] == "[":
         yield from _listed(text, position)
@@ -184,7 +184,7 @@ def _key(value: Any) -> Any:
 
 
 def _nanoseconds(value: Any) -> int | None:
-    """Of microseconds; torch_npu writes them as text, to keep their digits."""
+    """Nanoseconds from microseconds, which torch_npu writes as text to keep their digits."""
     if (
         isinstance(value, bool)
         or not isinstance(value, int | float | str)

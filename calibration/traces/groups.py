@@ -1,4 +1,4 @@
-"""Which parallelism a collective serves: by its group's name or ranks where a trace tells them, else by what it does."""
+"""The parallelism that a collective serves: by its group's name or ranks if a trace has them, otherwise by its operation."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _OPERATION_PATTERNS = tuple((operation, re.compile(pattern, re.IGNORECASE)) for 
 
 @dataclass(frozen=True)
 class Group:
-    """Who takes part: whatever a trace tells of it."""
+    """The group of a collective, as far as a trace describes it."""
 
-    name: str = ""  # "" or a hash: tells groups apart and no more
+    name: str = ""  # "" or a hash, which only distinguishes groups
     description: str = ""
     size: int | None = None
     ranks: tuple[int, ...] = ()
@@ -54,7 +54,7 @@ class Layout:
     """A strategy's groups; ranks are laid out tp, cp, dp, pp as in Megatron [megatron-main, parallel_state.py]."""
 
     strategy: ParallelStrategy
-    layer_passes: int = 0  # layers of a rank times its micro batches; 0 where that is not known
+    layer_passes: int = 0  # layers of a rank times its micro batches; 0 if unknown
 
     @classmethod
     def of(cls, workload: Workload, strategy: ParallelStrategy) -> Layout:
@@ -64,7 +64,7 @@ class Layout:
 
     @property
     def shapes(self) -> Mapping[tuple[int, int], Parts]:
-        """Parts by the size and stride of their groups, those of one rank left out."""
+        """Parts by size and stride of their groups, without groups of one rank."""
         s = self.strategy
         stage = s.tp * s.cp * s.dp
         inner = s.ep * s.etp
@@ -87,11 +87,11 @@ class Layout:
 
     @property
     def used(self) -> Parts:
-        """Parts that the strategy has any group of."""
+        """Parts that have a group in this strategy."""
         return frozenset[Part]().union(*self.shapes.values())
 
     def by_operation(self, operation: str) -> Parts:
-        """Parts that such an operation may serve."""
+        """Parts that an operation may serve."""
         s = self.strategy
         rings = s.cp > 1 and s.ulysses_degree < s.cp
         usual = {
@@ -104,7 +104,7 @@ class Layout:
         return frozenset(usual.get(operation, self.used)) & self.used or self.used
 
     def by_group(self, group: Group) -> Parts:
-        """Parts whose groups look like this one; none where the trace says nothing of it, or it fits none."""
+        """Parts whose groups look like this one; empty if the trace says nothing or none fits."""
         named = next((part for part, pattern in _NAME_PATTERNS if pattern.search(group.description)), None)
         if named is not None:
             return frozenset({named})
@@ -116,9 +116,9 @@ class Layout:
         return frozenset[Part]().union(*matching)
 
     def by_calls(self, parts: Parts, num_calls: int) -> Parts:
-        """Tensor parallelism calls its group four times a layer and micro batch or more, gradients and weights theirs less often.
+        """Tensor parallelism calls its group at least four times per layer and micro batch, gradients and weights less often.
 
-        Not where kernels that multiply and communicate at once take the place of its collectives.
+        This does not hold if fused kernels multiply and communicate at once.
         """
         if not self.layer_passes or Feature.MC2 in self.strategy.features or parts != {Part.TP_COMM, Part.DP_COMM}:
             return parts
@@ -127,21 +127,21 @@ class Layout:
 
 
 def _stride(ranks: tuple[int, ...]) -> int | None:
-    """The distance of neighbours; None where there are none, 0 where distances differ."""
+    """The distance of neighbours; None without neighbours, 0 if distances differ."""
     steps = {after - before for before, after in pairwise(ranks)}
     return None if not steps else steps.pop() if len(steps) == 1 else 0
 
 
 @lru_cache(65_536)
 def operation_of(name: str) -> str:
-    """What a collective does, by its name; "" where that is none of those that are known."""
+    """The operation of a collective, by its name; "" if it is unknown."""
     return next((operation for operation, pattern in _OPERATION_PATTERNS if pattern.search(name)), "")
 
 
 def parts_of(calls: Iterable[tuple[str, Group]], layout: Layout) -> Mapping[tuple[str, Group], str]:
-    """The key of each operation and group: one part, or all that it may serve with ``TOGETHER`` between them.
+    """The key of each operation and group: one part, or all candidates joined by ``TOGETHER``.
 
-    Operations of one group serve one part where any does for all of them.
+    Operations of one group serve one part if some part fits all of them.
     """
     distinct = Counter(calls)
     num_calls: Counter[Group] = Counter()
@@ -164,7 +164,7 @@ def _key(parts: Parts) -> str:
 
 
 def nccl_group(arguments: Mapping[str, Any]) -> Group:
-    """What torch.profiler says of a collective's group [kineto]."""
+    """The group of a collective in a trace of torch.profiler [kineto]."""
     size = arguments.get(Sentence("Group size"))
     return Group(
         name=str(arguments.get(Sentence("Process Group Name"), "")),
@@ -183,7 +183,7 @@ def hccl_group(name: str, arguments: Mapping[str, Any]) -> Group:
 
 
 def _ranks(value: object) -> tuple[int, ...]:
-    """A list, or its text; long ones are cut in traces, and say nothing then."""
+    """Ranks from a list or its text; traces cut long lists, which are then of no use."""
     if isinstance(value, str):
         if not re.fullmatch(r"\[\s*\d{1,7}(?:\s*,\s*\d{1,7})*\s*\]", value[: 8 * _MAX_RANKS]):
             return ()

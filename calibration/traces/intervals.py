@@ -1,4 +1,4 @@
-"""Who a moment belongs to, where several things run at once."""
+"""Time spans, and the attribution of moments in which several parts run at once."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Spans = NDArray[np.float64]  # [n, 2]: starts and ends, apart and in order
 
-_LEAST_S = 1e-9  # traces are written to the nanosecond: less is what sums of spans lose
+_LEAST_S = 1e-9  # traces have nanoseconds; smaller differences are rounding of sums
 NONE: Spans = np.zeros((0, 2))
 
 
@@ -27,17 +27,17 @@ def merged(spans: Spans) -> Spans:
 
 
 def length(spans: Spans) -> float:
-    """Of spans that are apart. [s]"""
+    """Total length of disjoint spans. [s]"""
     return float((spans[:, 1] - spans[:, 0]).sum())
 
 
 def within(spans: Spans, start_s: float, end_s: float) -> Spans:
-    """What of the spans lies in a window."""
+    """The spans, cut to a window."""
     return np.clip(spans, start_s, end_s)
 
 
 def shared_out(busy: Iterable[tuple[str, Spans]]) -> tuple[Mapping[str, float], Mapping[str, float], float]:
-    """Time of each key in which nothing earlier in the order runs, time of each beside something earlier, and of all. [s]"""
+    """Time of each key alone, time of each beside a key earlier in the order, and time of all together. [s]"""
     exposed: dict[str, float] = {}
     masked: dict[str, float] = {}
     taken, total = NONE, 0.0

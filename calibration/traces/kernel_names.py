@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from calibration.traces.measured import Part
 
-# The first that matches; attention is made of matmuls and of softmax, so that it comes first.
+# The first match counts; attention contains matmuls and softmax, so it comes first.
 _GPU = (
     (Part.ATTENTION, r"flash|fmha|attention|attn|scaled_\w*softmax|sdpa|ring_attn"),
     (Part.MATMUL, r"gemm|gemv|cublas|nvjet|xmma|matmul|splitk|cijk_|triton_\w*_[bm]mm|cutlass::kernel|s\d+dgrad|wgrad"),
@@ -40,25 +40,25 @@ CORES = ("AI_CORE", *_VECTOR_CORES, "MIX_AIC", "AI_CPU", "AICPU", "KERNEL_AICPU"
 
 @lru_cache(_NAMES)
 def is_nccl(name: str) -> bool:
-    """A GPU kernel that communicates."""
+    """Whether a GPU kernel communicates."""
     return _NCCL.search(name) is not None
 
 
 @lru_cache(_NAMES)
 def is_hccl(name: str) -> bool:
-    """An operation of an NPU that communicates."""
+    """Whether an operation of an NPU communicates."""
     return _HCCL.search(name) is not None
 
 
 @lru_cache(_NAMES)
 def gpu_part(name: str) -> Part:
-    """What a GPU kernel computes."""
+    """The part that a GPU kernel computes."""
     return next((part for part, pattern in _GPU_PATTERNS if pattern.search(name)), Part.OTHER_KERNELS)
 
 
 @lru_cache(_NAMES)
 def npu_part(name: str, core: str) -> Part:
-    """What an NPU kernel computes; one that is not known but runs on vector cores alone is a vector operator."""
+    """The part that an NPU kernel computes; an unknown kernel on vector cores only is a vector operator."""
     found = next((part for part, pattern in _NPU_PATTERNS if pattern.search(name)), None)
     if found is None:
         return Part.VECTOR if core in _VECTOR_CORES else Part.OTHER_KERNELS

@@ -1,4 +1,4 @@
-"""A step as a profiler saw it, whatever it wrote."""
+"""A measured step, in one form for all profilers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ TOGETHER = "+"  # between parts that a trace does not tell apart
 
 
 class TraceError(InputError):
-    """A file that holds no step trace, or not the one that was asked for; the message is one sentence without the file's name."""
+    """A file without a step trace, or without the requested step; the message is one sentence without the file's name."""
 
 
 class Part(StrEnum):
-    """What a moment of a step is spent on, as far as traces tell; each kind of trace knows some of these."""
+    """The parts of a step that traces distinguish; each kind of trace has some of these."""
 
-    PASSES = "passes"  # forward, backward and recompute, with what they wait for in place
+    PASSES = "passes"  # forward, backward and recompute, with their waits
     COMPUTE = "compute"
     MATMUL = "matmul"
     ATTENTION = "attention"
@@ -43,7 +43,7 @@ COMMUNICATION_PARTS = (Part.TP_COMM, Part.CP_COMM, Part.EP_COMM, Part.DP_COMM, P
 
 
 class Source(StrEnum):
-    """Who wrote the trace."""
+    """The program that wrote the trace."""
 
     STEP_TABLE = "step_trace_time.csv"
     TORCH = "torch.profiler"
@@ -51,7 +51,7 @@ class Source(StrEnum):
     OWN = "meshplan"
 
 
-# The parts that each kind of trace tells, in the order in which one moment goes to the first that is busy in it.
+# The parts that each kind of trace distinguishes; a moment belongs to the first part that is busy in it.
 VOCABULARY: Mapping[Source, tuple[Part, ...]] = {
     Source.STEP_TABLE: (Part.COMPUTE, Part.COMMUNICATION, Part.PIPELINE, Part.FREE),
     Source.TORCH: (*KERNEL_PARTS, *COMMUNICATION_PARTS, Part.HOST_TRANSFER, Part.FREE),
@@ -71,7 +71,7 @@ VOCABULARY: Mapping[Source, tuple[Part, ...]] = {
 
 @dataclass(frozen=True)
 class UnknownKernel:
-    """A kernel that no kind of operation is known for: all its calls in the step. [s]"""
+    """A kernel of unknown kind, with all its calls in the step. [s]"""
 
     name: str
     count: int
@@ -82,9 +82,9 @@ class UnknownKernel:
 class MeasuredStep:
     """One step of one rank. [s]
 
-    ``exposed_s`` sums to ``step_time_s``; its keys are parts, or several with ``TOGETHER`` between them where the trace does
-    not tell them apart. ``masked_s`` ran beside compute or another part, outside that sum. ``step_times_s``: of every step in
-    the file, by its number; ``ranks``: those that it holds.
+    ``exposed_s`` sums to ``step_time_s``; its keys are parts, or several joined by ``TOGETHER`` if the trace does not
+    distinguish them. ``masked_s`` ran beside compute or another part and is not in that sum. ``step_times_s`` has every step
+    in the file by number, ``ranks`` the ranks in the file.
     """
 
     source: Source
@@ -100,7 +100,7 @@ class MeasuredStep:
 
 
 def chosen(what: str, wanted: int | None, known: Iterable[int]) -> int | None:
-    """The one that was asked for; ``TraceError`` where it is not among the known. None where none was."""
+    """The requested value; ``TraceError`` if it is unknown, None if none was requested."""
     listed = sorted(known)
     if wanted is None or wanted in listed:
         return wanted

@@ -19,7 +19,10 @@ MAX_ROWS = 1_000_000
 _MAX_TIME_US = 1e12
 _FILLING = {"Computing": Part.COMPUTE, "Communication(Not Overlapped)": Part.COMMUNICATION, "Free": Part.FREE}
 _OVERLAPPED, _BUBBLE, _STEP, _TYPE = "Overlapped", "Bubble", "Step", "Type"
-_RANKS = ("Device_id", "Index")  # of one device's table; of a cluster's, whose rows of type `stage` are maxima over ranks
+_RANKS = (
+    "Device_id",
+    "Index",
+)  # columns of one device's table and of a cluster's; rows of type `stage` are maxima over ranks
 
 
 @dataclass(frozen=True)
@@ -34,9 +37,9 @@ class _Row:
 
 
 def read_step_table(lines: Iterable[str], rank: int | None, step: int | None) -> MeasuredStep:
-    """One row: of ``rank``, without one of the device that computes longest; of ``step``, without one of its median step.
+    """One row: of ``rank``, by default the device that computes longest; of ``step``, by default its median step.
 
-    Raises ``TraceError`` where columns lack, a time is none, or there is no such row.
+    Raises ``TraceError`` if columns are missing, a value is no time, or there is no such row.
     """
     rows = _rows(lines)
     ranks = tuple(sorted({row.rank for row in rows if row.rank is not None}))
@@ -55,7 +58,7 @@ def read_step_table(lines: Iterable[str], rank: int | None, step: int | None) ->
 
 def _parts(times_us: Mapping[str, float]) -> tuple[dict[str, float], dict[str, float]]:
     exposed = {str(part): times_us[name] * 1e-6 for name, part in _FILLING.items()}
-    waited_s = min(times_us[_BUBBLE] * 1e-6, exposed[Part.COMMUNICATION])  # receives beside compute are masked
+    waited_s = min(times_us[_BUBBLE] * 1e-6, exposed[Part.COMMUNICATION])  # receives during compute are masked
     exposed[Part.COMMUNICATION] -= waited_s
     exposed[Part.PIPELINE] = waited_s
     return exposed, {Part.COMMUNICATION: times_us[_OVERLAPPED] * 1e-6}
@@ -87,7 +90,7 @@ def _rows(lines: Iterable[str]) -> list[_Row]:
 
 
 def _number(text: str) -> int | None:
-    """A step is left empty where the profiler was told of none."""
+    """The step number; empty if the profiler was not given steps."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
 
 

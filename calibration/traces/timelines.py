@@ -1,4 +1,4 @@
-"""A step out of the timelines of torch.profiler, torch_npu.profiler and ``meshplan estimate --timeline``."""
+"""A step from the timelines of torch.profiler, torch_npu.profiler and ``meshplan estimate --timeline``."""
 
 from __future__ import annotations
 
@@ -52,10 +52,10 @@ _OWN_KINDS = {"contention": Part.CONTENTION, "optimizer": Part.OPTIMIZER, "step_
 
 
 def read_step(path: Path, layout: Layout, rank: int | None = None, step: int | None = None) -> MeasuredStep:
-    """The step that a file tells of; ``layout`` says which groups there are.
+    """The step in a file; ``layout`` has the groups of the strategy.
 
-    ``rank`` and ``step`` choose where a file has several; without them the busiest rank and the step of median time.
-    Raises ``TraceError`` where the file holds no such step, ``OSError`` where it cannot be read.
+    ``rank`` and ``step`` choose if a file has several; the defaults are the busiest rank and the step of median time.
+    Raises ``TraceError`` if the file has no such step, ``OSError`` if it cannot be read.
     """
     content = read_bytes(path)
     try:
@@ -83,7 +83,7 @@ def read_step(path: Path, layout: Layout, rank: int | None = None, step: int | N
 
 @dataclass(frozen=True)
 class _Activity:
-    """A bar of a device: ``part`` of what is not communication, the operation and group of what is."""
+    """A bar of a device: its ``part``, or operation and group of a collective."""
 
     event: Event
     device: int
@@ -92,7 +92,7 @@ class _Activity:
 
 
 def _device(trace: Trace, process: Any) -> int:
-    """A device's number: that of its process's label, else the process itself where it is one."""
+    """A device's number: from the label of its process, or the process number if that is one."""
     found = _LABEL.match(trace.labels.get(process, ""))
     return int(found[1]) if found else process if isinstance(process, int) and 0 <= process < 1000 else 0
 
@@ -117,7 +117,7 @@ def _gpu_activity(trace: Trace) -> list[_Activity]:
 
 
 def _npu_activity(trace: Trace) -> tuple[list[_Activity], list[str]]:
-    """Kernels by the core that runs them, and collectives of their own lane; what is no work, as a sentence: waits, records."""
+    """Kernels by core, and collectives from their own lane; a sentence on bars that are no work, such as waits and records."""
     found = []
     others: dict[str, tuple[int, float]] = {}
     lanes = {process for process, name in trace.processes.items() if name.lower() in _LANES}
@@ -152,11 +152,11 @@ def _npu_activity(trace: Trace) -> tuple[list[_Activity], list[str]]:
 def _profiled(
     activities: Sequence[_Activity], trace: Trace, source: Source, layout: Layout, rank: int | None, step: int | None
 ) -> MeasuredStep:
-    """One step of one device; what is left when nothing runs is free."""
+    """One step of one device; time in which nothing runs is free."""
     if not activities:
         raise TraceError(Sentence("holds no kernel of a device; profile with the device's activities."))
     ranks = sorted({activity.device for activity in activities})
-    if len(ranks) == 1 and trace.rank is not None:  # a device's number on its node is none of the job
+    if len(ranks) == 1 and trace.rank is not None:  # a device's number on its node is not its rank in the job
         ranks = [trace.rank]
         activities = [_Activity(each.event, trace.rank, each.part, each.call) for each in activities]
     wanted = chosen("rank", rank, ranks)
@@ -200,9 +200,9 @@ def _length(activity: _Activity) -> float:
 
 
 def _windows(trace: Trace, activities: Sequence[_Activity]) -> tuple[dict[int, tuple[float, float]], list[str]]:
-    """Steps by their number. On the device's own clock a step lasts until the next one begins there, else as long as the host's.
+    """Windows of the steps by number: until the next step begins on the device's own clock, or as long as the host's step.
 
-    A host runs ahead of its device, by as much in every step: the kernels of a window as long as a step are one step's.
+    The host runs ahead of its device by the same time in every step, so a window as long as a step has one step's kernels.
     """
     marks = [(int(found[1]), event) for event in trace.events if (found := _STEP.match(event.name))]
     of_device = [(number, event) for number, event in marks if event.category == "gpu_user_annotation"]
@@ -231,7 +231,7 @@ def _windows(trace: Trace, activities: Sequence[_Activity]) -> tuple[dict[int, t
 def _in_order(
     keyed: Iterable[tuple[str | None, Event]], vocabulary: Sequence[Part], start_s: float, end_s: float
 ) -> list[tuple[str, Spans]]:
-    """Spans of each key inside the window: compute first, then what communicates, waiting last."""
+    """Spans of each key inside the window: compute first, then communication, then waits."""
     spans: dict[str, list[tuple[float, float]]] = {}
     for key, event in keyed:
         spans.setdefault(str(key), []).append((event.start_s, event.end_s))
@@ -241,7 +241,7 @@ def _in_order(
 
 
 def _unknown(events: Iterable[Event]) -> tuple[UnknownKernel, ...]:
-    """Those with most time first."""
+    """Unknown kernels, those with most time first."""
     found: dict[str, tuple[int, float]] = {}
     for event in events:
         count, time_s = found.get(event.name, (0, 0.0))
@@ -251,7 +251,7 @@ def _unknown(events: Iterable[Event]) -> tuple[UnknownKernel, ...]:
 
 
 def _group_notes(inside: Sequence[_Activity], keys: Mapping[tuple[str, Any], str]) -> list[str]:
-    """Which collectives could not be told apart, and what that costs."""
+    """Sentences on collectives whose part is ambiguous."""
     open_s: dict[str, dict[str, float]] = {}
     for each in inside:
         key = keys[each.call] if each.call is not None else ""
@@ -274,7 +274,7 @@ def _named(key: str) -> str:
 
 
 def own_step(trace: Trace, rank: int | None, step: int | None = None) -> MeasuredStep:
-    """A step that this program played: what passes wait for in place is inside them, what no bar fills is the pipeline's."""
+    """A step that this program simulated: waits inside passes belong to them, time without a bar to the pipeline."""
     numbered = {process: int(match[1]) for process, name in trace.processes.items() if (match := _OWN_RANK.match(name))}
     chosen("step", step, ())
     wanted = chosen("rank", rank, numbered.values())

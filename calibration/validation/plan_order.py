@@ -1,4 +1,4 @@
-"""Whether predictions put plans in their measured order, and what the predicted best costs."""
+"""The order of plans, predicted and measured, and the cost of choosing the predicted best."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PlanGroup:
 
     @property
     def pairs(self) -> list[bool]:
-        """Of each pair whose measured times differ by ``GAP`` or more: whether it is predicted in that order."""
+        """For each pair whose measured times differ by ``GAP`` or more: whether its predicted order is the measured one."""
         return [
             (first[0] < second[0]) == (first[1] < second[1])
             for first, second in combinations(self.times, 2)
@@ -30,7 +30,7 @@ class PlanGroup:
 
     @property
     def regret_fraction(self) -> float:
-        """How much longer the plan that is predicted best took than the one that was best."""
+        """Measured time of the predicted best plan over that of the measured best, minus 1."""
         return min(self.times)[1] / min(measured for _, measured in self.times) - 1.0
 
 
@@ -49,7 +49,7 @@ def plan_groups(records: Sequence[RunRecord], predicted_step_time_s: Sequence[fl
 
 
 def plan_key(record: RunRecord) -> Hashable:
-    """The published sweep where there is one; else runs of the same shape, sequence, devices and software release."""
+    """The published sweep if there is one; otherwise shape, sequence length, devices and software release."""
     if record.ranking_group:
         return record.ranking_group
     workload = record.workload

@@ -1,4 +1,4 @@
-"""Predicting measured runs, and how far the predictions are off. Nothing is fitted here."""
+"""Predictions of measured runs, and their errors. Nothing is fitted here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _PEAKS = {
 class ValidationRow:
     """One run: predicted, measured, and predicted / measured - 1. A refused run has a sentence and no predictions.
 
-    Memory is of the kind that was measured, the device's peak where nothing was. ``flags``: what became of those of the record.
+    Memory is of the measured kind; the device's peak if none was measured. ``flags`` says how each flag of the record was read.
     """
 
     id: str
@@ -104,7 +104,7 @@ def validate(
 def predict(
     record: RunRecord, constants: Constants, *, breakdown: bool = False, price: Callable[..., Estimate] = simulate
 ) -> tuple[Estimate, str | None]:
-    """Estimate of one run (arrays ``[1]``), and a sentence where its recompute had to be inferred.
+    """Estimate of one run (arrays ``[1]``), and a sentence if its recompute had to be inferred.
 
     ``price`` is the fidelity: simulated, or ``cost_models.step.composition.estimate`` for the closed form.
 
@@ -116,7 +116,7 @@ def predict(
 
 
 def predicted_peak_bytes(found: Estimate, measured: Measured) -> float:
-    """The peak of the kind and of the rank that was measured: the fullest, or the last of the pipeline. [B]"""
+    """Predicted peak of the measured kind and rank: the fullest rank, or the last of the pipeline. [B]"""
     if measured.peak_of_last_rank and found.stage_allocated_peak_bytes is not None:
         return float(found.stage_allocated_peak_bytes[-1, 0])
     return float(getattr(found, _PEAKS[measured.peak_memory_basis or "device"])[0])

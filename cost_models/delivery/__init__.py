@@ -1,1 +1,1 @@
-"""From the step to what is delivered: failures, checkpoints, spares, energy and money. Nothing here knows what a layer is."""
+"""Delivered rate of a job: failures, checkpoints, spares, energy and money. No module here knows about layers."""

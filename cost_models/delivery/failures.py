@@ -69,12 +69,12 @@ def rate_from_log(num_failures: int, node_days: float, confidence: float = 0.9) 
         Nodes times days that the log covers; above zero.
     """
     tail = (1.0 - confidence) / 2.0
-    low = 0.0 if num_failures == 0 else _mean_where(lambda mean: 1.0 - poisson_cdf(num_failures - 1, mean), tail, num_failures)
-    high = _mean_where(lambda mean: 1.0 - poisson_cdf(num_failures, mean), 1.0 - tail, num_failures)
+    low = 0.0 if num_failures == 0 else _mean_at_level(lambda mean: 1.0 - poisson_cdf(num_failures - 1, mean), tail, num_failures)
+    high = _mean_at_level(lambda mean: 1.0 - poisson_cdf(num_failures, mean), 1.0 - tail, num_failures)
     return FailureRate(num_failures / node_days, low / node_days, high / node_days, num_failures, node_days, confidence)
 
 
-def _mean_where(rising: Callable[[float], float], level: float, count: int) -> float:
+def _mean_at_level(rising: Callable[[float], float], level: float, count: int) -> float:
     """The Poisson mean at which a probability that increases with it reaches ``level``, by bisection."""
     low, high = 0.0, count + 12.0 * math.sqrt(count + 1.0) + 12.0
     for _ in range(64):

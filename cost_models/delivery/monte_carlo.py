@@ -53,7 +53,7 @@ def histories(
     generator = np.random.default_rng(seed)
     parts = []
     for start in range(0, num_histories, HISTORIES_AT_ONCE):
-        played = _Columns(campaign, min(HISTORIES_AT_ONCE, num_histories - start), generator, horizon_s, target_s)
+        played = _HistoryColumns(campaign, min(HISTORIES_AT_ONCE, num_histories - start), generator, horizon_s, target_s)
         parts.append(played.to_the_end())
     return Histories(*(np.concatenate([getattr(part, name) for part in parts]) for name in Histories.__dataclass_fields__))
 
@@ -79,12 +79,12 @@ def one_history(campaign: Campaign, seed: int, horizon_s: float) -> list[Stretch
 
     It is the history that ``histories`` simulates alone with this seed.
     """
-    played = _Told(campaign, 1, np.random.default_rng(seed), horizon_s, math.inf)
+    played = _RecordedHistory(campaign, 1, np.random.default_rng(seed), horizon_s, math.inf)
     played.to_the_end()
     return played.stretches
 
 
-class _Columns:
+class _HistoryColumns:
     """State of all unfinished histories; each simulation step advances every history by one event."""
 
     def __init__(self, campaign: Campaign, count: int, generator: np.random.Generator, horizon_s: float, target_s: float) -> None:
@@ -129,12 +129,12 @@ class _Columns:
         self.now = self.now + step
         self.slow_until = np.where(runs & (until_slow <= step), self.now + self.campaign.noticed_after_s, self.slow_until)
         is_done = (self.now >= self.horizon_s) | (until_target <= step)
-        self._tell(runs, waits, rate, step)
+        self._record(runs, waits, rate, step)
         self._fail(~is_done & (until_failure <= step))
         if is_done.any():
-            self._leave(is_done)
+            self._remove(is_done)
 
-    def _tell(self, runs: Bools, waits: Bools, rate: Floats, step: Floats) -> None:
+    def _record(self, runs: Bools, waits: Bools, rate: Floats, step: Floats) -> None:
         """Record the last period; a subclass that keeps periods overrides this."""
 
     def _nodes(self) -> tuple[Floats, Floats]:
@@ -214,7 +214,7 @@ class _Columns:
         found: NDArray[np.int64] = np.searchsorted(self.up_to, self.generator.random(count), side="right")
         return np.minimum(found, len(self.up_to) - 1)
 
-    def _leave(self, is_done: Bools) -> None:
+    def _remove(self, is_done: Bools) -> None:
         done = self.index[is_done]
         self.found.elapsed_s[done] = self.now[is_done]
         self.found.useful_s[done] = (self.saved + self.unsaved)[is_done]
@@ -224,7 +224,7 @@ class _Columns:
             setattr(self, name, getattr(self, name)[going])
 
 
-class _Told(_Columns):
+class _RecordedHistory(_HistoryColumns):
     """A single history that keeps its periods."""
 
     def __init__(self, campaign: Campaign, count: int, generator: np.random.Generator, horizon_s: float, target_s: float) -> None:
@@ -232,7 +232,7 @@ class _Told(_Columns):
         self.stretches: list[Stretch] = []
         self._kind = 0
 
-    def _tell(self, runs: Bools, waits: Bools, rate: Floats, step: Floats) -> None:
+    def _record(self, runs: Bools, waits: Bools, rate: Floats, step: Floats) -> None:
         state = "runs" if runs[0] else "waits" if waits[0] else "recovers"
         end_s, pace = float(self.now[0]), float(rate[0]) if runs[0] else 0.0
         start_s = end_s - float(step[0])

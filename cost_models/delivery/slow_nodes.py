@@ -14,6 +14,6 @@ def slow_share(slowdowns_per_s: float, noticed_after_s: float) -> float:
 
 
 def rate_left(slowdowns_per_s: float, noticed_after_s: float, slowdown_fraction: float) -> float:
-    """Rate of the job as a fraction of that without slow nodes. ``slowdown_fraction`` is what one slow node adds to a step."""
+    """Rate of the job as a fraction of that without slow nodes. One slow node makes a step longer by ``slowdown_fraction``."""
     slow = slow_share(slowdowns_per_s, noticed_after_s)
     return 1.0 - slow + slow / (1.0 + slowdown_fraction)

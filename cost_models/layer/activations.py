@@ -97,7 +97,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
         gated = 2.0 if model.attention_output_gate else 0.0
         repeats = workload.software.legacy_layers
         groups = np.maximum(heads, t) if repeats else key_value_heads(model, keys)
-        # Other rotary kernels work on what is kept anyway.
+        # Other rotary kernels use tensors that are kept anyway.
         keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
         # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
         rotary = ELEMENT_BYTES * (heads + 2 * groups) / t + ROTARY_TABLES * ROTARY_TABLE_BYTES / keys.micro_batch_size

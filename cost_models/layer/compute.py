@@ -17,7 +17,7 @@ from hardware_profiles.schema import HardwareProfile
 Floats = NDArray[np.float64]
 
 TILE_ROWS, TILE_COLUMNS = 128, 256  # output tile of a core [asc-devkit-guide, Matmul tiling]
-UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, where a profile has no measurement [flagperf]
+UNMEASURED_ACHIEVABLE_FRACTION = 0.86  # best large matmul over dense peak, for profiles without a measurement [flagperf]
 ATTENTION_BACKWARD_FLOPS = 2.5  # five matmuls against two: the scores are computed again [flash-attention-2]
 MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when the head dim is no multiple of 8 [runs-fit]
 # Exponent of (d / 128): heads of 64 run at 0.9 of the rate of heads of 128 under FlashAttention-2 [flash-attention-2, figure 5]
@@ -33,7 +33,7 @@ ADD_BYTES = 3 * ELEMENT_BYTES  # HBM traffic of reading two elements and writing
 PADDING_TILE_FRACTION = 0.5  # mean padding of a group in a grouped matmul, in tiles of rows
 NARROWEST_TILE_FRACTION = 0.25  # of a tile: narrower outputs take as long as this [asc-devkit-guide, Matmul tiling]
 FULL_RATE_HEAD_DIM = 128  # heads at least as wide run at the full rate [flash-attention-2, figure 5]
-ALIGNED_HEAD_DIM = 8  # a GPU's tensor cores want multiples of it [runs-fit]
+ALIGNED_HEAD_DIM = 8  # a GPU's tensor cores need multiples of it [runs-fit]
 UNFUSED_BACKWARD_TRAFFIC_FACTOR = 1.6  # HBM traffic of unfused attention's backward over its forward's [runs-fit]
 
 
@@ -124,7 +124,7 @@ def _release_factor(workload: Workload, constants: Constants) -> float:
 
 
 def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:
-    """Years that stand for the releases of a stack: the newest, and one year for each older price.
+    """The newest year of a stack's releases, and one year for each other price.
 
     A release of unknown date is priced as the newest. The workload's devices and software decide which years differ.
     """

@@ -90,7 +90,7 @@ def layer_costs(
     # Merged pairs schedule the expert exchange and its contention again, so both are taken out here.
     alone_forward = forward_s - forward["host"] - experts_again
     alone_backward = backward_s - backward["host"] - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
-    again = _again_s(workload, compute, comm, exchange, stretch) + wait + blocked
+    again = _repeated_forward_s(workload, compute, comm, exchange, stretch) + wait + blocked
     return LayerCosts(
         forward=forward,
         backward=backward,
@@ -104,7 +104,9 @@ def layer_costs(
     )
 
 
-def _again_s(workload: Workload, compute: LayerCompute, comm: LayerComm, exchange: ExpertComm, stretch: float) -> Floats:
+def _repeated_forward_s(
+    workload: Workload, compute: LayerCompute, comm: LayerComm, exchange: ExpertComm, stretch: float
+) -> Floats:
     """Device time of a second forward with its communication, as far as the backward needs it. [s] ``[k]``
 
     A compiled graph drops what no gradient needs: the last matmul of the layer and the TP collectives [mindformers-1.8].

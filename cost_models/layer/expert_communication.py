@@ -177,7 +177,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
     return result
 
 
-def _gathered(rows: _Rows) -> ExpertTransfer:
+def _all_gather_form(rows: _Rows) -> ExpertTransfer:
     """All-gather dispatcher: all tokens of the etp x ep ranks go to each of them, (etp ep - 1) n_l x in; their sum goes back."""
     size = rows.etp * rows.ep
     one = np.ones_like(size)
@@ -196,7 +196,7 @@ def _gathered(rows: _Rows) -> ExpertTransfer:
     return ExpertTransfer(time_s, (size - domains) * per_rank, (domains - 1.0) * per_rank)
 
 
-def _exchanged(rows: _Rows) -> ExpertTransfer:
+def _all_to_all_form(rows: _Rows) -> ExpertTransfer:
     """All-to-all dispatcher: one copy for each chosen expert goes straight to its rank. Experts in one node share no copy."""
     copied = rows.copied_bytes * rows.load
     domains = rows.domains
@@ -208,7 +208,7 @@ def _exchanged(rows: _Rows) -> ExpertTransfer:
     )
 
 
-def _two_level(rows: _Rows) -> ExpertTransfer:
+def _two_level_form(rows: _Rows) -> ExpertTransfer:
     """Two-level dispatcher: one copy goes to each domain that a token needs, at the same local rank, and is replicated inside."""
     domains = rows.domains
     sent = rows.tokens * rows.token_bytes * _fullest_domain_tokens(rows)
@@ -231,7 +231,7 @@ def _fullest_domain_tokens(rows: _Rows) -> Floats:
     return _domains_met(domains, rows.moe) * load
 
 
-def _hierarchical(rows: _Rows) -> ExpertTransfer:
+def _hierarchical_form(rows: _Rows) -> ExpertTransfer:
     """Hierarchical dispatcher: all tokens go to the same local rank of every domain, and are replicated inside."""
     domains = rows.domains
     per_rank = rows.tokens * rows.token_bytes
@@ -284,8 +284,8 @@ def _domain_stride(rows: _Rows) -> Floats:
 
 
 def _domains_met(domains: Floats, moe: MoeShape) -> Floats:
-    # Strategies have a handful of domain counts: price each once.
     """Distinct domains that a token meets under uniform routing, broadcast like ``domains``."""
+    # Strategies have a handful of domain counts, so each is computed once.
     distinct, index = np.unique(domains, return_inverse=True)
     met = expected_domains_per_token(distinct, moe.num_experts, moe.top_k, moe.num_groups, moe.group_topk)
     return met[index.reshape(domains.shape)]
@@ -300,10 +300,10 @@ def _binomial(n: Floats, r: int) -> Floats:
 
 
 _FORMS = {
-    Dispatcher.ALLGATHER: _gathered,
-    Dispatcher.ALLTOALL: _exchanged,
-    Dispatcher.TWO_LEVEL: _two_level,
-    Dispatcher.HIERARCHICAL: _hierarchical,
+    Dispatcher.ALLGATHER: _all_gather_form,
+    Dispatcher.ALLTOALL: _all_to_all_form,
+    Dispatcher.TWO_LEVEL: _two_level_form,
+    Dispatcher.HIERARCHICAL: _hierarchical_form,
 }
 if {*_FORMS, Dispatcher.NONE} != set(Dispatcher):
     raise TypeError("every dispatcher has a form: without one it would cost nothing")

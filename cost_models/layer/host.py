@@ -78,7 +78,7 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
 def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> Floats:
     """Host time to dispatch the recompute of selected modules in a backward, in addition to two forwards' worth. [s] ``[k]``"""
     kernels = np.zeros(len(keys.tp))
-    block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)  # with all that lies inside
+    block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)  # includes all modules inside the block
     for module, repeated in REPEATED_KERNELS.items():
         if MODULES[module].in_layer(workload.model, moe):
             alone = keys.recomputes(module) & ~(block & MODULES[module].inside)

@@ -168,7 +168,7 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
         flops = flops * (sum(_fused_head_dims(model.mla, workload)) / (model.mla.qk_head_dim + model.mla.v_head_dim))
     if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
-    # A ring step sees one shard of the sequence at a time; Ulysses sees all of what it gathers.
+    # A ring step sees one shard of the sequence at a time; Ulysses sees the whole gathered sequence.
     length = attended_length(model, training.attended_length, local=local)
     visible = length / np.maximum(keys.cp / keys.ulysses_degree, 1.0)
     mask_s = _mask_s(workload, keys, flops, head_dim, device)

@@ -37,7 +37,7 @@ class Exposed:
     backward_s: Floats
     behind_forward_s: Floats
     behind_backward_s: Floats
-    masked_s: Floats  # of both passes; more than ``behind_*_s`` where kernels overlap within themselves
+    masked_s: Floats  # of both passes; more than ``behind_*_s`` if kernels overlap within themselves
 
 
 class LayerComm(NamedTuple):
@@ -92,10 +92,10 @@ def layer_comm(
     # Compute that hides one communication already hides no second one.
     free_forward = compute.forward - cp.behind_forward_s - ep.behind_forward_s
     free_backward = compute.backward - cp.behind_backward_s - ep.behind_backward_s
-    weights = _beside(gather, gather + scatter, free_forward, free_backward)
+    weights = _overlapped(gather, gather + scatter, free_forward, free_backward)
     swap_s = activation_swap_s(workload, keys, local=local)
     left_forward, left_backward = free_forward - weights.behind_forward_s, free_backward - weights.behind_backward_s
-    return LayerComm(tp, cp, ep, weights, _beside(swap_s, swap_s, left_forward, left_backward)), experts
+    return LayerComm(tp, cp, ep, weights, _overlapped(swap_s, swap_s, left_forward, left_backward)), experts
 
 
 def host_copy_stretch(workload: Workload) -> float:
@@ -108,7 +108,7 @@ def host_copy_stretch(workload: Workload) -> float:
     return min(profile.host_link_bytes_per_s / profile.hbm_bytes_per_s, 1.0)
 
 
-def _beside(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats) -> Exposed:
+def _overlapped(forward_s: Floats, backward_s: Floats, window_forward: Floats, window_backward: Floats) -> Exposed:
     """Overlap one transfer in each pass with a window of compute in each. ``[k]``
 
     Parameters
@@ -147,7 +147,7 @@ def _context_parallel(
     cp = context_parallel_comm(workload, keys, network, local=local)
     blocks = np.maximum(cp.num_hops + 1.0, 1.0)
     hop_s = cp.hop_s * c.cp_factor
-    hop = _beside(hop_s, 2.0 * hop_s, compute.attention_forward / blocks, compute.attention_backward / blocks)
+    hop = _overlapped(hop_s, 2.0 * hop_s, compute.attention_forward / blocks, compute.attention_backward / blocks)
     all_to_all_s = cp.all_to_all_s * c.cp_factor
     return Exposed(
         all_to_all_s + cp.num_hops * hop.forward_s,

@@ -1,4 +1,4 @@
-"""Layers whose activations a pipeline rank holds at its peak."""
+"""Layers whose activations a pipeline rank holds at its memory peak."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.memory.in_flight import compositions_in_flight
 from cost_models.pipeline.stage_times import LayerCounts
 from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
 
-MOST_ENTRIES = 1 << 21  # of the table of what is held at some moments: 16 MiB
+MOST_ENTRIES = 1 << 21  # of a table of held layers at some moments: 16 MiB
 
 
 class KeptLayers(NamedTuple):
-    """What micro batches leave on a rank, ``[stage, n]`` or ``[stage, 1]``.
+    """Numbers of layers that micro batches keep on a rank, ``[stage, n]`` or ``[stage, 1]``.
 
-    For their backward: layers kept whole by kind, checkpoints of the others, losses. For weight gradients that run apart: layers
-    by kind, recomputed ones too, and heads.
+    For their backward: layers kept whole by kind, checkpoints of the others, losses. For separate weight gradients: layers by
+    kind,
+    including recomputed ones, and heads.
     """
 
     layers: LayersByKind
@@ -32,104 +32,44 @@ class KeptLayers(NamedTuple):
 
     @property
     def columns(self) -> list[Floats]:
-        """All of it in one list, which ``of_columns`` takes apart again."""
+        """All numbers as one list of ``[stage, n]``; ``of_columns`` is the inverse."""
         return [*self.layers, self.inputs, self.losses, *self.waiting, self.waiting_heads]
 
     @classmethod
     def of_columns(cls, columns: list[Floats]) -> KeptLayers:
-        """The inverse of ``columns``.
-
-        Parameters
-        ----------
-        columns : list of Floats, ``[stage, n]`` or ``[stage, 1]``
-            As many for waiting layers as for layers.
-
-        Returns
-        -------
-        KeptLayers
-        """
+        """The inverse of ``columns``."""
         kinds = (len(columns) - 3) // 2
         layers, (inputs, losses), waiting = columns[:kinds], columns[kinds : kinds + 2], columns[kinds + 2 : -1]
         return cls(tuple(layers), inputs, losses, tuple(waiting), columns[-1])
 
     def take(self, index: IntColumn) -> KeptLayers:
-        """The chosen columns.
-
-        Parameters
-        ----------
-        index : IntColumn
-            Columns to take.
-
-        Returns
-        -------
-        KeptLayers
-        """
+        """The chosen columns."""
         return self.of_columns([column if column.shape[-1] == 1 else column.take(index, axis=-1) for column in self.columns])
 
     def at(self, moment: IntColumn) -> KeptLayers:
-        """Of ``[moment, stage, n]``, what each stage holds at a moment of its own.
-
-        Parameters
-        ----------
-        moment : IntColumn, ``[stage, n]``
-            Which one.
-
-        Returns
-        -------
-        KeptLayers, ``[stage, n]``
-        """
+        """From ``[moment, stage, n]``, the numbers of each stage at its own ``moment`` ``[stage, n]``. Returns ``[stage, n]``."""
         stage, row = np.arange(len(moment))[:, None], np.arange(moment.shape[1])
         columns = (np.broadcast_to(column, (len(column), *moment.shape)) for column in self.columns)
         return self.of_columns([column[0] if len(column) == 1 else column[moment, stage, row] for column in columns])
 
     def chunk(self, index: int) -> KeptLayers:
-        """Those of one chunk, of all chunks.
-
-        Parameters
-        ----------
-        index : int
-            Chunk of layers on the rank.
-
-        Returns
-        -------
-        KeptLayers, ``[stage, n]``
-        """
+        """The numbers of one chunk, ``[stage, n]``, from those of all chunks."""
         return self.of_columns([column[index] for column in self.columns])
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
-        """These where ``chosen``, ``[stage, n]``, the others elsewhere.
-
-        Parameters
-        ----------
-        chosen : bool, ``[stage, n]``
-            Where to keep these.
-        other : KeptLayers
-            What stands elsewhere.
-
-        Returns
-        -------
-        KeptLayers
-        """
+        """These numbers where ``chosen`` ``[stage, n]``, those of ``other`` elsewhere."""
         pairs = zip(self.columns, other.columns, strict=True)
         return self.of_columns([np.where(chosen, mine, theirs) for mine, theirs in pairs])
 
 
 def kept_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
-    """What one micro batch keeps on each chunk for its backward, ``[chunk, stage, n]``, its loss included.
+    """Layers, checkpoints and losses that one micro batch keeps on each chunk for its backward, ``[chunk, stage, n]``.
+
+    Layers that wait for weight gradients are zero here.
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    chunks : LayerCounts, ``[chunk, stage, n]``
-        What each chunk holds.
-
-    Returns
-    -------
-    KeptLayers, ``[chunk, stage, n]``
-        Counts of layers, checkpoints and losses; what waits for weight gradients is zero.
+    chunks : ``[chunk, stage, n]``
     """
     zero = np.zeros((stages.num_chunks, stages.num_kinds, len(batch)))
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
@@ -137,28 +77,20 @@ def kept_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> Ke
     recomputed = sum(chunks.again, zero)
     inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
     idle = sum(chunks.layers) + chunks.mtps * stages.mtp_layers + chunks.embeddings + chunks.heads == 0
-    inputs = inputs + idle * (1.0 + chunks.relays[1])  # which a stage of nothing holds until its backward
+    inputs = inputs + idle * (1.0 + chunks.relays[1])  # an empty stage holds its input until its backward
     layers = stages.with_mtp(chunks.layers, chunks.mtps)
     whole = tuple(number - again for number, again in zip(layers, chunks.again, strict=True))
     return KeptLayers(whole, inputs, zero + chunks.heads, (zero,) * len(whole), zero)
 
 
 def waiting_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
-    """What one micro batch keeps on each chunk from its input gradient to its weight gradient, ``[chunk, stage, n]``.
+    """Layers and heads that one micro batch keeps on each chunk from input gradient to weight gradient, ``[chunk, stage, n]``.
+
+    Everything else is zero here.
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    chunks : LayerCounts, ``[chunk, stage, n]``
-        What each chunk holds.
-
-    Returns
-    -------
-    KeptLayers, ``[chunk, stage, n]``
-        Counts of layers and heads whose weight gradients wait; the rest is zero.
+    chunks : ``[chunk, stage, n]``
     """
     zero = np.zeros((stages.num_chunks, stages.num_kinds, len(batch)))
     waiting = tuple(zero + number for number in stages.with_mtp(chunks.layers, chunks.mtps))
@@ -168,46 +100,35 @@ def waiting_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) ->
 def layers_in_flight(
     stages: Stages, batch: StrategyBatch, num_microbatches: Floats, chunks: LayerCounts, kept: KeptLayers, width: int
 ) -> Iterator[KeptLayers]:
-    """What every kind of rank holds at the moments that can be its peak, for strategies of one group.
+    """Layers that every kind of rank holds at the moments that can be its peak, for strategies of one group.
 
-    Where the chunks of a rank keep alike, that is one moment; else a later one may be heavier with no more chunks.
+    If the chunks of a rank keep equal amounts, that is one moment. Otherwise a later moment with no more chunks can be heavier.
+    Yields ``[moment, stage, n]`` or ``[moment, stage, 1]``, some moments at a time; the caller weighs them in bytes.
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    num_microbatches : Floats, ``[n]``
-        Micro batches of a replica in a step.
-    chunks : LayerCounts, ``[chunk, stage, n]``
-        What each chunk holds.
-    kept : KeptLayers, ``[chunk, stage, n]``
-        What a micro batch keeps on each, as ``kept_layers``.
-    width : int
-        Columns into which the caller spreads these, which bounds how many moments come at once.
-
-    Yields
-    ------
-    KeptLayers, ``[moment, stage, n]`` or ``[moment, stage, 1]``
-        Some moments; the caller weighs them in bytes.
+    num_microbatches : ``[n]``
+    chunks, kept : ``[chunk, stage, n]``
+        Contents of each chunk, and their ``kept_layers``.
+    width
+        Columns into which the caller expands these; it limits the moments yielded at once.
     """
     before = np.stack(kept._replace(losses=np.zeros_like(kept.losses)).columns)  # [column, chunk, stage, n]
     differ = bool((before != before[:, :1]).any())
     tables = before
-    if stages.schedule.splits_backward:  # what waits comes behind, as chunks of its own
+    if stages.schedule.rules.splits_backward:  # waiting layers follow as further chunks
         tables = np.concatenate([before, np.stack(waiting_layers(stages, batch, chunks).columns)], axis=1)
     losses = len(stages.layer_kinds) + 1  # their column, behind the layers and the inputs
     at_once = max(MOST_ENTRIES // (before.size * -(-width // len(batch))), 1)
-    for moments in compositions_in_flight(stages, batch, num_microbatches, all_turns=differ):
-        parts = (moments.forwards, moments.weights) if stages.schedule.splits_backward else (moments.forwards,)
+    for moments in stages.schedule.rules.in_flight(stages, num_microbatches, batch.group_size, differ):
+        parts = (moments.forwards, moments.weights) if stages.schedule.rules.splits_backward else (moments.forwards,)
         for first in range(0, len(moments.losses), at_once):
             some = slice(first, first + at_once)
             shape = (len(moments.losses[some]), stages.num_chunks, stages.num_kinds, len(batch))
             counts = np.concatenate([np.broadcast_to(part[some], shape) for part in parts], axis=1)
             held = np.einsum("mckn,ockn->omkn", counts, tables)
             held[losses] = moments.losses[some]
-            # What nobody holds stays one column.
+            # A column of zeros stays a single column.
             yield KeptLayers.of_columns([column if column.any() else column[..., :1] for column in held])
 
 
@@ -218,16 +139,7 @@ def expanded_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    chunks : LayerCounts, ``[chunk, stage, n]``
-        What each chunk holds.
-
-    Returns
-    -------
-    tuple of Floats, ``[stage, n]``, layers
+    chunks : ``[chunk, stage, n]``
     """
     group = np.maximum(batch.recompute_num_layers, 1).astype(np.float64)
     uniform = batch.recompute_method == int(RecomputeMethod.UNIFORM)

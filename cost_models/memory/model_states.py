@@ -1,4 +1,4 @@
-"""Bytes of weights, gradients and optimizer states on a rank, and the parameters they belong to."""
+"""Bytes of weights, gradients and optimizer states on a rank, and the parameters that they belong to."""
 
 from __future__ import annotations
 
@@ -10,33 +10,33 @@ from numpy.typing import NDArray
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
-from cost_models.shapes.strategy import Schedule, StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-# A parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
+# Bytes a parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
-# FP8 copies of a weight that stays in 16 bits, as its matmuls want them [transformer-engine, base.py; float8_tensor.py].
+# FP8 copies of a 16-bit weight in the layouts of its matmuls [transformer-engine, base.py; float8_tensor.py].
 CAST_WEIGHT_BYTES = 2
 GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # in the accumulation buffer: FP32, or the 16 bits that the backward writes
-ENDS_MEET = [schedule for schedule in Schedule if schedule.is_vee or schedule is Schedule.DUALPIPE]  # on the first rank
-SWAP_OPTIMIZER_TIMES = 16  # parts in which swapped states visit the device during a step [mindspeed, swap-optimizer]
+_ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
+SWAP_OPTIMIZER_TIMES = 16  # swapped states come to the device in this many parts of a step [mindspeed, swap-optimizer]
 
 
 @dataclass(frozen=True)
 class StageParameters:
-    """Parameters a rank of each stage holds before sharding over data parallel, ``[stage, n]``."""
+    """Parameters on a rank of each stage before sharding over data parallel, ``[stage, n]``."""
 
     dense: Floats
     experts: Floats
-    largest_tensor: Floats  # the biggest one, whose gradient is made as a whole
-    largest_shard: Floats  # what a rank's optimizer has of one tensor, at most
-    largest_layer: Floats  # all of the biggest layer or embedding table, for the weights that ZeRO-3 gathers
+    largest_tensor: Floats  # the largest one; its gradient is computed as a whole
+    largest_shard: Floats  # the largest part of one tensor in a rank's optimizer
+    largest_layer: Floats  # the whole largest layer or embedding table, which ZeRO-3 gathers
 
 
 @dataclass(frozen=True)
 class ModelStates:
-    """Bytes a rank keeps between steps, ``[stage, n]``, by kind; ``moments`` is the part that the first step creates."""
+    """Bytes that a rank keeps between steps, ``[stage, n]``, by kind; the first step creates ``moments``."""
 
     weights: Floats
     gradients: Floats
@@ -47,24 +47,12 @@ class ModelStates:
 
     @property
     def total(self) -> Floats:
-        """All that stays on the device from step to step."""
+        """Bytes that stay on the device between steps, ``[stage, n]``."""
         return self.weights + self.gradients + self.master + self.moments
 
 
 def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Bytes of one gradient in the accumulation buffer: 4 for BF16 training, 2 for FP16 or BF16 reduction. ``[n]``
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[n]``, bytes a parameter
-    """
+    """Bytes of one gradient in the accumulation buffer, ``[n]``: 4 for BF16 training, 2 for FP16 or BF16 reduction."""
     software, precision = workload.software, workload.training.precision
     base = HALF_GRADIENT_BYTES if precision == "fp16" and not software.fp32_parameters else GRADIENT_BYTES
     if precision == "bf16":
@@ -73,38 +61,18 @@ def gradient_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
 
 
 def moment_bytes(batch: StrategyBatch) -> Floats:
-    """Bytes of Adam's two moments of one parameter. ``[n]``
-
-    Parameters
-    ----------
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[n]``, bytes a parameter
-    """
+    """Bytes of Adam's two moments for one parameter, ``[n]``."""
     return np.where(batch.has(Feature.BF16_MOMENTS), MOMENT_BYTES / 2.0, MOMENT_BYTES)
 
 
 def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, Floats, Floats, Floats]:
-    """Dense parameters of the first stage alone, of the last, of that of the MTP modules, and expert ones of that. ``[n]``
+    """Dense parameters of the first stage, of the last, and of the MTP modules, and expert parameters of the modules. ``[n]``
 
-    First: embedding (and learned positions). Last: final norm and head. All MTP modules come with their embedding copy
-    [megatron-0.12, multi_token_prediction.py], which they share with the model where one rank holds both
-    [deepseek-v3, section 3.2.3; mindspeed-llm, gpt_model.py]. Tied embeddings: a copy on both ends, one where they coincide.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    tuple of Floats, ``[n]``, parameters
-        Before sharding over data parallel.
+    They are not yet sharded over data parallel. First: embedding (and learned positions). Last: final norm and head. All MTP
+    modules come with their embedding copy [megatron-0.12, multi_token_prediction.py]. They share it with the model if one rank
+    holds both [deepseek-v3, section 3.2.3; mindspeed-llm, gpt_model.py]. Tied embeddings: a copy on both ends, one if they are
+    the
+    same rank.
     """
     model = workload.model
     h = model.hidden_size
@@ -117,7 +85,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     if model.mtp_num_layers:
         kind = model.kinds_of_layers()[-1]
         dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
-        beside_head = batch.runs(ENDS_MEET) & (batch.mtp_before_head == 0)
+        beside_head = _ENDS_MEET[batch.schedule] & (batch.mtp_before_head == 0)
         elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~beside_head  # than on the rank of the first stage
         copy = np.where(elsewhere, table, 0.0)
         mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
@@ -128,26 +96,14 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
 def stage_parameters(
     workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_first: Floats, is_last: Floats, is_mtp: Floats
 ) -> StageParameters:
-    """Parameters on each stage; the layer counts and flags are ``[stage, 1]``.
+    """Parameters on a rank of each stage, ``[stage, n]``.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    layers : tuple of Floats, ``[stage, 1]``
-        Layers of each kind on a rank of each stage.
-    is_first : Floats, ``[stage, 1]``
-        Embeddings on it.
-    is_last : Floats, ``[stage, 1]``
-        Output heads on it.
-    is_mtp : Floats, ``[stage, 1]``
-        Whether the MTP modules run there.
-
-    Returns
-    -------
-    StageParameters, ``[stage, n]``
+    layers : ``[stage, 1]``
+        Layers of each kind.
+    is_first, is_last, is_mtp : ``[stage, 1]``
+        Numbers of embeddings, of output heads, and of stages with the MTP modules.
     """
     model = workload.model
     last_kind = model.kinds_of_layers()[-1]
@@ -161,7 +117,7 @@ def stage_parameters(
         layer = np.where(present, np.maximum(layer, its_dense + (its_experts if kind.moe else 0.0)), layer)
         if kind.moe:
             experts = experts + number * its_experts
-            # Gate and up are one tensor: of all experts of a rank where they are grouped, else of each.
+            # Gate and up are one tensor: of all experts of a rank with grouped matmuls, else of each expert.
             local = (model.moe.num_experts if model.moe else 1) / batch.ep
             together = np.where(batch.has(Feature.MOE_GROUPED_GEMM), 1.0, local)
             of_layer = its_experts * 2.0 / GATED_MATRICES / together
@@ -184,22 +140,12 @@ def stage_parameters(
 
 
 def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:
-    """Whether gradients leave for their shards after every micro batch, so that no rank holds them whole. ``[n]``
+    """Whether gradients are scattered to their shards after every micro batch, so that no rank holds them whole. ``[n]``
 
-    ZeRO-3, and ZeRO-2 without a pipeline. The stages of a pipeline add gradients up and reduce them with the last micro batch,
-    which makes of ZeRO-2 what ZeRO-1 is (``SoftwareTraits.shards_accumulated_gradients`` is where a stack does otherwise)
+    This holds for ZeRO-3, and for ZeRO-2 without a pipeline. The stages of a pipeline accumulate gradients and reduce them with
+    the
+    last micro batch, so ZeRO-2 behaves like ZeRO-1. Exceptions are stacks with ``SoftwareTraits.shards_accumulated_gradients``
     [megatron-0.12, schedules.py; pytorch, schedules.py; mindformers-1.8, Parallel configuration].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    bool, ``[n]``
     """
     software = workload.software
     at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
@@ -208,33 +154,21 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
 
 
 def model_states(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> ModelStates:
-    """Weights, gradients, master copies and Adam moments on each rank. [B]
+    """Bytes of weights, gradients, master copies and Adam moments on each rank, ``[stage, n]``. [B]
 
-    Without sharding 2 + g + 12 bytes a parameter; the distributed optimizer divides the 12 by D = dp cp (experts: their own
-    replicas), ZeRO-2 the gradients too where they are scattered at once, ZeRO-3 all [rajbhandari2020, figure 1; megatron-0.12,
-    dist_optimizer.md].
-    FP32 parameters need no master copy: those of a job in FP32, MindFormers', whose parallel optimizer shards the weights as
-    well [mindformers-1.8],
-    and PyTorch FSDP's, which casts a shard when it gathers it [pytorch-fsdp, section 4.4].
-    DeepSpeed accumulates BF16 gradients in FP32 beside those that the backward writes [deepspeed, bf16_optimizer.py].
-    Where gradients have 16 bits, Megatron's optimizer works on an FP32 copy of its shard.
-    In FP8 without the distributed optimizer weights are kept in 16 bits too; tables and norms count as if they were
-    cast. With it the layers' weights are twice 8 bits [megatron-0.12, distrib_optimizer.py].
-    reuse-fp32-param keeps the master in the weights and a 16-bit rest; swap-optimizer keeps all states on the host; moments in
-    BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3, section 3.3.3].
+    Without sharding 2 + g + 12 bytes a parameter. The distributed optimizer divides the 12 by D = dp cp (experts: their own
+    replicas). ZeRO-2 also divides the gradients if they are scattered at once, and ZeRO-3 divides all [rajbhandari2020, figure 1;
+    megatron-0.12, dist_optimizer.md].
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    parameters : StageParameters, ``[stage, n]``
-        Parameters on a rank of each stage, before sharding.
-
-    Returns
-    -------
-    ModelStates, ``[stage, n]``, bytes
+    FP32 parameters need no master copy: in FP32 jobs, in MindFormers, whose parallel optimizer also shards the weights
+    [mindformers-1.8], and in PyTorch FSDP, which casts a shard when it gathers it [pytorch-fsdp, section 4.4]. DeepSpeed
+    accumulates
+    BF16 gradients in FP32 in addition to those that the backward writes [deepspeed, bf16_optimizer.py]. With 16-bit gradients,
+    Megatron's optimizer works on an FP32 copy of its shard. In FP8 without the distributed optimizer, weights are also kept in 16
+    bits; tables and norms count as if they were cast. With it the layers' weights are twice 8 bits [megatron-0.12,
+    distrib_optimizer.py]. reuse-fp32-param keeps the master as the weights and a 16-bit remainder. swap-optimizer keeps all
+    states
+    on the host. Moments in BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3, section 3.3.3].
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)

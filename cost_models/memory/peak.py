@@ -1,4 +1,4 @@
-"""Peak device memory of every pipeline rank: one function decides what fits."""
+"""Peak device memory of every pipeline rank. What fits is decided by this estimate alone."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from cost_models.shapes.strategy import IntColumn, Recompute, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-# A head: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]; eager code on Ascend also keeps that less its
-# maximum, which a fused kernel or a compiled graph does not.
+# Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Eager code on Ascend also keeps a copy with
+# the maximum subtracted; a fused kernel or a compiled graph does not.
 LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
 # PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
 PLAIN_LOGIT_BYTES = 12
-# From the loss' forward to its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a weight gradient
-# of the head that runs apart: the 16-bit gradient of the logits [zero-bubble-code].
+# Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
+# gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
-LEAST_POOL_FRACTION = 0.005  # left of the pool where memory runs out: median of failed allocations [npu-oom]
+LEAST_POOL_FRACTION = 0.005  # of the pool is left when memory runs out: median of failed allocations [npu-oom]
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Bytes ``[stage, n]``; see ``Estimate`` for what each total means.
+    """Memory in bytes ``[stage, n]``; ``Estimate`` explains each total.
 
     ``parts`` sums to ``peak``, and is empty without a breakdown.
     """
@@ -57,10 +57,11 @@ class MemoryEstimate:
 class Held:
     """Activations in flight on each stage, bytes ``[stage, n]``.
 
-    ``layers`` ``[stage, k]`` keep their saved sets, which with what waiting weight gradients need are ``saved_bytes``;
-    ``of_row`` ``[n]`` says which of them are whose. ``checkpoints`` are inputs of the layers, or groups, that are computed again,
-    ``losses`` of other micro batches than the one that runs, ``expanded`` what a backward computes again, while it runs,
-    ``transient`` buffers of the layer that runs. ``activations`` are of each kind of layer, ``[n]``.
+    ``layers`` ``[stage, k]`` keep their saved sets; with the needs of waiting weight gradients these are ``saved_bytes``.
+    ``of_row``
+    ``[n]`` is the column of each row. ``checkpoints`` are inputs of recomputed layers, or groups of them. ``losses`` are those of
+    other micro batches than the running one. ``expanded`` is what a backward recomputes, while it runs. ``transient`` are buffers
+    of the running layer. ``activations`` are those of each kind of layer, ``[n]``.
     """
 
     layers: KeptLayers
@@ -74,12 +75,12 @@ class Held:
 
     @property
     def working_set(self) -> Floats:
-        """Held while layers run, whatever is in flight."""
+        """Bytes held while layers run, whatever is in flight, ``[stage, n]``."""
         return self.expanded + self.transient
 
     @property
     def classes(self) -> dict[str, Floats]:
-        """``saved_bytes`` by tensor class."""
+        """``saved_bytes`` by tensor class, in bytes ``[stage, n]``."""
         layers = self.layers.take(self.of_row)
         kinds = list(zip(layers.layers, layers.waiting, self.activations, strict=True))
         parts: dict[str, Floats] = {}
@@ -90,18 +91,14 @@ class Held:
 
 
 def saved_bytes(layers: KeptLayers, activations: tuple[LayerActivations, ...]) -> Floats:
-    """Saved sets of layers that are kept whole, and what waiting weight gradients need, ``[stage, n]``.
+    """Bytes of layers that are kept whole, and of waiting weight gradients, ``[stage, n]``.
 
     Parameters
     ----------
-    layers : KeptLayers, ``[stage, n]``
+    layers : ``[stage, n]``
         Layers in flight.
-    activations : tuple of LayerActivations, ``[n]``
-        What a layer of each kind keeps.
-
-    Returns
-    -------
-    Floats, ``[stage, n]``, bytes
+    activations : ``[n]``
+        Of a layer of each kind.
     """
     first, *more = (number * each.saved_bytes for number, each in zip(layers.layers, activations, strict=True))
     waiting = zip(layers.waiting, activations, strict=True)
@@ -111,23 +108,14 @@ def saved_bytes(layers: KeptLayers, activations: tuple[LayerActivations, ...]) -
 
 
 def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> Floats:
-    """Losses that wait for their backward, and heads for their weight gradient, ``[stage, n]``, each with its MTP modules'.
+    """Bytes of losses that wait for their backward, and of heads that wait for their weight gradient, ``[stage, n]``.
 
-    The head keeps its input, divided under sequence parallelism.
+    MTP modules have the same. The head keeps its input, divided under sequence parallelism. The running loss is ``logits_bytes``.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    layers : KeptLayers, ``[stage, n]``
+    layers : ``[stage, n]``
         Losses and heads in flight.
-
-    Returns
-    -------
-    Floats, ``[stage, n]``, bytes
-        The loss that runs is ``logits_bytes``.
     """
     if not (layers.losses.any() or layers.waiting_heads.any()):
         return np.zeros_like(layers.losses)
@@ -148,32 +136,21 @@ def held_activations(
     activations: tuple[LayerActivations, ...],
     alike: IntColumn | None = None,
 ) -> Held:
-    """Activations that a rank holds at its peak, recompute considered.
+    """Activations that a rank holds at its peak, with recompute.
 
-    Every chunk in flight keeps the saved set of its ordinary layers and one input for every checkpoint of its
-    recomputed layers; one recomputed layer (a whole group under the uniform method) is expanded at a time, when the
-    backward has freed the ordinary layers after it, unless their weight gradients wait. From then on a micro batch keeps what its
-    weight gradients need, of all layers. Losses that wait are held, besides the one that runs.
-    All of it is counted once per distinct number of micro batches, extent of recompute and layer.
+    Every chunk in flight keeps the saved set of its ordinary layers, and one input for every checkpoint of its recomputed layers.
+    One recomputed layer (a whole group under the uniform method) is expanded at a time, when the backward has freed the ordinary
+    layers after it, unless their weight gradients wait. From then on a micro batch keeps what its weight gradients need, of all
+    layers. Waiting losses are held in addition to the running one. All of this is computed once for each distinct number of micro
+    batches, extent of recompute and layer.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    num_microbatches : Floats, ``[n]``
-        Micro batches of a replica in a step.
-    activations : tuple of LayerActivations, ``[n]``
-        What a layer of each kind keeps.
-    alike : IntColumn or None, ``[n]``
-        Equal where layers keep the same (``PricedKeys.alike``); ``None``: nowhere.
-
-    Returns
-    -------
-    Held, ``[stage, n]``
+    num_microbatches : ``[n]``
+    activations : ``[n]``
+        Of a layer of each kind.
+    alike : ``[n]``
+        Equal if layers keep the same (``PricedKeys.alike``). ``None``: no two are equal.
     """
     micro_batches = num_microbatches.astype(np.int64)
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
@@ -186,7 +163,7 @@ def held_activations(
     most_bytes, most = np.array(-1.0), None
     for moments in layers_in_flight(stages, few, num_microbatches[of_rows], chunks, of_chunks, len(rows)):
         kept = moments.take(index)
-        # A checkpoint is alike of all layers.
+        # Checkpoints of all layers have the same size.
         kept_bytes = saved_bytes(kept, layer) + kept.inputs * layer[0].input_bytes + loss_bytes(workload, rows_batch, kept)
         fullest = kept_bytes.argmax(axis=0)
         chosen, bytes_then = kept.at(fullest), kept_bytes.max(axis=0)
@@ -198,7 +175,7 @@ def held_activations(
     for layers, at_once, each in zip(held, expanded_layers(stages, few, chunks), layer, strict=True):
         expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
         transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, each.transient_bytes, 0.0))
-    if not stages.schedule.splits_backward and (few.recompute == int(Recompute.FULL)).any():
+    if not stages.schedule.rules.splits_backward and (few.recompute == int(Recompute.FULL)).any():
         again = np.sum(chunks.again, axis=0).take(index, axis=-1)
         freed = np.where(again > 0, saved_bytes(of_chunks.take(index), layer), np.inf).min(axis=0)
         expanded = np.maximum(expanded - freed, 0.0)
@@ -209,26 +186,15 @@ def held_activations(
 
 
 def _sums(activations: LayerActivations, rows: IntColumn) -> LayerActivations:
-    """What layers of the rows keep, without the classes."""
+    """Activation totals of the given rows, without the tensor classes."""
     return replace(activations, saved={}, waiting={}, **{name: column[rows] for name, column in activations.sums.items()})
 
 
 def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Process groups of a rank that issue collectives, each with its own buffers. ``[n]``
+    """Number of process groups of a rank that issue collectives; each has its own buffers. ``[n]``
 
     World, tp, cp (two for hybrid), data parallel, pp, model parallel (gradient norm), ep, expert data parallel
     [megatron-0.12, parallel_state.py]. Upper bound: HCCL creates a communicator at its first use [cann].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[n]``
     """
     moe = workload.model.moe is not None
     replicas, experts = data_parallel_sizes(batch)
@@ -249,21 +215,11 @@ def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
 
 
 def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
-    """What the losses of one micro batch hold on the rank of the head. ``[n]``
+    """Bytes that the losses of one micro batch hold on the rank of the head. ``[n]``
 
-    Logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights. MTP
-    modules have theirs before the model's, and keep what waits for the backward [megatron-0.12, multi_token_prediction.py].
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    Floats, ``[n]``, bytes
+    These are logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights.
+    MTP modules compute theirs before the model's, and keep what waits for the backward [megatron-0.12,
+    multi_token_prediction.py].
     """
     model, software = workload.model, workload.software
     logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
@@ -278,38 +234,19 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
 
 
 def weight_gradient_bytes(workload: Workload) -> float:
-    """Of one weight, before it is added to the gradient buffer: eager code makes a tensor of it [megatron-0.12, layers.py].
+    """Bytes a parameter of a weight gradient before it is added to the buffer.
 
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-
-    Returns
-    -------
-    float, bytes a parameter
+    Eager code creates a tensor for it [megatron-0.12, layers.py].
     """
     return element_factor(workload) * WEIGHT_BYTES if workload.software_traits.eager else 0.0
 
 
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
-    """Parameters and gradients that live while a layer runs. ``[stage, n]``
+    """Bytes of parameters and gradients that live while a layer runs. ``[stage, n]``
 
-    The gradient of the largest tensor; gradients of the largest layer where they are about to be scattered, under ZeRO-3 the
+    They are the gradient of the largest tensor, gradients of the largest layer if they are scattered at once, and under ZeRO-3
+    the
     weights of the layer and of the next.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    parameters : StageParameters, ``[stage, n]``
-        Parameters on a rank of each stage, before sharding.
-
-    Returns
-    -------
-    Floats, ``[stage, n]``, bytes
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     gathered = np.where(batch.zero_stage == 3, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
@@ -317,28 +254,17 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
-    """Bytes that modules keep beside the states whatever is in flight. ``[stage, n]``
+    """Bytes that modules keep besides model states, whatever is in flight. ``[stage, n]``
 
-    Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py].
-    Attention older than Megatron-Core's keeps a mask of s x s a layer; a position bias is built once for the heads of a rank
-    and once for those of a micro batch [mindspeed-attention]. All layers of a graph share the mask of all scores that
-    MindFormers builds for every sample of a micro batch [mindformers-1.8].
+    Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py]. Attention
+    older than Megatron-Core's keeps a mask of s x s in each layer. A position bias is built once for the heads of a rank and once
+    for those of a micro batch [mindspeed-attention]. All layers of a graph share the mask of all scores, which MindFormers builds
+    for every sample of a micro batch [mindformers-1.8]; a compiled graph has this mask only.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    layer : LayerActivations, ``[n]``
-        Of any kind: its input is what stages send each other.
-
-    Returns
-    -------
-    Floats, ``[stage, n]``, bytes
-        Of a compiled graph the mask alone.
+    layer : ``[n]``
+        Of any kind: stages send its input to each other.
     """
     if not workload.software_traits.eager:
         whole = workload.reads_whole_mask & batch.has(Feature.FLASH_ATTENTION) & (batch.cp == 1)
@@ -357,29 +283,18 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
 
 
 def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) -> Floats:
-    """What the optimizer holds besides the states while it runs. ``[stage, n]``
-
-    Parameters
-    ----------
-    parameters : StageParameters, ``[stage, n]``
-        Parameters on a rank of each stage, before sharding.
-    states : ModelStates, ``[stage, n]``, bytes
-        What stays from step to step, and what lives on the host.
-
-    Returns
-    -------
-    Floats, ``[stage, n]``, bytes
-    """
+    """Bytes that the optimizer holds besides model states while it runs. ``[stage, n]``"""
     held: Floats = FP32_BYTES * parameters.largest_shard + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
     return held
 
 
 def _pools(workload: Workload, allocated: Floats, outside: Floats, constants: Constants) -> tuple[Floats, Floats]:
-    """Bytes that the allocator holds beyond what is allocated: the least that it needs, and what it grows to. ``[stage, n]``
+    """Allocator bytes beyond allocations: the least that it needs, and the size that it grows to. ``[stage, n]``
 
-    The pool grows while memory is free. Before an allocation fails its unused blocks go back [pytorch-allocator], so that
-    only the least counts in the peak that decides what fits. Where every micro batch asks for the sizes of the one before, on one
-    stream, it finds their blocks again and the pool stays at the least. A compiled graph plans its memory ahead and needs none.
+    The pool grows while memory is free. Before an allocation fails, its unused blocks are returned [pytorch-allocator], so only
+    the
+    least counts in the peak that decides what fits. If every micro batch allocates the sizes of the one before on one stream, it
+    reuses their blocks, and the pool stays at the least. A compiled graph plans its memory ahead and needs no pool.
     """
     if not workload.software_traits.eager:
         return np.zeros_like(allocated), np.zeros_like(allocated)
@@ -404,38 +319,16 @@ def memory_estimate(
     *,
     breakdown: bool = True,
 ) -> MemoryEstimate:
-    """Peak of every stage: states + max(forward and backward, optimizer) + least pool + communicators + runtime.
+    """Memory peak of every stage: states + max(forward and backward, optimizer) + least pool + communicators + runtime.
 
-    The two peaks never add up: activations are gone when the optimizer runs. In the first iteration the moments do
-    not exist before the optimizer creates them, which is what framework logs of a first step show.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    parameters : StageParameters, ``[stage, n]``
-        Parameters on a rank of each stage, before sharding.
-    states : ModelStates, ``[stage, n]``, bytes
-        Weights, gradients and optimizer states.
-    held : Held, ``[stage, n]``
-        Activations in flight.
-    constants : Constants
-        Calibrated values for the hardware family.
-    breakdown : bool
-        Whether to add the parts that sum to the peak.
-
-    Returns
-    -------
-    MemoryEstimate, ``[stage, n]``, bytes
+    The two peaks never add up: activations are freed when the optimizer runs. In the first iteration the moments do not exist
+    before
+    the optimizer creates them; framework logs of a first step show this. ``breakdown`` adds the parts that sum to the peak.
     """
     profile = workload.cluster.profile
     logits = stages.is_last * logits_bytes(workload, batch)
     working_set = held.working_set + gathered_bytes(workload, batch, parameters)
-    in_loss = logits > working_set  # it is over before the backward reaches a layer
+    in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
     optimizer = optimizer_transient_bytes(parameters, states)
     in_backward = activations >= optimizer

@@ -1,4 +1,4 @@
-"""How much of what its layers keep a pipeline rank has room for: the peak of ``memory_estimate`` as limits on sums."""
+"""Memory limits of a pipeline rank: the peak of ``memory_estimate`` as upper bounds on sums of kept activations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from cost_models.constants import Constants
 from cost_models.layer.activations import LayerActivations
 from cost_models.memory.fit import fit_rule
 from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
-from cost_models.memory.in_flight import compositions_in_flight
 from cost_models.memory.model_states import StageParameters
 from cost_models.memory.peak import MemoryEstimate, gathered_bytes, logits_bytes, loss_bytes, saved_bytes
 from cost_models.pipeline.stage_times import chunk_counts
@@ -20,17 +19,19 @@ from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 
-ROUNDING_BYTES = 1.0  # of sums, on the safe side
+ROUNDING_BYTES = 1.0  # safety margin for rounding of sums
 IN_ACTIVATIONS = ("recompute_checkpoints", "working_set", "logits", "optimizer_transient")
 
 
 @dataclass(frozen=True)
 class Room:
-    """Of one strategy whose ranks are all told apart.
+    """Memory limits of one strategy whose ranks are all separate kinds.
 
-    A rank fits where at every moment ``in_flight`` ``[moment, chunk, rank]`` times what each chunk keeps of a micro batch, plus
-    ``fixed_bytes`` ``[moment, rank]``, plus the larger of ``least_bytes`` ``[rank]`` and ``beside_bytes`` ``[rank]`` with what
-    its layers work in, is not above ``most_bytes`` ``[rank]``; no choice helps where that is negative.
+    A rank fits if at every moment ``in_flight`` ``[moment, chunk, rank]`` times the bytes that each chunk keeps of a micro batch,
+    plus ``fixed_bytes`` ``[moment, rank]``, plus a working set is at most ``most_bytes`` ``[rank]``. The working set is the
+    maximum
+    of ``least_bytes`` ``[rank]`` and of ``beside_bytes`` ``[rank]`` plus the working set of its layers. If ``most_bytes`` is
+    negative, no choice fits.
     """
 
     in_flight: Floats
@@ -50,40 +51,29 @@ def room(
     peak: MemoryEstimate,
     constants: Constants,
 ) -> Room:
-    """The limits under which every rank of one strategy fits, whatever its layers keep.
+    """Limits under which every rank of one strategy fits, whatever tensors its layers keep.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    stages : Stages
-        Ranks of the pipeline, each a kind of its own.
-    batch : StrategyBatch, ``[1]``
+    stages
+        Every rank is its own kind.
+    batch : ``[1]``
         The strategy, without recompute.
-    num_microbatches : Floats, ``[1]``
-        Micro batches of a replica in a step.
-    activations : tuple of LayerActivations, ``[1]``
-        What a layer of each kind keeps where nothing is dropped.
-    parameters : StageParameters, ``[stage, 1]``
-        Parameters on a rank of each stage, before sharding.
-    peak : MemoryEstimate, ``[stage, 1]``, bytes
+    num_microbatches : ``[1]``
+    activations : ``[1]``
+        Activation memory of a layer of each kind that keeps everything.
+    peak : ``[stage, 1]``, bytes
         Of the same strategy, with its parts.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    Room
     """
     chunks = chunk_counts(stages, batch)
     before, after = kept_layers(stages, batch, chunks), waiting_layers(stages, batch, chunks)
     none = np.zeros((stages.num_kinds, 1))
     in_flight, fixed = [], []
-    moments = compositions_in_flight(stages, batch, num_microbatches, all_turns=True)
+    moments = stages.schedule.rules.in_flight(stages, num_microbatches, batch.group_size, True)
     for moment in chain.from_iterable(some.each() for some in moments):
         held = [np.broadcast_to(count, none.shape) for count in moment.forwards]
         pairs = [(count, before.chunk(chunk)) for chunk, count in enumerate(held)]
-        if stages.schedule.splits_backward:
+        if stages.schedule.rules.splits_backward:
             waits = enumerate(moment.weights)
             pairs += [(np.broadcast_to(count, none.shape), after.chunk(chunk)) for chunk, count in waits]
         columns = zip(*(each.columns for _, each in pairs), strict=True)

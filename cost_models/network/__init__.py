@@ -1,1 +1,1 @@
-"""Links between devices: tiers, where groups of ranks sit on them, collectives."""
+"""The network between devices: its tiers, the mapping of process groups to them, and the time of collectives."""

@@ -36,7 +36,7 @@ def all_gather_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, net
 
     Includes the fixed cost of a call, unless a measured curve already covers it [hccl-doc]; [thakur2005, section 3.1].
     """
-    return _alone_s(_gather(ALL_GATHER, bytes_total, size, stride, network), bytes_total, size, network)
+    return _single_call_s(_gather(ALL_GATHER, bytes_total, size, stride, network), bytes_total, size, network)
 
 
 def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -44,7 +44,7 @@ def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike,
 
     It is an all-gather backwards [hccl-doc]. The sums themselves are free.
     """
-    return _alone_s(_gather(REDUCE_SCATTER, bytes_total, size, stride, network), bytes_total, size, network)
+    return _single_call_s(_gather(REDUCE_SCATTER, bytes_total, size, stride, network), bytes_total, size, network)
 
 
 def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -56,9 +56,9 @@ def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, net
     """
     scatter_s, scatter_measured = _gather(REDUCE_SCATTER, bytes_total, size, stride, network)
     if network.symmetric:
-        return _alone_s((2.0 * scatter_s, scatter_measured), bytes_total, size, network)
+        return _single_call_s((2.0 * scatter_s, scatter_measured), bytes_total, size, network)
     gather_s, gather_measured = _gather(ALL_GATHER, bytes_total, size, stride, network)
-    return _alone_s((scatter_s + gather_s, scatter_measured & gather_measured), bytes_total, size, network)
+    return _single_call_s((scatter_s + gather_s, scatter_measured & gather_measured), bytes_total, size, network)
 
 
 def all_to_all_s(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -72,7 +72,7 @@ def all_to_all_s(bytes_per_rank: ArrayLike, size: ArrayLike, stride: ArrayLike, 
     -----
     Exact for direct sends over uncontended ports. The n - 1 pairwise steps make it latency-bound for small messages in a fabric.
     """
-    return _alone_s(_exchange(bytes_per_rank, size, stride, network), bytes_per_rank, size, network)
+    return _single_call_s(_exchange(bytes_per_rank, size, stride, network), bytes_per_rank, size, network)
 
 
 def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
@@ -89,7 +89,7 @@ def send_recv_s(bytes_sent: ArrayLike, size: ArrayLike, stride: ArrayLike, netwo
     return np.where((size > 1) & (bytes_sent > 0), bytes_sent * s_per_byte[tier] + latency_s[tier], 0.0)
 
 
-def _alone_s(parts: Phases, message_bytes: ArrayLike, size: ArrayLike, network: Network) -> Floats:
+def _single_call_s(parts: Phases, message_bytes: ArrayLike, size: ArrayLike, network: Network) -> Floats:
     """Seconds of a collective as a call of its own; measured curves already contain the fixed cost of a call.
 
     ``parts`` are the seconds of its phases, and whether a measurement covers the innermost of them.

@@ -1,4 +1,4 @@
-"""Closed form of a pipelined step: the slowest stage sets the pace, the others' share is the bubble."""
+"""Closed form of a pipelined step: the slowest stage sets the pace, and the other stages add the bubble."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cost_models.shapes.strategy import Schedule
 
 @dataclass(frozen=True)
 class PipelineTime:
-    """``[n]``: seconds on the critical kind of rank (``critical``, its index), and idle time around them.
+    """Seconds on the critical kind of rank (``critical``, its index), and idle time around them, ``[n]``.
 
     ``merged_passes`` of its micro batches run merged with another's backward; the others fill and drain the pipeline.
     """
@@ -36,36 +36,30 @@ def pipeline_time(
     group_size: NDArray[np.int64] | None = None,
     slots_s: Floats | None = None,
 ) -> PipelineTime:
-    """T = work of the slowest rank + the share of every other rank in the bubble, ``bubble_share_s``.
+    """Step time T = work of the slowest rank + the bubble share of every other rank, ``ScheduleRules.bubble_share_s``. ``[n]``
 
-    ``times`` are those of the whole rank. A last group of r < p micro batches of the interleaved schedule (groups of
-    ``group_size``, default p) stalls for (v - 1)(p - r) chunks [calculon]. Where the chunks of a rank are not alike, ranks
-    wait for each other in every slot (``cost_models.pipeline.pace``), more than the slowest rank works. Merged pairs of plain
-    1F1B wait for the neighbour's in turn, m - 2 of them.
+    If micro batches come in groups (of ``group_size``, default p), a last group of r < p stalls for (v - 1)(p - r) chunks
+    [calculon]. If the chunks of a rank differ, ranks wait for each other in every slot (``cost_models.pipeline.pace``), which
+    takes
+    longer than the slowest rank's work. Merged pairs of plain 1F1B wait for the neighbour's pair, m - 2 of them.
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    times : PassTimes, ``[kind, n]``, seconds
+    times : ``[kind, n]``, seconds
         Of whole ranks.
-    num_microbatches : Floats, ``[n]``
-        Micro batches of a replica in a step.
-    group_size : IntColumn, ``[n]``
-        Micro batches that the interleaved schedule passes through a chunk before the next; default pp.
-    slots_s : Floats, ``[n]``, seconds
-        Of the interleaved schedule: a micro batch in slots that all ranks wait for; default: what the slowest rank works.
-
-    Returns
-    -------
-    PipelineTime, ``[n]``
+    num_microbatches : ``[n]``
+    group_size : ``[n]``
+        Micro batches that the interleaved schedule passes through a chunk before the next.
+    slots_s : ``[n]``
+        Interleaved schedule: a micro batch in slots that all ranks wait for. Default: the slowest rank's work.
 
     Notes
     -----
-    For ranks that are alike this is what the simulated orders return, to rounding, but for DualPipe and DualPipeV (-2.6 % to
-    +2.3 %). For unequal ranks with backward = 2 x forward, 1F1B is never slower and at most the fill and drain faster.
+    For equal ranks this matches the simulated orders to rounding, except for DualPipe and DualPipeV (-2.6 % to +2.3 %). For
+    unequal
+    ranks with backward = 2 x forward, 1F1B is never slower and at most the fill and drain faster.
     """
-    passes = num_microbatches * stages.passes_fraction
+    rules, passes = stages.schedule.rules, num_microbatches * stages.passes_fraction
     pace = times.pair if stages.merge_pairs else times.whole
     critical = pace.argmax(axis=0)
 
@@ -73,96 +67,47 @@ def pipeline_time(
         chosen: Floats = np.take_along_axis(np.broadcast_to(values, pace.shape), critical[None, :], axis=0)[0]
         return chosen
 
-    share = bubble_share_s(stages, times) * stages.passes_fraction
+    share = rules.bubble_share_s(times, stages) * stages.passes_fraction
     bubble = np.maximum(over_kinds(stages.num_ranks * share) - slowest(share), 0.0)
-    if stages.schedule is Schedule.DUALPIPE:
-        bubble = bubble * (stages.pp / 2 - 1) / (stages.pp - 1)  # each stream turns round half way
+    if rules.num_streams > 1:
+        bubble = bubble * (stages.pp / 2 - 1) / (stages.pp - 1)  # the streams cross half way
     merged = np.zeros_like(num_microbatches)
     if stages.merge_pairs:
         merged = passes - unmerged_chunks(stages, num_microbatches, group_size) / stages.num_chunks
-    if stages.schedule is Schedule.INTERLEAVED:
+    if rules.in_groups:
         rest = num_microbatches % (stages.pp if group_size is None else group_size)
         missing = np.where((rest > 0) & (rest < stages.pp), stages.pp - rest, 0)
         bubble = bubble + (stages.vpp - 1) * missing * slowest(pace) / stages.vpp
         if slots_s is not None:
             bubble = bubble + passes * np.maximum(slots_s - slowest(pace), 0.0)
-    elif stages.merge_pairs and stages.num_chunks == 1 and stages.pp > 1:
+    elif stages.merge_pairs and rules.pairs is not None and rules.pairs.wait and stages.pp > 1:
         bubble = bubble + np.maximum(num_microbatches - 2.0, 0.0) * slowest(pace)
     whole = slowest(times.whole)
     return PipelineTime(critical, (passes - merged) * whole + merged * slowest(pace), bubble, merged)
 
 
 def unmerged_chunks(stages: Stages, num_microbatches: Floats, group_size: NDArray[np.int64] | None = None) -> Floats:
-    """Forwards, and as many backwards, that the rank with most pairs runs alone: its warm-up and cool-down. ``[n]``
+    """Number of forwards, and as many backwards, that run alone on the rank with most pairs: its warm-up and cool-down. ``[n]``
+
+    They are passes of a chunk.
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    num_microbatches : Floats, ``[n]``
-        Micro batches of a replica in a step.
-    group_size : IntColumn, ``[n]``
-        Micro batches that the interleaved schedule passes through a chunk before the next; default pp.
-
-    Returns
-    -------
-    Floats, ``[n]``, passes of a chunk
+    num_microbatches, group_size : ``[n]``
     """
-    match stages.schedule:
-        case Schedule.DUALPIPE_V:
-            alone = np.array(2.0 * stages.pp + 1.0)
-        case Schedule.DUALPIPE:
-            alone = np.array(stages.pp + 1.0)
-        case _:
-            alone = np.array((stages.vpp - 1) * (stages.pp if group_size is None else group_size) + 1.0)
+    pairs = stages.schedule.rules.pairs
+    assert pairs is not None
+    alone = pairs.unmerged(stages, stages.pp if group_size is None else group_size)
     result: Floats = np.minimum(alone, num_microbatches * stages.passes_fraction * stages.num_chunks)
     return result
 
 
-def bubble_share_s(stages: Stages, times: PassTimes) -> Floats:
-    """What each rank but the slowest adds to the bubble, ``[kind, n]``; F, B, W, FB are those of a whole rank.
-
-    1F1B and GPipe F + B, interleaved (F + B) / v [narayanan2021, section 2.2]; ZB1P F + B - 2 W, ZB2P F + B - 3 W
-    [zero-bubble]; DualPipe and DualPipeV (FB + B - 3 W), halved for the chunks of a V, whose cool-down without detached weight
-    gradients fills with W once only [dualpipe; mindspeed, dualpipev]. Unmerged pairs leave F + B of the chunk, less 2 W where
-    detached. What ZB-V leaves is read off the simulated orders.
-
-    Parameters
-    ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    times : PassTimes, ``[kind, n]``, seconds
-        Of whole ranks.
-
-    Returns
-    -------
-    Floats, ``[kind, n]``, seconds
-    """
-    f, b, w, fb = times.forward, times.backward, times.weight_gradient, times.pair
-    match stages.schedule:
-        case Schedule.INTERLEAVED:
-            return (f + b) / stages.vpp
-        case Schedule.ZB1P:
-            return f + b - 2.0 * w
-        case Schedule.ZB2P:
-            return np.maximum(f + b - 3.0 * w, 0.0)
-        case Schedule.ZBV:
-            return np.maximum(np.maximum(b - 2.0 * w, f - b / 2.0), 0.0)
-        case Schedule.DUALPIPE:
-            return fb + b - 3.0 * w if stages.merge_pairs else f + b - 2.0 * w
-        case Schedule.DUALPIPE_V:
-            if stages.merge_pairs:
-                return (fb + b - (3.0 if stages.detach_weight_gradients else 1.0) * w) / 2.0
-            return (f + b - (2.0 if stages.detach_weight_gradients else 0.0) * w) / 2.0
-    return f + b
-
-
 @dataclass(frozen=True)
 class Surroundings:
-    """Seconds of what the passes of a rank bring along: ``[n]``, the exchange ``[kind, n]`` beyond what passes hide.
+    """Seconds that a rank's passes add around them: ``[n]``; the exchange beyond the passes, ``[kind, n]``.
 
-    ``send_s`` is what a send keeps its sender, ``hop_s`` what it delays its receiver besides; ``host_s`` is per micro batch.
-    ``most_savings_s`` is what no merged pair of a chunk's forward saves more than, ``[chunk]`` of ``[kind, n]``; empty where no
+    A send occupies its sender for ``send_s`` and delays its receiver by another ``hop_s``. ``host_s`` is for each micro batch.
+    ``most_savings_s`` is the largest saving of a merged pair with a chunk's forward, ``[chunk]`` of ``[kind, n]``; empty if no
     passes are merged.
     """
 
@@ -175,10 +120,10 @@ class Surroundings:
 
 
 class LeastWork(NamedTuple):
-    """Seconds that ranks take at least, ``[kind, n]``.
+    """Lower bounds on the seconds of ranks, ``[kind, n]``.
 
-    ``busy_s`` is a rank's work of a step, ``forward_s`` and ``backward_s`` what a micro batch takes to pass its first chunk,
-    ``gather_s`` and ``reduce_s`` the exchange beyond what passes hide.
+    ``busy_s`` is a rank's work in a step. ``forward_s`` and ``backward_s`` are the times of a micro batch on its first chunk.
+    ``gather_s`` and ``reduce_s`` are the exchange that passes do not hide.
     """
 
     busy_s: Floats
@@ -188,31 +133,27 @@ class LeastWork(NamedTuple):
     reduce_s: Floats
 
     def spanned_s(self, schedule: Schedule, before: Callable[[Floats], Floats]) -> Floats:
-        """Earliest start + busy time + shortest tail of the rank that is last, ``[n]``.
+        """Lower bound on the time until the last rank ends, ``[n]``: earliest start + busy time + shortest tail.
 
-        Rank i cannot start before one forward of the first chunk has passed the ranks before it, works m micro batches, and,
-        where a backward is one task, after its last the first chunk's backward must still pass the ranks before it. Where weight
-        gradients run apart they may be the rank's last, and the tail is empty. Without a synchronised optimizer
-        (``Schedule.overlaps_steps``) steps follow each other at the pace of the busiest rank. The ranks of DualPipe begin at
-        once from both ends.
+        Rank i cannot start before one forward of the first chunk has passed the ranks before it. It then works on m micro
+        batches. If a
+        backward is one task, the first chunk's backward must still pass the ranks before it at the end. If weight gradients run
+        separately, one of them can be the rank's last task, and the tail is empty. Without a synchronised optimizer
+        (``ScheduleRules.overlaps_steps``) steps follow each other at the pace of the busiest rank. Two streams start at once from
+        both
+        ends.
 
         Parameters
         ----------
-        schedule : Schedule
-            Order of the passes.
-        before : callable
-            What the ranks before each take together.
-
-        Returns
-        -------
-        Floats, ``[n]``, seconds
+        before
+            Sum over the ranks before each rank.
         """
         gather, busy, reduce = self.gather_s, self.busy_s, self.reduce_s
-        if schedule is Schedule.DUALPIPE or schedule.overlaps_steps:
+        if schedule.rules.num_streams > 1 or schedule.rules.overlaps_steps:
             result: Floats = (gather + busy + reduce).max(axis=0)
             return result
         start = np.maximum(gather, gather[:1] + before(self.forward_s))
-        tail = reduce if schedule.splits_backward else np.maximum(reduce, reduce[:1] + before(self.backward_s))
+        tail = reduce if schedule.rules.splits_backward else np.maximum(reduce, reduce[:1] + before(self.backward_s))
         result = (start + busy + tail).max(axis=0)
         return result
 
@@ -225,33 +166,24 @@ def least_work(
     around: Surroundings,
     group_size: NDArray[np.int64] | None = None,
 ) -> LeastWork:
-    """What every kind of rank takes at least, whatever the order of the tasks.
+    """Lower bounds on the work of every kind of rank, whatever the order of the tasks. ``[kind, n]``
 
-    Every number is the least that the simulation gives the task: a merged pair counts with the most that
-    its forward's chunk can save, forwards that run alone save nothing and are those that would save least, and sends that a rank
-    at an end or a turn of the stream does not make are left out. The first pass of a rank is never a pair, whose backward needs
-    a forward before, nor is its last.
+    Every number is at most what the simulation gives the task. A merged pair counts with the largest saving of its forward's
+    chunk.
+    Forwards that run alone save nothing and are those that would save least. Sends that a rank at an end or a turn of the stream
+    does not make are left out. The first pass of a rank is never a pair, because its backward needs an earlier forward; nor is
+    the
+    last.
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    rank : PassTimes, ``[kind, n]``, seconds
-        Of whole ranks, sends and accumulation included.
-    first_chunk : PassTimes, ``[kind, n]``, seconds
-        Of each rank's first chunk, without sends.
-    num_microbatches : Floats, ``[n]``
-        Micro batches of a replica in a step.
-    around : Surroundings
-        Sends, host and exchange.
-    group_size : IntColumn, ``[n]``
-        Micro batches that the interleaved schedule passes through a chunk before the next; default pp.
-
-    Returns
-    -------
-    LeastWork, ``[kind, n]``, seconds
+    rank : ``[kind, n]``, seconds
+        Whole ranks, with sends and accumulation.
+    first_chunk : ``[kind, n]``, seconds
+        Each rank's first chunk, without sends.
+    num_microbatches, group_size : ``[n]``
     """
-    unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.is_vee else 0)
+    unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.rules.is_vee else 0)
     sent = stages.passes_fraction * np.minimum(unsent, 2 * stages.num_chunks)[:, None] * around.send_s
     busy = num_microbatches * (rank.whole * stages.passes_fraction - sent + around.host_s)
     if around.most_savings_s:
@@ -264,18 +196,12 @@ def least_work(
 
 
 def pipeline_lower_bound_s(stages: Stages, work: LeastWork) -> Floats:
-    """What no order of the same tasks can beat, ``[n]``: over the ranks, what ``LeastWork.spanned_s`` adds up.
+    """Lower bound on the time of any order of the same tasks, ``[n]``, without the optimizer and the step's fixed cost.
+
+    It is the maximum over the ranks of ``LeastWork.spanned_s``.
 
     Parameters
     ----------
-    stages : Stages
-        Kinds of ranks of the pipeline that the batch shares.
-    work : LeastWork, ``[kind, n]``, seconds
-        What each of them takes at least.
-
-    Returns
-    -------
-    Floats, ``[n]``, seconds
-        Without the optimizer and the step's fixed cost.
+    work : ``[kind, n]``, seconds
     """
     return work.spanned_s(stages.schedule, lambda seconds: weighted(stages.before_last, seconds))

@@ -1,4 +1,4 @@
-"""What a pipeline rank saves by merging forwards with backwards: which layers meet, and how often."""
+"""Savings from merging forwards with backwards on a pipeline rank: the pairs of layers that meet, and their number."""
 
 from __future__ import annotations
 
@@ -12,26 +12,22 @@ from numpy.typing import NDArray
 from cost_models.layer.pairs import PairSavings
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.strategy import IntColumn, Schedule
+from cost_models.shapes.strategy import IntColumn
 
 
 @dataclass(frozen=True)
 class Meetings:
-    """Pairs of layers that meet, by kind of the forward's layer and of the backward's: ``[kind, 1]`` or ``[kind, n]`` each."""
+    """Numbers of layer pairs that meet, by kind of the forward's and of the backward's layer: ``[kind, 1]`` or ``[kind, n]``."""
 
     counts: tuple[tuple[Floats, ...], ...]
 
     def saving_s(self, savings: PairSavings) -> Floats:
-        """Together, ``[kind, n]``.
+        """Total saving in seconds, ``[kind, n]``.
 
         Parameters
         ----------
-        savings : PairSavings, ``[n]``, seconds
-            Of one pair of layers of each sort.
-
-        Returns
-        -------
-        Floats, ``[kind, n]``, seconds
+        savings : ``[n]``, seconds
+            Of one pair of layers, by their kinds.
         """
         parts = [
             count * saved
@@ -44,10 +40,11 @@ class Meetings:
 
 
 class LayersMet:
-    """Which layers meet on the ranks of some stages, whatever that saves.
+    """Layers that meet on the ranks of some stages.
 
-    The first layer of the forward meets the last one of the backward, the second the last but one; what finds no partner runs
-    alone [mindspeed-fb-overlap, transformer_block.py]. An MTP module is one more layer behind those of its stage.
+    The first layer of the forward meets the last layer of the backward, the second the last but one. A layer without a partner
+    runs
+    alone [mindspeed-fb-overlap, transformer_block.py]. An MTP module is one more layer after those of its stage.
     """
 
     def __init__(self, stages: Stages) -> None:
@@ -65,40 +62,22 @@ class LayersMet:
 
     @cached_property
     def meetings(self) -> list[list[Meetings]]:
-        """Of a forward of each chunk with a backward of each, ``[forward][backward]``."""
+        """Meetings of a forward of each chunk with a backward of each, ``[forward][backward]``."""
         counts = _counts_met(self._layers.swapaxes(0, 1), len(self._stages.layer_kinds))
         chunks = range(self._stages.num_chunks)
         return [[_of_counts(counts[:, :, forward, backward]) for backward in chunks] for forward in chunks]
 
     def partners(self, chunk: int) -> list[int]:
-        """Chunks whose backwards the forwards of a chunk may meet: those of the other stream where there are two.
-
-        Parameters
-        ----------
-        chunk : int
-            Chunk of the forward.
-
-        Returns
-        -------
-        list of int
-        """
-        chunks = range(self._stages.num_chunks)
-        return [1 - chunk] if self._stages.schedule in (Schedule.DUALPIPE, Schedule.DUALPIPE_V) else list(chunks)
+        """Chunks whose backwards can meet the forwards of a chunk."""
+        pairs = self._stages.schedule.rules.pairs
+        return [1 - chunk] if pairs is not None and pairs.of_other_chunk else list(range(self._stages.num_chunks))
 
     def steady(self, group_size: int) -> Floats:
-        """Of a micro batch on whole ranks between fill and drain, ``[layer kind, layer kind, kind]``.
+        """Number of layer pairs of a micro batch on whole ranks in steady state, ``[layer kind, layer kind, kind]``.
 
-        Two streams meet each other; the chunks of one take turns in groups of ``group_size`` micro batches, forwards as many
-        ahead of backwards as the first rank of a kind warms up with.
-
-        Parameters
-        ----------
-        group_size : int
-            Micro batches that the interleaved schedule passes through a chunk before the next.
-
-        Returns
-        -------
-        Floats, pairs of layers
+        Two streams meet each other. The chunks of one stream alternate in groups of ``group_size`` micro batches; forwards are
+        ahead of
+        backwards by the warm-up of the first rank of a kind.
         """
         if group_size not in self._steady:
             stages, number = self._stages, len(self._stages.layer_kinds)
@@ -110,34 +89,24 @@ class LayersMet:
         return self._steady[group_size]
 
 
-Pairs = tuple[tuple[int, int, int], ...]  # kind of the forward's layer, of the backward's, how many
+Pairs = tuple[tuple[int, int, int], ...]  # kind of the forward's layer, kind of the backward's, number
 
 
 @lru_cache(maxsize=4096)
 def _pairs(first: tuple[int, ...], second: tuple[int, ...]) -> Pairs:
-    """Which layers of two chunks meet, from the kinds of their layers."""
+    """Pairs of layers of two chunks that meet, from the kinds of their layers."""
     return tuple((*pair, number) for pair, number in Counter(zip(first, reversed(second), strict=False)).items())
 
 
-@lru_cache(maxsize=64)  # about as many as one pipeline has placements; tables of many virtual stages are large
+@lru_cache(maxsize=64)  # about the number of placements of one pipeline; tables of many virtual stages are large
 def layers_met(stages: Stages) -> LayersMet:
-    """Kept for as long as the stages come back.
-
-    Parameters
-    ----------
-    stages : Stages
-        Kinds of ranks of a pipeline.
-
-    Returns
-    -------
-    LayersMet
-    """
+    """The layers that meet on some stages, cached."""
     return LayersMet(stages)
 
 
 @dataclass(frozen=True)
 class MergedPasses:
-    """Savings of a group's ranks; ``savings`` are those of one pair of layers, ``[n]``."""
+    """Savings on a group's ranks; ``savings`` are those of one pair of layers, ``[n]``."""
 
     stages: Stages
     savings: PairSavings
@@ -147,34 +116,16 @@ class MergedPasses:
         return layers_met(self.stages)
 
     def of(self, forward: int, backward: int) -> Floats:
-        """One pair: a chunk's forward with a chunk's backward, ``[kind, n]``.
-
-        Parameters
-        ----------
-        forward : int
-            Chunk of the forward.
-        backward : int
-            Chunk of the backward.
-
-        Returns
-        -------
-        Floats, ``[kind, n]``, seconds
-        """
+        """Seconds saved by one pair of a chunk's forward with a chunk's backward, ``[kind, n]``."""
         return self._met.meetings[forward][backward].saving_s(self.savings)
 
     def met(self, forward: tuple[int, int], backward: tuple[int, int]) -> Floats:
-        """One pair of chunks of any two kinds of rank, ``[n]``: what ``of`` has for chunks of one rank.
+        """Seconds saved by one pair of chunks of any two kinds of rank, ``[n]``.
 
         Parameters
         ----------
-        forward : tuple of int
-            Kind of rank and chunk of the forward.
-        backward : tuple of int
-            Kind of rank and chunk of the backward.
-
-        Returns
-        -------
-        Floats, ``[n]``, seconds
+        forward, backward
+            Kind of rank and chunk.
         """
         first, second = (self._met.sequences[kind][chunk] for kind, chunk in (forward, backward))
         pairs = _pairs(first, second)
@@ -193,7 +144,7 @@ class MergedPasses:
 
     @cached_property
     def most_of_chunk_s(self) -> list[Floats]:
-        """What no pair of a chunk's forward exceeds, ``[chunk]`` of ``[kind, n]``."""
+        """Largest saving of a pair with a chunk's forward, in seconds, ``[chunk]`` of ``[kind, n]``."""
         met = self._met
         found = [
             _distinct([met.meetings[chunk][back] for back in met.partners(chunk)]) for chunk in range(self.stages.num_chunks)
@@ -201,19 +152,14 @@ class MergedPasses:
         return [np.max([meetings.saving_s(self.savings) for meetings in of_chunk], axis=0) for of_chunk in found]
 
     def steady_s(self, group_size: IntColumn) -> Floats:
-        """Of a micro batch on whole ranks between fill and drain, ``[kind, n]``.
+        """Seconds saved a micro batch on whole ranks in steady state, ``[kind, n]``.
 
         Parameters
         ----------
-        group_size : IntColumn, ``[n]``
-            Micro batches that the interleaved schedule passes through a chunk before the next; default pp.
-
-        Returns
-        -------
-        Floats, ``[kind, n]``, seconds a micro batch
+        group_size : ``[n]``
         """
         stages, met = self.stages, self._met
-        if stages.schedule is not Schedule.INTERLEAVED:
+        if not stages.schedule.rules.in_groups:
             chosen = [met.meetings[chunk][partner] for chunk in range(stages.num_chunks) for partner in met.partners(chunk)]
             return _of_counts(np.sum([each.counts for each in chosen], axis=0)).saving_s(self.savings)
         sizes, index = np.unique(group_size, return_inverse=True)
@@ -222,7 +168,7 @@ class MergedPasses:
 
 
 def _turns(pp: int, vpp: int, group_size: int, rank: int) -> list[tuple[int, int, float]]:
-    """(chunk of the forward, chunk of the backward, share of the backward's passes) of the interleaved schedule's pairs."""
+    """Pairs of the interleaved schedule: (chunk of the forward, chunk of the backward, share of the backward's passes)."""
     ahead = 2 * (pp - 1 - rank) + (vpp - 1) * group_size + 1
     turn, more = divmod(ahead, group_size)
     found = []
@@ -234,7 +180,7 @@ def _turns(pp: int, vpp: int, group_size: int, rank: int) -> list[tuple[int, int
 
 
 def _layers_in_order(stages: Stages) -> NDArray[np.int64]:
-    """Every layer of a chunk in order, ``[kind, chunk, layer]``: 1 + its kind of layer, 0 behind the last."""
+    """Every layer of a chunk in order, ``[kind, chunk, layer]``: 1 + its kind of layer, 0 after the last."""
     longest = stages.prefix.shape[3] - 1
     layers = np.zeros((stages.num_kinds, stages.num_chunks, longest + stages.mtp_layers), dtype=np.int64)
     for number, prefix in enumerate(stages.prefix):
@@ -246,7 +192,12 @@ def _layers_in_order(stages: Stages) -> NDArray[np.int64]:
 
 
 def _counts_met(layers: NDArray[np.int64], num_layer_kinds: int) -> Floats:
-    """Of every two chunks, whose layers are ``[chunk, kind, layer]``: ``[layer kind, layer kind, chunk, chunk, kind, 1]``."""
+    """Meetings of every two chunks: ``[layer kind, layer kind, chunk, chunk, kind, 1]``.
+
+    Parameters
+    ----------
+    layers : ``[chunk, kind, layer]``
+    """
     number = (layers > 0).sum(axis=2, keepdims=True)
     behind = number - 1 - np.arange(layers.shape[2])
     back = np.where(behind >= 0, np.take_along_axis(layers, np.maximum(behind, 0), axis=2), 0)
@@ -257,7 +208,7 @@ def _counts_met(layers: NDArray[np.int64], num_layer_kinds: int) -> Floats:
 
 
 def _of_counts(counts: Floats) -> Meetings:
-    """Meetings of a table ``[layer kind, layer kind, kind, n]``."""
+    """Meetings from a table ``[layer kind, layer kind, kind, n]``."""
     return Meetings(tuple(tuple(row) for row in counts))
 
 

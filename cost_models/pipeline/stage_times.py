@@ -19,8 +19,9 @@ from cost_models.shapes.strategy import StrategyBatch
 class LayerCounts:
     """Layers of each kind, fully recomputed layers, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``.
 
-    ``mtps`` is 1 where the MTP modules run. ``relays`` are outputs of MTP modules that a forward forwards, and gradients of them
-    that a backward forwards, in addition to its own.
+    ``mtps`` is 1 where the MTP modules run. ``relays`` are outputs of MTP modules that a forward sends on in addition to its own,
+    and
+    gradients of them that a backward sends on.
     """
 
     layers: LayersByKind

@@ -1,4 +1,4 @@
-"""The pipeline ranks of one (pp, vpp, layout) group of strategies, equal ranks merged."""
+"""Pipeline ranks of strategies with the same (pp, vpp, layout); equal ranks are merged into kinds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.pipeline.choices import ChosenKind, by_choice, chosen_kinds, of_model
-from cost_models.pipeline.tasks import PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.shapes.canonical import schedules_of
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.layout import StageTable, distinct_stages, stage_table
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod, Schedule, StrategyBatch
@@ -23,11 +24,13 @@ LayersByKind = tuple[Floats, ...]  # in the order of ``ModelShape.layer_kinds``
 
 @dataclass(frozen=True, eq=False)
 class Stages:
-    """Kinds of ranks, outermost first; arrays are ``[kind]``, ``[kind, 1]`` or ``[kind, chunk]``.
+    """Kinds of pipeline ranks, outermost first; arrays are ``[kind]``, ``[kind, 1]`` or ``[kind, chunk]``.
 
-    Ranks of a kind hold the same layers; they differ in what is in flight, which in 1F1B only shrinks from rank to rank, so
-    the first of a kind stands for its memory. ``num_ranks`` says how many there are, ``ranks`` which.
-    Both directions of DualPipe are chunks of a rank, each of which takes half the micro batches.
+    Ranks of a kind hold the same layers. Their micro batches in flight differ; in 1F1B they decrease from rank to rank, so the
+    first
+    rank of a kind decides its memory. ``num_ranks`` is the number of ranks of each kind and ``ranks`` lists them. Every stream of
+    a
+    schedule has its own chunk on each rank, which takes its share of the micro batches.
     """
 
     pp: int
@@ -38,7 +41,7 @@ class Stages:
     detach_weight_gradients: bool
     num_kinds: int
     layers: Counts  # [layer kind, kind, chunk]
-    prefix: Counts  # [layer kind, kind, chunk, j]: those among the first j
+    prefix: Counts  # [layer kind, kind, chunk, j]: layers among the first j
     layer_kinds: tuple[LayerKind, ...]
     num_ranks: Floats  # [kind, 1]
     first_rank: Floats  # [kind, 1]
@@ -48,15 +51,15 @@ class Stages:
     has_embedding: Counts  # [kind, chunk], 1 where the chunk is the first of the model, or the last
     has_head: Counts
     has_mtp: Counts  # 1 where the MTP modules run, if the model has any
-    relays: Counts  # [pass, kind, chunk]: outputs of MTP modules that its forward, its backward, passes on beside its own
+    relays: Counts  # [pass, kind, chunk]: outputs of MTP modules that a pass sends on in addition to its own
     mtp_layers: int
     last_layer: int  # its kind of layer
     plan: tuple[int, ...] | None  # recomputed layers of each kind (MindFormers' unit)
-    chosen: tuple[ChosenKind, ...] = ()  # under a tensor plan: what each kind of layer is
+    chosen: tuple[ChosenKind, ...] = ()  # under a tensor plan: the choice of each kind of layer
 
     @cached_property
     def of_model(self) -> Stages:
-        """The same ranks with layers by the model's own kinds, whatever a tensor plan chooses for them."""
+        """The same ranks with layers by the model's own kinds, without the split of a tensor plan."""
         if not self.chosen:
             return self
         layers, prefix = (of_model(column, self.chosen) for column in (self.layers, self.prefix))
@@ -66,75 +69,50 @@ class Stages:
 
     @property
     def is_first(self) -> Floats:
-        """``[kind, 1]``: how many embeddings the kind holds."""
+        """Number of embeddings of each kind, ``[kind, 1]``."""
         held: Floats = self.has_embedding.sum(axis=1, keepdims=True, dtype=np.float64)
         return held
 
     @property
     def is_last(self) -> Floats:
-        """``[kind, 1]``: how many output heads the kind holds."""
+        """Number of output heads of each kind, ``[kind, 1]``."""
         held: Floats = self.has_head.sum(axis=1, keepdims=True, dtype=np.float64)
         return held
 
     @property
     def is_mtp(self) -> Floats:
-        """``[kind, 1]``: how many stages with the MTP modules the kind holds."""
+        """Number of stages with the MTP modules of each kind, ``[kind, 1]``."""
         held: Floats = self.has_mtp.sum(axis=1, keepdims=True, dtype=np.float64)
         return held
 
     @property
     def passes_fraction(self) -> float:
         """Share of the micro batches that pass each chunk of a rank."""
-        return 0.5 if self.schedule is Schedule.DUALPIPE else 1.0
+        return 1.0 / self.schedule.rules.num_streams
 
     def shape(self, num_microbatches: int, group_size: int = 0) -> PipelineShape:
-        """What decides the order of the tasks of so many micro batches.
-
-        Parameters
-        ----------
-        num_microbatches : int
-            Micro batches of a replica in a step.
-        group_size : int
-            Micro batches that the interleaved schedule passes through a chunk before the next; 0: pp.
-
-        Returns
-        -------
-        PipelineShape
-        """
+        """Shape of the pipeline with these micro batches; it decides the order of tasks."""
         merged, detached = self.merge_pairs, self.detach_weight_gradients
         return PipelineShape(self.schedule, self.pp, self.vpp, num_microbatches, group_size, merged, detached)
 
     def with_mtp(self, layers: LayersByKind, mtps: Floats) -> LayersByKind:
-        """Layers by kind, MTP modules included: each is one more layer, of the kind of the last.
+        """Layers by kind with MTP modules; each module is one more layer of the last kind.
 
         Parameters
         ----------
-        layers : tuple of Floats
-            Layers of the model proper, of each kind.
-        mtps : Floats
-            1 where the MTP modules run beside them, as ``has_mtp``.
-
-        Returns
-        -------
-        tuple of Floats, layers
+        layers
+            Layers of the model proper.
+        mtps
+            1 where the MTP modules run, as in ``has_mtp``.
         """
         if not self.mtp_layers:
             return layers
         return tuple(number + self.mtp_layers * mtps if kind == self.last_layer else number for kind, number in enumerate(layers))
 
     def planned(self, kind: int, chunk: int) -> int:
-        """Layers of a chunk that a per-stage plan recomputes, 0 without a plan: the rank's, split evenly over its chunks.
+        """Layers of a chunk that a per-stage plan recomputes, 0 without a plan.
 
-        Parameters
-        ----------
-        kind : int
-            Kind of rank.
-        chunk : int
-            Chunk of layers on the rank.
-
-        Returns
-        -------
-        int, layers
+        The rank's number is split evenly over its chunks.
         """
         if self.plan is None:
             return 0
@@ -143,16 +121,7 @@ class Stages:
     def recomputed(self, batch: StrategyBatch) -> LayersByKind:
         """Fully recomputed layers of every chunk by kind of layer, ``[chunk, kind, n]``.
 
-        Block: the first ``num_layers`` of the chunk. Uniform: all. Where there is a per-stage plan: ``planned``.
-
-        Parameters
-        ----------
-        batch : StrategyBatch, ``[n]``
-            Strategies; the result has an entry for each.
-
-        Returns
-        -------
-        tuple of Floats, ``[chunk, kind, n]``, layers
+        Block: the first ``num_layers`` of the chunk. Uniform: all. With a per-stage plan: ``planned``.
         """
         longest = self.prefix.shape[3] - 1
         full = batch.recompute == int(Recompute.FULL)
@@ -169,7 +138,7 @@ class Stages:
         return tuple(prefix[kind, chunk, index].astype(np.float64) for prefix in self.prefix)
 
 
-@lru_cache(maxsize=256)  # placements of a pipeline come back with the leaner forms of its rows
+@lru_cache(maxsize=256)  # the memory-saving forms of a pipeline's rows use the same placements again
 def stages_of(
     model: ModelShape,
     pp: int,
@@ -178,50 +147,33 @@ def stages_of(
     plan: tuple[int, ...] | None = None,
     *,
     tensors: TensorPlan | None = None,
-    schedule: Schedule | None = None,
+    schedule: Schedule = Schedule.NONE,
     mtp_before_head: int = 0,
     merge_pairs: bool = False,
     detach_weight_gradients: bool = False,
     merge: bool = True,
 ) -> Stages:
-    """Stages of one group; ``merge=False`` keeps every rank as a kind of its own.
+    """Stages of strategies that share a pipeline. Raises ``ValueError`` if the layout or a plan does not match the pipeline.
 
-    ``schedule`` defaults to 1F1B, interleaved where there are virtual stages. In a V the second chunk runs the ranks in
-    reverse; DualPipe adds to each rank the stage of its mirror image.
-    Raises ``ValueError`` if the layout or a plan does not match the pipeline.
+    ``schedule`` defaults to the usual one for the number of chunks. In a V the second chunk runs the ranks in reverse; a second
+    stream adds to each rank the stage of its mirror image.
 
     Parameters
     ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    pp : int
-        Pipeline ranks.
-    vpp : int
-        Chunks of layers on a rank, virtual stages.
-    layout : LayerLayout or None
-        Layers of each virtual stage; ``None``: the schedule's default.
-    plan : tuple of int or None
-        Recomputed layers of each pipeline rank (MindFormers' unit); ``None``: as the recompute method says.
-    tensors : TensorPlan or None
-        What layers do not keep; ``None``: they keep all, or what their recompute leaves.
-    schedule : Schedule or None
-        Order of the passes.
-    mtp_before_head : int
-        Virtual stages from that of the MTP modules to that of the head.
-    merge_pairs : bool
-        Whether forwards and backwards of the steady state run merged.
-    detach_weight_gradients : bool
-        Whether DualPipeV's cool-down splits its backwards.
-    merge : bool
-        Whether equal ranks become one kind.
-
-    Returns
-    -------
-    Stages
+    layout
+        Layers of each virtual stage. ``None``: the schedule's default.
+    plan
+        Recomputed layers of each pipeline rank (MindFormers' unit). ``None``: the recompute method decides.
+    tensors
+        Tensors that layers do not keep. ``None``: only recompute decides.
+    mtp_before_head
+        Virtual stages from the MTP modules to the head.
+    merge
+        Merge equal ranks into kinds; otherwise every rank is its own kind.
     """
     if plan is not None and len(plan) != pp:
         raise ValueError(Sentence("recompute_layers_per_stage has {} entries for {} pipeline ranks", len(plan), pp))
-    schedule = schedule or (Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B)
+    schedule = schedule or schedules_of(max(pp, 2), vpp)[0]
     modules = model.mtp_num_layers
     table = stage_table(model, pp, vpp, layout, schedule)
     columns, layer_kinds, last_layer, split = _by_kind(model, table, tensors, pp, vpp, mtp_before_head)
@@ -263,7 +215,7 @@ def stages_of(
 def _by_kind(
     model: ModelShape, table: StageTable, tensors: TensorPlan | None, pp: int, vpp: int, mtp_before_head: int
 ) -> tuple[tuple[Counts, Counts], tuple[LayerKind, ...], int, tuple[ChosenKind, ...]]:
-    """Layers and prefixes by kind, the kinds, that of the MTP modules, and what each is under a tensor plan."""
+    """Layers and prefixes by kind, the kinds, the kind of the MTP modules, and each kind's choice under a tensor plan."""
     kinds = model.layer_kinds()
     last_layer = kinds.index(model.kinds_of_layers()[-1])
     if tensors is None:
@@ -274,34 +226,21 @@ def _by_kind(
         )
     split = chosen_kinds(tensors, len(kinds))
     columns = by_choice(table.layers, tensors, split), by_choice(table.prefix, tensors, split)
-    at = max(vpp * pp - 1 - mtp_before_head, 0)  # where the MTP modules run, which choose like the layers there
+    at = max(vpp * pp - 1 - mtp_before_head, 0)  # stage of the MTP modules, which choose like the layers there
     last = split.index(ChosenKind(last_layer, tensors[at // pp][at % pp][last_layer]))
     return columns, tuple(kinds[kind.of_model] for kind in split), last, split
 
 
 @lru_cache(maxsize=1024)
 def ends_of_stages(pp: int, vpp: int, mtp_before_head: int, num_modules: int, schedule: Schedule) -> tuple[tuple[int, ...], ...]:
-    """Embedding, head, MTP modules, and what forwards and backwards pass on for them, of every virtual stage.
+    """Embedding, head, MTP modules and MTP relays (forward, backward) of every virtual stage, in the order of the model.
 
     Parameters
     ----------
-    pp : int
-        Pipeline ranks.
-    vpp : int
-        Chunks of layers on a rank, virtual stages.
-    mtp_before_head : int
-        Virtual stages from that of the MTP modules to that of the head, without modules 0.
-    num_modules : int
-        MTP modules of the model.
-    schedule : Schedule
-        Whose path through the ranks decides.
-
-    Returns
-    -------
-    tuple of tuple of int
-        In the order of the model.
+    mtp_before_head
+        Virtual stages from the MTP modules to the head, 0 without modules.
     """
-    columns = _ends(pp, vpp, mtp_before_head if num_modules else 0, num_modules, turns=schedule.is_vee)
+    columns = _ends(pp, vpp, mtp_before_head if num_modules else 0, num_modules, turns=schedule.rules.is_vee)
     return tuple(tuple(of_stage) for of_stage in np.stack(columns).swapaxes(2, 3).reshape(len(columns), -1).T.tolist())
 
 
@@ -309,16 +248,16 @@ def ends_of_stages(pp: int, vpp: int, mtp_before_head: int, num_modules: int, sc
 def _ends_by_rank(
     pp: int, vpp: int, mtp_before_head: int, num_modules: int, schedule: Schedule
 ) -> tuple[list[Counts], list[object]]:
-    """``_ends`` by rank and chunk, the same wherever layers lie, and of each rank what tells it from others."""
-    ends = [by_rank(column, schedule) for column in _ends(pp, vpp, mtp_before_head, num_modules, turns=schedule.is_vee)]
+    """``_ends`` by rank and chunk, for any placement of layers, and a key of each rank that differs for different ranks."""
+    ends = [by_rank(column, schedule) for column in _ends(pp, vpp, mtp_before_head, num_modules, turns=schedule.rules.is_vee)]
     return ends, [tuple(map(tuple, of_rank)) for of_rank in np.concatenate(ends).swapaxes(0, 1).tolist()]
 
 
 def _ends(pp: int, vpp: int, mtp_before_head: int, num_modules: int, *, turns: bool) -> list[Counts]:
-    """Embedding, head, MTP modules, and what forwards and backwards pass on for them, ``[1, stage, chunk]`` each.
+    """Embedding, head, MTP modules and MTP relays (forward, backward), ``[1, stage, chunk]`` each.
 
-    The head is that of the modules too, so that every hop from their stage to its carries their outputs, and gradients of
-    these come back [megatron-0.19, multi_token_prediction.py]. ``turns``: in a V the middle of the model turns on one rank.
+    The head also serves the MTP modules. Every hop from their stage to the head's therefore carries their outputs, and gradients
+    of these come back [megatron-0.19, multi_token_prediction.py]. ``turns``: in a V the middle of the model turns on one rank.
     """
     columns = np.zeros((5, vpp * pp), dtype=np.int64)
     embedding, head, mtp, forward, backward = columns
@@ -331,24 +270,17 @@ def _ends(pp: int, vpp: int, mtp_before_head: int, num_modules: int, *, turns: b
 
 
 def by_rank(column: Counts, schedule: Schedule) -> Counts:
-    """A column of stages in the order of the model by rank and its chunks instead.
+    """Reorder a column of stages from the order of the model to ranks and their chunks, ``[any, rank, chunk, ...]``.
 
-    In a V the second chunk runs the ranks in reverse; DualPipe adds to each rank the stage of its mirror image.
+    In a V the second chunk runs the ranks in reverse; a second stream adds to each rank the stage of its mirror image.
 
     Parameters
     ----------
-    column : Counts, ``[any, stage, chunk, ...]``
-        What each stage and chunk of the model has.
-    schedule : Schedule
-        Whose path through the ranks decides.
-
-    Returns
-    -------
-    Counts, ``[any, rank, chunk, ...]``
+    column : ``[any, stage, chunk, ...]``
     """
-    if schedule.is_vee:
+    if schedule.rules.is_vee:
         chunks = range(column.shape[2])
         return np.stack([column[:, :: -1 if chunk % 2 else 1, chunk] for chunk in chunks], axis=2)
-    if schedule is Schedule.DUALPIPE:
+    if schedule.rules.num_streams > 1:
         return np.concatenate([column, column[:, ::-1]], axis=2)
     return column

@@ -1,1 +1,1 @@
-"""Post-training by reinforcement: lengths of answers, the tasks of a step, where they run, and what waits for what."""
+"""Post-training by reinforcement learning: lengths of answers, the tasks of a step, their placement and their order."""

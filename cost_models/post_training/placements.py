@@ -103,13 +103,13 @@ def tasks_of(kind: PlacementKind, parts: Parts, staleness: Staleness = SYNCHRONO
     if kind is PlacementKind.FULLY_COLOCATED:
         return _colocated(parts, (ALL,), parts.reference_s, parts.reward_s)
     if kind is PlacementKind.COLOCATED:
-        return _colocated(parts, (SIDE,), *_beside(parts, staleness))
+        return _colocated(parts, (SIDE,), *_side_pool_s(parts, staleness))
     if kind is PlacementKind.HYBRID:
         return _hybrid(parts, staleness)
     return _separate(parts, staleness)
 
 
-def _beside(parts: Parts, staleness: Staleness) -> tuple[float, float]:
+def _side_pool_s(parts: Parts, staleness: Staleness) -> tuple[float, float]:
     """Exposed time of reference and reward on separate devices.
 
     A queue lets them finish most answers before the last answer comes.
@@ -190,7 +190,7 @@ def lag_of(staleness: Staleness) -> int:
 def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], float]:
     """Times at which pieces of a batch leave the rollout pool, and the delay until each is complete."""
     if staleness.leftover_fraction:
-        return _left_over(parts, staleness.leftover_fraction), 0.0
+        return _leftover_ends(parts, staleness.leftover_fraction), 0.0
     if staleness.partial:
         tail = 0.0 if staleness.steps is None else max(parts.rollout_s, parts.longest_s) - parts.steady_rollout_s
         tail = max(tail, 0.0)
@@ -201,7 +201,7 @@ def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], floa
     return (parts.rollout_s,), 0.0
 
 
-def _left_over(parts: Parts, fraction: float) -> tuple[float, ...]:
+def _leftover_ends(parts: Parts, fraction: float) -> tuple[float, ...]:
     """Ends of the pieces if part of a batch exists when its step starts. The pool finishes the leftover part meanwhile."""
     ends, last = [], 0.0
     for index in range(PIECES):

@@ -148,7 +148,7 @@ def rollout_times(
             )
         )
     most = (max_requests or MAX_REQUESTS) * layout.dp
-    turns = _turns(lengths, scheduling)
+    turns = _assignment_order(lengths, scheduling)
     units = lengths.reshape(turns.shape[0], -1)[turns]
     slots = min(most, math.ceil(len(units) / instances) * units.shape[1])
     capacity = kv_capacity_tokens(workload, layout, utilisation=memory_fraction, requests=float(slots))
@@ -175,14 +175,14 @@ def rollout_times(
         steps=rollout_steps(workload, layout, min(most, lengths.size), longest),
         prompt_s=float(prefill_s(workload, layout, together, prompt_tokens)) / (together * max(prompt_tokens, 1.0)),
     )
-    found = _played(ongoing)
+    found = _simulated(ongoing)
     used = found.makespan_s[found.makespan_s > 0.0]
     return RolloutTimes(
         makespan_s=float(found.makespan_s.max()),
         steady_s=ongoing.steady_s(1.0),
         longest_s=ongoing.longest_s(1.0),
         finish_s=np.sort(found.finish_s[found.finish_s > 0.0]),
-        groups_s=_of_groups(found.finish_s, turns, lengths),
+        groups_s=_group_ends(found.finish_s, turns, lengths),
         first_instance_s=float(used.min()),
         instances=instances,
         in_flight=slots,
@@ -192,7 +192,7 @@ def rollout_times(
     )
 
 
-def _played(pool: OngoingRollout) -> BatchedTimes:
+def _simulated(pool: OngoingRollout) -> BatchedTimes:
     """Simulate the answers on all instances, or on fewer if that is faster.
 
     With twice the instances each one has a subset of its groups, and finishes no later. Between two powers of two, chance can put
@@ -204,7 +204,7 @@ def _played(pool: OngoingRollout) -> BatchedTimes:
     fewer = range(1 << (instances.bit_length() - 1), instances)
     if not fewer:
         return best
-    busiest = [_busiest(_dealt(pool.units, count * pool.replicas)) for count in fewer]
+    busiest = [_busiest_replicas(_assigned(pool.units, count * pool.replicas)) for count in fewer]
     rows = np.zeros((len(busiest), 2, max(row.shape[1] for row in busiest)))
     for row, columns in zip(rows, busiest, strict=True):
         row[:, : columns.shape[1]] = columns
@@ -219,7 +219,7 @@ def _played(pool: OngoingRollout) -> BatchedTimes:
 
 
 def _batched(pool: OngoingRollout, instances: int) -> BatchedTimes:
-    return _batched_rows(pool, _dealt(pool.units, instances * pool.replicas), pool.capacity_tokens / pool.replicas)
+    return _batched_rows(pool, _assigned(pool.units, instances * pool.replicas), pool.capacity_tokens / pool.replicas)
 
 
 def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float) -> BatchedTimes:
@@ -235,7 +235,7 @@ def _batched_rows(pool: OngoingRollout, requests: Floats, capacity_tokens: float
     )
 
 
-def _turns(lengths: NDArray[np.int64], scheduling: Scheduling) -> NDArray[np.int64]:
+def _assignment_order(lengths: NDArray[np.int64], scheduling: Scheduling) -> NDArray[np.int64]:
     """Order of the units, which are groups or single answers."""
     if scheduling is Scheduling.GROUPS:
         return np.arange(len(lengths))
@@ -246,7 +246,7 @@ def _turns(lengths: NDArray[np.int64], scheduling: Scheduling) -> NDArray[np.int
     return turns
 
 
-def _dealt(units: NDArray[np.int64], replicas: int) -> Floats:
+def _assigned(units: NDArray[np.int64], replicas: int) -> Floats:
     """Units assigned in turn, ``[replica, request]``; 0 if a replica has a unit less."""
     each = math.ceil(len(units) / replicas)
     dealt = np.zeros((each * replicas, units.shape[1]), dtype=np.float64)
@@ -254,7 +254,7 @@ def _dealt(units: NDArray[np.int64], replicas: int) -> Floats:
     return dealt.reshape(each, replicas, -1).transpose(1, 0, 2).reshape(replicas, -1)
 
 
-def _of_groups(finish_s: Floats, turns: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
+def _group_ends(finish_s: Floats, turns: NDArray[np.int64], lengths: NDArray[np.int64]) -> Floats:
     """Last finish of each group, ascending, from ``[replica, request]``."""
     replicas, together = len(finish_s), lengths.size // len(turns)
     in_turn = finish_s.reshape(replicas, -1, together).transpose(1, 0, 2).reshape(-1, together)[: len(turns)]
@@ -268,7 +268,7 @@ def _quantile(ascending: Floats, fraction: float) -> float:
     return float(ascending[min(max(math.ceil(fraction * len(ascending)) - 1, 0), len(ascending) - 1)])
 
 
-def _busiest(requests: Floats) -> Floats:
+def _busiest_replicas(requests: Floats) -> Floats:
     return requests[[int(requests.sum(axis=1).argmax()), int(requests.max(axis=1).argmax())]]
 
 

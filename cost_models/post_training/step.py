@@ -146,10 +146,10 @@ def layout_change_s(
     """
     profile = serving.cluster.profile
     copy_s = host_copy_s(trained.allocated_after_step_bytes, profile) if offloads else 0.0
-    return _changed(serving, layout, training_shares(strategy), engine), copy_s
+    return _resharded(serving, layout, training_shares(strategy), engine), copy_s
 
 
-def _changed(serving: ServingWorkload, layout: ServingLayout, held: Shares | None, engine: str) -> Reshard:
+def _resharded(serving: ServingWorkload, layout: ServingLayout, held: Shares | None, engine: str) -> Reshard:
     width = float(WEIGHT_BYTES[serving.engine.precision])
     return reshard(serving.model, serving.cluster.profile, held, rollout_shares(layout), engine, bytes_per_weight=width)
 
@@ -188,7 +188,7 @@ def post_training_step(
     rolled = (rolled or rolled_times(job)).going_on(
         1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD)
     )
-    changed, copy_s = _changed(job.serving, job.layout, None, job.reshard_engine), 0.0
+    changed, copy_s = _resharded(job.serving, job.layout, None, job.reshard_engine), 0.0
     if job.shares_devices:
         changed, copy_s = layout_change_s(
             job.serving, job.layout, job.strategy, trained, job.reshard_engine, offloads=job.offloads

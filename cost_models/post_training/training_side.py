@@ -122,11 +122,11 @@ def all_training_times(
     found: dict[int, TrainingTimes] = {}
     for pack, members in packs.items():
         chosen = [strategies[index] for index in members]
-        found |= zip(members, _of_pack(workload, chosen, constants, pack, num_updates), strict=True)
+        found |= zip(members, _times_of_pack(workload, chosen, constants, pack, num_updates), strict=True)
     return [found[index] for index in range(len(strategies))]
 
 
-def _of_pack(
+def _times_of_pack(
     workload: Workload, strategies: Sequence[ParallelStrategy], constants: Constants, pack: PackedBatch, num_updates: int
 ) -> list[TrainingTimes]:
     """Price layouts with the same batch: each as given, and without recompute for its passes without gradients."""

@@ -122,11 +122,11 @@ def batched_times(
     at_once = max(COLUMNS_AT_ONCE // max(num_requests, 1), 1)
     for first in range(0, columns, at_once):
         rows = slice(first, first + at_once)
-        finish[rows], fitting[rows] = _unbounded(
+        finish[rows], fitting[rows] = _with_unbounded_memory(
             prompts[rows], responses[rows], steps, max_in_flight, kv_capacity_tokens, prefill_s_per_token
         )
     for column in np.flatnonzero(~fitting):
-        finish[column], preemptions[column], prefilled[column] = _evicting(
+        finish[column], preemptions[column], prefilled[column] = _with_evictions(
             prompts[column], responses[column], steps, max_in_flight, kv_capacity_tokens, prefill_s_per_token
         )
     return BatchedTimes(
@@ -154,7 +154,7 @@ def _starts(responses: Floats, slots: int) -> Floats:
         starts[:, slots:] = ends
 
 
-def _unbounded(
+def _with_unbounded_memory(
     prompts: Floats,
     responses: Floats,
     steps: StepTable,
@@ -200,7 +200,7 @@ def _unbounded(
     return np.where(responses > 0.0, finish, 0.0), peak <= capacity
 
 
-def _evicting(
+def _with_evictions(
     prompts: Floats,
     responses: Floats,
     steps: StepTable,

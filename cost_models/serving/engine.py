@@ -26,7 +26,7 @@ SERVING_CONSTANTS: tuple[Constant, ...] = (
 
 
 class Overlap(StrEnum):
-    """What an engine overlaps when it halves a batch. Weights are then read twice."""
+    """Parts of a step that an engine overlaps by halving a batch. Weights are then read twice."""
 
     NONE = "none"
     EXCHANGE = "exchange"  # tokens of one half travel while the other half computes [deepseek-v3, section 3.4]

@@ -147,7 +147,7 @@ def decode_attention_s(
         sharing = heads
     else:
         per_score = 4.0 * model.kv_channels
-        held = max(model.num_query_groups / tp, 1.0)  # whole heads of keys and values, copied where tp exceeds them
+        held = max(model.num_query_groups / tp, 1.0)  # whole heads of keys and values, copied if tp exceeds their number
         elements *= held / model.num_query_groups
         sharing = heads / held
     filled = min(sharing * rows / LEAST_QUERY_ROWS, 1.0)

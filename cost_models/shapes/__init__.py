@@ -1,1 +1,1 @@
-"""What is priced: the model, the job, the strategy and its switches, where layers sit, and what layers share a price."""
+"""Inputs of the cost model: the model, the job, the strategy with its switches, the placement of layers, and layer keys."""

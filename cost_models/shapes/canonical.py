@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
-from cost_models.shapes.acting import scope_of
+from cost_models.shapes.effective_switches import scope_of
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
@@ -37,25 +37,25 @@ def canonical_zero_stage(scope: Scope, zero_stage: int) -> int:
 
 @lru_cache(maxsize=4096)  # parsing a strategy asks for many candidates
 def schedules_of(pp: int, vpp: int) -> tuple[Schedule, ...]:
-    """Schedules that a pipeline of that shape can run, the default first."""
-    return tuple(schedule for schedule in Schedule if schedule.runs(pp, vpp))
+    """Schedules that a pipeline of that shape can run, the usual one first."""
+    return tuple(schedule for schedule in Schedule if schedule.rules.runs(pp, vpp))
 
 
 def canonical_schedule(pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> Schedule:
-    """The schedule; none, 1F1B and interleaved are one schedule at different vpp. Other schedules stay if there is a pipeline."""
-    if pp == 1 or schedule in (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):
+    """The schedule. Usual schedules are one at different vpp. Other schedules stay if there is a pipeline."""
+    if pp == 1 or schedule.rules.usual:
         return schedules_of(pp, vpp)[0]
     return schedule
 
 
 def group_size(strategy: ParallelStrategy) -> int:
-    """Micro batches that a chunk of the interleaved schedule takes before the next chunk."""
+    """Micro batches that pass one chunk before the next, if the schedule has groups."""
     return strategy.microbatch_group_size_per_vp_stage or strategy.pp
 
 
 def canonical_group_size(pp: int, schedule: Schedule, size: int) -> int:
-    """Micro batches that a chunk takes before the next; 0 means pp, or no interleaving."""
-    return 0 if schedule is not Schedule.INTERLEAVED or size == pp else size
+    """Micro batches of a group; 0 means pp of them, or a schedule without groups."""
+    return 0 if not schedule.rules.in_groups or size == pp else size
 
 
 def canonical_mtp_before_head(model: ModelShape, pp: int, vpp: int, given: int) -> int:

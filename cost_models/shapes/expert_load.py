@@ -45,14 +45,14 @@ class ExpertCounts:
         maximum
         of the means.
         """
-        return _looked_up(num_parts, lambda parts: float(np.mean(parts * self.shares(parts).max(axis=1))))
+        return _for_each_distinct(num_parts, lambda parts: float(np.mean(parts * self.shares(parts).max(axis=1))))
 
     def peak_load_factor(self, num_parts: ArrayLike) -> Floats:
         """Factor on memory: the load factor of the most uneven layer, at least ``load_factor``; elementwise.
 
         No rank's sum over the layers exceeds it.
         """
-        return _looked_up(num_parts, lambda parts: float(np.max(parts * self.shares(parts))))
+        return _for_each_distinct(num_parts, lambda parts: float(np.max(parts * self.shares(parts))))
 
     def tokens_of_fullest_domain(self, num_domains: ArrayLike, top_k: int) -> Floats:
         """N times the share of tokens with an expert in the fullest of N domains, averaged over the layers; elementwise.
@@ -73,7 +73,7 @@ class ExpertCounts:
             held = num_experts * self.shares(domains).max(axis=1)
             return domains * float(np.mean(1.0 - share_missed(num_experts, held, top_k)))
 
-        return _looked_up(num_domains, fullest)
+        return _for_each_distinct(num_domains, fullest)
 
     def with_excess(self, factor: float) -> ExpertCounts:
         """Counts with ``factor`` times the deviation from balance: 1 changes nothing, 0 balances.
@@ -96,9 +96,9 @@ def share_missed(candidates: float, held: Floats, top_k: int) -> Floats:
     return share
 
 
-def _looked_up(column: ArrayLike, of: Callable[[int], float]) -> Floats:
-    # Strategies have a handful of degrees: count each once.
+def _for_each_distinct(column: ArrayLike, of: Callable[[int], float]) -> Floats:
     """Apply a function of one integer to each entry of a column, shaped like the column."""
+    # Strategies have a handful of degrees, so each is computed once.
     values = np.asarray(column)
     distinct, index = np.unique(values, return_inverse=True)
     table = np.array([of(int(value)) for value in distinct])

@@ -112,8 +112,8 @@ class ExpertSpread:
         return replace(self, excess=self.excess * factor)
 
     def _scaled(self, num_parts: ArrayLike, copies: ArrayLike, of: Callable[[int, float], float]) -> Floats:
-        # Strategies have a handful of degrees and micro batches: price each pair once, and remember it.
         """1 + excess x (``of``(parts, copies) - 1); elementwise."""
+        # Strategies have a handful of degrees and micro batches, so each pair is computed once.
         parts, each = np.broadcast_arrays(np.asarray(num_parts, dtype=np.float64), np.asarray(copies, dtype=np.float64))
         numbers, row = np.unique(parts, return_inverse=True)
         sizes, column = np.unique(each, return_inverse=True)

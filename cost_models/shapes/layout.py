@@ -53,7 +53,7 @@ def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Sc
     layers on the first rank than lead the model [mindspeed-llm, first_k_dense_replace]. Otherwise Megatron can express one layer
     fewer on the first and the last rank [megatron-0.12, arguments.py].
     """
-    if schedule.is_vee:
+    if schedule.rules.is_vee:
         return lean_tail_layout(model.num_layers, pp, vpp)
     leading = model.moe is not None and model.moe.num_leading_dense_layers > 0
     return layer_layout(model.num_layers, pp, vpp, keep_first=leading)

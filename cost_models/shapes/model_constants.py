@@ -46,7 +46,7 @@ class ModelConstants:
     activation: str | None = None  # of the MLP: silu | gelu | gelu_tanh | quick_gelu | relu | relu2; gated or not is the shape's
     normalization: str | None = None  # rmsnorm | layernorm
     norm_epsilon: float | None = None
-    norm_zero_centered: bool = False  # the norm's weight is 1 + what is stored
+    norm_zero_centered: bool = False  # the norm's weight is 1 + the stored value
     rotary_base: float | None = None
     rotary_fraction: float = 1.0  # part of a head's channels that is rotated
     rotary_interleaved: bool = False  # pairs of neighbours are rotated, not halves

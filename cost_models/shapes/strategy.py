@@ -1,25 +1,27 @@
-"""The searched choice: one ``ParallelStrategy``, or many as the columns of a ``StrategyBatch``."""
+"""The choice that a search makes: one ``ParallelStrategy``, or many as the columns of a ``StrategyBatch``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import IntEnum, unique
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.schedules import dualpipe, dualpipev, gpipe, interleaved, no_pipeline, one_f_one_b, zb1p, zb2p, zbv
+from cost_models.schedules.schedule import ScheduleRules
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.switches import DEFAULT_FEATURES, PRICED, Feature, Place, priced_bits
 from cost_models.shapes.tensors import TensorPlan
-from cost_models.shapes.varied import varied
 
 IntColumn = NDArray[np.int64]
 
 
 class Named(IntEnum):
-    """A choice whose name in files is that of its member."""
+    """An enumeration whose names in files are those of its members."""
 
     @property
     def label(self) -> str:
@@ -29,50 +31,50 @@ class Named(IntEnum):
 
 @unique
 class Schedule(IntEnum):
-    """Order of forwards and backwards over the pipeline: one entry each, with what the formulas ask of it.
+    """Order of forwards and backwards over the pipeline, each with its rules from ``cost_models.schedules``."""
 
-    ``label`` is the name in files. ``chunks`` are those of a rank: none without a pipeline, one, two, or several.
-    ``is_vee``: a rank's second chunk runs the ranks in reverse, so that the first rank holds both ends of the model.
-    ``splits_backward``: weight gradients are tasks of their own, which fill bubbles. ``overlaps_steps``: a rank begins its next
-    step when it has ended this one, and the optimizer's checks follow later. ``merges_pairs``: with ``moe_comm_overlap`` a
-    forward and a backward run as one.
-    """
+    rules: ScheduleRules
 
-    label: str
-    chunks: Literal["none", "one", "two", "several"]
-    is_vee: bool
-    splits_backward: bool
-    overlaps_steps: bool
-    merges_pairs: bool
-
-    def __new__(cls, value: int, *traits: Any) -> Schedule:
-        """One entry; an import without one of its traits fails."""
+    def __new__(cls, value: int, rules: ScheduleRules) -> Schedule:
+        """A member, which must bring its rules."""
         member = int.__new__(cls, value)
         member._value_ = value
-        member.label, member.chunks, member.is_vee, member.splits_backward, member.overlaps_steps, member.merges_pairs = traits
+        member.rules = rules
         return member
 
-    #                   label             chunks   is_vee splits overlaps merges
-    NONE = 0, "none", "none", False, False, False, True
-    ONE_F_ONE_B = 1, "1f1b", "one", False, False, False, True
-    INTERLEAVED = 2, "interleaved-1f1b", "several", False, False, False, True
-    GPIPE = 3, "gpipe", "one", False, False, False, False
-    ZB1P = 4, "zb1p", "one", False, True, False, False
-    ZB2P = 5, "zb2p", "one", False, True, True, False
-    ZBV = 6, "zbv", "two", True, True, True, False
-    DUALPIPE = 7, "dualpipe", "one", False, True, False, True
-    DUALPIPE_V = 8, "dualpipev", "two", True, True, False, True
+    NONE = 0, no_pipeline.RULES
+    ONE_F_ONE_B = 1, one_f_one_b.RULES
+    INTERLEAVED = 2, interleaved.RULES
+    GPIPE = 3, gpipe.RULES
+    ZB1P = 4, zb1p.RULES
+    ZB2P = 5, zb2p.RULES
+    ZBV = 6, zbv.RULES
+    DUALPIPE = 7, dualpipe.RULES
+    DUALPIPE_V = 8, dualpipev.RULES
 
-    def runs(self, pp: int, vpp: int) -> bool:
-        """Whether a pipeline of that shape can run it."""
-        if pp == 1:
-            return self.chunks == "none"
-        return {"none": False, "one": vpp == 1, "two": vpp == 2, "several": vpp > 1}[self.chunks]
+    @property
+    def label(self) -> str:
+        """The name used in files."""
+        return self.rules.label
+
+
+if [int(schedule) for schedule in Schedule] != list(range(len(Schedule))):
+    raise TypeError("schedules are numbered from 0 without a gap: tables by schedule are indexed by number")
+if len({schedule.label for schedule in Schedule}) < len(Schedule):
+    raise TypeError("two schedules have one label")
+
+
+def by_schedule(trait: Callable[[ScheduleRules], bool]) -> NDArray[np.bool_]:
+    """A trait of every schedule, ``[schedule]``, to index by a schedule or a column of them.
+
+    This is faster than comparing with each schedule.
+    """
+    return np.array([trait(schedule.rules) for schedule in Schedule])
 
 
 @unique
 class CpAlgo(Named):
-    """Context-parallel attention."""
+    """Algorithm of context-parallel attention."""
 
     NONE = 0
     RING = 1
@@ -82,7 +84,7 @@ class CpAlgo(Named):
 
 @unique
 class Dispatcher(Named):
-    """How tokens reach their experts."""
+    """Algorithm that sends tokens to their experts."""
 
     NONE = 0
     ALLGATHER = 1
@@ -93,7 +95,7 @@ class Dispatcher(Named):
 
 @unique
 class Recompute(Named):
-    """Megatron's recompute granularity; ``SELECTIVE`` goes by module."""
+    """Megatron's recompute granularity; ``SELECTIVE`` works by module."""
 
     NONE = 0
     SELECTIVE = 1
@@ -102,7 +104,7 @@ class Recompute(Named):
 
 @unique
 class RecomputeMethod(Named):
-    """Which layers a full recompute covers."""
+    """The layers that a full recompute covers."""
 
     NONE = 0
     BLOCK = 1  # the first num_layers of every chunk
@@ -114,7 +116,7 @@ LayerLayout = tuple[tuple[int, ...], ...]
 
 
 class Placement(NamedTuple):
-    """Where the layers of a model lie: as ``layer_layout`` and ``mtp_before_head`` of a strategy."""
+    """Placement of a model's layers, as ``layer_layout`` and ``mtp_before_head`` of a strategy."""
 
     layer_layout: LayerLayout
     mtp_before_head: int = 0
@@ -122,13 +124,13 @@ class Placement(NamedTuple):
 
 @dataclass(frozen=True)
 class ParallelStrategy:
-    """One way to lay a job out. ``ep`` counts every expert-parallel rank, those inside tp included.
+    """One parallel layout of a job with its options. ``ep`` counts every expert-parallel rank, including those inside tp.
 
     ``recompute_num_layers`` applies to each virtual stage (Megatron's unit); ``recompute_layers_per_stage``
     (MindFormers' unit, one entry a pipeline rank) replaces it when given.
-    ``tensor_plan`` says of every virtual stage which tensors its layers do not keep, beside no recompute.
-    ``layer_layout`` ``None`` means the default of ``cost_models.shapes.layout``. ``mtp_before_head``: virtual stages from that
-    of the MTP modules to that of head and loss; 0: they share one.
+    ``tensor_plan`` has the tensors that the layers of every virtual stage do not keep, without other recompute.
+    ``layer_layout`` ``None`` means the default of ``cost_models.shapes.layout``. ``mtp_before_head``: virtual stages from the MTP
+    modules to head and loss; 0: they share one.
     """
 
     tp: int = 1
@@ -169,7 +171,7 @@ class StrategyBatch:
     """``n`` strategies as int64 columns ``[n]``; enums and booleans by their value.
 
     ``layout_index``, ``recompute_plan_index`` and ``tensor_plan_index`` point into ``layouts``, ``recompute_plans`` and
-    ``tensor_plans`` (-1: the default layout; no plan). Rows of another ``place`` than ``ROW`` stand for others
+    ``tensor_plans`` (-1: the default layout; no plan). If ``place`` is not ``ROW``, each row represents several rows
     (``standing_for``).
     """
 
@@ -208,17 +210,7 @@ class StrategyBatch:
 
     @classmethod
     def of(cls, strategies: Sequence[ParallelStrategy]) -> StrategyBatch:
-        """The given strategies as columns, in their order.
-
-        Parameters
-        ----------
-        strategies : sequence of ParallelStrategy
-            At least one.
-
-        Returns
-        -------
-        StrategyBatch, ``[n]``
-        """
+        """The given strategies, at least one, as columns in their order."""
         layouts: dict[LayerLayout, int] = {}
         plans: dict[tuple[int, ...], int] = {}
         tensors: dict[TensorPlan, int] = {}
@@ -235,38 +227,24 @@ class StrategyBatch:
         return cls(**columns, layouts=tuple(layouts), recompute_plans=tuple(plans), tensor_plans=tuple(tensors))
 
     def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> StrategyBatch:
-        """The chosen rows (indices or a mask), in that order.
-
-        Parameters
-        ----------
-        rows : int or bool array
-            Indices, or a mask over all rows.
-
-        Returns
-        -------
-        StrategyBatch
-        """
+        """The given rows, by index or by a mask over all rows, in that order."""
         index = np.flatnonzero(rows) if rows.dtype == np.bool_ else rows
         # take() is several times faster than indexing: searches take rows tens of thousands of times.
         return varied(self, **{name: getattr(self, name).take(index) for name in (*COLUMNS, *INDICES)})
 
     def standing_for(self, rows: IntColumn, place: Place, columns: Sequence[str]) -> StrategyBatch:
-        """The chosen rows for all that are alike in ``columns`` and in the switches that ``place`` prices.
+        """Rows that represent all rows with the same ``columns`` and the same switches of ``place``.
 
-        The other columns are empty, so that a formula which asks for one fails instead of pricing a neighbour.
+        The other columns are empty, so that a formula which reads one fails instead of pricing another row.
 
         Parameters
         ----------
-        rows : IntColumn
+        rows
             One row of each kind.
-        place : Place
+        place
             Where the result is priced.
-        columns : sequence of str
+        columns
             Names of the columns that formulas read there.
-
-        Returns
-        -------
-        StrategyBatch, ``[len(rows)]``
         """
         nothing = np.empty(0, dtype=np.int64)
         kept: dict[str, Any] = {name: getattr(self, name)[rows] if name in columns else nothing for name in COLUMNS}
@@ -285,31 +263,14 @@ class StrategyBatch:
         )
 
     def runs(self, schedules: Iterable[Schedule]) -> NDArray[np.bool_]:
-        """Whether each row's schedule is one of some.
-
-        Parameters
-        ----------
-        schedules : iterable of Schedule
-            At least one.
-
-        Returns
-        -------
-        bool, ``[n]``
-        """
+        """Whether each row's schedule is among the given ones, ``[n]``."""
         found: NDArray[np.bool_] = np.logical_or.reduce([self.schedule == int(one) for one in schedules])  # isin() sorts
         return found
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
-        """Whether each row has the feature. Raises ``PlaceError`` where it is priced in another place than theirs.
+        """Whether each row has the feature, ``[n]``; of several features, any counts.
 
-        Parameters
-        ----------
-        feature : Feature
-            One switch, or several of which any counts.
-
-        Returns
-        -------
-        bool, ``[n]``
+        Raises ``PlaceError`` if the feature is priced in another place than the rows'.
         """
         bits = int(feature) if self.place is Place.ROW else priced_bits(feature, self.place)
         found: NDArray[np.bool_] = (self.features & bits) != 0
@@ -317,37 +278,19 @@ class StrategyBatch:
 
     @property
     def group_size(self) -> IntColumn:
-        """Micro batches that a chunk of the interleaved schedule takes in turn."""
+        """Micro batches that pass one chunk before the next, ``[n]``, if the schedule has groups."""
         given = self.microbatch_group_size_per_vp_stage
         return np.where(given > 0, given, self.pp)
 
     def num_microbatches(self, global_batch_size: int) -> IntColumn:
-        """Micro batches a replica runs in one step.
-
-        Parameters
-        ----------
-        global_batch_size : int, sequences
-            Of a step, over all replicas.
-
-        Returns
-        -------
-        IntColumn, ``[n]``
-            Rounded down: a legal strategy divides the batch evenly.
-        """
+        """Micro batches of a replica in one step, ``[n]``, rounded down; a legal strategy divides the batch evenly."""
         return global_batch_size // (self.micro_batch_size * self.dp)
 
 
 def concatenate(batches: Sequence[StrategyBatch]) -> StrategyBatch:
-    """The rows of all batches, with the layouts that any of them has; they must share ``recompute_plans`` and ``tensor_plans``.
+    """The rows of all batches in order, with all their layouts.
 
-    Parameters
-    ----------
-    batches : sequence of StrategyBatch
-        At least one; rows keep their order.
-
-    Returns
-    -------
-    StrategyBatch
+    The batches must share ``recompute_plans`` and ``tensor_plans``.
     """
     layouts: dict[LayerLayout, int] = {}
     numbers = []

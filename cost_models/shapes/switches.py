@@ -16,7 +16,7 @@ from documents.sentences import Sentence
 
 
 class Scope(IntFlag):
-    """Parts of a model, a layout or its options that switches act on; ``acting.py`` has the condition for each."""
+    """Parts of a model, a layout or its options that switches act on; ``effective_switches.py`` has the condition for each."""
 
     TENSOR_PARALLEL = 1 << 0  # tp above 1
     CONTEXT_PARALLEL = 1 << 1  # cp above 1
@@ -48,7 +48,7 @@ class Place(IntFlag):
 
 
 class Exclusive(Enum):
-    """What several switches replace, each in its own way; at most one of them can be on."""
+    """Groups of switches that replace the same thing in different ways; at most one of a group can be on."""
 
     TENSOR_PARALLEL_MATMULS = "the matmuls and collectives of tensor parallelism"
     MASTER_WEIGHTS = "the place of the master weights"

@@ -1,4 +1,4 @@
-"""Memory over the time of a step, from the same tasks as its time."""
+"""Memory over the time of a step, from the same tasks as the step's time."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ import numpy as np
 
 from cost_models.memory import peak
 from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
-from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass
+from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 
 
 class MemoryCurve(NamedTuple):
-    """What one rank has allocated: ``allocated_bytes[i]`` from ``times_s[i]`` to the next."""
+    """Allocated bytes of one rank: ``allocated_bytes[i]`` holds from ``times_s[i]`` to the next time."""
 
     times_s: list[float]
     allocated_bytes: list[float]
 
 
 class _RankMemory:
-    """Bytes of one rank: what is there, what its tasks need while they run, and what a micro batch keeps of each chunk.
+    """Bytes of one rank: what is allocated, the working set of its tasks, and what a micro batch keeps of each chunk.
 
-    ``kept`` from forward to backward, ``losses`` from the one's end to the other's begin, ``waiting`` from an input gradient to a
-    weight gradient.
+    ``kept`` lasts from forward to backward, ``losses`` from the end of one to the start of the other, ``waiting`` from an input
+    gradient to a weight gradient.
     """
 
     def __init__(self, chunks: dict[str, list[float]], head: list[bool], working: dict[str, float], states: float) -> None:
@@ -44,9 +44,9 @@ class _RankMemory:
         self._may_drop = False
 
     def run(self, kind: Pass, chunk: int, backward_chunk: int, start_s: float, end_s: float) -> None:
-        """One task: a forward allocates as it starts, what ends the use of its activations frees as it ends.
+        """Run one task. A forward allocates when it starts; a task that ends the use of activations frees them when it ends.
 
-        While an input gradient runs, what it frees gives way to what the weight gradient needs: the larger of both counts.
+        While an input gradient runs, its freed bytes are replaced by the needs of the weight gradient; the larger of both counts.
         """
         if kind in BACKWARDS:
             self._level -= self._losses[backward_chunk]
@@ -70,36 +70,26 @@ class _RankMemory:
         self._may_drop = True
 
     def optimize(self, start_s: float, end_s: float, during: float, after: float) -> None:
-        """The optimizer, when all activations are gone."""
+        """Run the optimizer; all activations are freed by then."""
         self._add(start_s, during)
         self._add(end_s, after)
 
 
 def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
-    """Allocated bytes of every rank over one step, ``[rank]``; times are those of its tasks.
+    """Allocated bytes of every rank over one simulated step, ``[rank]``; times are those of its tasks.
 
-    What is held is what ``cost_models.memory.peak`` counts, whose ``allocated`` no curve exceeds: a micro batch keeps activations
-    from its forward's start to the end of its backward, and from there what its weight gradient needs where that runs apart.
-    Layers are expanded again while a backward runs; the loss holds its logits while a pass of the head's chunk does, beside no
-    layer's buffers, and the softmax in between.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    played : Replay
-        One strategy's step with the times of its tasks.
-
-    Returns
-    -------
-    list of MemoryCurve, ``[rank]``
+    The held bytes are those of ``cost_models.memory.peak``; no curve exceeds its ``allocated``. A micro batch keeps activations
+    from
+    its forward's start to its backward's end, and from there the needs of a separate weight gradient. Recomputed layers are
+    expanded while a backward runs. The loss holds its logits while a pass of the head's chunk runs, instead of layer buffers, and
+    the softmax between forward and backward.
     """
     group, shape = played.group, played.program.shape
     stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced
     held = peak.held_activations(workload, stages, batch, group.num_microbatches, priced.activations)
 
     def per_chunk(layers: KeptLayers, *, losses: bool) -> list[list[float]]:
-        """What layers, or losses and heads, keep: ``[rank][chunk]``."""
+        """Bytes that layers, or losses and heads, keep: ``[rank][chunk]``."""
         parts = [
             peak.loss_bytes(workload, batch, each)
             if losses
@@ -134,7 +124,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     transient = peak.optimizer_transient_bytes(sharded.parameters, sharded.states)[:, 0].tolist()
     copies = sharded.states.gradient_copies[:, 0].tolist()
     for rank, memory in enumerate(ranks):
-        begin_s = reduced_s[rank] if shape.schedule.overlaps_steps else max(reduced_s)
+        begin_s = reduced_s[rank] if shape.schedule.rules.overlaps_steps else max(reduced_s)
         end_s = begin_s + float(sharded.optimizer_s[0])
         memory.optimize(begin_s, end_s, states[rank] + transient[rank], states[rank] + copies[rank])
     return [memory.curve for memory in ranks]

@@ -1,4 +1,4 @@
-"""A pipeline's tasks with their dependencies, compiled once per shape: whole wavefronts for columns, a list for one row."""
+"""Tasks of a pipeline with their dependencies, compiled once for each shape: wavefronts for columns, a list for one row."""
 
 from __future__ import annotations
 
@@ -9,30 +9,19 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.pipeline.orders import rank_tables
-from cost_models.pipeline.tasks import (
-    BACKWARDS,
-    FORWARDS,
-    Pass,
-    PipelineShape,
-    Place,
-    Table,
-    Task,
-    next_places,
-    previous_place,
-    task_of,
-)
-from cost_models.shapes.strategy import Schedule
+from cost_models.schedules.orders import next_places, previous_place, rank_tables
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass, Place, Table, Task, task_of
 from documents.sentences import Sentence
 
 Rows = NDArray[np.int64]
 
-MOST_KEPT = 1_000_000  # tasks of all programs that are kept, each of which takes up to 400 bytes
-NOTHING = -1  # what a task waits for that waits for nothing
+MOST_KEPT = 1_000_000  # tasks of all cached programs; each takes up to 400 bytes
+NOTHING = -1  # marks a task that waits for nothing
 
 
 class TaskClass(NamedTuple):
-    """Tasks that take equally long whatever the micro batch: one row of a table of durations."""
+    """Tasks with the same duration whatever the micro batch: one row of a table of durations."""
 
     kind: Pass
     rank: int
@@ -41,7 +30,7 @@ class TaskClass(NamedTuple):
 
 
 class Step(NamedTuple):
-    """One task; ``previous`` is the position of the one before it on its rank, -1 for the first."""
+    """One task; ``previous`` is the position of its predecessor on the same rank, -1 for the first."""
 
     rank: int
     task: Task
@@ -50,10 +39,13 @@ class Step(NamedTuple):
 
 
 class Wavefront(NamedTuple):
-    """Tasks of different ranks that wait for none of each other; all arrays hold one entry a task.
+    """Tasks of different ranks that do not wait for each other; all arrays have one entry a task.
 
-    ``previous`` and the first of each ``inputs`` are rows of the ring of end times, ``out`` the block of rows that the
-    wavefront fills; the second of each is 1 where the input crosses to another rank. There are two where any task has two.
+    ``previous`` and the first array of each of ``inputs`` are rows of the ring of end times. ``out`` is the block of rows that
+    the
+    wavefront fills. The second array of ``inputs`` is 1 if the input comes from another rank. There are two inputs if any task
+    has
+    two.
     """
 
     task_class: Rows
@@ -65,10 +57,10 @@ class Wavefront(NamedTuple):
 
 @dataclass(frozen=True)
 class Waits:
-    """Positions of what tasks wait for, ``[task]``, -1 for nothing.
+    """Positions of the tasks that each task waits for, ``[task]``, -1 for none.
 
-    ``previous`` is on the same rank; ``inputs`` are up to two outputs, the first before the second, and ``crosses`` is 1 where
-    one comes from another rank.
+    ``previous`` is on the same rank. ``inputs`` are up to two outputs, the first before the second. ``crosses`` is 1 if an input
+    comes from another rank.
     """
 
     previous: Rows
@@ -78,10 +70,10 @@ class Waits:
 
 @dataclass(frozen=True)
 class Program:
-    """Everything that evaluating a pipeline needs but the durations; all columns are ``[task]``.
+    """A compiled pipeline: everything except the durations; all columns are ``[task]``.
 
-    A task's position is behind those of all that it waits for: tasks are sorted by wavefront, then by rank. The ring holds
-    ``num_rows`` rows: row 0 is time zero, rows 1 to ``pp`` the ranks' starts, the others end times that are still needed.
+    A task's position is after those of all tasks that it waits for: tasks are sorted by wavefront, then by rank. The ring has
+    ``num_rows`` rows: row 0 is time zero, rows 1 to ``pp`` are the ranks' starts, the others are end times that are still needed.
     """
 
     shape: PipelineShape
@@ -103,7 +95,7 @@ class Program:
 
     @property
     def num_fronts(self) -> int:
-        """Wavefronts: the longest chain of tasks that wait for each other."""
+        """Number of wavefronts: the longest chain of tasks that wait for each other."""
         return int(self.fronts[-1]) + 1
 
     @property
@@ -113,13 +105,12 @@ class Program:
 
     @cached_property
     def micro_batch(self) -> Rows:
-        """Which of the step's micro batches a task (of a pair, its forward) works on; tasks count them by chunk.
+        """The step's micro batch of each task (of a pair, that of its forward). Tasks count the micro batches of their stream.
 
-        DualPipe's second direction takes the second half.
+        The second stream takes the second half.
         """
         _, chunk, micro_batch = self.tasks.T[:3]
-        both_ways = self.shape.schedule is Schedule.DUALPIPE
-        found: Rows = micro_batch + chunk * self.shape.num_passes if both_ways else micro_batch
+        found: Rows = micro_batch + self.shape.first_micro_batch(chunk)
         return found
 
     @cached_property
@@ -130,7 +121,7 @@ class Program:
 
     @cached_property
     def waiting(self) -> list[tuple[int, ...]]:
-        """Of every task its rank, its class, its micro batch, the task before it and each input with whether it crosses."""
+        """For every task its rank, class, micro batch, predecessor, and each input with whether it crosses ranks."""
         (first, second), (first_crosses, second_crosses) = self.waits.inputs, self.waits.crosses
         columns = (
             self.ranks,
@@ -146,8 +137,8 @@ class Program:
 
     @cached_property
     def wavefronts(self) -> tuple[Wavefront, ...]:
-        """All tasks, a wavefront at a time."""
-        rows = np.append(self.rows, 0)  # what is nothing is at time zero
+        """All tasks, one wavefront at a time."""
+        rows = np.append(self.rows, 0)  # a task that waits for nothing reads time zero
         previous = np.where(self.waits.previous == NOTHING, 1 + self.ranks, rows[self.waits.previous])
         first, second = ((rows[source], crosses) for source, crosses in zip(self.waits.inputs, self.waits.crosses, strict=True))
         sizes = np.bincount(self.fronts)
@@ -171,7 +162,7 @@ class Program:
 
 
 def _waits(shape: PipelineShape, tasks: Table, ranks: Rows) -> Waits:
-    """What the tasks wait for, which are listed rank by rank."""
+    """Dependencies of the tasks, which are listed rank by rank."""
     kind, chunk, micro_batch, backward_chunk, backward_micro_batch = tasks.T
     is_pair, has_forward, has_backward = kind == Pass.PAIR, np.isin(kind, FORWARDS), np.isin(kind, BACKWARDS)
     back_chunk, back = np.where(is_pair, backward_chunk, chunk), np.where(is_pair, backward_micro_batch, micro_batch)
@@ -184,7 +175,7 @@ def _waits(shape: PipelineShape, tasks: Table, ranks: Rows) -> Waits:
     forward, backward = np.full((2, len(places), shape.num_passes), NOTHING)  # tasks that yield an output, [place, micro batch]
     forward[here[has_forward], micro_batch[has_forward]] = np.flatnonzero(has_forward)
     backward[back_here[has_backward], back[has_backward]] = np.flatnonzero(has_backward)
-    # A forward waits for that of the place before, a backward for that of the place behind or, on the last, for its forward.
+    # A forward waits for the forward before it; a backward for the backward after it or, on the last place, for its forward.
     source, back_source = before[here], behind[back_here]
     fed, is_last = has_forward & (source != NOTHING), back_source == NOTHING
     first = np.where(fed, forward[source, micro_batch], NOTHING)
@@ -208,7 +199,7 @@ def _depths(shape: PipelineShape, waits: Waits, begins: list[int]) -> Rows:
     """
     first, second = (source.tolist() for source in waits.inputs)
     unknown = NOTHING - 1
-    depth = [unknown] * len(first) + [NOTHING]  # what is nothing is the last
+    depth = [unknown] * len(first) + [NOTHING]  # the last entry stands for no task
     upcoming, blocked = begins[:-1], dict[int, list[int]]()  # ranks that wait for a task
     runnable = list(range(shape.pp))
     while runnable:
@@ -232,7 +223,7 @@ def _depths(shape: PipelineShape, waits: Waits, begins: list[int]) -> Rows:
 
 
 def _ring(pp: int, fronts: Rows, waits: Waits, last_positions: Rows) -> tuple[Rows, int]:
-    """Every task's row in a ring that is as long as anything is needed, and the number of rows."""
+    """Every task's row in a ring that is long enough for all needed end times, and the number of rows."""
     sizes = np.bincount(fronts)
     ends = np.cumsum(sizes)
     number = len(fronts)
@@ -252,18 +243,7 @@ def _ring(pp: int, fronts: Rows, waits: Waits, last_positions: Rows) -> tuple[Ro
 
 
 def compiled(shape: PipelineShape) -> Program:
-    """The program of a pipeline. Raises ``ValueError`` for a shape whose ranks would wait for each other for ever.
-
-    Parameters
-    ----------
-    shape : PipelineShape
-        Schedule, ranks, chunks and micro batches.
-
-    Returns
-    -------
-    Program
-        Kept for the next strategies of the same shape, as long as there is room.
-    """
+    """The program of a pipeline, cached while there is room. Raises ``ValueError`` if its ranks would deadlock."""
     program = _KEPT.pop(shape, None) or _compiled(shape)
     _KEPT[shape] = program  # the last that goes
     while len(_KEPT) > 1 and sum(kept.num_tasks for kept in list(_KEPT.values())) > MOST_KEPT:
@@ -307,7 +287,7 @@ def _compiled(shape: PipelineShape) -> Program:
 
 
 def _classes(tasks: Table, ranks: Rows) -> tuple[tuple[TaskClass, ...], Rows]:
-    """The classes in the order in which the ranks come to them, and that of every task."""
+    """The classes in the order in which the ranks reach them, and the class of every task."""
     kind, chunk, _, backward_chunk, _ = tasks.T
     columns = np.stack([kind, ranks, chunk, backward_chunk], axis=1)
     span = columns.max(axis=0) + 2  # -1 is a value, too

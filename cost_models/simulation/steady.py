@@ -1,4 +1,4 @@
-"""Where a pipeline of many micro batches repeats itself: what a period adds is then known without playing the rest."""
+"""Steady state of a pipeline with many micro batches: the time that each further period adds."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from cost_models.pipeline.orders import rank_tables
-from cost_models.pipeline.tasks import Pass, PipelineShape, Table
-from cost_models.shapes.strategy import Schedule
+from cost_models.schedules.orders import rank_tables
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass, Table
 from cost_models.simulation.program import Rows, compiled
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The end of a wavefront: what later tasks wait for, by position in the program and by row of the ring."""
+    """The end of a wavefront: the tasks that later tasks wait for, by position in the program and by row of the ring."""
 
     front: int
     positions: Rows
@@ -24,10 +24,11 @@ class Moment:
 
 @dataclass(frozen=True)
 class Steady:
-    """Two moments, a period of micro batches apart, that every longer program of the schedule passes too.
+    """Two moments, one period of micro batches apart, that every longer program of the schedule also passes.
 
-    What is waited for is in the same order in both. From either on, the same tasks follow in the programs that end as long
-    after. So if all ends of the later moment are those of the earlier one and a constant, each further period adds that
+    The awaited tasks have the same order in both. From either moment on, the same tasks follow in programs that end equally long
+    after it. If all ends of the later moment are those of the earlier one plus a constant, each further period therefore adds
+    that
     constant to the ends of the ranks, and ``class_counts`` tasks.
     """
 
@@ -37,22 +38,22 @@ class Steady:
 
 
 def _later(shape: PipelineShape, tasks: Table) -> Table:
-    """The same tasks, a period later."""
-    shift = shape.period // 2 if shape.schedule is Schedule.DUALPIPE else shape.period
+    """The same tasks, one period later."""
+    shift = shape.passes_in_period
     kind, chunk, micro_batch, backward_chunk, backward_micro_batch = tasks.T
     behind = np.where(kind == Pass.PAIR, backward_micro_batch + shift, backward_micro_batch)
     return np.stack([kind, chunk, micro_batch + shift, backward_chunk, behind], axis=1)
 
 
 def _num_equal(one: Table, other: Table) -> int:
-    """How many tasks are equal before the first that is not."""
+    """Number of equal tasks before the first that differs."""
     number = min(len(one), len(other))
     differ = (one[:number] != other[:number]).any(axis=1)
     return int(differ.argmax()) if differ.any() else number
 
 
 def _found(of: Table, among: Table) -> Rows:
-    """The place of each row among others, which are distinct; -1 for a row that is none of them."""
+    """Index of each row among other, distinct rows; -1 for a row that is not among them."""
     span = tuple(np.maximum(of.max(axis=0), among.max(axis=0)) + 2)
     wanted, codes = (np.ravel_multi_index(tuple((rows + 1).T), span) for rows in (of, among))
     order = np.argsort(codes)
@@ -63,17 +64,7 @@ def _found(of: Table, among: Table) -> Rows:
 
 @lru_cache(maxsize=256)
 def steady_of(shape: PipelineShape) -> Steady | None:
-    """The last such moments of a program, ``None`` where a longer one does not repeat it.
-
-    Parameters
-    ----------
-    shape : PipelineShape
-        Schedule, ranks, chunks and micro batches.
-
-    Returns
-    -------
-    Steady or None
-    """
+    """The last two such moments of a program; ``None`` if a longer program does not repeat it."""
     program, longer = compiled(shape), rank_tables(replace(shape, num_microbatches=shape.num_microbatches + shape.period))
     orders = [np.flatnonzero(program.ranks == rank) for rank in range(shape.pp)]
     fronts = [program.fronts[order] for order in orders]
@@ -106,7 +97,7 @@ def steady_of(shape: PipelineShape) -> Steady | None:
     placed = np.column_stack([program.ranks, program.tasks])
     shifted = _found(np.column_stack([program.ranks[needed], _later(shape, program.tasks[needed])]), placed)
     if (shifted < 0).any() or (program.fronts[shifted] > second_front).any():
-        return None  # what the earlier moment waits for still belongs to the warm-up
+        return None  # the tasks that the earlier moment waits for are still part of the warm-up
     moments = [
         Moment(front, positions, program.rows[positions]) for front, positions in ((first_front, needed), (second_front, shifted))
     ]

@@ -1,4 +1,4 @@
-"""Composes steps task by task: every candidate of one pipeline in lockstep, over the layer costs of the closed form."""
+"""Simulates steps task by task: all candidates of one pipeline in lockstep, with the layer costs of the closed form."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import BACKWARDS, FORWARDS, Pass, PipelineShape, Place, next_places, previous_place
+from cost_models.schedules.orders import next_places, previous_place
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass, Place
 from cost_models.shapes.layer_keys import Floats, distinct_rows
-from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
@@ -24,34 +26,24 @@ from cost_models.step.priced_groups import PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 
-LEAST_PERIODS = 4  # that are played: fill, two that may repeat each other, drain
-MOST_TASKS = 524_288  # that are played: a second, 300 MB
+LEAST_PERIODS = 4  # periods to simulate: fill, two that can repeat each other, drain
+MOST_TASKS = 524_288  # tasks to simulate: a second, 300 MB
 
 
 def pipeline_shapes(group: PricedGroup) -> Iterator[tuple[IntColumn, PipelineShape]]:
-    """The distinct pipelines of a group, with the columns of each.
-
-    Parameters
-    ----------
-    group : PricedGroup
-        Strategies of one pipeline with their priced parts.
-
-    Yields
-    ------
-    tuple of IntColumn and PipelineShape
-    """
+    """The distinct pipelines of a group, with the indices ``[n]`` of each one's strategies."""
     stages = group.stages
-    group_size = group.batch.group_size * (stages.schedule is Schedule.INTERLEAVED)
+    group_size = group.batch.group_size * stages.schedule.rules.in_groups
     first, index = distinct_rows([group.num_microbatches.astype(np.int64), group_size])
     for number, row in enumerate(first):
         yield np.flatnonzero(index == number), stages.shape(int(group.num_microbatches[row]), int(group_size[row]))
 
 
 class GroupTasks:
-    """How long the tasks of a group's candidates take; the group's kinds of rank are its ranks, one by one.
+    """Durations of the tasks of a group's candidates; every rank of the group is its own kind.
 
-    A send that is not overlapped keeps its sender; what the overlap hides delays the receiver alone. Gradients accumulate
-    with the weight gradients. A merged pair saves what the layers that meet in it hide of each other's communication.
+    A send that is not overlapped occupies its sender. The hidden part of an overlapped send delays only the receiver. Gradients
+    accumulate with the weight gradients. A merged pair saves the communication that its layers hide for each other.
     """
 
     def __init__(self, group: PricedGroup) -> None:
@@ -65,17 +57,7 @@ class GroupTasks:
         self._host_s = group.host_micro_batch_s / stages.vpp
 
     def of(self, program: Program) -> tuple[Floats, IntColumn]:
-        """Durations of the program's task classes, ``[class, n]``, and the messages that each sends, ``[class]``.
-
-        Parameters
-        ----------
-        program : Program
-            The compiled pipeline.
-
-        Returns
-        -------
-        tuple of Floats, ``[class, n]``, seconds, and IntColumn, ``[class]``
-        """
+        """Seconds of the program's task classes, ``[class, n]``, and the number of messages that each sends, ``[class]``."""
         sends = _num_sends(program.shape)
         durations = np.empty((len(sends), len(self.send_s)))
         for (kind, chunk, backward_chunk), rows, ranks in _alike(program.shape):
@@ -84,21 +66,7 @@ class GroupTasks:
 
     @staticmethod
     def num_sends(shape: PipelineShape, following: dict[Place, Place], task_class: TaskClass) -> int:
-        """Messages to other ranks that a task ends with.
-
-        Parameters
-        ----------
-        shape : PipelineShape
-            Schedule, ranks, chunks and micro batches.
-        following : dict of Place to Place
-            ``next_places`` of the shape.
-        task_class : TaskClass
-            Kind of pass, rank and chunk.
-
-        Returns
-        -------
-        int
-        """
+        """Number of messages to other ranks at the end of a task; ``following`` are the ``next_places`` of the shape."""
         kind, rank, chunk, backward_chunk = task_class
         places: list[Place | None] = []
         if kind in FORWARDS:
@@ -108,17 +76,7 @@ class GroupTasks:
         return sum(place is not None and place[0] != rank for place in places)
 
     def saving_s(self, task_class: TaskClass) -> Floats:
-        """What a merged pair hides of the expert communication, ``[n]``; zero for all other tasks.
-
-        Parameters
-        ----------
-        task_class : TaskClass
-            Kind of pass, rank and chunk.
-
-        Returns
-        -------
-        Floats, ``[n]``, seconds
-        """
+        """Seconds of expert communication that a merged pair hides, ``[n]``; zero for all other tasks."""
         return self._saving_s(*task_class)
 
     def _saving_s(self, kind: Pass, rank: int | IntColumn, chunk: int, backward_chunk: int) -> Floats:
@@ -130,17 +88,7 @@ class GroupTasks:
         return saving
 
     def relays_s(self, task_class: TaskClass) -> Floats:
-        """Of a task's passes, what they send on for MTP modules whose head is elsewhere, ``[n]``.
-
-        Parameters
-        ----------
-        task_class : TaskClass
-            Kind of pass, rank and chunk.
-
-        Returns
-        -------
-        Floats, ``[n]``, seconds
-        """
+        """Seconds of a task's passes for sending outputs of MTP modules to a head elsewhere, ``[n]``."""
         kind, rank, chunk, backward_chunk = task_class
         forward, backward = self._relays
         number = forward[rank, chunk] if kind in FORWARDS else 0
@@ -150,23 +98,11 @@ class GroupTasks:
         return seconds
 
     def duration_s(self, task_class: TaskClass, num_sends: int) -> Floats:
-        """How long a task takes, ``[n]``, its sends included.
-
-        Parameters
-        ----------
-        task_class : TaskClass
-            Kind of pass, rank and chunk.
-        num_sends : int
-            Messages to other ranks that it ends with.
-
-        Returns
-        -------
-        Floats, ``[n]``, seconds
-        """
+        """Seconds of a task with its ``num_sends`` messages to other ranks, ``[n]``."""
         return self._seconds(*task_class, num_sends)
 
     def _seconds(self, kind: Pass, rank: int | IntColumn, chunk: int, backward_chunk: int, num_sends: int | IntColumn) -> Floats:
-        """Of the tasks of one rank, ``[n]``, or of several, ``[rank, n]``."""
+        """Seconds of the tasks of one rank, ``[n]``, or of several, ``[rank, n]``."""
         forward, backward = self._chunks[chunk], self._chunks[backward_chunk if kind is Pass.PAIR else chunk]
         seconds: Floats = num_sends * self.send_s
         if kind in FORWARDS:
@@ -190,7 +126,7 @@ def _alike(shape: PipelineShape) -> tuple[tuple[tuple[Pass, int, int], IntColumn
     return tuple((kind, *np.array(rows).T) for kind, rows in found.items())
 
 
-@lru_cache(maxsize=128)  # as many as ``compiled`` keeps
+@lru_cache(maxsize=128)  # about the number of programs that ``compiled`` caches
 def _num_sends(shape: PipelineShape) -> IntColumn:
     following = next_places(shape)
     sends = np.array([GroupTasks.num_sends(shape, following, c) for c in compiled(shape).classes], dtype=np.int64)
@@ -199,19 +135,7 @@ def _num_sends(shape: PipelineShape) -> IntColumn:
 
 
 def exchange_left_s(group: PricedGroup, constants: Constants) -> tuple[Floats, Floats]:
-    """What passes do not hide of each rank's reduction of gradients and gathering of weights, ``[rank, n]`` each.
-
-    Parameters
-    ----------
-    group : PricedGroup
-        Strategies of one pipeline with their priced parts.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    tuple of Floats, ``[rank, n]``, seconds
-    """
+    """Seconds of each rank's gradient reduction and weight gathering that passes do not hide, ``[rank, n]`` each."""
     left = exchange_beyond_compute_s(
         group.batch, group.sharded.exchange, group.alone.forward, group.alone.backward, constants.dp_exposed_fraction
     )
@@ -220,7 +144,7 @@ def exchange_left_s(group: PricedGroup, constants: Constants) -> tuple[Floats, F
 
 
 class Played(NamedTuple):
-    """What playing a pipeline gives, ``[rank, n]``: ends, busy seconds, seconds saved by merged pairs, messages sent."""
+    """Result of simulating a pipeline, ``[rank, n]``: ends, busy seconds, seconds saved by merged pairs, messages sent."""
 
     ends_s: Floats
     busy_s: Floats
@@ -231,7 +155,7 @@ class Played(NamedTuple):
 def _played(
     shape: PipelineShape, num_microbatches: int, tasks: GroupTasks | _Together, columns: IntColumn, start_s: Floats
 ) -> tuple[Played, NDArray[np.bool_]]:
-    """Plays ``shape`` and adds periods up to ``num_microbatches``, with whether each candidate repeats from there on."""
+    """Simulate ``shape`` and add periods up to ``num_microbatches``; also tells whether each candidate repeats."""
     program = compiled(shape)
     durations, num_sends = tasks.of(program)
     seconds = durations[:, columns]
@@ -256,32 +180,24 @@ def _played(
 
 
 def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start_s: Floats, columns: IntColumn) -> Played:
-    """Plays all micro batches of the chosen candidates, or as many as it takes until a period repeats the one before.
+    """Simulate the chosen candidates with all micro batches, or until a period repeats the one before. ``[rank, len(columns)]``
 
-    Each candidate goes on until its own tasks repeat, so that it costs what it would alone. Of one that has not after
-    ``MOST_TASKS`` nothing is known (``nan``).
+    Each candidate continues until its own tasks repeat, so it costs what it would alone. Candidates that do not repeat within
+    ``MOST_TASKS`` give ``nan``.
 
     Parameters
     ----------
-    shape : PipelineShape
-        Schedule, ranks, chunks and micro batches.
-    tasks : GroupTasks
-        Durations of the group's tasks.
-    start_s : Floats, ``[rank, n]``, seconds
-        When each rank may begin.
-    columns : IntColumn
+    start_s : ``[rank, n]``
+        When each rank can start.
+    columns
         Candidates of the group that have this shape.
-
-    Returns
-    -------
-    Played, ``[rank, len(columns)]``
     """
     total, period = shape.num_microbatches, shape.period
     whole = np.full((len(Played._fields), shape.pp, len(columns)), np.nan)
     left = np.arange(len(columns))
     length = LEAST_PERIODS * period + total % period
     while len(left):
-        if 2 * length >= total or shape.schedule is Schedule.GPIPE:  # whose forwards are all over before a backward
+        if 2 * length >= total or not shape.schedule.rules.has_steady_state:
             length = total
         some = replace(shape, num_microbatches=length)
         if some.num_tasks > MOST_TASKS:
@@ -295,7 +211,7 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start
 
 
 def _first_starts_s(group: PricedGroup, tasks: GroupTasks, gather_s: Floats) -> Floats:
-    """When each rank begins its first forward, ``[rank, n]``: the first chunk must have passed the ranks before it."""
+    """When each rank starts its first forward, ``[rank, n]``: after the first chunk has passed the ranks before it."""
     begins = [gather_s[0]]
     for rank in range(1, group.stages.pp):
         before_s = tasks.duration_s(TaskClass(Pass.FORWARD, rank - 1, 0), 1)
@@ -304,21 +220,10 @@ def _first_starts_s(group: PricedGroup, tasks: GroupTasks, gather_s: Floats) -> 
 
 
 def simulated(group: PricedGroup, constants: Constants) -> StepTime:
-    """Composes a step from the ends of all tasks; the group must keep every rank as a kind of its own.
+    """Simulated steps of one group, ``[n]``; the group must keep every rank as its own kind.
 
-    A rank begins once it has gathered its weights and ends once its gradients are reduced, as far as passes do not hide
-    it; the optimizer follows the last rank, or each rank by itself where steps overlap.
-
-    Parameters
-    ----------
-    group : PricedGroup
-        Strategies of one pipeline with their priced parts.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    StepTime, ``[n]``, seconds
+    A rank starts when it has gathered its weights and ends when its gradients are reduced, as far as passes do not hide that. The
+    optimizer follows the last rank, or each rank separately if steps overlap.
     """
     ((_, time),) = simulated_together([group], constants)
     return time
@@ -340,20 +245,7 @@ class _Together:
 
 
 def simulated_together(groups: Iterable[PricedGroup], constants: Constants) -> list[tuple[PricedGroup, StepTime]]:
-    """As ``simulated`` for each group; what has equal programs is played at once.
-
-    Parameters
-    ----------
-    groups : iterable of PricedGroup
-        Each of strategies of one pipeline with their priced parts.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    list of tuple of PricedGroup and StepTime
-        Each group, and its steps.
-    """
+    """``simulated`` for each group, with the group; equal programs are simulated at once."""
     groups = list(groups)
     tasks = [GroupTasks(group) for group in groups]
     left_s = [exchange_left_s(group, constants) for group in groups]
@@ -378,10 +270,10 @@ def simulated_together(groups: Iterable[PricedGroup], constants: Constants) -> l
 def _composed(
     group: PricedGroup, tasks: GroupTasks, left_s: tuple[Floats, Floats], played: Played, constants: Constants
 ) -> StepTime:
-    """The step of one group whose tasks have been played."""
+    """The step of one group from its simulated tasks."""
     stages, (reduce_s, gather_s), (ends, busy, saving, sends) = group.stages, left_s, played
     ends = ends + reduce_s
-    if stages.schedule.overlaps_steps:
+    if stages.schedule.rules.overlaps_steps:
         ends = ends - _first_starts_s(group, tasks, gather_s) + gather_s
     pipeline = ends.max(axis=0)
     critical = busy.argmax(axis=0)
@@ -407,7 +299,7 @@ def _composed(
 
 
 def _with_closed_form(group: PricedGroup, time: StepTime, constants: Constants) -> StepTime:
-    """The same, but in closed form where there was too much to play."""
+    """The same steps, with the closed form for candidates that were too long to simulate."""
     unknown = np.isnan(time.step_s)
     if not unknown.any():
         return time
@@ -428,30 +320,10 @@ def simulate(
     memory: bool = True,
     prices: LayerPrices | None = None,
 ) -> Estimate:
-    """As ``cost_models.step.composition.estimate``, with steps composed task by task.
+    """Like ``cost_models.step.composition.estimate``, with steps simulated task by task. ``[n]``
 
-    Strategies of one pipeline run in lockstep; few run one by one, with equal results. What would take more than ``MOST_TASKS``
-    tasks has the closed form's step. Raises ``ValueError`` as ``estimate``
-    does, and for a schedule that its micro batches do not fill.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-    breakdown : bool
-        Whether to add parts and per-stage columns.
-    memory : bool
-        Whether to count bytes; without, they and what fits are unknown.
-    prices : LayerPrices or None
-        Layer costs of the same workload that earlier batches had; not with a breakdown.
-
-    Returns
-    -------
-    Estimate, ``[n]``
+    Strategies of one pipeline run in lockstep; few run one by one, with equal results. A step of more than ``MOST_TASKS`` tasks
+    takes the closed form. Raises ``ValueError`` like ``estimate``, and for a schedule that its micro batches do not fill.
     """
     priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
     return composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory)

@@ -1,4 +1,4 @@
-"""What happens inside a task: compute, and the communication of experts and swapped activations, layer by layer."""
+"""Bars inside a task: compute, and the communication of experts and swapped activations, layer by layer."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.layer.communication import expert_comm, network_of
 from cost_models.layer.costs import LayerCosts
-from cost_models.pipeline.tasks import Pass
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
 from cost_models.shapes.parameters import layer_parameters
@@ -22,11 +22,11 @@ from cost_models.simulation.program import TaskClass
 from cost_models.simulation.step_times import GroupTasks
 from cost_models.step.priced_groups import PricedGroup
 
-EVEN_SHARE = 0.5  # of an exchange that takes no time, for dispatch as for combine
+EVEN_SHARE = 0.5  # share of dispatch and of combine in an exchange that takes no time
 
 
 class Stream(Named):
-    """What runs one bar at a time on a rank."""
+    """A resource of a rank that runs one bar at a time."""
 
     COMPUTE = 0
     EXPERT_COMMUNICATION = 1
@@ -37,7 +37,7 @@ class Stream(Named):
 
 
 class Kind(Named):
-    """What a bar is; the first five are those of ``Pass``."""
+    """Kind of a bar; the first five are those of ``Pass``."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -53,11 +53,11 @@ class Kind(Named):
     REDUCE = 11
     OPTIMIZER = 12
     STEP_OVERHEAD = 13
-    CONTENTION = 14  # compute that takes longer beside communication
+    CONTENTION = 14  # extra compute time because of hidden communication
 
 
 class TaskBar(NamedTuple):
-    """A bar from ``start_s`` to ``end_s`` after its task's start; of a merged pair's backward where ``of_backward``."""
+    """A bar from ``start_s`` to ``end_s`` after its task's start; with ``of_backward`` it belongs to a merged pair's backward."""
 
     stream: Stream
     kind: Kind
@@ -67,46 +67,27 @@ class TaskBar(NamedTuple):
 
 
 class Transfer(NamedTuple):
-    """Seconds during which the compute stream waits for a transfer, and during which it works beside it."""
+    """Seconds of a transfer for which the compute stream waits, and seconds that compute hides."""
 
     exposed_s: float = 0.0
     hidden_s: float = 0.0
 
     def scaled(self, share: float) -> Transfer:
-        """A share of both.
-
-        Parameters
-        ----------
-        share : float
-            0 to 1.
-
-        Returns
-        -------
-        Transfer, seconds
-        """
+        """A transfer with both parts multiplied by ``share``, 0 to 1."""
         return Transfer(self.exposed_s * share, self.hidden_s * share)
 
     def exposing(self, share: float) -> Transfer:
-        """As long, with this share of what was exposed.
-
-        Parameters
-        ----------
-        share : float
-            0 to 1.
-
-        Returns
-        -------
-        Transfer, seconds
-        """
+        """A transfer of the same length with ``share``, 0 to 1, of its exposed part."""
         return Transfer(self.exposed_s * share, self.hidden_s + self.exposed_s * (1.0 - share))
 
 
 @dataclass(frozen=True)
 class _LayerPass:
-    """One pass of one layer; ``expert_compute_s`` of ``compute_s`` lies between dispatch and combine.
+    """One pass of one layer; ``expert_compute_s`` of ``compute_s`` is between dispatch and combine.
 
-    ``contention_s`` is how much longer that takes beside what is hidden.
-    A recompute comes first: ``again_s`` of compute, which waits for ``again_dispatch_s`` and ``again_combine_s``.
+    ``contention_s`` is what hidden communication adds to compute. A recompute comes first: ``again_s`` of compute, which waits
+    for
+    ``again_dispatch_s`` and ``again_combine_s``.
     """
 
     compute_s: float
@@ -121,19 +102,19 @@ class _LayerPass:
 
     @property
     def experts_exposed_s(self) -> float:
-        """What compute waits for dispatch and combine, those of a recompute left out."""
+        """Exposed seconds of dispatch and combine, without those of a recompute."""
         return self.dispatch.exposed_s + self.combine.exposed_s
 
     @property
     def whole_s(self) -> float:
-        """All of it, one after the other."""
+        """Seconds of the whole pass, one part after the other."""
         again = self.again_s + self.again_dispatch_s + self.again_combine_s
         return self.compute_s + self.contention_s + self.experts_exposed_s + self.swap.exposed_s + again
 
 
 @dataclass(frozen=True)
 class _LayerParts:
-    """What the passes of one kind of layer are made of; the shares are those of its compute and of its exchanges."""
+    """Parts of the passes of one kind of layer; the shares are those of its compute and of its exchanges."""
 
     costs: LayerCosts
     expert_share: float
@@ -142,7 +123,7 @@ class _LayerParts:
 
     @classmethod
     def of(cls, workload: Workload, group: PricedGroup, constants: Constants, kind: LayerKind, costs: LayerCosts) -> _LayerParts:
-        """Of a group of one strategy, whose costs have kept their tables."""
+        """The parts for a group of one strategy with tables of costs."""
         if not kind.moe:
             return cls(costs, 0.0, EVEN_SHARE, False)
         keys, _ = layer_keys(group.batch)
@@ -160,7 +141,7 @@ class _LayerParts:
         return self._pass("forward", float(self.costs.forward_s[0]) - self._beside_compute("forward"))
 
     def backward(self, *, again: bool, weight_gradient: bool) -> _LayerPass:
-        """``again``: the layer is fully recomputed; without ``weight_gradient``, input gradients alone."""
+        """The backward pass. ``again``: the layer is fully recomputed. Without ``weight_gradient``: input gradients alone."""
         recompute = self._seconds("backward", "recompute")
         compute = float(self.costs.backward_s[0]) - self._beside_compute("backward") - recompute
         if not weight_gradient:
@@ -177,13 +158,13 @@ class _LayerParts:
         return float(getattr(self.costs, table)[name][0])
 
     def _transfer(self, name: str, table: str) -> Transfer:
-        """Of one pass: both passes transfer as long, and ``masked`` is what both of them hide."""
+        """A transfer of one pass. Both passes transfer equally long; ``masked`` is hidden by both together."""
         exposed = self._seconds(table, name)
         both = self._seconds("forward", name) + self._seconds("backward", name) + self._seconds("masked", name)
         return Transfer(exposed, max(both / 2.0 - exposed, 0.0))
 
     def _pass(self, table: str, compute_s: float, again_s: float = 0.0, again_exposed_s: float = 0.0) -> _LayerPass:
-        # Input gradients alone may be shorter than what the whole backward hides; the rest is beside weight gradients.
+        # Input gradients alone can be shorter than the part that the whole backward hides; weight gradients hide the rest.
         exposed_s, hidden_s = self._transfer("ep_comm", table)
         experts = Transfer(exposed_s, min(hidden_s, compute_s))
         return _LayerPass(
@@ -200,19 +181,7 @@ class _LayerParts:
 
 
 def moe_flops_fraction(workload: Workload, *, local: bool = False) -> float:
-    """Share of routed and shared experts in the forward FLOPs of a MoE layer.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    local : bool
-        A layer with the model's ``local_attention``.
-
-    Returns
-    -------
-    float
-    """
+    """Fraction of routed and shared experts in the forward FLOPs of a MoE layer."""
     model, training = workload.model, workload.training
     assert model.moe is not None
     parts = layer_parameters(model, moe=True, local=local)
@@ -221,14 +190,14 @@ def moe_flops_fraction(workload: Workload, *, local: bool = False) -> float:
 
 
 class _Saved(NamedTuple):
-    """What a merged pair hides of the exchanges that its passes show alone, and how much longer that makes its compute."""
+    """Exchange time that a merged pair hides in addition to its passes alone, and the contention that this adds."""
 
     hidden_s: float
     contention_s: float
 
 
 class _Layout:
-    """Bars of one task, laid out from its start; neighbours of one kind on the compute stream are one bar."""
+    """Lays out the bars of one task from its start; adjacent compute bars of one kind are joined."""
 
     def __init__(self) -> None:
         self.bars: list[TaskBar] = []
@@ -237,7 +206,7 @@ class _Layout:
         self._ends_s = dict.fromkeys(Stream, 0.0)
 
     def compute(self, kind: Kind, seconds: float) -> None:
-        """Compute from now on."""
+        """Add compute from now on."""
         if seconds <= 0:
             return
         start, self.now_s = self.now_s, self.now_s + seconds
@@ -249,12 +218,12 @@ class _Layout:
         self.bars.append(TaskBar(Stream.COMPUTE, kind, start, self.now_s))
 
     def transfer(self, stream: Stream, kind: Kind, transfer: Transfer, *, of_backward: bool = False) -> None:
-        """A transfer that compute waits for from now on, and that goes on beside what follows."""
+        """Add a transfer that starts now; compute waits for its exposed part, and later work hides the rest."""
         self._aside(TaskBar(stream, kind, self.now_s, self.now_s + transfer.exposed_s + transfer.hidden_s, of_backward))
         self._wait(transfer.exposed_s)
 
     def transferred(self, stream: Stream, kind: Kind, transfer: Transfer, *, of_backward: bool = False) -> None:
-        """A transfer that went on beside what came before, and for the rest of which compute waits now."""
+        """Add a transfer that earlier work has hidden in part; compute waits now for the rest."""
         start = self.now_s - transfer.hidden_s
         self._wait(transfer.exposed_s)
         self._aside(TaskBar(stream, kind, start, self.now_s, of_backward))
@@ -271,7 +240,7 @@ class _Layout:
             self._ends_s[bar.stream] = bar.end_s
 
     def forward(self, layer: _LayerPass) -> None:
-        """A layer's forward; activations leave for the host beside it."""
+        """Add a layer's forward; activations are swapped to the host beside it."""
         self.compute(Kind.FORWARD, layer.compute_s - layer.expert_compute_s)
         self.transfer(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, layer.dispatch)
         self.compute(Kind.FORWARD, layer.expert_compute_s)
@@ -280,7 +249,7 @@ class _Layout:
         self.transferred(Stream.SWAP, Kind.SWAP, layer.swap)
 
     def backward(self, kind: Kind, layer: _LayerPass) -> None:
-        """A layer's backward: the gradient of a combine is sent before that of a dispatch."""
+        """Add a layer's backward: the gradient of a combine is sent before that of a dispatch."""
         before = layer.again_s if not layer.compute_s else layer.again_s * (1.0 - layer.expert_compute_s / layer.compute_s)
         self.compute(Kind.RECOMPUTE, before)
         self.transfer(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, Transfer(layer.again_dispatch_s), of_backward=True)
@@ -294,10 +263,11 @@ class _Layout:
         self.compute(kind, layer.compute_s - layer.expert_compute_s)
 
     def pair(self, forwards: list[_LayerPass], backwards: list[_LayerPass], work_s: float, saved: _Saved) -> None:
-        """Both passes of a merged pair, ``work_s`` together: transfers in turn, spread evenly over the compute.
+        """Add both passes of a merged pair, ``work_s`` together: transfers one after the other, spread evenly over the compute.
 
-        Contention follows the compute that it lengthens, in proportion to what is hidden there. Which piece of compute is beside
-        which transfer, ``cost_models.layer.pairs`` decides for one layer and does not keep.
+        Contention follows the compute that it lengthens, in proportion to the hidden part. ``cost_models.layer.pairs`` decides
+        which
+        compute hides which transfer for one layer, but does not keep it.
         """
         exposed_s = sum(layer.experts_exposed_s for layer in (*forwards, *backwards))
         left = 1.0 - saved.hidden_s / exposed_s if exposed_s else 1.0
@@ -331,10 +301,11 @@ class _Layout:
 
 
 class TaskBars:
-    """The bars of every class of tasks of one strategy.
+    """Bars of every class of tasks of one strategy.
 
-    Compute includes what else a pass waits for in place: communication of tensor and context parallelism, ZeRO-3's weights, the
-    host. What a chunk does beside its layers comes before them, in the chunk with the output head after them.
+    Compute includes the other waits of a pass: communication of tensor and context parallelism, ZeRO-3's weights, the host. Work
+    of
+    a chunk besides its layers comes before them, or after them in the chunk with the output head.
     """
 
     def __init__(self, workload: Workload, group: PricedGroup, tasks: GroupTasks, constants: Constants) -> None:
@@ -346,20 +317,9 @@ class TaskBars:
         self._parts = [_LayerParts.of(workload, group, constants, kind, costs) for kind, costs in kinds]
 
     def of(self, task_class: TaskClass, duration_s: float, num_sends: int) -> list[TaskBar]:
-        """Bars of a task of ``duration_s``, which ends with its sends; what these take besides follows its end.
+        """Bars of a task of ``duration_s``, which includes its ``num_sends`` messages to other ranks.
 
-        Parameters
-        ----------
-        task_class : TaskClass
-            Kind of pass, rank and chunk.
-        duration_s : float, seconds
-            Of the task, its sends included.
-        num_sends : int
-            Messages to other ranks that it ends with.
-
-        Returns
-        -------
-        list of TaskBar
+        The hidden part of the sends comes after its end.
         """
         kind, rank, chunk, backward_chunk = task_class
         sends_s = num_sends * float(self._tasks.send_s[0]) + float(self._tasks.relays_s(task_class)[0])
@@ -396,7 +356,7 @@ class TaskBars:
             layout.compute(shown, beside_s)
 
     def _kinds(self, rank: int, chunk: int) -> list[int]:
-        """The kind of each layer; an MTP module is one more layer behind those of its stage."""
+        """The kind of each layer of a chunk; an MTP module is one more layer after those of its stage."""
         stages = self._stages
         kinds = np.diff(stages.prefix[:, rank, chunk]).argmax(axis=0).tolist()
         count = int(stages.layers[:, rank, chunk].sum())
@@ -408,7 +368,7 @@ class TaskBars:
         return [passes[kind] for kind in self._kinds(rank, chunk)]
 
     def _backwards(self, rank: int, chunk: int, *, weight_gradient: bool) -> list[_LayerPass]:
-        """In the order in which they run: the last layer first."""
+        """Backward passes in execution order: the last layer first."""
         num_again = int(sum(again[chunk, rank, 0] for again in self._stages.recomputed(self._batch)))
         passes = [
             self._parts[kind].backward(again=index < num_again, weight_gradient=weight_gradient)

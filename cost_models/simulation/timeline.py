@@ -1,4 +1,4 @@
-"""One strategy's step as bars: what every rank does on every stream, from the step's begin to its end."""
+"""Timeline of one strategy's step: bars for the work of every rank on every stream, from start to end."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 from cost_models.simulation.task_bars import Kind, Stream, TaskBars
@@ -20,13 +21,13 @@ from documents.sentences import Sentence
 Integers = NDArray[np.int64]
 
 MAX_TASKS = 100_000
-MAX_BARS = 1_000_000  # half a gigabyte on their way to JSON
+MAX_BARS = 1_000_000  # half a gigabyte during conversion to JSON
 REDUCING = (Pass.BACKWARD, Pass.WEIGHT_GRADIENT, Pass.PAIR)  # tasks whose end leaves gradients to reduce
 
 
 @dataclass(frozen=True)
 class Bars:
-    """Columns ``[bar]``; ``chunk`` and ``micro_batch`` are -1 where a bar belongs to none."""
+    """Bars as columns ``[bar]``; ``chunk`` and ``micro_batch`` are -1 for a bar without one."""
 
     rank: Integers
     stream: Integers  # codes of ``Stream``
@@ -42,9 +43,9 @@ class Bars:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Bars of all ranks by rank, stream and start; no two of one rank and stream overlap, and the last ends with the step.
+    """Bars of all ranks by rank, stream and start. Bars of one rank and stream do not overlap, and the last ends with the step.
 
-    ``bubble_s`` ``[rank]`` is idle time. Where steps overlap (``Schedule.overlaps_steps``), each rank's time begins with its own.
+    ``bubble_s`` ``[rank]`` is idle time. If the schedule ``overlaps_steps``, each rank's time starts with its own step.
     """
 
     step_time_s: float
@@ -53,37 +54,17 @@ class Timeline:
 
     @property
     def num_ranks(self) -> int:
-        """Pipeline ranks; those of other process groups do as these do."""
+        """Pipeline ranks; ranks of other process groups do the same."""
         return len(self.bubble_s)
 
 
 def num_tasks(workload: Workload, strategy: ParallelStrategy) -> int:
-    """Tasks of a step, each pass of a chunk and each weight gradient that may run apart.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    strategy : ParallelStrategy
-        One strategy, legal for ``any`` target.
-
-    Returns
-    -------
-    int
-    """
+    """Number of tasks of a step: passes of chunks, and separate weight gradients."""
     return _shape(workload, strategy).num_tasks
 
 
 def check_length(workload: Workload, strategy: ParallelStrategy) -> None:
-    """Raises ``ValueError`` for a step of more than ``MAX_TASKS``, with what their number comes from; cheap, before a replay.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    strategy : ParallelStrategy
-        One strategy, legal for ``any`` target.
-    """
+    """Raise ``ValueError`` for a step of more than ``MAX_TASKS``, with the reason; cheap, before a replay."""
     count = num_tasks(workload, strategy)
     if count > MAX_TASKS:
         raise ValueError(_too_long(_shape(workload, strategy), Sentence("{:,} tasks", count), f"{MAX_TASKS:,}"))
@@ -95,22 +76,9 @@ def _shape(workload: Workload, strategy: ParallelStrategy) -> PipelineShape:
 
 
 def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeline:
-    """The bars of a step that was replayed, which ends at the time of ``simulate``.
+    """Bars of a replayed step, which ends at the time of ``simulate``.
 
-    Raises ``ValueError`` for more than ``MAX_BARS``, with what their number comes from.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    played : Replay
-        One strategy's step with the times of its tasks.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    Timeline, seconds
+    Raises ``ValueError`` for more than ``MAX_BARS``, with the reason.
     """
     program, gather_s, reduce_s = played.program, played.gather_s, played.reduce_s
     starts, ends = np.array(played.starts_s), np.array(played.ends_s)
@@ -120,7 +88,7 @@ def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeli
     pipeline_s = float(ended_s.max())
     optimizer_s = float(played.group.sharded.optimizer_s[0])
     step_time_s = pipeline_s + optimizer_s + constants.step_overhead_s
-    updates_s = origins + (ended_s if program.shape.schedule.overlaps_steps else pipeline_s)
+    updates_s = origins + (ended_s if program.shape.schedule.rules.overlaps_steps else pipeline_s)
     parts = [
         *_task_bars(workload, played, constants, starts, ends),
         *_exchange_bars(played, origins, last_s, ranks, starts, ends),
@@ -132,18 +100,11 @@ def timeline(workload: Workload, played: Replay, constants: Constants) -> Timeli
 
 
 def origins_s(played: Replay) -> Floats:
-    """When each rank's time begins in the replay, ``[rank]``: with the step, or where steps overlap with the rank's own.
+    """Seconds at which each rank's time starts in the replay, ``[rank]``.
 
-    Parameters
-    ----------
-    played : Replay
-        One strategy's step with the times of its tasks.
-
-    Returns
-    -------
-    Floats, ``[rank]``, seconds
+    It starts with the step, or with the rank's own step if steps overlap.
     """
-    if not played.program.shape.schedule.overlaps_steps:
+    if not played.program.shape.schedule.rules.overlaps_steps:
         return np.zeros(played.program.shape.pp)
     firsts = {step.rank: start for step, start in zip(played.program.steps, played.starts_s, strict=True) if step.previous < 0}
     return np.array([firsts[rank] for rank in range(played.program.shape.pp)]) - played.gather_s
@@ -161,19 +122,18 @@ def _too_long(shape: PipelineShape, count: str, most: str) -> str:
 
 
 def _columns(rank: Integers, stream: Stream, kind: Kind, start_s: Floats, end_s: Floats) -> Bars:
-    """Bars of no chunk and no micro batch."""
+    """Bars without chunk and micro batch."""
     none = np.full(len(rank), -1, dtype=np.int64)
     return Bars(rank, np.full_like(none, stream), np.full_like(none, kind), none, none, start_s, end_s)
 
 
 def _micro_batches(shape: PipelineShape, chunk: int, numbers: list[int]) -> Integers:
-    """Of the step; tasks of DualPipe count those of each direction."""
-    before = chunk * shape.num_passes if shape.schedule is Schedule.DUALPIPE else 0
-    return np.array(numbers, dtype=np.int64) + before
+    """The step's numbers of micro batches, from those that tasks count in their stream."""
+    return np.array(numbers, dtype=np.int64) + shape.first_micro_batch(np.array(chunk))
 
 
 def _task_bars(workload: Workload, played: Replay, constants: Constants, starts: Floats, ends: Floats) -> Iterator[Bars]:
-    """Bars of all tasks, a class at a time: tasks of one class are alike but for when they start."""
+    """Bars of all tasks, one class at a time; tasks of one class differ only in their start."""
     program, shape = played.program, played.program.shape
     template = TaskBars(workload, played.group, played.tasks, constants)
     durations, num_sends = played.tasks.of(program)
@@ -211,10 +171,10 @@ def _task_bars(workload: Workload, played: Replay, constants: Constants, starts:
 def _exchange_bars(
     played: Replay, origins_s: Floats, last_s: Floats, ranks: Integers, starts: Floats, ends: Floats
 ) -> Iterator[Bars]:
-    """Weights gathered before the first forwards and along them, gradients reduced along backwards and after the last.
+    """Bars of weight gathering around the first forwards, and of gradient reduction around the last backwards.
 
-    Passes hide what the closed form's windows let them: the first forwards of a micro batch, its last backwards, or those of
-    all where each is followed by a reduction (ZeRO-2 without a pipeline).
+    Passes hide as much as in the closed form: the first forwards of a micro batch, and its last backwards. If a reduction follows
+    each backward (ZeRO-2 without a pipeline), all backwards hide it.
     """
     exchange, every = played.group.sharded.exchange, np.arange(len(last_s))
     gather_s, reduce_s = (np.broadcast_to(part[:, 0], last_s.shape) for part in (exchange.gather_s, exchange.reduce_s))
@@ -234,7 +194,7 @@ def _exchange_bars(
 
 
 def _last_bars(begin_s: Floats, optimizer_s: float, overhead_s: float) -> Iterator[Bars]:
-    """The optimizer, and the fixed cost of a step."""
+    """Bars of the optimizer, and of the fixed cost of a step."""
     every = np.arange(len(begin_s))
     updated_s = begin_s + optimizer_s
     yield _columns(every, Stream.OPTIMIZER, Kind.OPTIMIZER, begin_s, updated_s)
@@ -242,7 +202,7 @@ def _last_bars(begin_s: Floats, optimizer_s: float, overhead_s: float) -> Iterat
 
 
 def _arranged(parts: list[Bars], origins_s: Floats, step_time_s: float) -> Bars:
-    """All bars in order. A transfer ends at the latest when the next one of its stream begins: links do not queue."""
+    """All bars in order. A transfer ends no later than the start of the next one in its stream, because links do not queue."""
     names = [field.name for field in fields(Bars)]
     columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
     for name in ("start_s", "end_s"):

@@ -1,4 +1,4 @@
-"""Composes layer costs into the time and memory of a training step, for a whole batch of strategies."""
+"""Combines layer costs to the time and memory of a training step, for a whole batch of strategies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cost_models.memory.fit import fit_rule
 from cost_models.pipeline.closed_form import pipeline_lower_bound_s, pipeline_time
 from cost_models.pipeline.sums import weighted
 from cost_models.shapes.layer_keys import Floats
-from cost_models.shapes.strategy import IntColumn, Schedule, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
@@ -23,16 +23,15 @@ from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGr
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
 
-MTP_PROJECTIONS = 3.0  # of a module in a step: one forward, two backward
+MTP_PROJECTIONS = 3.0  # projections of an MTP module in a step: one forward, two backward
 
 
 @dataclass(frozen=True)
 class StepTime:
-    """How a step of a group composes, ``[n]``: its parts on the ``critical`` kind of rank and what all ranks do once.
+    """Step times of a group, ``[n]``: parts on the ``critical`` kind of rank, and work that all ranks do once.
 
-    ``pair_saving_s`` is what merged pairs save over the whole step by hiding expert communication, ``stage_bubble_s``
-    ``[stage, n]`` every rank's idle time, where the composition knows it. ``*_left_s`` ``[stage, n]`` is what the passes of
-    each rank do not hide of its exchange.
+    ``pair_saving_s`` is the expert communication that merged pairs hide over the whole step. ``stage_bubble_s`` ``[stage, n]`` is
+    every rank's idle time, if known. ``*_left_s`` ``[stage, n]`` is the part of each rank's exchange that its passes do not hide.
     """
 
     step_s: Floats
@@ -51,22 +50,10 @@ class StepTime:
 
 
 def closed_form(group: PricedGroup, constants: Constants) -> StepTime:
-    """Composes a step from the pace of the slowest rank and a bubble.
-
-    Parameters
-    ----------
-    group : PricedGroup
-        Strategies of one pipeline with their priced parts.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    StepTime, ``[n]``, seconds
-    """
+    """Step times in closed form, from the pace of the slowest rank and a bubble, ``[n]``."""
     stages, m, times = group.stages, group.num_microbatches, group.rank
     pipeline = pipeline_time(stages, times, m, group.batch.group_size, group.slots_s)
-    slack = 0.0 if stages.schedule is Schedule.DUALPIPE else 1.0 / stages.vpp
+    slack = 0.0 if stages.schedule.rules.num_streams > 1 else 1.0 / stages.vpp
     beyond = exchange_beyond_compute_s(
         group.batch, group.sharded.exchange, times.forward, times.backward, constants.dp_exposed_fraction
     )
@@ -98,37 +85,19 @@ Composer = Callable[[Iterable[PricedGroup], Constants], Iterable[tuple[PricedGro
 
 
 def closed_forms(groups: Iterable[PricedGroup], constants: Constants) -> Iterator[tuple[PricedGroup, StepTime]]:
-    """``closed_form`` of each group, one after the other.
-
-    Parameters
-    ----------
-    groups : iterable of PricedGroup
-        Each of strategies of one pipeline with their priced parts.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Yields
-    ------
-    tuple of PricedGroup and StepTime
-        The group, and its steps.
-    """
+    """``closed_form`` of each group, with the group, one after the other."""
     for group in groups:
         yield group, closed_form(group, constants)
 
 
 def at_kind(values: Floats, kind: IntColumn) -> Floats:
-    """The entries of ``values`` ``[kind, n]`` or ``[kind, 1]`` at one kind each, ``[n]``.
+    """The entries of ``values`` at one kind each, ``[n]``, in the unit of ``values``.
 
     Parameters
     ----------
-    values : Floats, ``[kind, n]`` or ``[kind, 1]``
-        Of every kind of rank.
-    kind : IntColumn, ``[n]``
-        Which one to take.
-
-    Returns
-    -------
-    Floats, ``[n]``
+    values : ``[kind, n]`` or ``[kind, 1]``
+    kind : ``[n]``
+        Index of the kind.
     """
     table = np.broadcast_to(values, (len(values), len(kind)))
     chosen: Floats = np.take_along_axis(table, kind[None, :], axis=0)[0]
@@ -136,20 +105,9 @@ def at_kind(values: Floats, kind: IntColumn) -> Floats:
 
 
 def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> Floats:
-    """What no order of the group's tasks can beat, ``[n]``; of ``time``, only what the exchange leaves beside passes counts.
+    """Lower bound on the step time over all orders of the group's tasks, ``[n]``.
 
-    Parameters
-    ----------
-    group : PricedGroup
-        Strategies of one pipeline with their priced parts.
-    time : StepTime, ``[n]``
-        A composed step, for what its exchange leaves beside the passes.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    Floats, ``[n]``, seconds
+    Of ``time`` only the exchange that passes do not hide is used.
     """
     passes = pipeline_lower_bound_s(group.stages, group.least_work(time.reduce_left_s, time.gather_left_s))
     bound: Floats = passes + group.sharded.optimizer_s + constants.step_overhead_s
@@ -157,7 +115,7 @@ def lower_bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> F
 
 
 def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants, *, breakdown: bool) -> Estimate:
-    """The columns of a group whose step has been composed."""
+    """Estimate of a group, from its step times."""
     batch, sharded, times = group.batch, group.sharded, group.rank
     memory = group_memory(workload, group, constants, breakdown=breakdown)
     detail = None
@@ -189,10 +147,10 @@ def _estimate_group(workload: Workload, group: PricedGroup, time: StepTime, cons
 
 
 def _critical_parts(group: PricedGroup, time: StepTime, stretch: float) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Exposed and masked time by part on the critical rank, ``[n]`` each, but for what every rank does once.
+    """Exposed and hidden time by part on the critical rank, ``[n]`` each, without work that every rank does once.
 
-    ``contention`` is how much longer compute takes beside what is masked, ``stretch`` of it; what full recompute repeats of it
-    is in ``recompute``.
+    ``contention`` is the slowdown of compute, ``stretch`` of the hidden time. Full recompute repeats some of it, which counts in
+    ``recompute``.
     """
     stages, layers, priced, edges = group.stages, group.layers, group.priced, group.priced.edges
     passes = group.num_microbatches * stages.passes_fraction
@@ -231,10 +189,10 @@ def _critical_parts(group: PricedGroup, time: StepTime, stretch: float) -> tuple
 
 
 def _scattered(rows: Sequence[IntColumn], parts: Sequence[Estimate], n: int) -> Estimate:
-    """Scatters the groups' columns back to the rows of the batch."""
+    """Scatter the groups' columns to the rows of the batch."""
 
     def column(pieces: list[Floats]) -> Floats:
-        """``[n]``, or ``[stage, n]`` with as many stages as the longest pipeline."""
+        """One column in its own unit and numbers, ``[n]``, or ``[stage, n]`` with as many stages as the longest pipeline."""
         stages = [max(map(len, pieces))] if pieces[0].ndim == 2 else []
         out = np.zeros((*stages, n))
         for index, piece in zip(rows, pieces, strict=True):
@@ -266,58 +224,42 @@ def estimate(
     prices: LayerPrices | None = None,
     known: KnownPipelines | None = None,
 ) -> Estimate:
-    """Step time, its lower bound and peak memory of ``n`` strategies. See ``Estimate`` for the columns.
+    """Step time, lower bound and peak memory of ``n`` strategies; ``Estimate`` explains the columns.
 
-    Strategies must be legal for ``any`` target (``frameworks.legality``). Layer costs are priced once per distinct layer key
-    and gathered; rows are grouped by pipeline shape. ``breakdown`` adds parts and per-stage columns. Raises
-    ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
+    Strategies must be legal for ``any`` target (``frameworks.legality``). Layer costs are priced once per distinct layer key and
+    gathered; rows are grouped by pipeline shape. Raises ``ValueError`` for an empty batch, a layout that does not hold the model,
+    or a precision without a peak.
 
     Parameters
     ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-    breakdown : bool
-        Whether to add parts and per-stage columns.
-    memory : bool
-        Whether to count bytes; without, they and what fits are unknown.
-    prices : LayerPrices or None
-        Layer costs of the same workload that earlier batches had; not with a breakdown.
-    known : KnownPipelines or None
-        What all batches of the workload share beside their layers.
-
-    Returns
-    -------
-    Estimate, ``[n]``
+    breakdown
+        Add parts and per-stage columns.
+    memory
+        Count bytes. Without, they and what fits are unknown.
+    prices
+        Layer costs of the same workload from earlier batches; not with a breakdown.
+    known
+        Pipelines of the same workload from earlier batches.
     """
     priced = priced_batch(workload, batch, constants, known) if prices is None else priced_by(prices, batch, known)
     return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
 
 
 class Peaks(NamedTuple):
-    """``Estimate.peak_memory_bytes``, ``[n]``, and what of it no switch that saves memory for time takes away."""
+    """``Estimate.peak_memory_bytes``, ``[n]``, and the part that no memory-saving switch can remove."""
 
     peak_bytes: Floats
     kept_bytes: Floats
 
 
 def peaks(priced: PricedBatch, enough_bytes: float = float("inf")) -> Peaks:
-    """Memory alone, which takes a fraction of the time that an estimate takes.
+    """Memory peaks without step times, which is a fraction of the cost of an estimate. ``[n]``
 
     Parameters
     ----------
-    priced : PricedBatch, ``[n]``
-        Strategies with their layer costs.
-    enough_bytes : float, bytes
-        Where weights, gradients and optimizer states are more than this, nothing else is counted: the result is not the peak,
-        but it is more than this, and so is the peak.
-
-    Returns
-    -------
-    Peaks, ``[n]``, bytes
+    enough_bytes
+        If weights, gradients and optimizer states exceed this, nothing else is counted. The result is then a lower bound on the
+        peak that also exceeds it.
     """
     found = Peaks(np.empty(len(priced.batch)), np.empty(len(priced.batch)))
     for rows, group in priced.groups(merge=True, tables=False):
@@ -333,40 +275,14 @@ def peaks(priced: PricedBatch, enough_bytes: float = float("inf")) -> Peaks:
 
 
 def fitting_rows(workload: Workload, batch: StrategyBatch, constants: Constants) -> NDArray[np.bool_]:
-    """``Estimate.fits`` alone, ``[n]``; neither step times nor orders of tasks matter for it.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        At least one strategy.
-    constants : Constants
-        Calibrated values for the hardware family.
-
-    Returns
-    -------
-    bool, ``[n]``
-    """
+    """``Estimate.fits`` alone, ``[n]``, without step times and orders of tasks."""
     limit_bytes = fit_rule(workload, constants).fit_limit_bytes
     fits: NDArray[np.bool_] = peaks(priced_batch(workload, batch, constants), limit_bytes).peak_bytes <= limit_bytes
     return fits
 
 
 def estimate_priced(priced: PricedBatch, *, memory: bool = True) -> Estimate:
-    """As ``estimate``, for a batch whose layers have been priced, without a breakdown.
-
-    Parameters
-    ----------
-    priced : PricedBatch, ``[n]``
-        Strategies with their layer costs.
-    memory : bool
-        Whether to count bytes.
-
-    Returns
-    -------
-    Estimate, ``[n]``
-    """
+    """Like ``estimate`` without a breakdown, for a batch of priced layers."""
     return composed_of(priced, closed_forms, merge=True, breakdown=False, memory=memory)
 
 
@@ -378,24 +294,14 @@ def composed_of(
     breakdown: bool,
     memory: bool = True,
 ) -> Estimate:
-    """As ``estimate``, with the steps of groups composed by ``compose``, for a batch whose layers have been priced.
+    """Like ``estimate``, for a batch of priced layers whose step times come from ``compose``.
 
     Parameters
     ----------
-    priced : PricedBatch, ``[n]``
-        Strategies with their layer costs.
-    compose : callable
+    compose
         ``closed_forms``, or another fidelity.
-    merge : bool
-        Whether equal ranks become one kind.
-    breakdown : bool
-        Whether to add parts and per-stage columns.
-    memory : bool
-        Whether to count bytes.
-
-    Returns
-    -------
-    Estimate, ``[n]``
+    merge
+        Merge equal ranks into kinds.
     """
     workload, constants = priced.workload, priced.constants
     rows = []
@@ -419,7 +325,7 @@ def _bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> Floats
 
 
 def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants) -> Estimate:
-    """Step times and their bounds alone; all else is not a number."""
+    """Step times and lower bounds only; all other fields are ``nan``."""
     known: dict[str, Any] = {
         "step_time_s": time.step_s,
         "step_time_lower_bound_s": _bound_s(group, time, constants),

@@ -1,4 +1,4 @@
-"""How a pipeline does under each of many placements of its layers, from layer costs that are priced once."""
+"""Step times and memory of a pipeline under many placements of its layers, from layer costs that are priced once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
 from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, chunk_table, rank_table
 from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.shapes.layer_keys import Floats, distinct_rows
-from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, by_schedule
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
@@ -27,9 +27,9 @@ Part = TypeVar("Part", bound=Hashable)
 
 
 class Paces(NamedTuple):
-    """Seconds of a micro batch under some placements, ``[placement, k]``, and which of the k each strategy is, ``[n]``.
+    """Seconds of a micro batch under several placements, ``[placement, k]``, and the index into the k of each strategy, ``[n]``.
 
-    ``steady_s`` is the pace between fill and drain, ``busiest_s`` what the busiest rank works at least.
+    ``steady_s`` is the pace between fill and drain. ``busiest_s`` is a lower bound on the work of the busiest rank.
     """
 
     steady_s: Floats
@@ -38,25 +38,21 @@ class Paces(NamedTuple):
 
 
 class SortedRanks(NamedTuple):
-    """Ranks of some placements, each once, as the sorts of their chunks; each placement has ``members`` from ``starts`` on."""
+    """Distinct ranks of several placements, as sorts of their chunks; each placement has ``members`` from ``starts`` on."""
 
     ranks: tuple[tuple[int, ...], ...]
     members: IntColumn
     starts: IntColumn
 
     def busiest_s(self, parts_of: Callable[[tuple[int, ...]], Iterable[Part]], part_s: Callable[[Part], Floats]) -> Floats:
-        """What the rank that works longest does under each placement.
+        """Seconds of the busiest rank under each placement, ``[placement, n]``.
 
         Parameters
         ----------
-        parts_of : callable
-            What the work of one rank is made of, a part for each of its chunks.
-        part_s : callable
-            Seconds ``[n]`` of one part, asked for once.
-
-        Returns
-        -------
-        Floats, ``[placement, n]``, seconds
+        parts_of
+            Parts of one rank's work, one for each of its chunks.
+        part_s
+            Seconds ``[n]`` of one part; called once for each.
         """
         number: dict[Part, int] = {}
         parts = np.array([[number.setdefault(part, len(number)) for part in parts_of(of_rank)] for of_rank in self.ranks])
@@ -70,7 +66,7 @@ class SortedRanks(NamedTuple):
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Placements of one pipeline, as ``PricedBatch.under`` gives their chunks, and what comparing them needs of each."""
+    """Placements of one pipeline, as chunks from ``PricedBatch.under``, with the tables to compare them."""
 
     placed: PlacedChunks
 
@@ -95,26 +91,17 @@ class Alternatives:
 
     @cached_property
     def slots(self) -> Callable[[int], SlotTable]:
-        """Slots of the interleaved schedule, for each size of groups of micro batches."""
+        """Slots of the interleaved schedule, for each group size."""
         return cache(partial(slot_table, self.chunks.sorts, merged=self.placed.one.merge_pairs))
 
 
 def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
-    """How fast strategies of one pipeline run, once for those of equal layer costs and extent of recompute.
+    """Pace of strategies of one pipeline, computed once for equal layer costs and extent of recompute.
 
-    1F1B and its kin run at the pace of the busiest rank, the interleaved schedule at that of the slowest in every slot
-    (``cost_models.pipeline.pace``). Sends and accumulation, which a placement hardly changes, are left out.
-
-    Parameters
-    ----------
-    priced : PricedBatch, ``[n]``
-        Strategies that share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
-    placements : Alternatives
-        What to compare.
-
-    Returns
-    -------
-    Paces
+    1F1B and similar schedules run at the pace of the busiest rank. The interleaved schedule runs at that of the slowest rank in
+    every
+    slot (``cost_models.pipeline.pace``). Sends and accumulation are left out, because placements hardly change them. Strategies
+    share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
     """
     batch, one = priced.batch, placements.placed.one
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
@@ -133,7 +120,7 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
         return seconds if merged is None else seconds - merged.met((ahead, 0), (back, 0))
 
     def mirrored(of_rank: tuple[int, ...]) -> Iterable[tuple[int, int]]:
-        """Every forward meets the backward of the mirrored chunk, as it does in a V and on the last rank."""
+        """Every forward meets the backward of the mirrored chunk, as in a V and on the last rank."""
         return zip(of_rank, reversed(of_rank), strict=True)
 
     def hiding(of_rank: tuple[int, ...]) -> Iterable[tuple[int, frozenset[int]]]:
@@ -150,7 +137,7 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     ranks = placements.sorts
     as_mirrored = partial(ranks.busiest_s, mirrored, lambda pair: meeting_s(*pair))
     busiest = one.passes_fraction * (as_mirrored() if merged is None else ranks.busiest_s(hiding, hidden_s))
-    if one.schedule is Schedule.INTERLEAVED:
+    if one.schedule.rules.in_groups:
         steady = slowest_slots_s(placements.slots, few.batch.group_size, meeting_s)
     else:
         steady = busiest if merged is None else one.passes_fraction * as_mirrored()
@@ -158,20 +145,9 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
 
 
 def fitting(priced: PricedBatch, placements: Alternatives, chosen: IntColumn | None = None) -> NDArray[np.bool_]:
-    """Whether every rank has room under the placements, or some of them, ``[chosen, n]``, for strategies of one pipeline.
+    """Whether every rank fits in memory under the ``chosen`` placements (``None``: all), ``[chosen, n]``.
 
-    Parameters
-    ----------
-    priced : PricedBatch, ``[n]``
-        Strategies that share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
-    placements : Alternatives
-        Placements of their pipeline.
-    chosen : IntColumn or None
-        Which of them to try, ``None`` for all.
-
-    Returns
-    -------
-    bool, ``[chosen, n]``
+    Strategies as in ``paces``.
     """
     workload, constants = priced.workload, priced.constants
     ranks, of_placement = placements.ranks if chosen is None else placements.ranks.under(chosen)
@@ -181,22 +157,11 @@ def fitting(priced: PricedBatch, placements: Alternatives, chosen: IntColumn | N
 
 
 def lower_bounds_s(priced: PricedBatch, placements: Alternatives, chosen: IntColumn) -> Floats:
-    """What no order of tasks beats under some of the placements, ``[chosen, n]``, for strategies of one pipeline.
+    """Lower bound on the time of any order of tasks under the ``chosen`` placements, ``[chosen, n]``.
 
-    As ``cost_models.step.composition.lower_bound_s`` of each, but without the optimizer.
-
-    Parameters
-    ----------
-    priced : PricedBatch, ``[n]``
-        Strategies that share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
-    placements : Alternatives
-        Placements of their pipeline, with MTP modules where the strategies have them.
-    chosen : IntColumn
-        Which of them.
-
-    Returns
-    -------
-    Floats, ``[chosen, n]``, seconds
+    Strategies as in ``paces``. It equals ``cost_models.step.composition.lower_bound_s`` without the optimizer. The placements
+    must have MTP modules if the
+    strategies have them.
     """
     constants, (ranks, of_placement) = priced.constants, placements.ranks.under(chosen)
     group = priced.group(ranks)
@@ -215,17 +180,20 @@ def lower_bounds_s(priced: PricedBatch, placements: Alternatives, chosen: IntCol
     return least + constants.step_overhead_s
 
 
+_USUAL = by_schedule(lambda rules: rules.usual)
+
+
 class Least(NamedTuple):
-    """Seconds of a step that no placement of the layers beats, ``[n]``: in any order of tasks, and in closed form."""
+    """Lower bounds on the seconds of a step over all placements, ``[n]``: for any order of tasks, and in closed form."""
 
     step_s: Floats
     closed_form_s: Floats
 
 
 class Work(NamedTuple):
-    """Seconds that a micro batch takes on all ranks of a pipeline together, ``[n]``, wherever its layers lie.
+    """Seconds of a micro batch over all ranks of a pipeline together, ``[n]``, for any placement of its layers.
 
-    ``least_s`` is what is left where merged pairs hide the most that they can.
+    ``least_s`` is the rest if merged pairs hide the most that they can.
     """
 
     alone_s: Floats
@@ -233,17 +201,7 @@ class Work(NamedTuple):
 
 
 def work(priced: PricedBatch) -> Work:
-    """Layers, embedding and heads; what may be recomputed counts where it is every layer.
-
-    Parameters
-    ----------
-    priced : PricedBatch, ``[n]``
-        Strategies with their layer costs.
-
-    Returns
-    -------
-    Work
-    """
+    """Seconds of layers, embedding and heads over all ranks. Recompute counts only if it covers every layer."""
     model, batch = priced.workload.model, priced.batch
     keys, of_row = priced.fewer
     number = Counter(model.kinds_of_layers())
@@ -267,31 +225,23 @@ def work(priced: PricedBatch) -> Work:
 def least_step_times_s(
     priced: PricedBatch, of_all: Work, steady_s: Floats | None = None, busiest_s: Floats | None = None
 ) -> Least:
-    """What steps take at least: the fullest rank works at least as long as ranks do in the mean, and the others fill and drain.
+    """Lower bounds on step times: the fullest rank works at least as long as the mean rank, and the others fill and drain.
 
     In the closed form of 1F1B, interleaved or not, each rank but the slowest adds its forward and backward to the bubble, 1/v of
     them with v virtual stages.
 
     Parameters
     ----------
-    priced : PricedBatch, ``[n]``
-        Strategies with their layer costs.
-    of_all : Work, ``[n]``
-        What ``work`` returns for them.
-    steady_s : Floats, ``[n]``, optional
-        As in ``Paces``, where the placement is known; default: the mean of the ranks.
-    busiest_s : Floats, ``[n]``, optional
-        Likewise.
-
-    Returns
-    -------
-    Least
+    of_all : ``[n]``
+        From ``work``.
+    steady_s, busiest_s : ``[n]``
+        As in ``Paces``, if the placement is known. Default: the mean of the ranks.
     """
     batch, constants = priced.batch, priced.constants
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
     mean_s = of_all.least_s / batch.pp
     busy_s = micro_batches * (mean_s if busiest_s is None else busiest_s) + constants.step_overhead_s
     pace_s = mean_s if steady_s is None else steady_s
-    filled = batch.runs((Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED))
+    filled = (batch.pp > 1) & _USUAL[batch.schedule]
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)
     return Least(busy_s, micro_batches * pace_s + np.maximum(fill_s, 0.0) + constants.step_overhead_s)

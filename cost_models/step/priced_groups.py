@@ -1,4 +1,4 @@
-"""Strategies priced in groups that share a pipeline: all that composing a step needs, in closed form or task by task."""
+"""Strategies priced in groups that share a pipeline, with all parts that a step needs in closed form or in simulation."""
 
 from __future__ import annotations
 
@@ -20,61 +20,51 @@ from cost_models.pipeline.pace import slot_table, slowest_slots_s, sorts_of_chun
 from cost_models.pipeline.placements import PlacedChunks, placed_chunks
 from cost_models.pipeline.stage_times import LayerCounts, PassTimes, chunk_counts, rank_counts
 from cost_models.pipeline.stages import Stages, stages_of
-from cost_models.shapes.acting import acting
+from cost_models.shapes.effective_switches import acting
 from cost_models.shapes.layer_keys import Floats, rows_alike
-from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch
+from cost_models.shapes.record_copies import varied
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
 from documents.sentences import Sentence
 
-MOST_SHARDINGS = 1 << 11  # that are kept, times ranks: a few hundred bytes each
+MOST_SHARDINGS = 1 << 11  # shardings to keep, times ranks: a few hundred bytes each
+
+
+_STREAMS = np.array([schedule.rules.num_streams for schedule in Schedule])
+_SPLITS_BACKWARD = by_schedule(lambda rules: rules.splits_backward)
 
 
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
-    """Pipeline sends of one micro batch on one rank: 2 v hops of 2 n h / t bytes, before anything hides them. ``[n]``
+    """Seconds of pipeline sends of one micro batch on one rank, before compute hides any. ``[n]``
 
-    Both directions of DualPipe send. The tensor-parallel ranks each send their slice.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    network : Network
-        Tiers of the cluster, at the rates that collectives reach.
-
-    Returns
-    -------
-    Floats, ``[n]``, seconds a micro batch
+    There are 2 v hops of 2 n h / t bytes. Both directions of DualPipe send. The tensor-parallel ranks each send their slice.
     """
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     moved = ELEMENT_BYTES * tokens * workload.model.hidden_size / batch.tp
-    chunks = np.where(batch.schedule == int(Schedule.DUALPIPE), 2, batch.vpp)
+    chunks = batch.vpp * _STREAMS[batch.schedule]
     hops: Floats = 2.0 * chunks * send_recv_s(moved, batch.pp, batch.tp * batch.cp * batch.dp, network)
     return hops
 
 
 def _send_recv_s(workload: Workload, batch: StrategyBatch, network: Network, constants: Constants) -> tuple[Floats, Floats]:
-    """Exposed and masked part of the pipeline sends. ``[n]``
+    """Exposed and hidden part of the pipeline sends. ``[n]``
 
     Without interleaving Megatron waits for every hop; with it, hops hide behind other chunks [megatron-0.12, schedules.py].
     Schedules that split the backward send in the background [zero-bubble-code; dualpipe].
     """
     hops = pipeline_sends_s(workload, batch, network)
-    splitting = batch.runs(schedule for schedule in Schedule if schedule.splits_backward)
-    overlapped = splitting | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
+    overlapped = _SPLITS_BACKWARD[batch.schedule] | ((batch.vpp > 1) & batch.has(Feature.OVERLAP_P2P))
     exposed = hops * np.where(overlapped, constants.p2p_exposed_fraction, 1.0)
     return exposed, hops - exposed
 
 
 @dataclass(frozen=True)
 class PricedGroup:
-    """Strategies that share a pipeline, with all that composing a step in either fidelity needs; ``[kind, n]`` or ``[n]``."""
+    """Strategies that share a pipeline, with all priced parts that a step needs in either fidelity; ``[kind, n]`` or ``[n]``."""
 
     batch: StrategyBatch
     stages: Stages
@@ -86,45 +76,45 @@ class PricedGroup:
 
     @cached_property
     def chunk_counts(self) -> LayerCounts:
-        """What each chunk of a rank holds."""
+        """Contents of each chunk of a rank."""
         return chunk_counts(self.stages, self.batch)
 
     @cached_property
     def layers(self) -> LayerCounts:
-        """What whole ranks hold."""
+        """Contents of whole ranks."""
         return rank_counts(self.chunk_counts)
 
     @cached_property
     def p2p_s(self) -> Floats:
-        """Pipeline sends of a micro batch, as far as nothing hides them, ``[n]``."""
+        """Exposed seconds of pipeline sends of a micro batch, ``[n]``."""
         return self.sends_s()[0]
 
     @cached_property
     def p2p_masked_s(self) -> Floats:
-        """What is hidden of them, ``[n]``."""
+        """Hidden seconds of pipeline sends of a micro batch, ``[n]``."""
         return self.sends_s()[1]
 
     @cached_property
     def alone(self) -> PassTimes:
-        """Of whole ranks, with sends and gradient accumulation, which count with the backward, and nothing merged."""
+        """Passes of whole ranks with sends and gradient accumulation, which count with the backward; no passes are merged."""
         return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s)
 
     @cached_property
     def rank(self) -> PassTimes:
-        """Of whole ranks with what merged passes save."""
+        """Passes of whole ranks with the savings of merged passes."""
         return self.alone if self.merged is None else self.alone.saving(self.merged.steady_s(self.batch.group_size))
 
     @cached_property
     def merged(self) -> MergedPasses | None:
-        """What merged passes save; ``None`` where the schedule merges none."""
+        """Savings of merged passes; ``None`` if the schedule merges none."""
         savings = self.priced.savings
         return None if savings is None or not self.stages.merge_pairs else MergedPasses(self.stages.of_model, savings)
 
     @cached_property
     def slots_s(self) -> Floats | None:
-        """Interleaved: a micro batch in slots that all ranks wait for, ``[n]``; ``None`` for other schedules."""
+        """Seconds of a micro batch in slots that all ranks wait for, ``[n]``; ``None`` for schedules without interleaving."""
         stages, merged = self.stages, self.merged
-        if stages.schedule is not Schedule.INTERLEAVED:
+        if not stages.schedule.rules.in_groups:
             return None
         sorts, examples = sorts_of_chunks(stages)
         chunks = self.chunks
@@ -141,18 +131,12 @@ class PricedGroup:
         return slowest
 
     def least_work(self, reduce_left_s: Floats, gather_left_s: Floats) -> LeastWork:
-        """What the ranks take at least, of one pipeline or of several (``cost_models.pipeline.placements``).
+        """Lower bounds on the work of the ranks of one pipeline, or of several (``pipeline.placements``), ``[kind, n]``.
 
         Parameters
         ----------
-        reduce_left_s : Floats, ``[kind, n]``, seconds
-            Of the reduction of gradients, what passes do not hide.
-        gather_left_s : Floats, ``[kind, n]``, seconds
-            Of the gathering of weights.
-
-        Returns
-        -------
-        LeastWork, ``[kind, n]``, seconds
+        reduce_left_s, gather_left_s : ``[kind, n]``
+            Gradient reduction and weight gathering that passes do not hide.
         """
         hops = 2.0 * self.stages.num_chunks
         most_saved_s = () if self.merged is None else tuple(self.merged.most_of_chunk_s)
@@ -161,17 +145,7 @@ class PricedGroup:
         return least_work(self.stages, self.alone, self.chunks[0], self.num_microbatches, around, self.batch.group_size)
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedGroup:
-        """The chosen rows, in that order, with what has been priced for all of them once.
-
-        Parameters
-        ----------
-        rows : int or bool array
-            Indices, or a mask over all rows.
-
-        Returns
-        -------
-        PricedGroup
-        """
+        """The given rows, by index or by a mask over all rows, in that order; parts that are already priced stay priced."""
         return PricedGroup(
             self.batch.take(rows),
             self.stages,
@@ -184,7 +158,7 @@ class PricedGroup:
 
     @cached_property
     def chunks(self) -> list[PassTimes]:
-        """Layers and edges of each chunk, without sends and gradient accumulation, and nothing merged."""
+        """Passes of each chunk without sends and gradient accumulation; no passes are merged."""
         return [self._times(self.chunk_counts.chunk(index)) for index in range(self.stages.num_chunks)]
 
     def _times(self, counts: LayerCounts, extra_s: Floats | float = 0.0) -> PassTimes:
@@ -203,7 +177,7 @@ def _stages(model: ModelShape, one: ParallelStrategy, shared: int, *, merge: boo
         tensors=one.tensor_plan,
         schedule=one.schedule,
         mtp_before_head=one.mtp_before_head,
-        merge_pairs=one.schedule.merges_pairs and bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
+        merge_pairs=one.schedule.rules.pairs is not None and bool(shared & priced_bits(Feature.MOE_COMM_OVERLAP, Place.PIPELINE)),
         detach_weight_gradients=bool(shared & priced_bits(Feature.DUALPIPEV_DW_DETACH, Place.PIPELINE)),
         merge=merge,
     )
@@ -219,7 +193,7 @@ def _price_group(
     constants: Constants,
     sharded: ShardedModel | None,
 ) -> PricedGroup:
-    """Prices the parts of strategies that share a pipeline."""
+    """Price the parts of strategies that share a pipeline."""
     dispatched = workload.software_traits.eager & ~batch.has(Feature.CUDA_GRAPH)  # kernel by kernel, from the host
     return PricedGroup(
         batch=batch,
@@ -234,7 +208,7 @@ def _price_group(
 
 @dataclass(frozen=True)
 class PricedBatch:
-    """A batch with all that does not depend on where its layers lie, priced once per layer key."""
+    """A batch with its layer costs, priced once per layer key; nothing in it depends on the placement of layers."""
 
     workload: Workload
     batch: StrategyBatch
@@ -246,50 +220,20 @@ class PricedBatch:
     known: KnownPipelines | None = None
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> PricedBatch:
-        """The chosen rows, in that order.
-
-        Parameters
-        ----------
-        rows : int or bool array
-            Indices, or a mask over all rows.
-
-        Returns
-        -------
-        PricedBatch
-        """
+        """The given rows, by index or by a mask over all rows, in that order."""
         return varied(self, batch=self.batch.take(rows), key_of=self.key_of[rows])
 
     def placed(self, batch: StrategyBatch) -> PricedBatch:
-        """The same rows with layers placed elsewhere.
-
-        Parameters
-        ----------
-        batch : StrategyBatch, ``[n]``
-            The rows, which differ in their layouts alone.
-
-        Returns
-        -------
-        PricedBatch, ``[n]``
-        """
+        """The same rows under another ``batch``, which differs in its layouts only."""
         return varied(self, batch=batch)
 
     def gathered(self, *, tables: bool = False) -> GatheredKeys:
-        """What the keys cost, ``[n]``.
-
-        Parameters
-        ----------
-        tables : bool
-            Whether parts of layer costs are kept.
-
-        Returns
-        -------
-        GatheredKeys
-        """
+        """Layer costs of each row."""
         return GatheredKeys(self.keys, self.key_of, tables)
 
     @property
     def fewer(self) -> tuple[PricedKeys | GatheredKeys, IntColumn]:
-        """What the keys cost, per key or per row, whichever are fewer, and which entry is each row's."""
+        """Layer costs by key or by row, whichever has fewer entries, and the index of each row's entry ``[n]``."""
         if len(self.batch) < len(self.keys.alike):
             return self.gathered(), np.arange(len(self.batch))
         return self.keys, self.key_of
@@ -299,16 +243,10 @@ class PricedBatch:
 
         Parameters
         ----------
-        stages : Stages
-            Of the pipeline that the rows share.
-        tables : bool
-            Whether parts of layer costs are kept, for a breakdown.
-        sharded : ShardedModel or None
-            What the parameters of the rows cost, where that is known.
-
-        Returns
-        -------
-        PricedGroup, ``[n]``
+        tables
+            Keep parts of layer costs, for a breakdown.
+        sharded
+            Costs of the rows' parameters, if known.
         """
         gathered = self.gathered(tables=tables)
         if stages.chosen:
@@ -316,44 +254,24 @@ class PricedBatch:
         return _price_group(self.workload, self.batch, stages, gathered, self.device, self.network, self.constants, sharded)
 
     def under(self, placements: Sequence[Placement]) -> PlacedChunks:
-        """Chunks of the pipeline that the rows share, under each placement.
-
-        Parameters
-        ----------
-        placements : sequence of Placement
-            Of the model's layers.
-
-        Returns
-        -------
-        PlacedChunks
-        """
+        """Chunks of the pipeline that the rows share, under each placement."""
         one, model = replace(self.batch.row(0), **placements[0]._asdict()), self.workload.model
         return placed_chunks(model, _stages(model, one, int(self.shared_switches[0]), merge=True), placements)
 
     @property
     def shared_switches(self) -> IntColumn:
-        """``pipeline_switches`` of the batch, ``[n]``."""
+        """``pipeline_switches`` of the batch as bits, ``[n]``."""
         return pipeline_switches(self.workload.model, self.batch)
 
     def groups(self, *, merge: bool, tables: bool) -> Iterator[tuple[IntColumn, PricedGroup]]:
-        """Groups of rows that share a pipeline, with the rows of each.
+        """Groups of rows that share a pipeline, with the indices of their rows ``[n]``; raises ``ValueError`` for a wrong layout.
 
         Parameters
         ----------
-        merge : bool
-            Whether equal ranks become one kind.
-        tables : bool
-            Whether parts of layer costs are kept, for a breakdown.
-
-        Yields
-        ------
-        tuple of IntColumn and PricedGroup
-            Rows of the batch, and their group.
-
-        Raises
-        ------
-        ValueError
-            A layout does not hold the model.
+        merge
+            Merge equal ranks into kinds.
+        tables
+            Keep parts of layer costs, for a breakdown.
         """
         b, shared = self.batch, self.shared_switches
         placed = b.layout_index, b.mtp_before_head, b.recompute_plan_index, b.tensor_plan_index
@@ -367,9 +285,9 @@ class PricedBatch:
 
 
 class KnownPipelines:
-    """Ranks of pipelines, and the costs of shardings in each, that earlier batches of one workload had.
+    """Ranks of pipelines, and the costs of their shardings, from earlier batches of one workload.
 
-    Beyond ``most`` shardings it begins anew.
+    Beyond ``most`` shardings the cache starts empty again.
     """
 
     def __init__(self, most: int = MOST_SHARDINGS) -> None:
@@ -377,20 +295,16 @@ class KnownPipelines:
         self._known: dict[tuple[object, ...], KnownShardings] = {}
 
     def shardings(self, priced: PricedBatch, shared: int, *, merge: bool) -> KnownShardings:
-        """Those of the pipeline that all rows of a batch share.
+        """Shardings of the pipeline that all rows of a batch share.
 
         Parameters
         ----------
-        priced : PricedBatch, ``[n]``
-            Strategies of one pipeline, always under the same workload.
-        shared : int
-            The switches that decide how it runs.
-        merge : bool
-            Whether equal ranks become one kind.
-
-        Returns
-        -------
-        KnownShardings
+        priced
+            Always of the same workload.
+        shared
+            The switches that decide how the pipeline runs.
+        merge
+            Merge equal ranks into kinds.
         """
         if sum(map(len, self._known.values())) > self._most:
             self._known.clear()
@@ -407,43 +321,16 @@ class KnownPipelines:
 
 
 def pipeline_switches(model: ModelShape, batch: StrategyBatch) -> IntColumn:
-    """Switches that decide how a pipeline runs, where they act.
-
-    Parameters
-    ----------
-    model : ModelShape
-        Dimensions of the transformer.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-
-    Returns
-    -------
-    IntColumn, ``[n]``
-    """
+    """Bits of the switches that decide how a pipeline runs and have an effect, ``[n]``."""
     return acting(model, batch, Feature(PRICED[Place.PIPELINE]))
 
 
 def priced_batch(
     workload: Workload, batch: StrategyBatch, constants: Constants, known: KnownPipelines | None = None
 ) -> PricedBatch:
-    """Layer costs of a batch, for composing its steps under any placement of the layers.
+    """Layer costs of a batch, for steps under any placement of the layers.
 
-    Raises ``ValueError`` for an empty batch, or a precision without a peak.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-    known : KnownPipelines or None
-        What all batches of the workload share beside their layers.
-
-    Returns
-    -------
-    PricedBatch, ``[n]``
+    Raises ``ValueError`` for an empty batch, or a precision without a peak. ``known`` are pipelines of earlier batches.
     """
     if len(batch) == 0:
         raise ValueError(Sentence("no strategy to estimate"))
@@ -453,21 +340,7 @@ def priced_batch(
 
 
 def priced_by(prices: LayerPrices, batch: StrategyBatch, known: KnownPipelines | None = None) -> PricedBatch:
-    """As ``priced_batch``, with the layer costs that earlier batches had; no breakdown can be made of it.
-
-    Parameters
-    ----------
-    prices : LayerPrices
-        Of the workload that all batches share.
-    batch : StrategyBatch, ``[n]``
-        At least one strategy.
-    known : KnownPipelines or None
-        What all batches of the workload share beside their layers.
-
-    Returns
-    -------
-    PricedBatch, ``[n]``
-    """
+    """Like ``priced_batch`` with layer costs of earlier batches; a breakdown is not possible."""
     keys, key_of = prices.of(batch)
     return PricedBatch(prices.workload, batch, prices.constants, prices.device, prices.network, keys, key_of, known)
 
@@ -475,26 +348,8 @@ def priced_by(prices: LayerPrices, batch: StrategyBatch, known: KnownPipelines |
 def priced_groups(
     workload: Workload, batch: StrategyBatch, constants: Constants, *, merge: bool, tables: bool
 ) -> Iterator[tuple[IntColumn, PricedGroup]]:
-    """``PricedBatch.groups`` of a batch that is priced for them.
+    """``PricedBatch.groups`` of a batch: groups of rows that share a pipeline, with the indices of their rows ``[n]``.
 
     Raises ``ValueError`` for an empty batch, a layout that does not hold the model, or a precision without a peak.
-
-    Parameters
-    ----------
-    workload : Workload
-        Model, job, cluster and software: what all strategies share.
-    batch : StrategyBatch, ``[n]``
-        Strategies; the result has an entry for each.
-    constants : Constants
-        Calibrated values for the hardware family.
-    merge : bool
-        Whether equal ranks become one kind.
-    tables : bool
-        Whether parts of layer costs are kept.
-
-    Yields
-    ------
-    tuple of IntColumn and PricedGroup
-        Rows of the batch, and their group.
     """
     return priced_batch(workload, batch, constants).groups(merge=merge, tables=tables)

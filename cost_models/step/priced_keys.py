@@ -17,9 +17,9 @@ from cost_models.layer.edges import EdgeCosts, edge_costs
 from cost_models.layer.pairs import PairSavings, pair_savings
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import LayerKeys, layer_keys
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 
 Costs = TypeVar("Costs")
@@ -122,7 +122,7 @@ def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Networ
     kinds = workload.model.layer_kinds()
     layers = tuple(layer_costs(workload, keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
     activations = tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds)
-    kept = [column.view(np.int64) for each in activations for column in each.sums.values()]  # equal where their bits are
+    kept = [column.view(np.int64) for each in activations for column in each.sums.values()]  # equal if their bits are equal
     kept += [keys.micro_batch_size, keys.cp, keys.tp, keys.sequence_parallel]
     stretch, merged = device.constants.hidden_stretch_fraction, keys.has(Feature.MOE_COMM_OVERLAP)
     return PricedKeys(

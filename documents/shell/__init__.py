@@ -1,6 +1,5 @@
-"""Reads shell scripts without running anything: the commands that a script would start, each word with the place it comes from.
+"""Reads shell scripts without running them: the commands that a script would start, each word with its place in the files.
 
-A library would not do this. bashlex is under the GPL; tree-sitter-bash and shfmt give a syntax tree, from which a
-compiled dependency would still leave all that counts here to us: expansion, decidable conditions, and for each character of
-an argument the place in the file where it can be changed.
+No library fits. bashlex is under the GPL. tree-sitter-bash and shfmt give a syntax tree and add a compiled dependency, but
+leave the hard parts to us: expansion, decidable conditions, and the place in the file of each character of an argument.
 """

@@ -1,4 +1,4 @@
-"""Whole numbers as ``$((...))`` works them out, within 64 bits."""
+"""Evaluates ``$((...))`` in whole numbers of 64 bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_DIGITS = 18
 
 
 class Undecided(Exception):  # noqa: N818 - an outcome, not an error
-    """An expression that holds what is not known; the message says what."""
+    """An expression depends on an unknown value; the message names it."""
 
 
 def _quotient(left: int, right: int) -> int:
@@ -36,7 +36,7 @@ def _power(left: int, right: int) -> int:
 
 
 def _number(text: str) -> int:
-    """Decimal, or octal and hexadecimal behind a zero."""
+    """A decimal number, or an octal or hexadecimal one with a leading zero."""
     if len(text) > _MAX_DIGITS:
         raise ValueError("leaves 64 bits")
     base = 10 if text[0] != "0" else 16 if text[1:2] in ("x", "X") else 8
@@ -55,11 +55,14 @@ _LEVELS: tuple[Mapping[str, Callable[[int, int], int | bool]], ...] = (
     {"*": operator.mul, "/": _quotient, "%": _remainder},
     {"**": _power},
 )
-_POWER = len(_LEVELS) - 1  # the one level that is worked out from the right
+_POWER = len(_LEVELS) - 1  # the only right-associative level
 
 
 def calculated(text: str, value_of: Callable[[str], str]) -> int:
-    """The value; ``value_of`` gives a variable's text or raises ``Undecided``. ``ValueError`` where the expression has none."""
+    """The value of an expression; ``value_of`` gives a variable's text or raises ``Undecided``.
+
+    Raises ``ValueError`` for an invalid expression.
+    """
     return _Expression(text, value_of, 0).whole()
 
 

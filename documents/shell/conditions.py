@@ -1,4 +1,4 @@
-"""Conditions that a script decides by itself; None where it does not."""
+"""Outcomes of conditions that follow from the script itself; ``None`` for others."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ MAX_WORDS = 200
 
 
 def negated(outcome: bool | None) -> bool | None:
-    """The opposite."""
+    """The opposite outcome."""
     return None if outcome is None else not outcome
 
 
 def both(first: bool | None, second: bool | None) -> bool | None:
-    """Whether both hold; False where one is known not to."""
+    """Whether both hold; ``False`` if one is known not to."""
     return False if False in (first, second) else None if None in (first, second) else True
 
 

@@ -1,4 +1,4 @@
-"""Variables, and what words become of them. What only a shell could tell stays as it is written, with the reason."""
+"""Variables and the expansion of words. Text that only a shell could determine stays as written, with the reason."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from documents.shell.arithmetic import Undecided, calculated
 from documents.shell.syntax import Arithmetic, Literal, Opaque, Parameter, Part, Place, ShellError, Source, WordNode
 from documents.shell.text import Fragment, Link, Text, joined, split, text_of, unknown_in
 
-MAX_EXPANDED = 1_000_000  # characters in all, and eight for each piece; a launch script needs some ten thousand
+MAX_EXPANDED = 1_000_000  # total characters, plus eight for each piece; a launch script needs some ten thousand
 _BETWEEN: None = None  # between two elements of an array
 
 
 class Value:
-    """What a variable holds: one text, or the elements of an array."""
+    """Value of a variable: one text, or the elements of an array."""
 
     __slots__ = ("is_array", "texts")
 
@@ -23,11 +23,11 @@ class Value:
 
     @property
     def first(self) -> Text:
-        """What the bare name stands for."""
+        """The text of the bare name."""
         return self.texts[0] if self.texts else ()
 
     def same_as(self, other: Value | None) -> bool:
-        """Whether both hold the same, wherever it comes from."""
+        """Whether both values are equal, whatever their places."""
         if other is None or self.is_array != other.is_array or len(self.texts) != len(other.texts):
             return False
         pairs = zip(self.texts, other.texts, strict=True)
@@ -35,7 +35,7 @@ class Value:
 
 
 class Expander:
-    """Expands words of the files ``sources`` with the present ``variables``; ``given`` holds values that the user states."""
+    """Expands words of the files ``sources`` with the current ``variables``; ``given`` are values from the user."""
 
     def __init__(self, sources: list[Source], given: Mapping[str, str]) -> None:
         self.sources, self.given = sources, given
@@ -43,25 +43,25 @@ class Expander:
         self._spent = 0
 
     def spend(self, place: Place, amount: int) -> None:
-        """Counts work, and refuses a script that asks for too much."""
+        """Count work, and reject a script that needs too much."""
         self._spent += amount
         if self._spent > MAX_EXPANDED:
             raise self.error(place, Sentence("its variables expand to more than a launch script ever does"))
 
     def error(self, place: Place, sentence: str) -> ShellError:
-        """The error for something at a place."""
+        """The error for text at a place."""
         return self.sources[place.source].error(place.start, sentence)
 
     def written(self, place: Place) -> str:
-        """What stands at a place."""
+        """The source text at a place."""
         return self.sources[place.source].text[place.start : place.end]
 
     def words(self, nodes: Sequence[WordNode]) -> list[Text]:
-        """The words of a command or an array."""
+        """The expanded words of a command or an array."""
         return [text for node in nodes for text in self._split(node)]
 
     def text(self, node: WordNode) -> Text:
-        """A value, which is not split."""
+        """The expanded text of a value, without word splitting."""
         return tuple(self._known(node.parts))
 
     def _split(self, node: WordNode) -> list[Text]:
@@ -106,7 +106,7 @@ class Expander:
         return Fragment(str(number), (Link(part.place, str(number)),), part.quoted)
 
     def calculate(self, parts: Sequence[Part]) -> int:
-        """The value of an expression. Raises ``Undecided``, or ``ValueError`` where it has none."""
+        """The value of an expression. Raises ``Undecided``, or ``ValueError`` for an invalid expression."""
         fragments = list(self._known(parts))
         reason = unknown_in(fragments)
         if reason:
@@ -129,7 +129,7 @@ class Expander:
         return Value([(Fragment(self.given[name]),)]) if name in self.given else None
 
     def is_set(self, name: str) -> bool:
-        """Whether the script or the user gives a variable."""
+        """Whether the script or the user sets a variable."""
         return self._value(name) is not None
 
     def _parameter(self, part: Parameter) -> Iterator[Fragment | None]:
@@ -178,7 +178,7 @@ class Expander:
         return [(self._unknown(part, Sentence("the index {} is not followed", part.index[:40])),)]
 
     def _wrapped(self, part: Parameter, texts: Sequence[Text]) -> Iterator[Fragment | None]:
-        """The texts, come through the place of the reference."""
+        """The texts, with the place of the reference added."""
         whole = " ".join(map(text_of, texts))
         self.spend(part.place, len(whole) + 8 * sum(map(len, texts)) + 8)
         link = Link(part.place, whole)

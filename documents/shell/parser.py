@@ -1,4 +1,4 @@
-"""From text to commands: the grammar of Bash, as far as launch scripts use it. What is not balanced is refused with its line."""
+"""Parser for the part of Bash's grammar that launch scripts use. Unbalanced input is rejected with its line."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_DEPTH = 40
 
 
 class Parser(WordParser):
-    """Reads one file from its beginning to its end."""
+    """Parses one file."""
 
     def __init__(self, source: Source, number: int) -> None:
         super().__init__(source, number)
@@ -45,7 +45,7 @@ class Parser(WordParser):
         self._depth = 0
 
     def script(self) -> tuple[Node, ...]:
-        """All commands."""
+        """All commands of the file."""
         nodes = self._body()
         if self.position < len(self.text):
             raise self.error(Sentence("{!r} closes nothing", self.text[self.position : self.position + 10].split()[0]))
@@ -62,7 +62,7 @@ class Parser(WordParser):
         self._depth -= 1
 
     def _body(self) -> tuple[Node, ...]:
-        """Commands up to a word or a sign that closes something."""
+        """Commands up to a word or an operator that closes a block."""
         nodes: list[Node] = []
         while True:
             self._lines()
@@ -78,7 +78,7 @@ class Parser(WordParser):
                 self.position += 1
 
     def _lines(self) -> None:
-        """Skips empty lines; a text that a command reads stands behind its line."""
+        """Skip empty lines, and here-documents after their line."""
         while True:
             self.blanks()
             if self.text[self.position : self.position + 1] != "\n":
@@ -114,7 +114,7 @@ class Parser(WordParser):
         return match[0] if match else self.text[position : position + 10]
 
     def _list(self) -> Node:
-        """Pipelines joined by && and ||, which bind alike, to the left."""
+        """Pipelines joined by && and ||, which have equal precedence and associate to the left."""
         first = self._pipeline()
         others: list[tuple[str, Node]] = []
         while True:
@@ -294,7 +294,7 @@ class Parser(WordParser):
             words.append(self.word())
 
     def _redirections(self) -> bool:
-        """Skips those that stand here."""
+        """Skip redirections at this position."""
         found = False
         while True:
             self.blanks()

@@ -1,7 +1,7 @@
-"""What a script would start: its commands followed one after the other, none of them run.
+"""Finds the commands that a script would start, by following its control flow without running anything.
 
-A condition that the script does not decide makes unknown what its branches set differently; a command is taken to succeed; a
-branch that ends the script with an error is a check, and passed over.
+If a condition is undecidable, variables that its branches set differently become unknown. A command is assumed to succeed. A
+branch that ends the script with an error is taken as a check and skipped.
 """
 
 from __future__ import annotations
@@ -33,28 +33,28 @@ from documents.shell.syntax import (
 )
 from documents.shell.text import Command, Fragment, Remark, ShellScript, Text, Word, text_of, unknown_in
 
-MAX_STEPS = 20_000  # commands followed, those of loops and functions each time
+MAX_STEPS = 20_000  # followed commands; those of loops and functions count each time
 MAX_CALLS = 16
 _EXPORTING = ("export", "declare", "typeset")
 _SETTING = {"read": 1, "mapfile": 1, "readarray": 1, "getopts": 2, "let": 1}
 
-Ended = Literal["exit", "check", "return", "break", ""]  # what a command ends; "check": the script, with an error
-ASSUMED: Final = "assumed"  # the outcome of a command that would be run
+Ended = Literal["exit", "check", "return", "break", ""]  # what a command ended; "check": the script, with an error
+ASSUMED: Final = "assumed"  # outcome of a command that is not run
 Outcome = bool | None | Literal["assumed"]
 
 
 class Followed(NamedTuple):
-    """What a command ended, and how it went."""
+    """Exit status of a command and whether it ended the script."""
 
     ended: Ended = ""
     outcome: Outcome = True
 
 
 def read_script(text: str, *, name: str, given: Mapping[str, str], files: Mapping[str, str]) -> ShellScript:
-    """What the script would start. Raises ``ShellError``, with the line.
+    """The commands that the script would start. Raises ``ShellError``, with the line.
 
-    ``given``: values that the environment or the command line would give; arguments of the script are named 1, 2, ...
-    ``files``: texts of files that it may read in with ``source``, by name.
+    ``given``: values from the environment or the command line; arguments of the script are named 1, 2, ...
+    ``files``: texts of files that the script can ``source``, by name.
     """
     reader = _Reader(given, files)
     reader.file(Source(name, text), Place(0, 0, 0))
@@ -79,7 +79,7 @@ class _Reader:
         self.expander.variables |= {"0": Value([(name,)]), "BASH_SOURCE": Value([(name,)], is_array=True)}
 
     def file(self, source: Source, place: Place) -> Followed:
-        """Follows a file, which stands for a command at ``place``."""
+        """Follow a file that replaces a command at ``place``."""
         self.sources.append(source)
         nodes = parse(source, len(self.sources) - 1)
         return self._inside(place, nodes)
@@ -175,7 +175,7 @@ class _Reader:
         return Followed(self._branches(node.place, [*undecided, node.otherwise]))
 
     def _taken(self, body: Sequence[Node]) -> Followed:
-        """A branch that is known to be taken."""
+        """Follow a branch that is known to be taken."""
         before = self._copy(body)
         followed = self._all(body)
         if followed.ended == "check":
@@ -189,7 +189,7 @@ class _Reader:
         return dict(self.expander.variables)
 
     def _branches(self, place: Place, bodies: Sequence[Sequence[Node]]) -> Ended:
-        """Follows each of the branches, one of which is taken; a variable that they set differently is unknown."""
+        """Follow each branch, of which one is taken; variables that they set differently become unknown."""
         before, outer = self.expander.variables, self._condition
         source = self.sources[place.source]
         line = source.line_of(place.start)
@@ -216,7 +216,7 @@ class _Reader:
         return any(one.get(name) is not first and (first is None or not first.same_as(one.get(name))) for one in left[1:])
 
     def _merged(self, name: str, values: Sequence[Value | None], line: int) -> Value:
-        """What all values begin with, then the unknown; or what the user gives."""
+        """The common beginning of all values, then an unknown part; or the user's value."""
         if name in self.expander.given:
             return Value([(Fragment(self.expander.given[name]),)])
         reason = Sentence(
@@ -346,7 +346,7 @@ class _Reader:
         self.commands.append(Command(found, place, line, self._condition))
 
     def _set_by_command(self, place: Place, command: str, arguments: Sequence[str]) -> None:
-        """Variables whose values a command gives."""
+        """Mark variables that a command sets as unknown, unless the user gives their values."""
         line = self.sources[place.source].line_of(place.start)
         for name in (argument.partition("=")[0] for argument in arguments if not argument.startswith("-")):
             if name.isidentifier():
@@ -382,7 +382,7 @@ class _Reader:
         return (Fragment(self.expander.written(assignment.place), (), is_quoted=True, unknown=reason),)
 
     def _positional(self, words: Sequence[Text]) -> None:
-        """The arguments of a function, or of the script as it sets them itself."""
+        """Set the positional arguments of a function, or of the script."""
         variables = self.expander.variables
         for name in [name for name in variables if name.isdecimal() and name != "0"]:
             variables[name] = Value([()])
@@ -424,7 +424,7 @@ def _known(outcome: Outcome) -> bool | None:
 
 
 def _shared(first: Text, texts: Sequence[str], rest: Fragment) -> Text:
-    """The words that all texts begin with, then the rest."""
+    """The common first words of all texts, then the rest."""
     shortest = min(texts, key=len)
     length = next((i for i, letter in enumerate(shortest) if any(text[i] != letter for text in texts)), len(shortest))
     if any(len(text) > length and not text[length].isspace() for text in texts):

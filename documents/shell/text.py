@@ -1,4 +1,4 @@
-"""Expanded text, each piece of which knows the places that it came through, the innermost last."""
+"""Expanded text with the places that each piece came through, the innermost last."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ MAX_LINKS = 16
 
 
 class Link(NamedTuple):
-    """A place in a file, and all that what stands there gave."""
+    """A place in a file, and the whole text that it expanded to."""
 
     place: Place
     text: str
 
     @property
     def is_verbatim(self) -> bool:
-        """Whether the text stands there as it is, character by character."""
+        """Whether the file has the same text at this place, character by character."""
         return self.place.end - self.place.start == len(self.text)
 
 
 class Fragment(NamedTuple):
-    """Text from one place. ``unknown`` says why a shell alone could tell it; ``text`` is then as it is written."""
+    """Text from one place. ``unknown`` says why only a shell could determine it; ``text`` is then the source text."""
 
     text: str
     links: tuple[Link, ...] = ()
@@ -33,11 +33,11 @@ class Fragment(NamedTuple):
     unknown: str = ""
 
     def through(self, link: Link) -> Fragment:
-        """The same, come through one more place."""
+        """The same fragment with one more place."""
         return self._replace(links=(link, *self.links)[-MAX_LINKS:])
 
     def part(self, start: int, end: int) -> Fragment:
-        """Some of its characters."""
+        """A range of its characters."""
         links = self.links
         if links and links[-1].is_verbatim:
             place = links[-1].place
@@ -50,17 +50,17 @@ Text = tuple[Fragment, ...]
 
 
 def text_of(fragments: Iterable[Fragment]) -> str:
-    """All of it as one string."""
+    """All fragments as one string."""
     return "".join(fragment.text for fragment in fragments)
 
 
 def unknown_in(fragments: Iterable[Fragment]) -> str:
-    """Why some of it is unknown; empty where all is known."""
+    """Why a fragment is unknown; empty if all are known."""
     return next((fragment.unknown for fragment in fragments if fragment.unknown), "")
 
 
 def split(fragments: Iterable[Fragment]) -> list[Text]:
-    """Words: what is not quoted is cut where there are blanks."""
+    """Split text into words at unquoted blanks."""
     words: list[Text] = []
     word: list[Fragment] = []
     started = False
@@ -84,23 +84,23 @@ def split(fragments: Iterable[Fragment]) -> list[Text]:
 
 @dataclass(frozen=True)
 class Word:
-    """A word of a command, as the program would get it."""
+    """A word of a command, as the program would receive it."""
 
     fragments: Text
     line: int
 
     @property
     def text(self) -> str:
-        """What the program gets, where ``unknown`` is empty."""
+        """The text that the program receives, if ``unknown`` is empty."""
         return text_of(self.fragments)
 
     @property
     def unknown(self) -> str:
-        """Why some of it is unknown."""
+        """Why a part of the word is unknown; empty if all is known."""
         return unknown_in(self.fragments)
 
     def places(self) -> list[Place]:
-        """Where the whole word could be written anew, the innermost place first."""
+        """Places where the whole word could be rewritten, the innermost first."""
         fragments = [fragment for fragment in self.fragments if fragment.text]
         if not fragments:
             return []
@@ -119,7 +119,7 @@ class Word:
 
 @dataclass(frozen=True)
 class Command:
-    """A command that the script would start. ``condition``: why it may not be, empty where it is certain."""
+    """A command that the script would start. ``condition``: why it may not run; empty if it is certain."""
 
     words: tuple[Word, ...]
     place: Place
@@ -129,7 +129,7 @@ class Command:
 
 @dataclass(frozen=True)
 class Remark:
-    """Something that was passed over: where it stands, what it says, and why it was."""
+    """A skipped part of the script: its place, its text, and the reason."""
 
     line: int
     text: str
@@ -138,7 +138,7 @@ class Remark:
 
 @dataclass(frozen=True)
 class ShellScript:
-    """What a script would start, in order; ``environment`` are the variables that it exports."""
+    """The commands that a script would start, in order; ``environment`` are its exported variables."""
 
     sources: tuple[Source, ...]
     commands: tuple[Command, ...]
@@ -147,7 +147,7 @@ class ShellScript:
 
 
 def joined(texts: Sequence[Text], fill: Fragment) -> Text:
-    """Elements of an array as one text."""
+    """The elements of an array as one text."""
     found: list[Fragment] = []
     for index, text in enumerate(texts):
         found += [fill] if index else []

@@ -1,4 +1,4 @@
-"""Words: quotes, escapes, and everything that begins with a dollar."""
+"""Parser for words: quotes, escapes, and all that starts with a dollar sign."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ MAX_NESTED = 40
 
 
 class WordParser:
-    """The part of a parser that reads words."""
+    """The part of a parser that parses words."""
 
     def __init__(self, source: Source, number: int) -> None:
         self.source, self.number, self.text, self.position = source, number, source.text, 0
         self._nesting = 0
 
     def error(self, sentence: str, position: int | None = None) -> ShellError:
-        """The error for something at a position, by default the present one."""
+        """The error for a position, by default the current one."""
         return self.source.error(self.position if position is None else position, sentence)
 
     def place(self, start: int) -> Place:
-        """From ``start`` to the present position."""
+        """The range from ``start`` to the current position."""
         return Place(self.number, start, self.position)
 
     def blanks(self) -> None:
-        """Skips spaces, continued lines and a comment."""
+        """Skip spaces, continued lines and a comment."""
         match = _BLANKS.match(self.text, self.position)
         if match:
             self.position = match.end()
@@ -49,7 +49,7 @@ class WordParser:
         return WordNode(self.place(start), (Literal(self.place(start), text, quoted=False),))
 
     def word(self) -> WordNode:
-        """The word that begins here."""
+        """The word at the current position."""
         start = self.position
         parts: list[Part] = []
         while self.position < len(self.text):
@@ -102,7 +102,7 @@ class WordParser:
             elif self.text[at] == '"':
                 self.position += 1
                 if any(isinstance(part, Parameter) and part.index == "@" for part in parts):
-                    return parts[1:]  # of an array without elements nothing is left, not even an empty word
+                    return parts[1:]  # an array without elements leaves nothing, not even an empty word
                 return parts
             elif self.text[at] == "\\":
                 parts += self._escaped_in_quotes()
@@ -117,7 +117,7 @@ class WordParser:
         return [Literal(self.place(at), escaped if self.position - at == 2 else "\\", quoted=True)]
 
     def _dollar(self, *, quoted: bool) -> Part:
-        """What begins with a dollar or a backtick."""
+        """An expansion that starts with a dollar sign or a backtick."""
         self._nesting += 1
         if self._nesting > MAX_NESTED:
             raise self.error(Sentence("expansions are nested deeper than {} levels", MAX_NESTED))
@@ -202,7 +202,7 @@ class WordParser:
                 parts.append(self._dollar(quoted=quoted))
 
     def _edited(self, begin: int, *, quoted: bool) -> Part:
-        """An expansion that edits text (``%``, ``/``, ``^``) or goes by a name in a variable."""
+        """An expansion that edits text (``%``, ``/``, ``^``) or uses a name in a variable."""
         self._until_brace(begin, quoted=False)
         return Opaque(self.place(begin), Sentence("an expansion that edits text"), quoted)
 
@@ -235,7 +235,7 @@ class WordParser:
                 self.position += 1
 
     def _skip_parentheses(self, begin: int, depth: int) -> None:
-        """To behind the parenthesis that closes; what stands in between is never read."""
+        """Skip to after the matching closing parenthesis; the text inside is never read."""
         interesting = re.compile(r"[\\'\"`()]")
         while depth:
             match = interesting.search(self.text, self.position)
@@ -253,7 +253,7 @@ class WordParser:
                 depth += 1 if letter == "(" else -1
 
     def _skip_quoted(self, begin: int) -> None:
-        """To behind a double quote that closes; a command inside may hold quotes of its own."""
+        """Skip to after the closing double quote; a command inside can have its own quotes."""
         self._nesting += 1
         if self._nesting > MAX_NESTED:
             raise self.error(Sentence("expansions are nested deeper than {} levels", MAX_NESTED))

@@ -1,1 +1,1 @@
-"""Megatron-LM."""
+"""Megatron-LM, releases 0.12 and 0.19."""

@@ -1,7 +1,7 @@
 """Arguments that Megatron-LM and MindSpeed-LLM share, by name; a bare argument has the value ``()``.
 
-Names are those of core 0.12 [megatron-0.12, arguments.py]. What a strategy leaves open (data, tokenizer, learning rate,
-checkpoints, the router's loss) is left to the user.
+Names are those of core 0.12 [megatron-0.12, arguments.py]. The user adds what a strategy does not decide: data, tokenizer,
+learning rate, checkpoints, the router's loss.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
@@ -28,7 +28,7 @@ def where(condition: object, *names: str) -> Arguments:
 
 
 def tokens(release: Release, arguments: Mapping[str, Any], features: Feature) -> tuple[str, ...]:
-    """The arguments as a shell passes them, in the order of the release's groups: a launch file has one block for each."""
+    """The arguments as shell words, in the order of the release's groups, so that a launch file has one block for each group."""
     final = settled(release, arguments, features, as_words)
     order = list(release.groups)
     names = sorted(final, key=lambda name: order.index(release.group_of(name) or ""))
@@ -36,23 +36,23 @@ def tokens(release: Release, arguments: Mapping[str, Any], features: Feature) ->
 
 
 def model_arguments(release: Release, table: ModelTable, workload: Workload) -> Arguments:
-    """What the release can be told of the model; the number of layers is the framework's matter."""
+    """Arguments for the model, without the number of layers, which the framework's writer adds."""
     return table.arguments(release, told(table, workload)) | {"attention-dropout": "0.0", "hidden-dropout": "0.0"}
 
 
 def told(table: ModelTable, workload: Workload) -> Flat:
-    """The model as its table looks at it."""
+    """The model as a flat mapping for its table."""
     return table.flat(workload.model, seq_length=workload.training.seq_length)
 
 
 def untold(release: Release, table: ModelTable, name: str, workload: Workload) -> tuple[str, ...]:
-    """A sentence about what the release cannot be told of the model; none where it builds the same."""
+    """A sentence about the parts of the model that the release cannot express; none if it builds the same model."""
     missing = [words for fact, words in table.unsayable(release, told(table, workload)) if not fact.priced]
     return (Sentence("Not the same model: {} cannot be told {}.", name, joined("; ", missing)),) if missing else ()
 
 
 def unbuildable(release: Release, table: ModelTable, workload: Workload) -> tuple[str, ...]:
-    """What changes a plan's cost and the release cannot be told."""
+    """Parts of the model that change a plan's cost and that the release cannot express."""
     return tuple(words for fact, words in table.unsayable(release, told(table, workload)) if fact.priced)
 
 
@@ -63,7 +63,7 @@ def unstated_note(release: Release, table: ModelTable, workload: Workload) -> tu
 
 
 def embedding_rows(workload: Workload, s: ParallelStrategy) -> Arguments:
-    """The tokenizer's length is padded to a multiple of this times tp: to exactly the model's rows, where tp divides them."""
+    """Padding of the vocabulary: a multiple that, times tp, gives exactly the model's rows if tp divides them."""
     return {"make-vocab-size-divisible-by": -(-workload.model.vocab_size // s.tp)}
 
 
@@ -78,11 +78,14 @@ def batch_arguments(workload: Workload, strategy: ParallelStrategy) -> Arguments
 
 
 def degree_arguments(table: Table, s: ParallelStrategy) -> Arguments:
-    """Tensor, sequence, pipeline and context parallelism; how layers and cp are split is the framework's matter."""
+    """Tensor, sequence, pipeline and context parallelism.
+
+    The framework's writer adds the split of layers and of cp.
+    """
     names = table.columns
     arguments: Arguments = {names["tp"]: s.tp, **where(s.sequence_parallel, names["sequence_parallel"]), names["pp"]: s.pp}
     arguments |= table.arguments_of(Feature.OVERLAP_P2P)
-    if s.schedule is Schedule.INTERLEAVED and s.microbatch_group_size_per_vp_stage:
+    if s.schedule.rules.in_groups and s.microbatch_group_size_per_vp_stage:
         arguments[names["microbatch_group_size_per_vp_stage"]] = s.microbatch_group_size_per_vp_stage
     return arguments | {names["cp"]: s.cp}
 
@@ -99,6 +102,6 @@ def full_recompute(s: ParallelStrategy) -> Arguments:
 
 
 def selective_recompute(table: Table, modules: RecomputeModule) -> Arguments:
-    """Selective recompute of those modules that have a name in the table."""
+    """Selective recompute of the modules that have a name in the table."""
     wanted = tuple(name for module, name in table.modules.items() if module in modules)
     return {"recompute-granularity": "selective", "recompute-modules": wanted} if wanted else {}

@@ -1,4 +1,4 @@
-"""What balances the router, as arguments of the Megatron family [megatron-0.12, router.py; megatron-0.19, router.py]."""
+"""Arguments of the Megatron family that balance the router [megatron-0.12, router.py; megatron-0.19, router.py]."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOSSES = {
 
 
 def balance_arguments(release: Release, workload: Workload) -> Arguments:
-    """What tells the release to balance as the job says, where that is not usual of the model."""
+    """Arguments for the job's balancing method, if it differs from the model's default."""
     balance = chosen_balance(workload)
     if balance is RouterBalance.FORCED and FORCE in release.arguments:
         return {FORCE: BARE}
@@ -27,6 +27,6 @@ def balance_arguments(release: Release, workload: Workload) -> Arguments:
 
 
 def balance_notes(name: str, release: Release, workload: Workload) -> tuple[str, ...]:
-    """What the arguments leave to the user."""
+    """Notes on the settings of the balancing method that the user must add."""
     told = "".join(f"--{argument}" for argument in balance_arguments(release, workload))
     return balance_note(name, workload, told=told, weight="--moe-aux-loss-coeff")

@@ -1,4 +1,4 @@
-"""What differs between releases of Megatron-LM, beside their arguments, terms and rules."""
+"""Differences between releases of Megatron-LM besides their arguments, terms and rules."""
 
 from __future__ import annotations
 
@@ -7,23 +7,26 @@ from dataclasses import dataclass, field
 
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
+from documents.sentences import Sentence
 from frameworks.draft import Draft
-from frameworks.megatron_lm import rules, rules_0_19
+from frameworks.megatron_lm import rules_0_12, rules_0_19
 from frameworks.megatron_lm.model_table import MODEL_0_12, MODEL_0_19
-from frameworks.megatron_lm.table import RELEASE, RELEASE_0_19, TABLE, TABLE_0_19
+from frameworks.megatron_lm.table import RELEASE_0_12, RELEASE_0_19, TABLE_0_12, TABLE_0_19
 from frameworks.model_facts import Arguments, ModelTable
 from frameworks.placements import Placements
 from frameworks.release import Release
-from frameworks.rule import Rule, SwitchRule
+from frameworks.rule import Rule, SwitchRule, every_row
 from frameworks.table import Table
+from frameworks.unset import Unset
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those beside the flexible dispatcher.
+    """One release of Megatron-LM.
 
-    ``placements``: where layers can sit; if not ``even``, one argument says it. ``fused_latent_rope``: latent attention has a
-    fused rotary embedding.
+    ``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those added to the flexible dispatcher. ``placements``: the
+    possible placements of layers; if they are not ``even``, one argument has the layout. ``fused_latent_rope``: latent attention
+    has a fused rotary embedding.
     """
 
     release: Release
@@ -50,24 +53,29 @@ class Dialect:
         return rule is not None and draft.breaks(rule)
 
     def drop_broken(self, draft: Draft, *names: str) -> None:
-        """Switches off whose rule the draft breaks."""
+        """Switch off the subjects of the named rules that the draft breaks."""
         found = (self.by_name.get(name) for name in names)
         draft.drop_broken(*(rule for rule in found if isinstance(rule, SwitchRule)))
 
-    def unfused_rope(self, model: ModelShape) -> Feature:
-        """The fused rotary embedding, where the model cannot have it."""
-        unfused = model.constants.rotary_interleaved if model.mla is None else not self.fused_latent_rope
-        return Feature.FUSED_ROPE if unfused else Feature(0)
+    def lacks_fused_rope(self, model: ModelShape) -> bool:
+        """Whether the release has no fused rotary embedding for the model."""
+        return bool(model.constants.rotary_interleaved) if model.mla is None else not self.fused_latent_rope
+
+    @property
+    def unset(self) -> tuple[Unset, ...]:
+        """Usual switches that stay off in some plans."""
+        why = Sentence("{} has no fused rotary embedding for this attention", self.name)
+        return (Unset(Feature.FUSED_ROPE, lambda w, b: every_row(b, self.lacks_fused_rope(w.model)), why),)
 
 
 CORE_0_12 = Dialect(
-    RELEASE,
-    TABLE,
+    RELEASE_0_12,
+    TABLE_0_12,
     MODEL_0_12,
-    rules.RULES,
+    rules_0_12.RULES,
     fsdp={"use-custom-fsdp": ()},
     deepep={"moe-enable-deepep": ()},
-    placements=rules.PLACEMENTS,
+    placements=rules_0_12.PLACEMENTS,
 )
 CORE_0_19 = Dialect(
     RELEASE_0_19,

@@ -1,4 +1,4 @@
-"""Megatron-LM as a framework, in two releases."""
+"""The two releases of Megatron-LM as frameworks."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ def _framework(dialect: Dialect, *other_releases: str) -> Framework:
         table=dialect.table,
         rules=dialect.rules,
         placements=dialect.placements,
+        unset=dialect.unset,
         nearest=partial(nearest, dialect),
         write=partial(arguments, dialect),
         read=partial(read, dialect),

@@ -1,4 +1,4 @@
-"""Arguments of the Megatron family as a whole job: the model, the batch and the precision beside the strategy."""
+"""Reads arguments of the Megatron family as a whole job: model, batch, precision and strategy."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ from frameworks.model_facts import ModelTable
 from frameworks.release import Kind, holds, parts_of, problems, values_of
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
-FEWEST_ROWS = 1024  # a multiple below it is padding, from it on the embedding's rows themselves
+FEWEST_ROWS = 1024  # a smaller multiple is padding; from here on it is the number of embedding rows
 _FREQUENCIES = 64  # "every n-th layer" is tried up to this
 
 
 def read(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
-    """The strategy; arguments that the release does not know, or whose values it refuses, are passed over."""
+    """The strategy; unknown arguments and rejected values are skipped."""
     return Reading(dialect.release, dialect.table, arguments, num_devices).strategy()
 
 
 def read_job(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) -> ReadJob:
-    """The job, with a sentence for what is passed over."""
+    """The job, with a sentence for each skipped argument."""
     reading = JobReading(dialect.release, dialect.table, arguments, num_devices)
     reading.models = dialect.models
     return reading.job()
 
 
 class JobReading(Reading):
-    """Arguments of one release as a job. ``models``: what they say of a model."""
+    """Arguments of one release, read as a job. ``models``: the table for the model."""
 
     models: ModelTable = MODEL_0_12
 
     def job(self) -> ReadJob:
-        """The job; raises ``ReadingError`` where no model is described, or a number is out of bounds."""
+        """The job; raises ``ReadingError`` if no model is described, or if a number is out of bounds."""
         notes = self.refused()
         model = self.model(notes)
         strategy = self.strategy()
@@ -57,14 +57,14 @@ class JobReading(Reading):
         )
 
     def refused(self) -> list[str]:
-        """A sentence for each token that was passed over, then for each combination that the framework refuses."""
+        """A sentence for each skipped token, then for each combination that the framework rejects."""
         found = problems(self.release, self.written)
         if self.given != self.written:
             found += problems(self.release, self.given)
         return [*found, *self.stray]
 
     def balance(self, model: ModelShape, notes: list[str]) -> str | None:
-        """What balances the router, where arguments say more than that a bias does, which the model has already."""
+        """The router's balancing method, if arguments say more than the bias that the model already has."""
         if model.moe is None or model.moe.capacity_factor:
             return None
         if FORCE in self.release.arguments and self.on(FORCE):
@@ -75,7 +75,7 @@ class JobReading(Reading):
         return next((LOSSES[name].value for name in losses if name in LOSSES), None)
 
     def unpriced(self) -> list[str]:
-        """A sentence for each argument that changes time or memory and has no part in a price."""
+        """A sentence for each argument that changes time or memory and is not priced."""
         return [
             Sentence("{} changes time or memory, and is not priced.", parts_of(condition)[0])
             for condition in self.release.unpriced
@@ -96,7 +96,7 @@ class JobReading(Reading):
         return layers
 
     def model(self, notes: list[str]) -> ModelShape:
-        """The model, with a sentence for what the arguments leave open."""
+        """The model, with notes on what the arguments leave open."""
         if missing := [name for name in NEEDED if self.value(name) is None]:
             raise ReadingError(Sentence("{} is not given, and a model needs {}", missing[0], joined(", ", NEEDED)))
         for fact in self.models.facts:
@@ -109,13 +109,13 @@ class JobReading(Reading):
         return self.models.read(self.release, self.given, known)
 
     def widths(self) -> Mapping[str, Any]:
-        """Widths that are not given, as the framework chooses them [megatron-0.12, arguments.py]."""
+        """Defaults of the framework for widths that are not given [megatron-0.12, arguments.py]."""
         hidden = self.number("hidden-size", low=1) or 1
         dense = self.number("ffn-hidden-size") or (int(4 * hidden * 2 / 3) // 64 * 64 if self.on("swiglu") else 4 * hidden)
         return {"ffn_hidden_size": dense, "moe.expert_ffn_hidden_size": dense}
 
     def rows(self, notes: list[str]) -> int:
-        """Rows of the embedding; 0 where only the tokenizer knows."""
+        """Rows of the embedding; 0 if only the tokenizer knows."""
         multiple = (self.number("make-vocab-size-divisible-by", low=1) or 1) * self.tp
         stated = self.number("padded-vocab-size", low=1) if "padded-vocab-size" in self.release.arguments else None
         size = self.number("vocab-size", low=1)
@@ -127,7 +127,7 @@ class JobReading(Reading):
         return 0
 
     def expert_layers(self, notes: list[str]) -> Mapping[str, Any]:
-        """Which layers are MoE, as leading dense ones and a frequency."""
+        """The MoE layers as a number of leading dense layers and a frequency."""
         pattern = self.pattern()
         for frequency in range(1, _FREQUENCIES):
             for leading in dict.fromkeys((pattern.index(1) - frequency + 1, 0)) if 1 in pattern else ():
@@ -150,13 +150,13 @@ class JobReading(Reading):
 
 
 def expert_pattern(leading: int, frequency: int, layers: int) -> list[int]:
-    """The MoE layers of a shape."""
+    """The MoE layers of a shape: 1 for each MoE layer, 0 for each dense one."""
     shape = ModelShape("", layers, 1, 1, 1, 1, 1, 1, moe=MoeShape(1, 1, 1, 0, 0, leading, frequency))
     return [int(is_moe) for is_moe in shape.moe_layers()]
 
 
 def repeated(text: str) -> list[int]:
-    """A list such as ``([0]*3+[1]*58)*1``: lists of whole numbers, added and repeated. Nothing is evaluated."""
+    """A list such as ``([0]*3+[1]*58)*1``: lists of whole numbers, added and repeated. Nothing is executed."""
     tokens = re.findall(r"\d{1,6}|[][()*+,]", text)
     if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > 4 * MAX_LAYERS:
         raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))

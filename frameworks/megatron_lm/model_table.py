@@ -296,8 +296,8 @@ def window(flat: Flat) -> str | None:
     return f"{size - 1},0" if size and flat.get("local_attention.kind") == "window" else None
 
 
-MODEL = ModelTable((*WIDTHS, *CONSTANTS, *EXPERTS), derived, undone)
-MODEL_0_12 = MODEL.with_facts(
+SHARED_MODEL = ModelTable((*WIDTHS, *CONSTANTS, *EXPERTS), derived, undone)
+MODEL_0_12 = SHARED_MODEL.with_facts(
     Fact(
         "unequal_mscales",
         label=Sentence("mscale and mscale_all_dim of"),
@@ -333,9 +333,9 @@ def either_yarn(flat: Flat) -> bool:
 
 POSITIONS = {name: {"position-embedding-type": value} for name, value in (("learned", "learned_absolute"), ("rope", "rope"))}
 LINEAR = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
-MODEL_0_19 = MODEL.with_facts(
+MODEL_0_19 = SHARED_MODEL.with_facts(
     Fact("position", says={**POSITIONS, "yarn": {"position-embedding-type": "yarn"}}, label=Sentence("positions by")),
-    *(fact for fact in MODEL.facts if fact.path == f"{SCALING}.factor" and fact.number == "rope-scaling-factor"),
+    *(fact for fact in SHARED_MODEL.facts if fact.path == f"{SCALING}.factor" and fact.number == "rope-scaling-factor"),
     Fact(f"{SCALING}.factor", "rotary-scaling-factor", only=either_yarn),
     Fact(f"{SCALING}.mscale", "mscale", only=either_yarn),
     Fact(f"{SCALING}.mscale_all_dim", "mscale-all-dim", only=either_yarn),

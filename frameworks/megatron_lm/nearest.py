@@ -1,7 +1,7 @@
-"""The nearest strategy that a release of Megatron-LM can be told, where it cannot express the planned one.
+"""The nearest strategy that a release of Megatron-LM can express, if it cannot express the planned one.
 
-What the release takes is in its table and rules; here is what to write instead. A plan that breaks no rule of the framework
-changes in nothing but switches that the framework sets by itself.
+The release's table and rules say what it supports; this module says what to write instead. If a plan breaks no rule of the
+framework, only switches that the framework sets by itself change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.draft import Draft
-from frameworks.megatron_lm import rules
+from frameworks.megatron_lm import rules_0_12
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.rules_0_19 import DELAYED
 from frameworks.placements import Placements
@@ -24,13 +24,13 @@ from frameworks.rule import layout_of
 
 
 def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
-    """What the release can be told, and a sentence for each replaced setting."""
+    """The nearest strategy that the release can express, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
     draft.offered(dialect.table, dialect.name)
-    # Transformer Engine always fuses norms; what the release refuses of the fused rotary embedding is off.
-    draft.quietly(on=Feature.FUSED_NORM, off=dialect.unfused_rope(workload.model))
-    draft.sequence_parallel(rules.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
-    here = set(dialect.table.dispatchers) - (set() if rules.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
+    draft.quietly(on=Feature.FUSED_NORM)  # Transformer Engine always fuses norms
+    draft.drop_unset(dialect.unset)
+    draft.sequence_parallel(rules_0_12.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
+    here = set(dialect.table.dispatchers) - (set() if rules_0_12.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
     draft.dispatcher(here, dialect.name)
     if dialect.broken(draft, "megatron_deepep_capacity"):
         draft.drop(Feature.MOE_PAD_TO_CAPACITY, Sentence("DeepEP takes no padding to capacity"))
@@ -126,7 +126,7 @@ def _layout(dialect: Dialect, draft: Draft) -> None:
 
 
 def evenest(placements: Placements, num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
-    """Of the few layouts that a release builds, the most even one with a layer on each virtual stage; None without one."""
+    """The most even layout that a release can build with a layer on each virtual stage; ``None`` without one."""
 
     def key(layout: LayerLayout) -> tuple[int, int, int, LayerLayout]:
         ranks = [sum(chunks) for chunks in zip(*layout, strict=True)]

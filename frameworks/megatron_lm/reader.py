@@ -1,4 +1,4 @@
-"""Arguments of Megatron-LM as a strategy; what is not given has the framework's default, not ours."""
+"""Reads arguments of Megatron-LM as a strategy; missing ones have the framework's defaults, not ours."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTED_ENDS = ("account-for-embedding-in-pipeline-split", "account-for-loss-in-
 
 
 class Reading:
-    """Arguments of one release of the family. ``num_devices`` defaults to those of one replica."""
+    """Arguments of one release of the family. ``num_devices`` defaults to the devices of one replica."""
 
     def __init__(self, release: Release, table: Table, arguments: Sequence[str], num_devices: int | None) -> None:
         self.release, self.table = release, table
@@ -52,7 +52,7 @@ class Reading:
         return [value for value in values_of(self.release, self.given, name) if value is not None]
 
     def value(self, name: str) -> Any:
-        """The first value, None without one."""
+        """The first value, or ``None``."""
         return next(iter(self.values(name)), None)
 
     def on(self, name: str) -> bool:
@@ -67,11 +67,11 @@ class Reading:
         return value if value is None else int(value)
 
     def column(self, field: str) -> int:
-        """A field of the strategy that is a number from 1 on."""
+        """A field of the strategy with a number from 1 on."""
         return self.number(self.table.columns[field], low=1) or 1
 
     def strategy(self) -> ParallelStrategy:
-        """The strategy; its layers are placed where ``num-layers`` is given."""
+        """The strategy; layers are placed if ``num-layers`` is given."""
         algo, ulysses = self.context_parallel()
         routed = bool(self.number("num-experts"))
         ep, etp = self.expert_degrees() if routed else (1, 1)
@@ -106,11 +106,11 @@ class Reading:
         )
 
     def schedule(self) -> Schedule:
-        """The order that degrees and virtual stages decide."""
+        """The schedule, which follows from degrees and virtual stages."""
         return canonical_schedule(self.pp, self.vpp)
 
     def virtual_stages(self) -> tuple[int, LayerLayout | None]:
-        """Virtual stages of a rank, and the layers of each where they differ from the default."""
+        """Virtual stages of a rank, and the layers of each if they differ from the default."""
         total = self.number("num-layers")
         chunk = self.number("num-layers-per-virtual-pipeline-stage", low=1)
         self.vpp = self.number("num-virtual-stages-per-pipeline-rank", low=1) or 1
@@ -143,13 +143,13 @@ class Reading:
         return vpp, unless_default(layout, self.schedule())
 
     def counted_ends(self) -> tuple[int, int]:
-        """Whether embedding and loss count as a layer each of the first and of the last virtual stage."""
+        """Whether embedding and loss count as one layer each of the first and the last virtual stage."""
         counted = (name in self.release.arguments and self.pp > 1 and self.on(name) for name in COUNTED_ENDS)
         first, last = map(int, counted)
         return first, last
 
     def chunks(self, vpp: int) -> int:
-        """Virtual stages of a rank, where the schedule decides them."""
+        """Virtual stages of a rank; a subclass can let the schedule decide."""
         return vpp
 
     def counts(self, total: int, vpp: int) -> list[int]:
@@ -180,30 +180,30 @@ class Reading:
         return [rank // vpp for _ in range(vpp) for rank in ranks]
 
     def context_parallel(self) -> tuple[CpAlgo, int]:
-        """Algorithm, and Ulysses ranks inside."""
+        """Context-parallel algorithm, and its Ulysses degree."""
         if self.cp == 1:
             return CpAlgo.NONE, 1
         algo = key_of(self.table.cp_algos, self.algorithm(), CpAlgo.RING)
         return algo, {CpAlgo.ULYSSES: self.cp, CpAlgo.HYBRID: self.ulysses_degree()}.get(algo, 1)
 
     def algorithm(self) -> Any:
-        """The framework's name of the algorithm."""
+        """The framework's name of the context-parallel algorithm."""
         return self.value("cp-comm-type")
 
     def ulysses_degree(self) -> int:
-        """Ulysses ranks inside hybrid context parallelism."""
+        """Ulysses degree of hybrid context parallelism."""
         return self.value("hierarchical-context-parallel-sizes") or 1
 
     def expert_degrees(self) -> tuple[int, int]:
-        """Expert ranks and ranks of one expert; by default experts are split as the layers are."""
+        """Expert-parallel ranks, and ranks of one expert; by default experts are split like the layers."""
         return self.column("ep"), self.number(self.table.columns["etp"], low=1) or self.tp
 
     def dispatcher(self) -> Dispatcher:
-        """How tokens reach their experts."""
+        """The dispatcher of tokens to experts."""
         return key_of(self.table.dispatchers, self.value(self.table.columns["dispatcher"]), Dispatcher.ALLTOALL)
 
     def optimizer(self) -> tuple[int, int]:
-        """ZeRO stage, and ranks that share one optimizer state."""
+        """ZeRO stage, and the ranks that share one optimizer state."""
         sharded = any(name in self.release.arguments and self.on(name) for name in FSDP)
         if not (sharded or self.on("use-distributed-optimizer")):
             return 0, 0
@@ -229,7 +229,7 @@ class Reading:
         return kind, RecomputeMethod.NONE, 0, modules, None
 
     def features(self, zero_stage: int) -> Feature:
-        """The switches that are on, and those that the framework sets by itself."""
+        """The switches that are on, with those that the framework sets by itself."""
         features = features_read(self.table, self.release, self.given, self.value)
         if zero_stage >= 2:  # fully sharded data parallelism overlaps by itself
             features |= DATA_PARALLEL_FEATURES if zero_stage == 3 else Feature.OVERLAP_GRAD_REDUCE
@@ -237,7 +237,7 @@ class Reading:
 
 
 def integers(text: str) -> list[int]:
-    """Whole numbers between commas."""
+    """Whole numbers separated by commas."""
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"\d{1,6}", part) for part in parts):
         raise ReadingError(Sentence("{!r} is no list of whole numbers", text[:80]))

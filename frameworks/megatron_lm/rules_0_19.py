@@ -9,10 +9,10 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.facts import FactRule, fact_rule
-from frameworks.megatron_lm import rules
+from frameworks.megatron_lm import rules_0_12
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_19
-from frameworks.megatron_lm.rules import (
+from frameworks.megatron_lm.rules_0_12 import (
     CP_ATTENTION,
     CP_SEQUENCE,
     DEEPEP_DEVICES,
@@ -23,7 +23,7 @@ from frameworks.megatron_lm.rules import (
     ZERO_SHARD,
 )
 from frameworks.megatron_lm.table import RELEASE_0_19, TABLE_0_19, TERMS_0_19
-from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, has_effect, none_of, rules_in
@@ -78,7 +78,7 @@ LINEAR_HEADS = Rule(
     ),
 )
 
-SEQUENCE_PARALLEL_FOR_EXPERTS = again(rules.SEQUENCE_PARALLEL_FOR_EXPERTS)
+SEQUENCE_PARALLEL_FOR_EXPERTS = again(rules_0_12.SEQUENCE_PARALLEL_FOR_EXPERTS)
 PLACEMENTS = Placements(mtp=Sentence("last chunk"))
 STAGES = placement_rule(
     "megatron_stages",
@@ -86,10 +86,10 @@ STAGES = placement_rule(
     NAME,
     PLACEMENTS,
 )
-P2P_OVERLAP = again(rules.P2P_OVERLAP)
-PARAM_GATHER = again(rules.PARAM_GATHER)
-ZERO_PIPELINE = again(rules.ZERO_PIPELINE)
-TP_COMM_OVERLAP = again(rules.TP_COMM_OVERLAP)
+P2P_OVERLAP = again(rules_0_12.P2P_OVERLAP)
+PARAM_GATHER = again(rules_0_12.PARAM_GATHER)
+ZERO_PIPELINE = again(rules_0_12.ZERO_PIPELINE)
+TP_COMM_OVERLAP = again(rules_0_12.TP_COMM_OVERLAP)
 CUDA_GRAPH = fact_rule(RELEASE_0_19, TERMS_0_19, "megatron_cuda_graph", Sentence("cuda_graph excludes full recompute"))
 DISPATCHER = dispatcher_rule(
     "megatron_dispatcher",
@@ -98,20 +98,20 @@ DISPATCHER = dispatcher_rule(
     TABLE_0_19,
     Sentence("experts are reached by allgather, alltoall or two_level (DeepEP)"),
 )
-DEEPEP_CAPACITY = again(rules.DEEPEP_CAPACITY)
+DEEPEP_CAPACITY = again(rules_0_12.DEEPEP_CAPACITY)
 SHARED_EXPERT_OVERLAP = fact_rule(
     RELEASE_0_19,
     TERMS_0_19,
     "megatron_shared_expert_overlap",
     Sentence("moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher or two_level (DeepEP)"),
-    extra=rules.NO_SHARED_EXPERTS,
+    extra=rules_0_12.NO_SHARED_EXPERTS,
 )
 ACTIVATION_RECOMPUTE = fact_rule(
     RELEASE_0_19,
     TERMS_0_19,
     "megatron_activation_recompute",
-    rules.ACTIVATION_RECOMPUTE.requirement,
-    sentence=rules.ACTIVATION_RECOMPUTE.sentence,
+    rules_0_12.ACTIVATION_RECOMPUTE.requirement,
+    sentence=rules_0_12.ACTIVATION_RECOMPUTE.sentence,
 )
 DELAYED = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
 FP8_RECOMPUTE = Rule(

@@ -1,7 +1,7 @@
 """Bash scripts that start ``pretrain_gpt.py`` of the Megatron family, from an entry of ``launch_block``.
 
-The release's groups give the blocks of ``ARGUMENTS``. What a plan does not decide (data, tokenizer, learning rate, checkpoints)
-is outside them.
+The release's groups are the blocks of ``ARGUMENTS``. Settings that a plan does not decide (data, tokenizer, learning rate,
+checkpoints) are outside them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PLACEHOLDERS = {
 def script(
     release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start, *, tokenizer: Sequence[str]
 ) -> str:
-    """The script; ``tokenizer`` are the arguments that read ``TOKENIZER_PATH``."""
+    """The script; ``tokenizer`` are the arguments that use ``TOKENIZER_PATH``."""
     lines = ["#!/usr/bin/env bash", *heading(release, launch, start)]
     lines += ["", *comment("Run it on every node; sourced, it only sets ARGUMENTS.")]
     if launch["environment"]:
@@ -43,7 +43,7 @@ def script(
 
 
 def _grouped(release: Release, arguments: list[str]) -> list[str]:
-    """The arguments in their order, a comment where the group changes."""
+    """The arguments in their order, with a comment at the start of each group."""
     lines: list[str] = []
     group = None
     for argument in arguments:

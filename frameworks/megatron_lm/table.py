@@ -43,8 +43,8 @@ SHARED_BY_EXPERTS = (
     SwitchArgument(Feature.MOE_PAD_TO_CAPACITY, "moe-pad-expert-input-to-capacity"),
 )
 
-RELEASE = read_release(Path(__file__).with_name("0.12.json"))
-TABLE = Table(
+RELEASE_0_12 = read_release(Path(__file__).with_name("0.12.json"))
+TABLE_0_12 = Table(
     columns=COLUMNS,
     switches=(
         *SHARED,
@@ -166,10 +166,10 @@ SHARED_TERMS: Terms = {
     ),
 }
 # Without --data-parallel-sharding-strategy: a plan says by its switches that fully sharded data parallelism overlaps.
-TERMS: Terms = {
-    **switch_terms(TABLE),
+TERMS_0_12: Terms = {
+    **switch_terms(TABLE_0_12),
     **SHARED_TERMS,
-    "moe-token-dispatcher-type": dispatcher_term(TABLE.dispatchers),
+    "moe-token-dispatcher-type": dispatcher_term(TABLE_0_12.dispatchers),
     "use-custom-fsdp": Term(
         lambda w, b: b.zero_stage >= 2, Sentence("zero_stage above 1"), lambda w, s: Sentence("zero_stage {}", s.zero_stage)
     ),
@@ -192,15 +192,15 @@ NEW = SwitchArgument(
     only=("exp-avg-sq-dtype=bf16",),  # the other moment
     beside={"use-precision-aware-optimizer": (), "exp-avg-sq-dtype": "bf16"},
 )
-TABLE_0_19 = replace(TABLE, switches=(*(CHANGED.get(switch.feature, switch) for switch in TABLE.switches), NEW))
+TABLE_0_19 = replace(TABLE_0_12, switches=(*(CHANGED.get(switch.feature, switch) for switch in TABLE_0_12.switches), NEW))
 TERMS_0_19: Terms = {
-    **{name: term for name, term in TERMS.items() if name not in ("enable-cuda-graph", "use-custom-fsdp")},
+    **{name: term for name, term in TERMS_0_12.items() if name not in ("enable-cuda-graph", "use-custom-fsdp")},
     **switch_terms(TABLE_0_19),
     **SHARED_TERMS,
-    "moe-token-dispatcher-type": TERMS["moe-token-dispatcher-type"],
+    "moe-token-dispatcher-type": TERMS_0_12["moe-token-dispatcher-type"],
     # The other back ends of the flexible dispatcher are not planned with.
     "moe-flex-dispatcher-backend=deepep": Term(
         lambda w, b: b.dispatcher == Dispatcher.TWO_LEVEL, "DeepEP", lambda w, s: "DeepEP"
     ),
-    "use-megatron-fsdp": TERMS["use-custom-fsdp"],
+    "use-megatron-fsdp": TERMS_0_12["use-custom-fsdp"],
 }

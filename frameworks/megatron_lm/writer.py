@@ -166,11 +166,6 @@ def _notes(dialect: Dialect, workload: Workload, s: ParallelStrategy, planned: P
                     model.moe.num_shared_experts,
                 )
             )
-    if dialect.unfused_rope(model) & planned.features:
-        kind = Sentence("for MLA") if model.mla is not None else Sentence("of neighbouring channels")
-        notes.append(
-            Sentence("Core {} has no fused rotary embedding {}, so --no-rope-fusion is set.", dialect.release.version, kind)
-        )
     if Feature.FUSED_NORM not in planned.features:
         notes.append(Sentence("Transformer Engine always fuses the norms."))
     if s.zero_stage >= 2 and s.tp * s.cp > 1:

@@ -1,7 +1,7 @@
-r"""Names of the cells and operators of MindFormers' layers, by which recompute and swap choose them, and numbers of layers.
+r"""Names of cells and operators in MindFormers' layers, which recompute and swap select, and numbers of layers.
 
-A pattern is a path below a layer, its steps parted by ``\.``: each is a regular expression for a whole name, and no step
-stands for several [mindformers-1.8, training_graph/transformer/utils.py]. The names are those of the graph branch
+A pattern is a path below a layer with steps separated by ``\.``. Each step is a regular expression for one whole name
+[mindformers-1.8, training_graph/transformer/utils.py]. The names are those of the graph branch
 [mindformers-1.8, training_graph/transformer/transformer_layer.py, mlp.py, norm.py, flash_attention.py].
 """
 
@@ -14,7 +14,7 @@ from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 
-# What a norm of a layer computes, by (normalization, fused); its last operator hands the result on in the input's type.
+# Operators of a norm, by (normalization, fused); the last one casts the result to the input's type.
 _NORM = {
     ("RMSNorm", True): "norm|cast",
     ("RMSNorm", False): "square|mean|add|rsqrt|mul|mul2|cast",
@@ -26,7 +26,7 @@ _ACTIVATION = {
     "silu": (r"mlp\.mul", r"mlp\.activation_func\.silu"),
     "gelu": (r"mlp\.activation_func\.gelu",),
 }
-# Written for models of the legacy branch, and what ``select_recompute: True`` stands for.
+# Patterns for models of the legacy branch; ``select_recompute: True`` means these.
 _LEGACY_NORM = (r".*\.norm",)
 _LEGACY_ACTIVATION = ((r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu"),)
 FLASH_ATTENTION = r"self_attention\.core_attention\.flash_attention"
@@ -39,7 +39,7 @@ def normalization(model: ModelShape) -> str:
 
 
 def hidden_act(model: ModelShape, features: Feature) -> str:
-    """``swiglu`` is the name under which ``use_fused_swiglu`` has an effect [mindformers-1.8, mlp.py]."""
+    """Name of the activation; ``use_fused_swiglu`` has an effect on ``swiglu`` only [mindformers-1.8, mlp.py]."""
     if not model.gated_linear_unit:
         return "gelu"
     return "swiglu" if Feature.FUSED_SWIGLU in features else "silu"
@@ -70,7 +70,7 @@ _BY_PATTERNS: tuple[tuple[RecomputeModule, tuple[str, ...]], ...] = (
 
 
 def modules_of(patterns: Iterable[str] | bool) -> RecomputeModule:
-    """The modules that patterns name; ``True`` stands for the activation function's [mindformers-1.8, utils.py]."""
+    """The modules that patterns name; ``True`` means the activation function [mindformers-1.8, utils.py]."""
     if isinstance(patterns, bool):
         return RecomputeModule.MLP_ACT if patterns else RecomputeModule(0)
     given = set(patterns)
@@ -81,9 +81,9 @@ def modules_of(patterns: Iterable[str] | bool) -> RecomputeModule:
 
 
 def spread(by_stage: Sequence[int], layout: LayerLayout) -> list[list[int]]:
-    """Layers of recompute in each virtual stage, ``[chunk][stage]``, of a number for each stage.
+    """Recomputed layers of each virtual stage, ``[chunk][stage]``, from a number for each stage.
 
-    One layer at a time goes round the stage's chunks that have one left [mindformers-1.8, utils.py].
+    Layers are assigned one at a time to the stage's chunks that have one left [mindformers-1.8, utils.py].
     """
     counts = [[0] * len(row) for row in layout]
     for stage, wanted in enumerate(by_stage[: len(layout[0])]):
@@ -97,15 +97,15 @@ def spread(by_stage: Sequence[int], layout: LayerLayout) -> list[list[int]]:
 
 
 def by_rank(rows: Sequence[Sequence[int]], schedule: Schedule) -> list[list[int]]:
-    """Numbers of each virtual stage, ``[chunk][stage]`` in the order of the model, by rank instead, or back again.
+    """Numbers of each virtual stage, ``[chunk][stage]``, reordered from the order of the model to the order of ranks, or back.
 
-    In a V the second chunk runs the ranks in reverse, and lists hold its numbers by rank [mindformers-1.8, utils.py].
+    In a V the second chunk runs the ranks in reverse, and lists have its numbers by rank [mindformers-1.8, utils.py].
     """
-    return [list(row)[:: -1 if schedule.is_vee and chunk % 2 else 1] for chunk, row in enumerate(rows)]
+    return [list(row)[:: -1 if schedule.rules.is_vee and chunk % 2 else 1] for chunk, row in enumerate(rows)]
 
 
 def numbers_of_layers(counts: Sequence[Sequence[int]], layout: LayerLayout) -> list[int]:
-    """The first ``counts[chunk][stage]`` layers of each virtual stage, counted from 0 through the model."""
+    """Numbers, from 0, of the first ``counts[chunk][stage]`` layers of each virtual stage."""
     numbers: list[int] = []
     first = 0
     for row, wanted in zip(layout, counts, strict=True):
@@ -129,7 +129,7 @@ def counts_of(numbers: Iterable[int], layout: LayerLayout) -> list[list[int]]:
 
 
 def block_size(counts: Sequence[Sequence[int]], layout: LayerLayout) -> int | None:
-    """``recompute_num_layers`` of method block that means these counts; None where no one number does."""
+    """The ``recompute_num_layers`` of method block that gives these counts, or ``None``."""
     most = max(map(max, counts))
     same = all(
         n == min(most, held) for given, row in zip(counts, layout, strict=True) for n, held in zip(given, row, strict=True)

@@ -1,4 +1,4 @@
-"""What MindFormers must be told of a model and no price depends on, as keys of ``model.model_config``, and read back."""
+"""Model constants that MindFormers needs and no price depends on, as keys of ``model.model_config``."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ORIGINAL_LENGTH = "original_max_position_embeddings"
 
 
 def _stated(model: ModelShape) -> dict[str, tuple[str, Any]]:
-    """Key -> name and value of each constant that a file holds."""
+    """Key -> name and value of each constant in a file."""
     constants = model.constants
     stated = {key: (name, getattr(constants, name)) for name, key in MODEL_KEYS.items()}
     if model.moe is not None:
@@ -72,7 +72,7 @@ def unstated_note(model: ModelShape, trained_by: ModelClass) -> tuple[str, ...]:
 def constants_read(
     value: Callable[[str], Any], given: Callable[[str], bool], model_type: str, *, latent: bool, experts: bool
 ) -> ModelConstants:
-    """The constants that a file's values by key state; ``value`` gives the class's default for what is not ``given``."""
+    """The constants that a file states. ``value`` gives the class's default for keys that are not ``given``."""
     scaling = value("rope_scaling")
     hidden_act, normalization, fraction = value("hidden_act"), value("normalization"), _number(value("partial_rotary_factor"))
     return ModelConstants(

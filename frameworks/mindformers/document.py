@@ -1,4 +1,4 @@
-"""A YAML document of MindFormers as options: ``path=value`` with the value in JSON, as its ``--options`` takes them."""
+"""Converts a YAML document of MindFormers to options: ``path=value`` with the value in JSON, as in its ``--options``."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.mindformers.table import RELEASE
 
-MAX_DEPTH = 10  # what the framework reads [mindformers-1.8, check_rules.py]
+MAX_DEPTH = 10  # the framework's own limit [mindformers-1.8, check_rules.py]
 MAX_OPTIONS = 5_000
 MAX_VALUE = 20_000  # characters
 
 
 def options_from_document(document: Mapping[Any, Any]) -> list[str]:
-    """The options that a document gives, in its order; raises ``ReadingError``.
+    """The options of a document, in its order; raises ``ReadingError``.
 
     A mapping is a section, unless its path is an argument: patterns of recompute are one value.
     """

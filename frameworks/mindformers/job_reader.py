@@ -1,4 +1,4 @@
-"""Options of MindFormers as a whole job: model, strategy, batch, and a sentence for what was passed over and may matter."""
+"""Reads options of MindFormers as a whole job: model, strategy, batch, and a sentence for each skipped option that may matter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
 
 PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "float32": "fp32", "fp32": "fp32"}
-# Arguments that change what a plan costs and that no plan says: the values that change nothing.
+# Arguments that change a plan's cost and are not part of a plan, with the values that change nothing.
 _UNPRICED: Mapping[str, tuple[Any, ...]] = {
     "parallel_config.seq_split_num": (1,),
     "parallel_config.optimizer_shard": (None,),
@@ -95,7 +95,7 @@ def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
 
 
 def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
-    """Keys that the release does not have: those of older layers, and misspelt ones."""
+    """Sentences on keys that the release lacks: those of older layers, and misspelt ones."""
     sections = {name.partition(".")[0] for name in RELEASE.arguments if "." in name}
     adapters = f"{MODEL}.pet_config"
     if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):
@@ -107,7 +107,7 @@ def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
             yield Sentence("{} is no key of MindFormers {} that is known here", name, RELEASE.version)
 
 
-# Of the layers before use_legacy: False: what numbers are computed in, and what belongs to words and predictions.
+# Keys of the legacy layers: number formats, and settings of words and predictions.
 _OF_LEGACY_LAYERS = frozenset(
     Sentence("{}.{}", MODEL, key)
     for key in (
@@ -141,7 +141,7 @@ def _unpriced(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
 
 
 def _idle(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
-    """What layers of ``use_legacy: False`` do not listen to [mindformers-1.8, transformer_config_utils.py, attention.py]."""
+    """Sentences on keys that ``use_legacy: False`` ignores [mindformers-1.8, transformer_config_utils.py, attention.py]."""
     if reading.legacy:
         return
     if reading.value("swap_config.swap") and not reading.value(f"{MODEL}.swap"):

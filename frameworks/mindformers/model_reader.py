@@ -1,4 +1,4 @@
-"""The model that options of MindFormers describe, in layers of ``use_legacy: False`` or, as far as they say it, older ones."""
+"""Reads the model in options of MindFormers, with layers of ``use_legacy: False`` or, as far as possible, older ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from frameworks.mindformers.constants import constants_read
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import EXPERT_KEYS, MODEL
 
-# Configurations of the legacy layers [mindformers-1.8, models; mindformers-1.5, models]: Hugging Face's type, and what they fix.
+# Configurations of the legacy layers [mindformers-1.8, models; mindformers-1.5, models]: Hugging Face's type, and fixed values.
 _LLAMA = {
     "hidden_act": "silu",
     "normalization": "RMSNorm",
@@ -38,7 +38,7 @@ _FOLDER = "pretrained_model_dir"
 
 
 class ModelReading:
-    """A reading of the options, asked for the model."""
+    """A reading of the options as a model."""
 
     def __init__(self, reading: Reading) -> None:
         self._reading = reading
@@ -76,7 +76,7 @@ class ModelReading:
         return found
 
     def model(self) -> ModelShape:
-        """The model; raises ``ReadingError`` where a dimension is missing."""
+        """The model; raises ``ReadingError`` if a dimension is missing."""
         layers, hidden, heads, vocab = map(self._needed, _NEEDED)
         if layers > MAX_LAYERS:
             raise ReadingError(Sentence("{}.num_hidden_layers {} is not allowed; give at most {}", MODEL, layers, MAX_LAYERS))
@@ -106,7 +106,7 @@ class ModelReading:
         )
 
     def _ffn(self, hidden: int) -> int:
-        """The width of dense layers; the legacy layers work it out where it is not given [mindformers-1.8, llama_layer.py]."""
+        """The width of dense layers; legacy layers compute it if it is not given [mindformers-1.8, llama_layer.py]."""
         given = self._number("intermediate_size", low=1)
         if given is not None:
             return given
@@ -148,7 +148,7 @@ class ModelReading:
         )
 
     def _expert_layers(self, layers: int) -> tuple[int, int]:
-        """Leading layers without experts, and which of the others has them."""
+        """Number of leading dense layers, and the frequency of MoE layers after them."""
         if self._reading.trained_by is not None and not self._reading.trained_by.dense_layers:
             return 0, 1
         leading, pattern = self._number("first_k_dense_replace") or 0, self._of("moe_layer_freq")
@@ -162,7 +162,7 @@ class ModelReading:
         return found or (0, 1)
 
     def passed_over(self) -> Iterator[str]:
-        """Values of the model that are read as something else."""
+        """Sentences on values of the model that are read as something else."""
         yield from self._sentences
         if self._of("multi_latent_attention") and self._of("qk_layernorm") is False:
             yield Sentence(
@@ -174,7 +174,7 @@ class ModelReading:
 
 
 def _regular(pattern: list[Any], layers: int) -> tuple[int, int] | None:
-    """Leading dense layers and frequency of a pattern of zeros and ones; None for another one."""
+    """Leading dense layers and frequency of a pattern of zeros and ones; ``None`` for other patterns."""
     routed = [index for index, has_experts in enumerate(pattern) if has_experts == 1]
     if len(pattern) != layers or not routed:
         return None

@@ -1,4 +1,4 @@
-"""Which models MindFormers trains: the classes of a release, each of which builds models of one kind."""
+"""Model classes of a MindFormers release. Each class builds models of one kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from documents.sentences import Sentence
 from frameworks.mindformers.table import RELEASE
 from frameworks.rule import all_of, either
 
-# What no class computes, as fields of the constants: the value that they must have, and words for another.
+# Constants that no class implements: the value that they must have, and words for another value.
 NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
     "norm_zero_centered": (False, Sentence("norms with a weight of 1 + w")),
     "rotary_fraction": (1.0, Sentence("a partial rotary embedding")),
@@ -32,10 +32,10 @@ NOT_COMPUTED: Mapping[str, tuple[Any, str]] = {
 
 @dataclass(frozen=True)
 class ModelClass:
-    """A class that trains. ``configurations``: Hugging Face's model types that it builds; ``defaults``: its own, of model_config.
+    """A class that can be trained. ``configurations``: Hugging Face's model types; ``defaults``: its defaults of model_config.
 
-    ``experts``: the key of their number, empty for a class without; ``dense_layers``: whether layers without may stand beside.
-    ``qk_layernorm``: it has the norms whatever the file says.
+    ``experts``: the key of the number of experts, empty for a class without; ``dense_layers``: whether it can have dense layers
+    too. ``qk_layernorm``: it always has these norms.
     """
 
     model_type: str
@@ -51,7 +51,7 @@ class ModelClass:
     dense_layers: bool = True
 
     def lacks(self, model: ModelShape) -> Iterator[str]:
-        """What the model has and the class does not build."""
+        """Parts of the model that the class does not build."""
         if self.latent_attention != (model.mla is not None):
             yield Sentence("grouped attention") if self.latent_attention else Sentence("latent attention")
         if self.qk_layernorm and not model.qk_layernorm:
@@ -109,7 +109,7 @@ def _common(model: ModelShape) -> Iterator[str]:
 
 
 def not_computed(constants: ModelConstants) -> Iterator[str]:
-    """Words for the constants that no class computes."""
+    """Words for the constants that no class implements."""
     for name, (usual, words) in NOT_COMPUTED.items():
         if getattr(constants, name) != usual:
             yield words
@@ -137,7 +137,7 @@ _BY_TYPE = {configuration: each for each in CLASSES.values() for configuration i
 
 
 def class_of(model: ModelShape) -> ModelClass | None:
-    """The class that trains the model: that of its type, or the only one that builds such a model; None where there is none."""
+    """The class that trains the model, by its type or as the only match; ``None`` if there is none."""
     if model.constants.model_type:
         named = _BY_TYPE.get(model.constants.model_type)
         return named if named and not any(named.lacks(model)) else None
@@ -146,7 +146,7 @@ def class_of(model: ModelShape) -> ModelClass | None:
 
 
 def likest(model: ModelShape) -> ModelClass:
-    """The class that trains the model, else the one that comes nearest, whose keys a file for another model is written with."""
+    """The class that trains the model, else the nearest class. A file for another model is written with its keys."""
     named = _BY_TYPE.get(model.constants.model_type)
     return class_of(model) or named or min(CLASSES.values(), key=lambda each: len(list(each.lacks(model))))
 

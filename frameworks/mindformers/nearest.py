@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
@@ -48,8 +48,9 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
             Sentence("these layers cut samples in two, and micro_batch_size is {}", s.micro_batch_size),
         )
     # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
-    draft.quietly(on=Feature.OVERLAP_P2P if s.schedule is Schedule.INTERLEAVED else Feature(0))
-    draft.quietly(on=rules.always_on(workload.model), off=rules.never_on(workload.model))
+    draft.quietly(on=Feature.OVERLAP_P2P if s.schedule.rules.in_groups else Feature(0))
+    draft.quietly(on=rules.always_on(workload.model))
+    draft.drop_unset(rules.UNSET)
     draft.replicated(DATA_PARALLEL_FEATURES if s.zero_stage else Feature.OVERLAP_GRAD_REDUCE)
     _recompute(draft)
     return draft.finish()
@@ -65,7 +66,7 @@ def _recompute(draft: Draft) -> None:
     if s.recompute is not Recompute.FULL:
         return
     plan = s.recompute_layers_per_stage
-    if plan is not None and s.schedule is Schedule.ZBV:
+    if plan is not None and s.schedule.rules.is_vee:
         draft.one_number_of_recompute(Sentence("with zero_bubble_v a number for each stage is not known to mean its two chunks"))
     elif plan is not None:
         block = _block_of_plan(draft)

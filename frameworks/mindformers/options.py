@@ -25,7 +25,7 @@ def options_of(arguments: Iterable[str]) -> Options:
 
 
 def as_given(value: Any) -> tuple[str, ...]:
-    """A value as the release's table takes it; of a mapping, its keys."""
+    """A value in the form of the release's table; for a mapping, its keys."""
     if isinstance(value, Mapping):
         return tuple(map(str, value)) or ("",)
     if isinstance(value, list):

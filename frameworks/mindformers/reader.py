@@ -1,4 +1,4 @@
-"""Options of MindFormers as a strategy; what is not given has the release's default."""
+"""Reads options of MindFormers as a strategy; missing ones have the release's defaults."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from frameworks.table import features_read, key_of
 
 
 def read(arguments: Sequence[str], _num_devices: int | None = None) -> ParallelStrategy:
-    """The strategy of ``path=value`` arguments, whose degrees say the number of devices."""
+    """The strategy of ``path=value`` arguments; its degrees give the number of devices."""
     return Reading(options_of(arguments)).strategy()
 
 
 def current_names(options: Options) -> tuple[Options, list[str]]:
-    """The options under the names of the release, and a sentence for each value that is given twice and differs."""
+    """The options under the release's names, and a sentence for each value that is given twice and differs."""
     renamed = {name: value for name, value in options.items() if name not in RELEASE.former}
     twice = []
     for name, value in options.items():
@@ -37,7 +37,7 @@ def current_names(options: Options) -> tuple[Options, list[str]]:
 
 
 class Reading:
-    """Options by path, values as JSON or YAML reads them."""
+    """Options by path, with values as JSON or YAML reads them."""
 
     def __init__(self, options: Options) -> None:
         self._options, self.twice = current_names(options)
@@ -47,12 +47,10 @@ class Reading:
         interleaved = self.value("parallel.pipeline_config.pipeline_interleave")
         self.vpp = self.column("vpp") if interleaved else 1
         named = self.value(TABLE.columns["schedule"])
-        self.schedule = canonical_schedule(
-            self.pp, self.vpp, Schedule.NONE if named == "1f1b" else key_of(TABLE.schedules, named, Schedule.NONE)
-        )
+        self.schedule = canonical_schedule(self.pp, self.vpp, key_of(TABLE.schedules, named, Schedule.NONE))
 
     def value(self, name: str) -> Any:
-        """The value, given or by default; null takes the default of a model's class away."""
+        """The value, given or by default; null removes the default of a model's class."""
         if self._options.get(name) is not None:
             return self._options[name]
         if self.trained_by is not None and name.startswith(f"{MODEL}."):
@@ -63,7 +61,7 @@ class Reading:
         return argument.default if argument else None
 
     def is_given(self, name: str) -> bool:
-        """Whether the options say it."""
+        """Whether the options contain it."""
         return self._options.get(name) is not None
 
     def number(self, name: str, low: int = 0) -> int | None:
@@ -77,7 +75,7 @@ class Reading:
         return value
 
     def column(self, field: str) -> int:
-        """A field of the strategy that is a number from 1 on."""
+        """A field of the strategy with a number from 1 on."""
         return self.number(TABLE.columns[field], low=1) or 1
 
     def strategy(self) -> ParallelStrategy:
@@ -125,18 +123,18 @@ class Reading:
         features = features_read(TABLE, RELEASE, given, self.value) | Feature.OVERLAP_GRAD_REDUCE
         features |= Feature.OVERLAP_PARAM_GATHER if zero_stage else Feature(0)
         if self.legacy and self.value("parallel_config.vocab_emb_dp"):
-            features |= Feature.REPLICATED_EMBEDDING  # the layers of use_legacy: False split the table whatever it says
+            features |= Feature.REPLICATED_EMBEDDING  # layers of use_legacy: False always split the table
         if self.halves_tokens and self.tp > 1:
             features |= Feature.FINE_GRAIN_INTERLEAVE
-        return features | (Feature.OVERLAP_P2P if self.schedule is Schedule.INTERLEAVED else Feature(0))
+        return features | (Feature.OVERLAP_P2P if self.schedule.rules.in_groups else Feature(0))
 
     @property
     def halves_tokens(self) -> bool:
-        """Whether layers of the legacy branch cut the tokens of a micro batch in parts [mindformers-1.5, models/utils.py]."""
+        """Whether legacy layers split the tokens of a micro batch [mindformers-1.5, models/utils.py]."""
         return self.legacy and (self.number(f"{MODEL}.fine_grain_interleave") or 1) > 1
 
     def _layout(self) -> LayerLayout | None:
-        """``offset`` is what a stage holds beyond the even share."""
+        """The layout; ``offset`` is the number of layers of a stage beyond the even share."""
         total = self.number(f"{MODEL}.num_hidden_layers")
         predicting = self.number(f"{MODEL}.num_nextn_predict_layers") or 0
         if self.legacy and total:
@@ -174,7 +172,7 @@ class Reading:
         return Recompute.SELECTIVE if modules else Recompute.NONE, RecomputeMethod.NONE, 0, modules, None
 
     def _recomputed_layers(self, value: list[Any]) -> tuple[int, tuple[int, ...] | None]:
-        """Layers of every virtual stage, or of each stage; beside swap the list numbers the layers."""
+        """Recomputed layers of every virtual stage, or of each stage; with swap the list has layer numbers."""
         by_chunk = isinstance(value[0], list)
         counts = [count for row in (value if by_chunk else [value]) for count in row]
         if not all(isinstance(count, int) and 0 <= count <= MAX_NUMBER for count in counts):

@@ -1,6 +1,6 @@
 """Rules of MindFormers on MindSpore (graph mode, ``use_legacy: False``), releases 1.5 to 1.8.
 
-What no source of the framework shows to work is refused.
+A combination is rejected unless a source of the framework shows that it works.
 """
 
 from __future__ import annotations
@@ -8,17 +8,18 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 from frameworks.facts import fact_rule
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
-from frameworks.offered import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in
+from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
@@ -46,12 +47,14 @@ MTP = FACTS(
 FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
 SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, Parallel configuration]", NAME, TABLE)
 
+_IS_VEE = TABLE.schedules_with(lambda rules: rules.is_vee)
+
 ZBV = Rule(
     "mindformers_zbv",
     "[mindspore, pipeline_transformer.cc; mindformers-1.8, training_graph/transformer/utils.py]",
     Sentence("zbv (zero_bubble_v) takes at least 2 pp micro batches, and recompute by virtual stage, not layers_per_stage"),
     lambda w, b: (
-        (b.schedule == Schedule.ZBV)
+        _IS_VEE[b.schedule]
         & (b.pp > 1)
         & ((b.num_microbatches(w.training.global_batch_size) < 2 * b.pp) | (b.recompute_plan_index >= 0))
     ),
@@ -170,20 +173,25 @@ HYBRID_CP = Rule(
 
 
 def always_on(model: ModelShape) -> Feature:
-    """Kernels that the layers have whatever the file says [mindformers-1.8, gpt_layer_specs.py]."""
+    """Kernels that the layers always use [mindformers-1.8, gpt_layer_specs.py]."""
     chosen = model.mla is not None and model.moe is not None  # get_gpt_decoder_block_spec alone asks for fused_norm
     return Feature.FLASH_ATTENTION if chosen else Feature.FLASH_ATTENTION | Feature.FUSED_NORM
 
 
-def never_on(model: ModelShape) -> Feature:
-    """Kernels that the layers refuse [mindformers-1.8, transformer_config.py]."""
-    return Feature(0) if model.mla is None else Feature.FUSED_ROPE
+# Kernels that the layers refuse [mindformers-1.8, transformer_config.py].
+UNSET = (
+    Unset(
+        Feature.FUSED_ROPE,
+        lambda w, b: every_row(b, w.model.mla is not None),
+        Sentence("MindFormers has no fused rotary embedding for latent attention"),
+    ),
+)
 
 
 def selectable(model: ModelShape) -> RecomputeModule:
-    """Modules whose cells have names that ``select_recompute`` can match, alike in all layers.
+    """Modules whose cells have names that ``select_recompute`` can match, equal in all layers.
 
-    Routed experts run inside one operator (Morph), whose parts have none.
+    Routed experts run inside one operator (Morph), whose parts have no names.
     """
     return BY_NAME if model.moe is None else RecomputeModule.LAYERNORM
 

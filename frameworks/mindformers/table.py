@@ -1,4 +1,4 @@
-"""What MindFormers calls the parts of a plan: keys of its YAML [mindformers-1.8, transformer_config_utils.py, config_args.py]."""
+"""Keys of MindFormers' YAML for the parts of a plan [mindformers-1.8, transformer_config_utils.py, config_args.py]."""
 
 from __future__ import annotations
 

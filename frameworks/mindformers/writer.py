@@ -244,8 +244,6 @@ def _pool_gib(workload: Workload) -> int:
 def _notes(workload: Workload, planned: ParallelStrategy, s: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, "scripts/msrun_launcher.sh"), *unstated_note(workload.model, likest(workload.model))]
     notes += balance_notes(workload)
-    if workload.model.mla is not None and Feature.FUSED_ROPE in planned.features:
-        notes.append(Sentence("MindFormers has no fused rotary embedding for latent attention, so the file leaves it out."))
     if s.cp > 1 and s.cp_algo is not CpAlgo.ULYSSES:
         notes.append(
             Sentence("MindFormers' colossalai_cp gathers keys and values over cp, where the plan passes them round a ring.")

@@ -1,4 +1,4 @@
-"""YAML files for ``run_mindformer.py``, from an entry of ``launch_block``; the release's groups part the model's section."""
+"""YAML files for ``run_mindformer.py``, from an entry of ``launch_block``; the release's groups divide the model's section."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _nested(options: Mapping[str, Any]) -> Document:
 
 
 def _yaml_lines(release: Release, document: Document, path: list[str]) -> list[str]:
-    """Sections as blocks, values as JSON, which is YAML; inside the model a comment where the table's group changes."""
+    """Sections as blocks and values as JSON, which is valid YAML; in the model a comment at the start of each group."""
     lines: list[str] = []
     group = None
     indent = "  " * len(path)
@@ -78,7 +78,7 @@ def _yaml_lines(release: Release, document: Document, path: list[str]) -> list[s
 
 
 def _yaml_value(value: Any) -> str:
-    """JSON, with a point in every float: YAML 1.1 reads 1e-06 as a text."""
+    """A JSON value with a decimal point in every float, because YAML 1.1 reads 1e-06 as text."""
     if isinstance(value, list):
         return f"[{', '.join(map(_yaml_value, value))}]"
     if isinstance(value, dict):

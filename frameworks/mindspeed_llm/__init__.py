@@ -1,1 +1,1 @@
-"""MindSpeed-LLM on MindSpeed."""
+"""MindSpeed-LLM, which runs on Megatron-LM and MindSpeed."""

@@ -13,7 +13,7 @@ from frameworks.mindspeed_llm.job_reader import JobReading
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
-from frameworks.mindspeed_llm.rules import MERGED_CHUNKS, NAME, PLACEMENTS, RULES
+from frameworks.mindspeed_llm.rules import MERGED_CHUNKS, NAME, PLACEMENTS, RULES, UNSET
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.mindspeed_llm.writer import arguments
 from frameworks.target import Target
@@ -24,6 +24,7 @@ MINDSPEED_LLM = Framework(
     table=TABLE,
     rules=RULES,
     placements=PLACEMENTS,
+    unset=UNSET,
     merged_chunks=MERGED_CHUNKS,
     nearest=nearest,
     write=arguments,

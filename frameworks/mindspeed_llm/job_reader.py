@@ -1,4 +1,4 @@
-"""Arguments of MindSpeed-LLM as a whole job: Megatron's, with no-op layers, leading dense layers and layer specifications."""
+"""Reads arguments of MindSpeed-LLM as a whole job: Megatron's, with no-op layers, dense layers and layer specifications."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from frameworks.mindspeed_llm.specs import PACKAGE, READ_SPECS, SPECS, traits_of
 
 
 class JobReading(Reading, megatron.JobReading):
-    """With what MindSpeed-LLM says of layers in its own way."""
+    """A reading with MindSpeed-LLM's own arguments for layers."""
 
     models = MODEL
 
@@ -26,7 +26,7 @@ class JobReading(Reading, megatron.JobReading):
         return set(integers(self.value("noop-layers"))) if self.value("noop-layers") else set()
 
     def layers(self) -> int:
-        """Layers of the model: those that are no no-op."""
+        """Layers of the model without no-op layers."""
         layers = super().layers() - len(self.noops())
         if layers < 1:
             raise ReadingError(
@@ -35,21 +35,21 @@ class JobReading(Reading, megatron.JobReading):
         return layers
 
     def widths(self) -> Mapping[str, Any]:
-        """The shared experts' width too, as a number of experts."""
+        """Default widths, with the shared experts' width from a number of experts."""
         shared = self.number("n-shared-experts") or 0
         found = dict(super().widths())
         each = self.number("moe-ffn-hidden-size") or found["moe.expert_ffn_hidden_size"]
         return found | ({"moe.shared_expert_ffn_hidden_size": shared * each} if shared else {})
 
     def pattern(self) -> list[int]:
-        """1 for each MoE layer, 0 for each dense one; positions count no-op layers [mindspeed-llm, transformer_block.py]."""
+        """1 for each MoE layer, 0 for each dense one; positions include no-op layers [mindspeed-llm, transformer_block.py]."""
         dense, frequency = self.value("first-k-dense-replace"), self.value("moe-layer-freq")
         total, noops = super().layers(), self.noops()
         moe = [not dense or not frequency or (at >= dense and at % frequency == 0) for at in range(total)]
         return [int(is_moe) for at, is_moe in enumerate(moe) if at not in noops]
 
     def model(self, notes: list[str]) -> ModelShape:
-        """The model that its layer specification builds: what that does not honour is not there."""
+        """The model that the layer specification builds; parts that it ignores are left out."""
         model = super().model(notes)
         given = self.value("spec") or ""
         spec = next(

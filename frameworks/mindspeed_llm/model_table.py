@@ -1,4 +1,4 @@
-"""What arguments of MindSpeed-LLM say of a model, where they are not Megatron's.
+"""Arguments of MindSpeed-LLM for a model, if they differ from Megatron's.
 
 Sources: [mindspeed-llm, rotary_pos_embedding.py, yarn_rope.py, router.py, custom_dot_product_attention.py, mlp.py, gpt_model.py].
 """
@@ -21,7 +21,7 @@ LLAMA3 = "llama3"
 
 
 def stretched(kind: str) -> Any:
-    """Whether rotary positions are stretched in one way."""
+    """Whether rotary positions are scaled in one way."""
     return lambda flat: flat.get(f"{SCALING}.kind") == kind
 
 
@@ -100,7 +100,7 @@ FACTS = (
 
 
 def derived(flat: Flat) -> dict[str, Any]:
-    """What several fields decide together."""
+    """Values that follow from several fields."""
     found = megatron.derived(flat)
     mla, kind = latent(flat), flat.get(f"{SCALING}.kind")
     factor, original = flat.get(f"{SCALING}.factor"), flat.get(f"{SCALING}.original_max_position_embeddings")
@@ -149,7 +149,7 @@ def undone(flat: Flat) -> dict[str, Any]:
 
 
 MODEL = ModelTable(
-    megatron.MODEL.with_facts(*FACTS, without=("local_attention.kind",)).facts,
+    megatron.SHARED_MODEL.with_facts(*FACTS, without=("local_attention.kind",)).facts,
     derived,
     undone,
 )

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.draft import Draft, breaks
 from frameworks.facts import beside
-from frameworks.megatron_lm import rules as megatron
+from frameworks.megatron_lm import rules_0_12 as megatron
 from frameworks.mindspeed_llm import rules
-from frameworks.mindspeed_llm.table import BY_LAYER, TABLE
+from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, TABLE
 from frameworks.physics import memory
 
 
@@ -36,10 +36,6 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.drop_broken(megatron.GROUPED_GEMM_PRECISION, memory.REUSE_NEEDS_BF16)
     draft.one_fusion()
     draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
-    if not workload.model.gated_linear_unit:  # the fused kernel is that of RMSNorm
-        draft.quietly(off=Feature.FUSED_NORM)
-    if workload.model.constants.activation not in (None, "silu"):
-        draft.drop(Feature.FUSED_SWIGLU, Sentence("the fused kernel is SwiGLU's"))
     if strategy.cp > 1:
         draft.quietly(on=Feature.FLASH_ATTENTION)
         if strategy.cp_algo is CpAlgo.ULYSSES:
@@ -49,6 +45,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.placed(rules.PLACEMENTS, rules.NAME)
     draft.drop_broken(megatron.PARAM_GATHER)
     _experts(draft)
+    draft.drop_unset(rules.UNSET)
     _recompute(draft)
     return draft.finish()
 
@@ -56,7 +53,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
 def _dualpipev(draft: Draft) -> None:
     """DualPipeV with what it comes with, and without what it excludes; another schedule where that cannot be."""
     s = draft.strategy
-    if s.schedule is not Schedule.DUALPIPE_V:
+    if not HAS_METHOD[s.schedule]:
         return
     excluded = beside(rules.RULES, Feature.MOE_COMM_OVERLAP)
     merged = replace(s, features=(s.features | Feature.MOE_COMM_OVERLAP) & ~excluded)
@@ -93,13 +90,6 @@ def _experts(draft: Draft) -> None:
         draft.add(Feature.MOE_PERMUTATION_ASYNC_COMM, Sentence("moe_tp_extend_ep and moe_allgather_overlap_comm need it"))
     if Feature.MOE_ALLTOALL_OVERLAP_COMM in features and moe.num_shared_experts and not extends:
         draft.add(Feature.MOE_SHARED_EXPERT_OVERLAP, Sentence("MindSpeed switches it on with moe_alltoall_overlap_comm"))
-    gathers = draft.routed and draft.strategy.dispatcher is Dispatcher.ALLGATHER
-    dropping = moe.capacity_factor is not None and Feature.MOE_PAD_TO_CAPACITY not in features
-    if gathers or dropping:
-        draft.drop(
-            Feature.MOE_PERMUTE_FUSION,
-            Sentence("MindSpeed has no fused permutation with this dispatcher or capacity, although the plan is priced with it"),
-        )
 
 
 def _repeatable(draft: Draft) -> None:
@@ -129,7 +119,7 @@ def _recompute(draft: Draft) -> None:
     draft.drop_modules(s.recompute_modules & BY_LAYER, Sentence("MindSpeed-LLM takes one granularity"))
     plan = s.recompute_layers_per_stage
     if plan is not None:
-        by_rank = s.schedule is Schedule.INTERLEAVED
+        by_rank = s.schedule.rules.in_groups
         by_chunk = s.vpp > 1 and not by_rank
         layers = max(-(-max(plan) // (s.vpp if by_chunk else 1)), 1)
         if len(set(plan)) > 1 or s.recompute_method is RecomputeMethod.UNIFORM or by_chunk:

@@ -1,4 +1,4 @@
-"""Arguments of MindSpeed-LLM as a strategy."""
+"""Reads arguments of MindSpeed-LLM as a strategy."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.megatron_lm import reader as megatron
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
+from frameworks.table import key_of
 
 
 def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
-    """The strategy; arguments that the release does not know, or whose values it refuses, are passed over."""
+    """The strategy; unknown arguments and rejected values are skipped."""
     return Reading(RELEASE, TABLE, arguments, num_devices).strategy()
 
 
 class Reading(megatron.Reading):
-    """With the algorithms, no-op layers and switches that MindSpeed adds."""
+    """A reading with the algorithms, no-op layers and switches that MindSpeed adds."""
 
     def schedule(self) -> Schedule:
-        """DualPipeV where it is chosen, whose chunks no argument counts."""
-        chosen = self.pp > 1 and self.value("schedules-method") == TABLE.schedules[Schedule.DUALPIPE_V]
-        return Schedule.DUALPIPE_V if chosen else super().schedule()
+        """DualPipeV if it is chosen; no argument has its number of chunks."""
+        method = self.value("schedules-method")
+        return key_of(TABLE.schedules, method, super().schedule()) if method and self.pp > 1 else super().schedule()
 
     def chunks(self, vpp: int) -> int:
-        """Two where each rank holds both ends of a V."""
-        return 2 if self.schedule() is Schedule.DUALPIPE_V else vpp
+        """Chunks of a rank: two in a V."""
+        return 2 if self.schedule().rules.is_vee else vpp
 
     def counts(self, total: int, vpp: int) -> list[int]:
-        """Layers without the no-op layers, or as they are listed."""
+        """Layers of each virtual stage, without no-op layers or as listed."""
         if self.value("num-layer-list"):
             listed = megatron.integers(self.value("num-layer-list"))
             if len(listed) != self.pp or sum(listed) != total:
@@ -46,21 +47,21 @@ class Reading(megatron.Reading):
         return counts
 
     def algorithm(self) -> Any:
-        """MindSpeed has an argument of its own."""
+        """The algorithm, from MindSpeed's own argument."""
         return self.value("context-parallel-algo")
 
     def ulysses_degree(self) -> int:
-        """MindSpeed has an argument of its own."""
+        """The Ulysses degree, from MindSpeed's own argument."""
         return self.number("ulysses-degree-in-cp", low=1) or 1
 
     def expert_degrees(self) -> tuple[int, int]:
-        """MindSpeed counts the expert ranks outside tp where tp extends them."""
+        """Expert degrees; MindSpeed counts the expert ranks outside tp if tp extends them."""
         if self.on("moe-tp-extend-ep") and self.tp > 1:
             return self.column("ep") * self.tp, 1
         return super().expert_degrees()
 
     def recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
-        """With one number of layers for each rank, not each virtual stage, where that is said."""
+        """Recompute settings, with one number of layers for each rank instead of each virtual stage, if that is given."""
         kind, method, layers, modules, _ = super().recompute()
         if self.value("recompute-granularity") == "full" and self.on("enable-recompute-layers-per-pp-rank") and self.vpp > 1:
             given = self.number("recompute-num-layers")

@@ -13,7 +13,6 @@ from cost_models.shapes.strategy import (
     ParallelStrategy,
     Recompute,
     RecomputeMethod,
-    Schedule,
     StrategyBatch,
 )
 from cost_models.shapes.switches import Feature
@@ -21,12 +20,13 @@ from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import told, unbuildable
-from frameworks.megatron_lm.rules import FAMILY_RULES
+from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
-from frameworks.mindspeed_llm.table import BY_LAYER, RELEASE, TABLE, TERMS
-from frameworks.offered import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
+from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, RELEASE, TABLE, TERMS
+from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
+from frameworks.physics.pipeline import IN_GROUPS, PAIRS_WAIT
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import (
     Mask,
@@ -41,6 +41,7 @@ from frameworks.rule import (
     num_microbatches,
     rules_in,
 )
+from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
@@ -242,8 +243,7 @@ FB_OVERLAP = FACTS(
     ),
     extra=Extra(
         lambda w, b: (
-            (b.schedule == Schedule.ONE_F_ONE_B)
-            | ((b.schedule == Schedule.INTERLEAVED) & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
+            PAIRS_WAIT[b.schedule] | (IN_GROUPS[b.schedule] & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
         ),
         lambda w, s: (
             Sentence(
@@ -251,7 +251,7 @@ FB_OVERLAP = FACTS(
                 2 * s.pp,
                 num_microbatches(w, s),
             )
-            if s.schedule is Schedule.INTERLEAVED
+            if s.schedule.rules.in_groups
             else Sentence("runs without a pipeline, with virtual stages or with dualpipev (schedule is {})", s.schedule.label)
         ),
     ),
@@ -270,7 +270,7 @@ FB_NOOP = SwitchRule(
     "[mindspeed, noop_layers; fb_overlap.py]",
     Sentence("with moe_comm_overlap and interleaved virtual stages, no-op layers sit on the last virtual stage only"),
     lambda w, b: (
-        (b.schedule == Schedule.INTERLEAVED) & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _unfilled)
+        IN_GROUPS[b.schedule] & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _unfilled)
         if w.model.moe is not None and b.has(Feature.MOE_COMM_OVERLAP).any()
         else none_of(b)
     ),
@@ -322,9 +322,7 @@ def _uneven_plan(workload: Workload, batch: StrategyBatch) -> Mask:
         return given
     uneven = np.array([len(set(plan)) > 1 for plan in batch.recompute_plans], dtype=np.bool_)
     mask: Mask = given & (
-        uneven[batch.recompute_plan_index]
-        | (batch.recompute_method == RecomputeMethod.UNIFORM)
-        | (batch.schedule == Schedule.DUALPIPE_V)
+        uneven[batch.recompute_plan_index] | (batch.recompute_method == RecomputeMethod.UNIFORM) | HAS_METHOD[batch.schedule]
     )
     return mask
 
@@ -346,5 +344,33 @@ RECOMPUTE_PLAN = Rule(
 )
 
 SWAP_OPTIMIZER = FACTS("mindspeed_swap_optimizer", Sentence("swap_optimizer swaps the distributed optimizer: zero_stage 1"))
+
+
+def _unfused_permutation(workload: Workload, batch: StrategyBatch) -> Mask:
+    """Experts whose tokens are gathered, or dropped without padding."""
+    moe = workload.model.moe
+    if moe is None:
+        return none_of(batch)
+    mask: Mask = (batch.dispatcher == Dispatcher.ALLGATHER) & (batch.ep * batch.etp > 1)
+    return mask | ~batch.has(Feature.MOE_PAD_TO_CAPACITY) if moe.capacity_factor is not None else mask
+
+
+UNSET = (
+    Unset(
+        Feature.FUSED_NORM,
+        lambda w, b: every_row(b, not w.model.gated_linear_unit),  # such models have LayerNorm
+        Sentence("the fused kernel is that of RMSNorm"),
+    ),
+    Unset(
+        Feature.FUSED_SWIGLU,
+        lambda w, b: every_row(b, w.model.constants.activation not in (None, "silu")),
+        Sentence("the fused kernel is SwiGLU's"),
+    ),
+    Unset(
+        Feature.MOE_PERMUTE_FUSION,
+        _unfused_permutation,
+        Sentence("MindSpeed has no fused permutation with the allgather dispatcher or with dropped tokens"),
+    ),
+)
 
 RULES = (*FAMILY_RULES, *rules_in(globals()))

@@ -1,4 +1,4 @@
-"""Which layers MindSpeed-LLM builds for which models: ``--spec`` by what their layers have [mindspeed-llm, tasks/models/spec].
+"""Layer specifications (``--spec``) of MindSpeed-LLM by the traits of a model's layers [mindspeed-llm, tasks/models/spec].
 
 Without a specification ``pretrain_gpt.py`` builds layers with two norms and plain attention, whatever other arguments say.
 """
@@ -29,7 +29,7 @@ TRAITS: Mapping[str, Callable[[ModelShape], bool]] = {
 
 @dataclass(frozen=True)
 class Spec:
-    """``module`` builds layers with any of the traits ``honours``."""
+    """A specification: ``module`` builds layers with any of the traits ``honours``."""
 
     module: str
     honours: tuple[str, ...] = ()
@@ -51,17 +51,17 @@ PACKAGE = "mindspeed_llm.tasks.models.spec"
 
 
 def traits_of(model: ModelShape) -> tuple[str, ...]:
-    """What the model's layers have beside norm, attention, norm and MLP."""
+    """Traits of the model's layers besides norm, attention, norm and MLP."""
     return tuple(name for name, has in TRAITS.items() if has(model))
 
 
 def spec_of(model: ModelShape) -> Spec:
-    """The first specification that honours most of it."""
+    """The first specification that supports most of the model's traits."""
     wanted = set(traits_of(model))
     return max(SPECS, key=lambda spec: len(wanted.intersection(spec.honours)))
 
 
 def unbuilt(model: ModelShape) -> tuple[str, ...]:
-    """Traits that the specification does not honour: with it, another model would train."""
+    """Traits that the specification does not support: with it, another model would be trained."""
     honoured = spec_of(model).honours
     return tuple(name for name in traits_of(model) if name not in honoured)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
@@ -52,6 +54,7 @@ TABLE = Table(
         RecomputeModule.MLA_UP_PROJ: "recompute-mla-up-proj",
     },
 )
+HAS_METHOD = np.array([bool(TABLE.schedules.get(schedule)) for schedule in Schedule])  # has a value of schedules-method
 BY_LAYER = RecomputeModule.CORE_ATTN | RecomputeModule.MLP | RecomputeModule.MOE
 
 TERMS: Terms = {
@@ -71,7 +74,7 @@ TERMS: Terms = {
         lambda w, s: Sentence("cp_algo {}", s.cp_algo.label),
     ),
     "schedules-method=dualpipev": Term(
-        lambda w, b: (b.schedule == Schedule.DUALPIPE_V) & (b.pp > 1),
+        lambda w, b: HAS_METHOD[b.schedule] & (b.pp > 1),
         Sentence("schedule dualpipev"),
         lambda w, s: Sentence("schedule dualpipev"),
     ),

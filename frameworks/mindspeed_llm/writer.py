@@ -1,4 +1,4 @@
-"""Arguments of ``pretrain_gpt.py`` of MindSpeed-LLM on MindSpeed.
+"""Writes arguments of ``pretrain_gpt.py`` of MindSpeed-LLM on MindSpeed.
 
 Sources: [mindspeed-llm, features_manager; mindspeed, features_manager].
 """
@@ -37,7 +37,7 @@ PLACED = Feature.DUALPIPEV_DW_DETACH | Feature.CP_SEND_RECV_OVERLAP | Feature.MO
 
 
 def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
-    """Arguments, environment and notes of the nearest strategy that MindSpeed-LLM takes."""
+    """Arguments, environment and notes of the nearest strategy that MindSpeed-LLM supports."""
     s, replaced = nearest(workload, planned)
     model = workload.model
     written = {
@@ -68,7 +68,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
 
 
 def _environment(workload: Workload) -> dict[str, str]:
-    """Variables of the examples [mindspeed-llm, examples; cann, HCCL_BUFFSIZE]."""
+    """Environment variables as in the examples [mindspeed-llm, examples; cann, HCCL_BUFFSIZE]."""
     return {
         "CUDA_DEVICE_MAX_CONNECTIONS": "1",
         **hccl(workload),
@@ -92,13 +92,13 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
 
 
 def _layer_spec(model: ModelShape) -> Arguments:
-    """What makes ``pretrain_gpt.py`` build the model's layers."""
+    """The argument that makes ``pretrain_gpt.py`` build the model's layers."""
     module = spec_of(model).module
     return {"spec": (Sentence("{}.{}", PACKAGE, module), "layer_spec")} if module else {}
 
 
 def _latent_attention(workload: Workload, s: ParallelStrategy) -> Arguments:
-    """Values as wide as they are, as plans are priced; and what lets the up-projections be recomputed over tp."""
+    """Unpadded values, as plans are priced, and the switch that allows to recompute the up-projections over tp."""
     if workload.model.mla is None:
         return {}
     repeats = s.tp > 1 and s.recompute is not Recompute.NONE and RecomputeModule.MLA_UP_PROJ in s.recompute_modules

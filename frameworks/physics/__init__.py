@@ -1,1 +1,1 @@
-"""Rules that bind every target: degrees, pipeline, memory, switches."""
+"""Rules that apply to every target: degrees, pipeline, memory, switches."""

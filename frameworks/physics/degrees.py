@@ -1,4 +1,4 @@
-"""Physics of the degrees: how many devices, and how tensors and the batch divide."""
+"""Rules on degrees: the number of devices, and the divisibility of tensors and the batch."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ EXPERT_WORLD = Rule(
 
 
 def _divides(name: str, source: str, requirement: str, degree: str, widths: Callable[[ModelShape], Mapping[str, int]]) -> Rule:
-    """The degree divides widths of the model, each by what a sentence calls it; a model has none of width 0."""
+    """Rule that a degree divides widths of the model, by their names in sentences. A width of 0 is absent from the model."""
 
     def sentence(workload: Workload, s: ParallelStrategy) -> str:
         split = getattr(s, degree)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import numpy as np
 
 from cost_models.shapes.canonical import group_size, schedules_of
-from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
@@ -22,22 +20,17 @@ VPP_NEEDS_PP = Rule(
     layout_only=True,
 )
 
-
-def _of_schedules(schedules: Iterable[Schedule]) -> Mask:
-    """A table by schedule, True for those given: looking up is several times faster than comparing with each."""
-    table = np.zeros(len(Schedule), dtype=np.bool_)
-    table[[int(schedule) for schedule in schedules]] = True
-    return table
-
-
-# What a single rank cannot run: streams that turn round or meet on another one. Without a pipeline no other has an effect.
-_NEEDS_PP = _of_schedules((Schedule.ZBV, Schedule.DUALPIPE, Schedule.DUALPIPE_V))
-_RUNNABLE = np.array([_of_schedules(schedules_of(2, vpp)) for vpp in (1, 2, 3)])  # [vpp - 1, schedule]; more as three
+_ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
+_RUNNABLE = np.array([[schedule.rules.runs(2, vpp) for schedule in Schedule] for vpp in (1, 2, 3)])  # [vpp - 1, schedule]
+IN_GROUPS = by_schedule(lambda rules: rules.in_groups)
+PAIRS_WAIT = by_schedule(lambda rules: rules.pairs is not None and rules.pairs.wait)
+_RUNS_PAIRS_APART = by_schedule(lambda rules: rules.pairs is None) | PAIRS_WAIT
 
 
 def _schedule(workload: Workload, batch: StrategyBatch) -> Mask:
     runnable = _RUNNABLE.ravel()[(np.minimum(batch.vpp, 3) - 1) * len(Schedule) + batch.schedule]
-    mask: Mask = np.where(batch.pp > 1, ~runnable, (batch.vpp > 1) | _NEEDS_PP[batch.schedule])
+    # Streams that turn round or meet do so on another rank. Without a pipeline no other schedule has an effect.
+    mask: Mask = np.where(batch.pp > 1, ~runnable, (batch.vpp > 1) | _ENDS_MEET[batch.schedule])
     return mask
 
 
@@ -155,16 +148,11 @@ LAYER_LAYOUT = Rule(
 )
 
 
-def _interleaved(batch: StrategyBatch) -> Mask:
-    mask: Mask = batch.schedule == Schedule.INTERLEAVED
-    return mask
-
-
 INTERLEAVED_FILL = Rule(
     "interleaved_fill",
     "[megatron-0.12, schedules.py]",
     Sentence("interleaved virtual stages need a full group: num_microbatches is at least pp"),
-    lambda w, b: _interleaved(b) & (b.num_microbatches(w.training.global_batch_size) < b.pp),
+    lambda w, b: IN_GROUPS[b.schedule] & (b.num_microbatches(w.training.global_batch_size) < b.pp),
     lambda w, s: Sentence(
         "vpp {} needs num_microbatches of at least pp {}, and there are {}", s.vpp, s.pp, num_microbatches(w, s)
     ),
@@ -176,7 +164,7 @@ INTERLEAVED_GROUP = Rule(
     "[megatron-0.12, schedules.py]",
     Sentence("microbatch_group_size_per_vp_stage goes from pp to num_microbatches, and with interleaved-1f1b only"),
     lambda w, b: np.where(
-        _interleaved(b),
+        IN_GROUPS[b.schedule],
         (b.group_size < b.pp) | (b.group_size > b.num_microbatches(w.training.global_batch_size)),
         b.microbatch_group_size_per_vp_stage != 0,
     ),
@@ -194,7 +182,7 @@ INTERLEAVED_GROUP = Rule(
 
 def _incomplete_group(workload: Workload, batch: StrategyBatch) -> Mask:
     rest = batch.num_microbatches(workload.training.global_batch_size) % np.maximum(batch.group_size, 1)
-    mask: Mask = _interleaved(batch) & (rest > 0) & (rest < batch.pp)
+    mask: Mask = IN_GROUPS[batch.schedule] & (rest > 0) & (rest < batch.pp)
     return mask
 
 
@@ -223,42 +211,38 @@ INTERLEAVED_MICROBATCHES = Rule(
 )
 
 
-# Micro batches that fill a schedule: a x pp + b, so that its warm-up is over before the first rank turns to backwards.
-_FILL = {
-    Schedule.ZB1P: (1, 0),
-    Schedule.ZB2P: (2, -1),
-    Schedule.ZBV: (2, -1),
-    Schedule.DUALPIPE: (2, 0),
-    Schedule.DUALPIPE_V: (2, -1),
-}
-_FILL_BY_PP, _FILL_MORE = np.array([_FILL.get(schedule, (0, 0)) for schedule in Schedule]).T
-
+_FEWEST_BY_PP, _FEWEST_MORE = np.array([schedule.rules.fewest_microbatches for schedule in Schedule]).T
+# Any number but none fills these, and those with groups have a rule of their own.
+_FILLED = (_FEWEST_BY_PP == 0) | IN_GROUPS
 
 SCHEDULE_FILL = Rule(
     "schedule_fill",
     "[zero-bubble, section 2; mindspeed, dualpipev_feature.py; dualpipe, dualpipe.py]",
     Sentence("num_microbatches fills the schedule: zb1p takes pp at least, zb2p, zbv and dualpipev 2 pp - 1, dualpipe 2 pp"),
     lambda w, b: (
-        (b.pp > 1) & (b.num_microbatches(w.training.global_batch_size) < _FILL_BY_PP[b.schedule] * b.pp + _FILL_MORE[b.schedule])
+        (b.pp > 1)
+        & ~_FILLED[b.schedule]
+        & (b.num_microbatches(w.training.global_batch_size) < _FEWEST_BY_PP[b.schedule] * b.pp + _FEWEST_MORE[b.schedule])
     ),
     lambda w, s: Sentence(
         "schedule {} over pp {} needs num_microbatches of at least {}, and there are {}",
         s.schedule.label,
         s.pp,
-        _FILL_BY_PP[s.schedule] * s.pp + _FILL_MORE[s.schedule],
+        s.schedule.rules.fewest_microbatches.of(s.pp),
         num_microbatches(w, s),
     ),
     layout_only=True,
 )
+
+_STREAMS = np.array([schedule.rules.num_streams for schedule in Schedule])
 
 DUALPIPE_HALVES = Rule(
     "dualpipe_halves",
     "[dualpipe, dualpipe.py]",
     Sentence("dualpipe feeds half of the micro batches from either end: pp and num_microbatches are even"),
     lambda w, b: (
-        (b.schedule == Schedule.DUALPIPE)
-        & (b.pp > 1)
-        & ((b.pp % 2 != 0) | (b.num_microbatches(w.training.global_batch_size) % 2 != 0))
+        (b.pp > 1)
+        & ((b.pp % _STREAMS[b.schedule] != 0) | (b.num_microbatches(w.training.global_batch_size) % _STREAMS[b.schedule] != 0))
     ),
     lambda w, s: Sentence(
         "dualpipe needs pp and num_microbatches to be even, and they are {} and {}", s.pp, num_microbatches(w, s)
@@ -266,11 +250,9 @@ DUALPIPE_HALVES = Rule(
     layout_only=True,
 )
 
-_UNPAIRED = _of_schedules((Schedule.ONE_F_ONE_B, *(schedule for schedule in Schedule if not schedule.merges_pairs)))
-
 
 def _overlap_without_pairs(workload: Workload, batch: StrategyBatch) -> Mask:
-    unpaired: Mask = _UNPAIRED[batch.schedule] & (batch.pp > 1)
+    unpaired: Mask = _RUNS_PAIRS_APART[batch.schedule] & (batch.pp > 1)
     return unpaired & has_effect(workload, batch, Feature.MOE_COMM_OVERLAP) if unpaired.any() else unpaired
 
 
@@ -288,7 +270,7 @@ OVERLAP_NEEDS_PAIRS = Rule(
         s.ep,
         s.schedule.label,
         Sentence("has no pairs that do not wait for each other: vpp is 1")
-        if s.schedule is Schedule.ONE_F_ONE_B
+        if PAIRS_WAIT[s.schedule]
         else Sentence("runs each on its own"),
     ),
 )

@@ -1,8 +1,8 @@
-"""Physics of switches: what must be there for an overlap or a fused operator to act on."""
+"""Rules on switches: what an overlap or a fused operator needs to have an effect."""
 
 from __future__ import annotations
 
-from cost_models.shapes.acting import fuses_attention
+from cost_models.shapes.effective_switches import fuses_attention
 from cost_models.shapes.switches import FUSIONS, Exclusive, Feature, alternatives
 from documents.sentences import Sentence
 from frameworks.rule import Rule, all_of, has_effect, none_of, one_of

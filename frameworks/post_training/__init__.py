@@ -1,1 +1,1 @@
-"""Settings of a step of post-training for the frameworks that run it."""
+"""Settings of a post-training step, written for the frameworks that run it."""

@@ -1,4 +1,4 @@
-"""MindSpeed-RL's YAML of a step. Rollout shares the devices of training there; a reference may have its own."""
+"""MindSpeed-RL's YAML for a post-training step. Rollout shares the training devices; a reference can have its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _NO_NAME = re.compile(r"[^a-z0-9]+")
 
 
 def write(plan: PostTrainingPlan) -> Exported:
-    """The settings, or why the release has none."""
+    """The settings, or the reasons why the release has none."""
     draft = Draft(RELEASE)
     draft.notes += common_notes(plan)
     file = RELEASE.models.get(plan.model, {}).get("file")
@@ -35,7 +35,7 @@ def write(plan: PostTrainingPlan) -> Exported:
 
 
 def _refused(plan: PostTrainingPlan) -> list[str]:
-    """What the release refuses of the plan as a whole [mindspeed-rl, validate_config.py and vllm_weight_container.py]."""
+    """Reasons why the release rejects the plan as a whole [mindspeed-rl, validate_config.py and vllm_weight_container.py]."""
     reasons = []
     if not plan.on_ascend:
         reasons.append(Sentence("MindSpeed-RL runs on Ascend."))

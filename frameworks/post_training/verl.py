@@ -1,4 +1,4 @@
-"""verl's command of a step: Hydra overrides of the program that has the plan's placement."""
+"""verl's command for a post-training step: Hydra overrides of the program for the plan's placement."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 @dataclass(frozen=True)
 class Program:
-    """One of verl's: the module, its configuration, and the groups of settings that this configuration has beside the common."""
+    """One of verl's programs: the module, its configuration, and the groups of settings that only this configuration has."""
 
     module: str
     config_name: str
@@ -34,7 +34,7 @@ _OF_ONE_PROGRAM = {group for program in (FILTERED, ASYNCHRONOUS) for group in pr
 
 
 def write(plan: PostTrainingPlan) -> Exported:
-    """The command, or why the release has none."""
+    """The command, or the reasons why the release has none."""
     draft = Draft(RELEASE)
     draft.notes += common_notes(plan)
     program = program_of(plan)
@@ -58,7 +58,7 @@ def write(plan: PostTrainingPlan) -> Exported:
 
 
 def program_of(plan: PostTrainingPlan) -> Program:
-    """The program that places the tasks as the plan does."""
+    """The program for the plan's placement."""
     if plan.placement == "separate":
         return ASYNCHRONOUS
     return FILTERED if plan.kept_fraction < 1.0 else SYNCHRONOUS
@@ -183,7 +183,7 @@ def _devices(draft: Draft, plan: PostTrainingPlan) -> None:
 
 
 def _ahead(draft: Draft, plan: PostTrainingPlan) -> None:
-    """A rollout pool of its own: so many batches ahead, weights exchanged once a step of the plan."""
+    """Settings of a separate rollout pool: batches ahead, weights exchanged once a step of the plan."""
     nodes, each = _nodes(plan.rollout_devices, plan.devices_per_node)
     draft.put("rollout", nnodes=nodes, n_gpus_per_node=each, n=plan.samples)
     draft.put("data", gen_batch_size=1)

@@ -1,1 +1,1 @@
-"""One module a version, numbered."""
+"""Versions of the database schema, one file each."""

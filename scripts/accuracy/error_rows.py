@@ -1,4 +1,4 @@
-"""Writes calibration/shipped/*_errors.json: every published run as it is predicted, and as if its architecture were unknown."""
+"""Writes calibration/shipped/*_errors.json: the prediction of every published run, also as if its architecture were unknown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from scripts.accuracy.figures import FamilyAccuracy
 
 
 def rows_of(family: FamilyAccuracy) -> list[dict[str, Any]]:
-    """One row a published run, in the order of the file; left-out figures where the run taught the constants."""
+    """One row for each published run, in the order of the file; left-out figures for runs that the fit used."""
     left_out = {
         record.id: (float(np.expm1(log_error)), bool(inside))
         for record, log_error, inside in zip(family.used, family.splits.architecture, family.inside, strict=True)

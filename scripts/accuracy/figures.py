@@ -1,4 +1,4 @@
-"""Everything that docs/accuracy.md tells, computed from the runs and the shipped calibrations; no text."""
+"""All figures of docs/accuracy.md, computed from the runs and the shipped calibrations; no text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Errors:
-    """Sizes of predicted / measured - 1 over some runs; ``bias`` is the median with its sign."""
+    """Absolute values of predicted / measured - 1 over some runs; ``bias`` is the signed median."""
 
     count: int
     median: float
@@ -67,34 +67,34 @@ class FamilyAccuracy:
         by_id = {record.id: record for record in self.records}
         if list(self.left_out.ids[: len(self.used)]) != [r.id for r in self.used] or not set(self.left_out.ids) <= set(by_id):
             raise ValueError(f"calibration/shipped/{family}_left_out.json is of other runs: run `make calibration`")
-        self.judged = [by_id[name] for name in self.left_out.ids]  # those that teach, then those in other precisions
+        self.judged = [by_id[name] for name in self.left_out.ids]  # runs that the fit used, then runs in other precisions
 
     def nested(self, split: str) -> Floats:
-        """Log errors of the runs that teach under a split of nested leave-out."""
+        """Log errors of the runs that the fit uses, under a split of nested leave-out."""
         return self.left_out.splits[split][: len(self.used)]
 
     @property
     def publication(self) -> Floats:
-        """With every run of the same document left out of all that was tuned."""
+        """Log errors with every run of the same document left out of all tuning."""
         return self.nested("publication")
 
     @property
     def rolling(self) -> Floats:
-        """Taught by what was published in earlier half years; NaN where too little was."""
+        """Log errors of a fit to runs published in earlier half years; NaN where there are too few."""
         return self.nested(ROLLING)
 
     def chosen(self, wanted: Callable[[RunRecord], bool]) -> Mask:
-        """Which observations ``wanted`` wants."""
+        """Mask of the observations for which ``wanted`` is true."""
         return np.array([wanted(r) for r in self.used])
 
     def untaught(self, wanted: Callable[[RunRecord], bool], split: str = "publication") -> Errors | None:
-        """Errors of runs in a precision that taught nothing."""
+        """Errors of runs in a precision that the fit does not use."""
         own = slice(len(self.used), None)
         return Errors.of(self.left_out.splits[split][own][[wanted(record) for record in self.judged[own]]])
 
     @cached_property
     def predictions(self) -> list[Estimate]:
-        """Every readable record with the shipped constants."""
+        """Predicted step time of every readable record, with the shipped constants."""
         return [predict(record, self.calibration.constants)[0] for record in self.records]
 
     def both_fidelities(self, wanted: Callable[[RunRecord], bool]) -> tuple[Errors | None, Errors | None]:
@@ -110,16 +110,16 @@ class FamilyAccuracy:
 
     @cached_property
     def all_inside(self) -> Mask:
-        """Which runs, in any precision, lie inside the interval that the other publications give."""
+        """Mask of the runs, in any precision, inside the interval from the other publications."""
         return publication_inside(self.judged, self.left_out)
 
     @property
     def inside(self) -> Mask:
-        """Of those that teach."""
+        """The same mask for the runs that the fit uses."""
         return self.all_inside[: len(self.used)]
 
     def covered(self, split: str, wanted: Callable[[RunRecord], bool] = lambda _: True) -> tuple[int, float] | None:
-        """Runs that a split judges, of those that teach, and the share inside the interval that the rest gives."""
+        """Number of fitted runs that a split judges, and the share inside the interval from the others."""
         inside = self._inside_of[split][: len(self.used)][self.chosen(wanted)]
         judged = inside[~np.isnan(inside)]
         return (len(judged), float(judged.mean())) if len(judged) else None
@@ -129,7 +129,7 @@ class FamilyAccuracy:
         return {split: inside_intervals(self.judged, self.left_out, split) for split in SPLITS}
 
     def memory_errors(self) -> dict[str, Floats]:
-        """predicted / measured - 1 of the peak, by the kind of peak that was published."""
+        """predicted / measured - 1 of the peak, by kind of published peak."""
         table: dict[str, list[float]] = {}
         for record, found in zip(self.records, self.predictions, strict=True):
             measured = record.measured
@@ -139,7 +139,7 @@ class FamilyAccuracy:
         return {basis: np.array(errors) for basis, errors in sorted(table.items())}
 
     def refused_runs(self) -> tuple[int, int, int, int]:
-        """Runs predicted above the limit, those that do not fit at 90 %, those with a measured peak, and of these the unfit."""
+        """Numbers of runs predicted above the limit, of those unfit at 90 %, of measured peaks, and of unfit measured peaks."""
         over, refused, measured = [], [], []
         for record, found in zip(self.records, self.predictions, strict=True):
             rule = fit_rule(record.workload, self.calibration.constants_of(record.workload))
@@ -150,7 +150,7 @@ class FamilyAccuracy:
         return sum(over), sum(refused), sum(measured), sum(map(all, zip(refused, measured, strict=True)))
 
     def memory_by_rank(self) -> tuple[Floats, Floats]:
-        """predicted / measured - 1 by rank: what stays after a step, and the peak of the first iteration."""
+        """predicted / measured - 1 by rank: memory that stays after a step, and the peak of the first iteration."""
         after: list[Floats] = []
         peaks: list[Floats] = []
         for record in self.records:
@@ -170,7 +170,7 @@ class FamilyAccuracy:
 
 @dataclass(frozen=True)
 class LeftOutPeaks:
-    """Measured peaks of all families: how sure a device of exactly that size would have been to hold each."""
+    """Measured peaks of all families, each with the predicted probability that a device of exactly that size holds it."""
 
     errors: MemoryErrors
     sure: Floats
@@ -190,7 +190,7 @@ class LeftOutPeaks:
 
     @property
     def kinds(self) -> dict[str, Mask]:
-        """Which peaks each kind of band has. ``[peak]``"""
+        """Masks of the peaks of each kind of band. ``[peak]``"""
         own = np.array([memory_kind(record.workload) for record in self.errors.records])
         return {kind: (own == kind) | (kind == "all") for kind in self.bands}
 
@@ -198,7 +198,7 @@ class LeftOutPeaks:
         return len({str(group) for group, chosen in zip(self.errors.groups, mask, strict=True) if chosen})
 
     def shares(self, mask: Mask, level: float) -> tuple[float, float]:
-        """Shares of peaks that a device holds which this level asks for: by run, and every architecture alike."""
+        """Share of peaks that fit at this confidence, over runs and averaged over architectures."""
         groups = [str(group) for group, chosen in zip(self.errors.groups, mask, strict=True) if chosen]
         weights = [1.0 / groups.count(group) for group in groups]
         inside = self.sure[mask] <= level
@@ -206,7 +206,7 @@ class LeftOutPeaks:
 
 
 def _by_rank(per_stage: Floats | None, measured: Sequence[float], pp: int) -> Floats:
-    """Ranks are numbered with the pipeline outermost."""
+    """Values by rank; the pipeline is the outermost dimension of the rank number."""
     assert per_stage is not None
     ranks = np.arange(len(measured))
     return per_stage[ranks * pp // len(measured), 0] / np.array(measured) - 1.0

@@ -7,14 +7,23 @@ from collections.abc import Mapping, Sequence
 
 WIDTH, HEIGHT = 720, 560
 LEFT, RIGHT, TOP, BOTTOM = 70, 180, 20, 60
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")  # told apart by all eyes
+COLOURS = (
+    "#0072b2",
+    "#d55e00",
+    "#009e73",
+    "#cc79a7",
+    "#e69f00",
+    "#56b4e9",
+    "#000000",
+    "#999999",
+)  # also for colour-blind readers
 BAND = 0.10
 
 Points = Sequence[tuple[float, float]]  # measured and predicted seconds
 
 
 def scatter_svg(title: str, kinds: Mapping[str, Points]) -> str:
-    """Deterministic bytes: coordinates are rounded to a tenth of a pixel."""
+    """The plot. Its bytes are deterministic: coordinates are rounded to a tenth of a pixel."""
     times = [t for points in kinds.values() for pair in points for t in pair]
     low, high = math.floor(math.log10(min(times))), math.ceil(math.log10(max(times)))
 

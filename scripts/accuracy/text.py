@@ -1,4 +1,4 @@
-"""The words of docs/accuracy.md; its figures come from the runs."""
+"""The text of docs/accuracy.md; its figures come from the runs."""
 
 from __future__ import annotations
 
@@ -11,106 +11,116 @@ HEAD = """# Accuracy
 
 <!-- Written by scripts/accuracy/write_accuracy.py (`make docs`); edit it or scripts/accuracy/text.py, not this page. -->
 
-How far predicted step times and memory peaks are from published measurements. Nobody on this project measured a run:
-`calibration/runs/` holds {ascend_rows} published runs on Ascend and {gpu_rows} on GPUs, each with its source. {ascend_used}
-and {gpu_used} of them are newest of their configuration, not marked suspect, in BF16, FP16 or FP32, and have a step time:
-those are fitted to ({ascend_constants} and {gpu_constants} constants, [calibration.md](calibration.md)) and judged by.
-`meshplan validate FILE` prints the fitted errors for any file of runs.
+This page compares predicted step times and memory peaks with published measurements. Nobody on this project
+measured a run. `calibration/runs/` has {ascend_rows} published runs on Ascend and {gpu_rows} on GPUs, each
+with its source. {ascend_used} and {gpu_used} of them are newest of their configuration, not marked suspect,
+in BF16, FP16 or FP32, and have a step time. The model is fitted to these ({ascend_constants} and
+{gpu_constants} constants, [calibration.md](calibration.md)) and judged by them. `meshplan validate FILE`
+prints the fitted errors for any file of runs.
 
-- An error is the size of predicted / measured - 1, shown as median / mean in per cent; bias is its median with the sign,
-  below zero where the prediction is too fast.
-- *Publication left out* is the figure to trust where the framework has constants of its own: each run is predicted with
-  every run of its document (repository or page, and title) left out of the fit **and of all that was ever tuned on it**.
-  {tuned} numbers cite the runs, most of them as priors: each starts anew from what kernel tables, vendors or arithmetic say,
-  and the remaining runs find it ([calibration.md](calibration.md#what-was-tuned-on-runs) lists them). *Rolling origin* is
-  taught by what was published in earlier half years alone, and judges what came after. *Stack left out* drops all runs of
-  its software. These three are nested.
-- 159 runs of 14 publications that nothing was fitted to or tuned on were predicted once, before anyone looked at an error:
-  11.6 / 14.3, bias -8.9, 115 of them inside their 80 % interval ([measured runs](../calibration/runs/README.md#held-out)).
-  It is about twice the figure of the publications left out, and most of it too fast: 94 are of frameworks without constants
-  of their own, on stacks that nobody tuned for a benchmark. Expect as much of such a stack until your own runs calibrate it.
-- *Fitted without its architecture* is what this page called the figure to trust before: the fit alone has not seen the model's
-  shape, but its priors have. It is too small by what the nested columns show beyond it.
-- *One utilisation* is what a single MFU for all runs of the family reaches.
-- The same configuration published twice differs by 4.6 % (median) on Ascend and 2.8 % on GPUs, with software releases up to
-  77 %: no model that does not know releases does better [runs-ascend] [runs-gpu].
+- An error is the size of predicted / measured - 1, shown as median / mean in per cent. Bias is its median
+  with the sign, below zero where the prediction is too fast.
+- *Publication left out* is the figure to trust where the framework has constants of its own. Each run is
+  predicted with every run of its document (repository or page, and title) left out of the fit **and of all
+  that was ever tuned on it**. {tuned} numbers cite the runs, most of them as priors. Each starts again from
+  kernel tables, vendors' figures or arithmetic, and the remaining runs find it
+  ([calibration.md](calibration.md#what-was-tuned-on-runs) lists them). *Rolling origin* is fitted only to
+  publications of earlier half years, and judges the later ones. *Stack left out* drops all runs of its
+  software. These three are nested.
+- 159 runs of 14 publications that nothing was fitted to or tuned on were predicted once, before anyone looked
+  at an error: 11.6 / 14.3, bias -8.9, 115 of them inside their 80 % interval ([measured
+  runs](../calibration/runs/README.md#held-out)). This is about twice the figure of the publications left out,
+  and most of it is too fast. 94 are of frameworks without constants of their own, on stacks that nobody tuned
+  for a benchmark. Expect such errors on such a stack until your own runs calibrate it.
+- *Fitted without its architecture* is the figure that this page recommended before. The fit alone has not
+  seen the model's shape, but its priors have. It is too small, by the excess of the nested columns over it.
+- *One utilisation* is the error of a single MFU for all runs of the family.
+- The same configuration published twice differs by 4.6 % (median) on Ascend and 2.8 % on GPUs, with software
+  releases up to 77 %. No model that ignores releases can do better [runs-ascend] [runs-gpu].
 - A group of a few runs is noise: read its count first.
 
 ## Aims
 
 {aims}
-Where the aim is missed, the sections below say what the residual looks like.
+Where an aim is missed, the sections below describe the residual.
 
 ## Every split
 
-All runs of a family that teach, every number found anew without what is left out, but in the first row of each.
+The table covers all runs of a family that the model is fitted to. Every number is found again without the
+left-out runs, except in the first row of each.
 
 {splits}
 ## Ascend
 
-By the kind of run, rows whose NPU bin is named or likely; then with those where it is unclear.
+By the kind of run: rows whose NPU bin is named or likely, then with those where it is unclear.
 
 {ascend}
 ![predicted against measured step times on Ascend](images/accuracy_ascend.svg)
 
-- Dense models are near the scatter of republished runs. What is left is mostly software: MindSpore releases before mid-2024,
-  and NPU bins that a source does not state.
-- Mixture-of-experts rows are few. Experts in a loop on one tensor-parallel rank and pairs of expert ranks are predicted too slow,
-  64 experts over two nodes (outside context parallelism) and a post-training update on A3 too fast. A table of one model over
-  dispatchers and expert degrees on one software release would settle the first: Megatron's dispatchers copy the counts of all
-  experts to the host before a loop begins (core 0.6 to 0.12), which leaves no wait for each expert, yet without one the loops on
-  four and eight tensor-parallel ranks come out 30 to 45 % too fast. On A3 a profile of one layer, since the published phase also
-  holds what surrounds the step.
-- MindFormers' runs with `jit_level` O1 and tp 1 are predicted 15 % too slow, those with O2 and those at TP8 are met: O1 fuses
-  operators one into another, but counting that in full makes as many others too fast. A profile of one layer under each level
-  would part them.
-- Slices are tests of a few layers, where host time and small collectives decide. All come from one framework's CI, whose NPUs are
-  never named: the same ChatGLM3 and Baichuan2 plans ran 11 to 14 % slower there than in its README, while three pipelines of
-  TP2 are predicted 20 % too slow. A pair of NPUs that exchanged 23 GB/s, nearer to the 28 of its wire than to the 18.3 by which
-  HCCL plans, would explain these, but makes TP4 and long sequences 2 to 3 % worse and named runs at TP2 and TP4 go either way.
-  The bin of that machine, and an all-gather measured over two, four and eight NPUs of a node, would settle both.
-- Qwen2.5 at 32,768 tokens is predicted 15 % too slow: its README says that fused matmuls and collectives (MC2) were on, its
-  scripts leave them off, and scripts count.
+- Dense models are near the scatter of republished runs. The rest is mostly software: MindSpore releases
+  before mid-2024, and NPU bins that a source does not state.
+- Mixture-of-experts rows are few. Experts in a loop on one tensor-parallel rank and pairs of expert ranks are
+  predicted too slow. 64 experts over two nodes (outside context parallelism) and a post-training update on A3
+  are predicted too fast. A table of one model over dispatchers and expert degrees on one software release
+  would settle the first. Megatron's dispatchers copy the counts of all experts to the host before a loop
+  begins (core 0.6 to 0.12), which leaves no wait for each expert. Yet without such a wait the loops on four
+  and eight tensor-parallel ranks come out 30 to 45 % too fast. On A3 a profile of one layer would help, since
+  the published phase includes work around the step.
+- MindFormers' runs with `jit_level` O1 and tp 1 are predicted 15 % too slow; those with O2 and those at TP8
+  are met. O1 fuses operators into one another, but counting that in full makes as many others too fast. A
+  profile of one layer under each level would separate them.
+- Slices are tests of a few layers, where host time and small collectives decide. All come from one
+  framework's CI, whose NPUs are never named. The same ChatGLM3 and Baichuan2 plans ran 11 to 14 % slower
+  there than in its README, while three pipelines of TP2 are predicted 20 % too slow. A pair of NPUs that
+  exchanged 23 GB/s, nearer to the 28 of its wire than to the 18.3 by which HCCL plans, would explain these.
+  But it makes TP4 and long sequences 2 to 3 % worse, and named runs at TP2 and TP4 go either way. The bin of
+  that machine, and an all-gather measured over two, four and eight NPUs of a node, would settle both.
+- Qwen2.5 at 32,768 tokens is predicted 15 % too slow. Its README says that fused matmuls and collectives
+  (MC2) were on, its scripts leave them off, and scripts count.
 
 ## GPUs
 
-By generation, then by source. BF16, FP16 and FP32.
+By generation, then by source, in BF16, FP16 and FP32.
 
 {gpu}
 {sources}
 ![predicted against measured step times on GPUs](images/accuracy_gpu.svg)
 
-- The two MoE Parallel Folding architectures disagree on what an all-to-all costs across nodes. Those runs leave the virtual
-  stages and the dropped tokens unsaid, and their times follow from an MFU whose attention convention moves them by 3 to 6 %.
-- Blackwell in bfloat16 is one dense shape and one mixture on eight B200, whose own matmul table is as slow as their runs
-  (`stock_blackwell_factor`, of these runs alone), and a few rows on NVL72: TP8 is predicted 15 % too fast, which no constant of
-  tiles, depth or links that the other rows allow explains. A trace of one layer at TP1 and TP8 would.
-- The A100 sites differ by 8 % either way, unexplained; your own runs take that out ([calibration.md](calibration.md)).
-  BigScience's above 100 B parameters hung unless every launch blocked, which costs 3.6 ms a layer and micro batch whatever its
-  size; what is left grows with the micro batch, as if all else were 6 % slower. Heads of 108 and of 150 run their scores off the
-  tensor cores, at a rate that no other document says.
-- Where experts span nodes, the MoE Parallel Folding runs are predicted 15 to 20 % too slow, where they do not 3 to 10 %: their
-  InfiniBand moves nearly all of its 400 Gb/s, others' less. Their exchange of gradients and weights is read as overlapped, which
-  makes their errors alike from 128 to 1,024 GPUs; how much of it shows, no other document teaches: 0.9 of it without them, 0.4
-  with them.
+- The two MoE Parallel Folding architectures disagree on the cost of an all-to-all across nodes. Those runs do
+  not state the virtual stages and the dropped tokens, and their times follow from an MFU whose attention
+  convention moves them by 3 to 6 %.
+- Blackwell in bfloat16 has one dense shape and one mixture on eight B200, whose own matmul table is as slow
+  as their runs (`stock_blackwell_factor`, of these runs alone), and a few rows on NVL72. TP8 is predicted
+  15 % too fast. No constant of tiles, depth or links that the other rows allow explains it. A trace of one
+  layer at TP1 and TP8 would.
+- The A100 sites differ by 8 % either way, unexplained; your own runs remove that
+  ([calibration.md](calibration.md)). BigScience's runs above 100 B parameters hung unless every launch
+  blocked, which costs 3.6 ms a layer and micro batch whatever its size. The rest grows with the micro batch,
+  as if everything else were 6 % slower. Heads of 108 and of 150 run their scores off the tensor cores, at a
+  rate that no other document states.
+- Where experts span nodes, the MoE Parallel Folding runs are predicted 15 to 20 % too slow, elsewhere 3 to
+  10 %: their InfiniBand moves nearly all of its 400 Gb/s, others' less. Their exchange of gradients and
+  weights is read as overlapped, which makes their errors alike from 128 to 1,024 GPUs. No other document says
+  how much of it shows: 0.9 of it without them, 0.4 with them.
 
-8-bit and 4-bit runs teach nothing: recipes differ in what they quantise. Their precision is a mechanism that no run has shown,
-and their intervals are as much wider ([Intervals](#intervals)). What casting costs is counted in bytes, not fitted.
+8-bit and 4-bit runs are not fitted to: recipes quantise different parts. Their precision is a mechanism that
+no run has shown, and their intervals are wider for it ([Intervals](#intervals)). The cost of casts is counted
+in bytes, not fitted.
 
 {untaught}
-What is left, and what would settle it:
+Remaining errors, and the data that would settle them:
 
-- The same FP8 MoE plan was published with up to twice the time one release later (Qwen3 30B-A3B on 16 H100, 12.5 s and 24.8 s):
-  a kernel count or a host trace for each release.
-- DeepSeek-V3 with experts over several nodes is predicted up to 85 % too slow where a table leaves the router's groups, the
-  experts' tensor parallelism and the overlap unsaid; with 4 of 8 groups, whole experts and overlap two such rows are within
-  10 %. Tables of recipes that state these would do.
+- The same FP8 MoE plan was published with up to twice the time one release later (Qwen3 30B-A3B on 16 H100,
+  12.5 s and 24.8 s): a kernel count or a host trace for each release.
+- DeepSeek-V3 with experts over several nodes is predicted up to 85 % too slow where a table does not state
+  the router's groups, the experts' tensor parallelism and the overlap. With 4 of 8 groups, whole experts and
+  overlap two such rows are within 10 %. Tables of recipes that state these would settle it.
 - Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that the release decides whether dispatch is
   eager.
-- Mixtures with biases and clamped activations (experts 2,880 wide, on B200) are predicted a quarter too fast at EP8 and a tenth
-  at EP64, after 4 ms a layer and micro batch of passes that no kernel fuses: matmuls of that machine in bfloat16, and how much
-  of the experts' gradients hides. Records that leave biases, clamps and windows unsaid are priced without them. A profile of one
-  such layer.
+- Mixtures with biases and clamped activations (experts 2,880 wide, on B200) are predicted a quarter too fast
+  at EP8 and a tenth at EP64, after 4 ms a layer and micro batch of passes that no kernel fuses. Matmuls of
+  that machine in bfloat16, and the hidden share of the experts' gradients, are open. Records that do not
+  state biases, clamps and windows are priced without them. A profile of one such layer would settle it.
 - Recipes of mixtures in 8 bits gained with every release: some of 2025 are predicted 10 to 25 % too fast, some of mid-2026 up to
   24 % too slow.
 - FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.
@@ -120,8 +130,8 @@ What is left, and what would settle it:
 {frameworks}
 ## Both fidelities
 
-Constants are fitted at the fidelity of a search, `validate` and `estimate --simulate`: simulated. The closed form takes them
-over.
+Constants are fitted at the fidelity of a search, `validate` and `estimate --simulate`: simulated. The closed
+form uses the same ones.
 
 {fidelities}
 ## Small clusters predict large ones
@@ -129,78 +139,86 @@ over.
 {small}
 ## Intervals
 
-The nominal coverage is 80 %. A run is judged by the interval that all other publications give, widened by the steps into the
-unknown that it takes from them ([calibration.md](calibration.md#intervals) says how); *by publication* weighs every document
-alike, as a new one meets them.
+The nominal coverage is 80 %. A run is judged by the interval of all other publications, widened by its steps
+into the unknown beyond them ([calibration.md](calibration.md#intervals) says how). *By publication* weighs
+every document alike, as a new one meets them.
 
 {intervals}
-A kind of few publications is a rough figure: one holds most of the GPUs' MoE runs and one nearly all of their slices. Where the
-only Blackwell runs are left out, nothing tells how far a chip may stray. One document holds half of the shapes on Ascend: what is
-left without it reaches to its largest error, and covers more than it says.
+A kind of few publications is a rough figure: one holds most of the GPUs' MoE runs and one nearly all of their
+slices. If the only Blackwell runs are left out, nothing shows how far a chip may stray. One document holds
+half of the shapes on Ascend: the interval without it reaches to its largest error, and covers more than its
+nominal share.
 
-The same under every split: each run is judged by what is taught without its publication, stack, chip or release, or by what was
-published in earlier half years alone.
+The next table shows the same under every split. Each run is judged by a fit without its publication, stack,
+chip or release, or by publications of earlier half years alone.
 
 {coverage}
 
-What a step into the unknown has cost in the past, and so widens an interval by: errors with every run of the thing left out over
-those of the same runs with others of it at hand, never less than 1. Several at once add in squares.
+The next table shows the past cost of a step into the unknown, which widens an interval. It is the errors with
+every run of the thing left out, over those of the same runs with others of it present, never less than 1.
+Several at once add in squares.
 
 {steps}
-Errors with one mechanism left out of all that teaches:
+Errors with one mechanism left out of the fit:
 
 {mechanisms}
 
 ## Memory
 
-On the basis that the source states; `first iteration` is before Adam's moments exist. Aim: 1 / 2.5 by rank for what stays, 3
-/ 6 for the first peak, no more than one row in twenty under-estimated by more than 5 %.
+Each peak is compared on the basis that the source states; `first iteration` is before Adam's moments exist.
+The aim is 1 / 2.5 by rank for memory that stays, 3 / 6 for the first peak, and no more than one row in twenty
+under-estimated by more than 5 %.
 
 {memory}
-What stays after a step is arithmetic without a fitted constant; about a hundred MiB of small buffers are not counted. `device`
-peaks come from the zero-bubble schedules and from BigScience's reports by hand, on first and last nodes: one constant, how far
-the allocator's pool grows while memory is free, which never decides what fits; on Megatron's GPU stacks it stays at the least
-unless experts are dropless, and the smallest of the zero-bubble models come out up to 8 % low there. Of the rows that are
-under-estimated most do not say how their optimizer was sharded. `nvidia-smi` beside the framework's own counters, once,
-would part the two.
+The memory that stays after a step is arithmetic without a fitted constant; about a hundred MiB of small
+buffers are not counted. `device` peaks come from the zero-bubble schedules and from BigScience's reports by
+hand, on first and last nodes. They have one constant, the growth of the allocator's pool while memory is
+free, which never decides the fit. On Megatron's GPU stacks the pool stays at the least unless experts are
+dropless, and the smallest of the zero-bubble models come out up to 8 % low there. Most of the rows that are
+under-estimated most do not say how their optimizer was sharded. `nvidia-smi` beside the framework's own
+counters, once, would separate the two.
 
-How sure it is that a plan fits comes from these errors ([calibration.md](calibration.md#memory)). Each peak is judged by the band
-that all other architectures give: of devices so large that it was just so sure, so many held it (by run / by architecture).
+The probability that a plan fits comes from these errors ([calibration.md](calibration.md#memory)). Each peak
+is judged by the band of all other architectures. The table shows the share of peaks that fit on devices
+chosen to be just that sure (by run / by architecture).
 
 {sure}
-A margin must not refuse what runs. All of these took place; those that are predicted above the limit itself rest on a guess of
-how they kept memory down (recompute, offloaded activations, sharded optimizers), or show an error of the model.
+A margin must not refuse plans that run. All of these ran. Those that are predicted above the limit itself
+rest on a guess of how they kept memory down (recompute, offloaded activations, sharded optimizers), or show
+an error of the model.
 
 {refused}
 
 {ran}
 ## Order of plans
 
-Pairs that differ by 5 % or more in measured time, predicted in the right order; regret is how much longer the plan that is
-predicted best took than the measured best. Aim: 95 % of pairs, 2 % mean regret.
+The table counts pairs that differ by 5 % or more in measured time and are predicted in the right order.
+Regret is the extra time of the plan that is predicted best over the measured best. Aim: 95 % of pairs, 2 %
+mean regret.
 
 {order}
-Of the pairs on GPUs in the wrong order, seven in ten hold one of eight TP4 plans of vTrain's 39.1B sweep, which took 8 to 23 %
-longer than plans beside them, 8 % longer with four sequences a micro batch than with six at one layout; its TP8 plans do
-nothing like it. Its TP2 plans do, and are marked suspect; no source calls the eight disturbed, so they count. Without them 97.5 %
-are in order. A fixed cost of each kernel or collective, or more traffic to accumulate gradients, would turn five pairs at most.
-The single-node sweeps of small models are decided by host jitter, which grows with tp: two TP4 plans took less time than the
-dispatch of their kernels takes everywhere else.
+Of the pairs on GPUs in the wrong order, seven in ten hold one of eight TP4 plans of vTrain's 39.1B sweep.
+These took 8 to 23 % longer than plans beside them, and 8 % longer with four sequences a micro batch than with
+six at one layout; its TP8 plans do nothing like it. Its TP2 plans do, and are marked suspect; no source calls
+the eight disturbed, so they count. Without them 97.5 % are in order. A fixed cost of each kernel or
+collective, or more traffic to accumulate gradients, would turn five pairs at most. Host jitter, which grows
+with tp, decides the single-node sweeps of small models: two TP4 plans took less time than the dispatch of
+their kernels takes everywhere else.
 
 ## Beside other tools
 
 {peers}
 ## Ablations
 
-Publication left out, with one constant held and all other numbers found anew; sorted by the worse of the two columns. *As
-without runs* asks whether fitting it was worth a constant, *mechanism off* whether the mechanism is. Most matter to few runs: a
-constant that does not move the pooled error is kept where its mechanism is documented and a search would go wrong without it
-(no plan may be free of a cost that it has).
+With the publication left out, one constant is held and all other numbers are found again; sorted by the worse
+of the two columns. *As without runs* asks whether fitting it was worth a constant, *mechanism off* whether
+the mechanism is. Most matter to few runs. A constant that does not move the pooled error is kept if its
+mechanism is documented and a search would go wrong without it (no plan may be free of a cost that it has).
 
 {ablations}
 ## Furthest off
 
-Publication left out, with what the prediction consists of.
+The table lists the largest errors with the publication left out, and the parts of each prediction.
 
 {worst}
 {not_covered}"""
@@ -221,8 +239,9 @@ AIMS = {
 }
 
 PEERS_HEAD = """\
-No other tool publishes an error table for training on Ascend, and none gives an interval. On the public GPU measurements,
-mean absolute error of the step time; the others were run as shipped or are quoted from their authors.
+No other tool publishes an error table for training on Ascend, and none gives an interval. The table compares
+the mean absolute error of the step time on the public GPU measurements. The others were run as shipped or are
+quoted from their authors.
 
 | data | tool | theirs | meshplan, publication left out |
 |---|---|---|---|
@@ -233,8 +252,9 @@ mean absolute error of the step time; the others were run as shipped or are quot
 | the same, memory | SimuMax | 0.5 % | {memory} |
 | Korthikanti's A100 runs | Calculon [calculon] | 3.7 % (8 runs) | {korthikanti} |
 
-Rows differ: 73 of vTrain's 109 and 22 of SimuMax's 43 are here, and vTrain's own figure may be on others. Pick quality on
-vTrain's sweeps: Calculon's first choice costs 0 to 4.5 % over the measured best; ours is in the table above.
+Rows differ: 73 of vTrain's 109 and 22 of SimuMax's 43 are here, and vTrain's own figure may be on others.
+Pick quality on vTrain's sweeps: Calculon's first choice costs 0 to 4.5 % over the measured best; ours is in
+the table above.
 """
 
 EXPLANATIONS = {

@@ -75,7 +75,7 @@ SCHEDULE_GROUPS: dict[str, Wanted] = {
     "none": lambda r: r.strategy.pp == 1,
     "1F1B": lambda r: r.strategy.schedule is Schedule.ONE_F_ONE_B,
     "interleaved": lambda r: r.strategy.schedule is Schedule.INTERLEAVED,
-    "zero bubble": lambda r: r.strategy.schedule.splits_backward,
+    "zero bubble": lambda r: r.strategy.schedule.rules.splits_backward,
 }
 GPU_SOURCES: dict[str, Wanted] = {
     "vTrain, several nodes": of_source("vtrain-multi"),

@@ -1,4 +1,4 @@
-"""Writes how far differences of plans are off into the shipped calibrations. Run by `make calibration`, behind the fit."""
+"""Writes the errors of plan differences into the shipped calibrations. Run by `make calibration` after the fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def shipped(family: str) -> Path:
 
 
 def left_out_pairs(calibration: Calibration) -> tuple[JobPairs, ...]:
-    """The pairs of a family's runs under constants that saw no run of their architecture."""
+    """The pairs of a family's runs, predicted with constants that saw no run of their architecture."""
     records = [r for r in read_run_records(ROOT / "calibration/runs" / f"{calibration.family}.jsonl") if isinstance(r, RunRecord)]
     splits = splits_of(calibration, family_observations(records, calibration.family))
     return job_pairs([o.record for o in splits.fitted_model.observations], splits.architecture.tolist())

@@ -26,7 +26,7 @@ def records_of(family: str) -> list[RunRecord]:
 
 
 def shipped_memory() -> MemoryErrors:
-    """Of the peaks of all families: their memory is one arithmetic."""
+    """Errors of the peaks of all families, which share the arithmetic of memory."""
     return memory_errors([record for family in RUNS for record in records_of(family)], family_priors)
 
 

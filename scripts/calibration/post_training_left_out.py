@@ -1,7 +1,7 @@
 """Errors of post-training steps left out by system: ``python scripts/calibration/post_training_left_out.py``.
 
-``rollout_device_factor`` and ``forward_factor``, which follow from runs, are fitted anew without the steps of each system, and
-held against them. Nothing is written; docs/post-training.md quotes what is printed.
+``rollout_device_factor`` and ``forward_factor`` rest on runs. They are fitted again without the steps of each system and
+compared with them. Nothing is written; docs/post-training.md quotes the output.
 """
 
 from __future__ import annotations

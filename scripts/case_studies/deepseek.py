@@ -34,9 +34,9 @@ RECIPE: dict[str, Any] = {
 TRAINED: dict[str, Any] = {
     "model": "deepseek-v3",
     "cluster": {"hardware": "h800-sxm-80gb", "num_devices": 2048},
-    # Well balanced by its router, without dropping tokens [deepseek-v3, section 2.1.2].
+    # The router balances the load without dropping tokens [deepseek-v3, section 2.1.2].
     "training": {"seq_length": 4096, "global_batch_size": 15360, "precision": "fp8", "expert_load_factor": 1.1},
-    "software": {"year": 2025.5},  # whose routers keep no copy of what the norm gave, as in the report
+    "software": {"year": 2025.5},  # routers keep no copy of the norm's output, as in the report
     "strategy": {
         "tp": 1,
         "pp": 16,
@@ -47,7 +47,7 @@ TRAINED: dict[str, Any] = {
         "switches": {"bf16_moments": True, "fp8_activation_input": True},
     },
 }
-# Where the report put its 61 layers is not said: four a stage leave 64 places for them, embedding, prediction layer and head.
+# The report does not say where its 61 layers are: four a stage give 64 places for them, embedding, prediction layer and head.
 STAGES = (3, *(4,) * 14, 2)
 HOURS_PER_TRILLION_TOKENS = 180e3  # H800 hours of pre-training [deepseek-v3, table 1]
 MERGED = Feature.MOE_COMM_OVERLAP
@@ -63,13 +63,13 @@ SCHEDULES: tuple[tuple[Schedule, int, Feature], ...] = (
     (Schedule.DUALPIPE_V, 2, DETACHED),
     (Schedule.DUALPIPE, 1, MERGED),
 )
-# MindSpeed forbids both beside merged pairs, so no schedule has them here.
+# MindSpeed forbids both with merged pairs, so no schedule has them here.
 FEATURES = (DEFAULT_FEATURES & ~(Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER)) | Feature.SWAP_OPTIMIZER
 
 
 @cache
 def workload_of(name: str) -> Workload:
-    """Of ``recipe`` or ``trained``."""
+    """The workload of ``recipe`` or ``trained``."""
     return parse_job({"recipe": RECIPE, "trained": TRAINED}[name]).workload
 
 
@@ -94,7 +94,7 @@ def under(strategy: ParallelStrategy, schedules: Sequence[tuple[Schedule, int, F
 
 
 def best_placed(workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
-    """Simulated estimates with the layers where the pipeline runs fastest, or where they were if that is faster."""
+    """Simulated estimates with the fastest placement of layers, or the given one if that is faster."""
     moved = Placer(workload).best(constants_for(workload), strategies)
     both = zip(simulated(workload, moved), simulated(workload, strategies), strict=True)
     return [min(pair, key=lambda e: (not e["fits"], e["step_time_s"])) for pair in both]
@@ -102,7 +102,7 @@ def best_placed(workload: Workload, strategies: Sequence[ParallelStrategy]) -> l
 
 @dataclass(frozen=True)
 class PassSeconds:
-    """Forward, backward, its weight gradients and a merged pair of one chunk."""
+    """Seconds of a forward, a backward, its weight gradients and a merged pair of one chunk."""
 
     forward: float
     backward: float
@@ -111,7 +111,7 @@ class PassSeconds:
 
 
 def chunk_seconds(workload: Workload, strategy: ParallelStrategy) -> PassSeconds:
-    """Of the first chunk of the rank in the middle, which holds neither dense layers nor an end of the model."""
+    """Times of the first chunk of the middle rank, which has neither dense layers nor an end of the model."""
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants_for(workload), merge=False, tables=True)
     chunk, rank = group.chunks[0], strategy.pp // 2
     if group.merged is not None:

@@ -20,6 +20,7 @@ from search.explain.explanation import DEFAULT_PLACEMENT
 from search.placement.placer import Placer
 from search.plans.plan import DeploymentPlan
 from search.results.search_result import SearchResult
+from search.session.request import SearchRequest
 from search.space.limits import limits_from_mapping
 from search.space.search_space import search_space
 
@@ -31,8 +32,8 @@ JOB: dict[str, Any] = {
 STRUCTURE = {"tp": 8, "pp": 16, "vpp": 2, "ep": 32}
 STACK = ("moe_comm_overlap",)  # Adaptive Pipe, on top of the hierarchical dispatcher
 DISPATCHERS = ("alltoall", "allgather", "two_level", "hierarchical")
-ON_ASCEND = ("alltoall", "allgather", "hierarchical")  # dispatchers that some published stack runs on Ascend
-NEARBY: dict[str, Any] = {  # the part of the lattice that is searched for every variation of the job
+ON_ASCEND = ("alltoall", "allgather", "hierarchical")  # dispatchers of published stacks on Ascend
+NEARBY: dict[str, Any] = {  # the part of the lattice that every variation of the job searches
     "tp": [4, 8],
     "pp": {"min": 4, "max": 32},
     "ep": [8, 16, 32, 64],
@@ -41,7 +42,7 @@ NEARBY: dict[str, Any] = {  # the part of the lattice that is searched for every
     "moe_dispatcher": list(ON_ASCEND),
 }
 LOOPED: dict[str, Any] = {"schedule": ["interleaved-1f1b"]}  # the schedule of Pangu's stack, with and without merged pairs
-FIRST_SYSTEM: dict[str, Any] = {  # no switch that not every strategy has
+FIRST_SYSTEM: dict[str, Any] = {  # no switch beyond those of every strategy
     **LOOPED,
     "moe_dispatcher": ["alltoall"],
     "moe_comm_overlap": False,
@@ -80,7 +81,7 @@ SWAPS: dict[str, list[str]] = {
     "experts": ["moe_zero_memory"],
 }
 EXPERT_DEGREES = (8, 16, 32, 64, 128)
-FLAT_LOAD_FACTOR = 1.1  # one load for every degree, as it was assumed before loads were measured
+FLAT_LOAD_FACTOR = 1.1  # one load for every degree, as assumed before loads were measured
 BATCHES = (3072, 6144, 12288)
 SEQUENCES = (4096, 8192)
 TOKENS_PER_S = {6144: 1.46e6, 4096: 0.61e6}
@@ -99,7 +100,7 @@ def workload_of(num_devices: int = 6144, seq_length: int = 8192, global_batch_si
 def published(
     recompute: str, features: Sequence[str] = STACK, *, micro_batch_size: int = 2, dispatcher: str = "hierarchical"
 ) -> ParallelStrategy:
-    """The published structure under one choice of what was not published, read as a user's job is."""
+    """The published structure with one choice of the unpublished settings, read like a user's job."""
     section = {**STRUCTURE, "micro_batch_size": micro_batch_size, "moe_dispatcher": dispatcher, "recompute": recompute}
     strategy = parse_job({**JOB, "strategy": section}).strategy
     assert strategy is not None
@@ -109,23 +110,23 @@ def published(
 
 
 def searched(workload: Workload, limits: Mapping[str, Any], top: int = 5, constants: Constants | None = None) -> SearchResult:
-    """The best plans within ``limits``, the fastest first, proved best at the simulated fidelity."""
+    """The best plans within ``limits``, the fastest first; the order is proved at the simulated fidelity."""
     space = search_space(workload, limits_from_mapping(limits))
-    return search(workload, space, constants or constants_for(workload), top=top)
+    return search(SearchRequest(workload, space, constants or constants_for(workload), top=top))
 
 
 def best_published(workload: Workload, constants: Constants | None = None, *, tier_streams: bool = False) -> DeploymentPlan:
-    """The published layout, micro batch, dispatcher and overlap with what was not published as it is fastest."""
+    """The published layout, micro batch, dispatcher and overlap, with the fastest unpublished settings."""
     return searched(workload, {**AS_PUBLISHED, "moe_tier_streams": tier_streams}, 1, constants).plans[0]
 
 
 def as_usual(strategy: ParallelStrategy) -> ParallelStrategy:
-    """The same with its layers where they lie unless told."""
+    """The same with the default placement of layers."""
     return replace(strategy, **DEFAULT_PLACEMENT)
 
 
 def placed(workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[ParallelStrategy]:
-    """Each with its layers where the pipeline runs fastest, if any such placement fits."""
+    """Each strategy with the fastest placement of layers, if one fits."""
     return Placer(workload).best(constants_for(workload), strategies)
 
 
@@ -137,7 +138,7 @@ def best_of_degree(workload: Workload, ep: int) -> DeploymentPlan | None:
 
 @cache
 def best_nearby(num_devices: int, seq_length: int, global_batch_size: int) -> DeploymentPlan:
-    """The best plan of the neighbourhood; on fewer devices under what the first system had."""
+    """The best plan of the neighbourhood; on fewer devices with the settings of the first system."""
     limits = NEARBY if num_devices == max(TOKENS_PER_S) else {**NEARBY, **FIRST_SYSTEM}
     return searched(workload_of(num_devices, seq_length, global_batch_size), limits, top=1).plans[0]
 
@@ -152,7 +153,7 @@ def best_of_structure(num_devices: int, seq_length: int, global_batch_size: int)
 
 @dataclass(frozen=True)
 class WhatIf:
-    """One thing that the estimate leaves out, as a changed input."""
+    """One mechanism that the estimate leaves out, as a changed input."""
 
     name: str
     workload: Workload
@@ -185,7 +186,7 @@ OPERATOR_PACKS = ("flash-attention", "matmul", "vector", "accumulating-matmul")
 
 
 def what_ifs(workload: Workload) -> list[WhatIf]:
-    """Mechanisms that are published for Pangu's stack and that the estimate lacks or assumes away, one at a time, then all."""
+    """Published mechanisms of Pangu's stack that the estimate lacks or assumes away, one at a time, then all."""
     quiet = OPTION_NAMES[HOST]
     unhindered = {"hidden_stretch_fraction": 0.0}
     balanced = with_expert_load(workload, 1.0)
@@ -210,5 +211,5 @@ def what_ifs(workload: Workload) -> list[WhatIf]:
 
 
 def flops_per_token(model: ModelShape, seq_length: int, mask: str) -> float:
-    """Model FLOPs; under a full mask a token attends to twice as many as under a causal one."""
+    """Model FLOPs per token; with a full mask a token attends to twice as many tokens as with a causal one."""
     return model_flops_per_token(model, seq_length * (2.0 if mask == "full" else 1.0))

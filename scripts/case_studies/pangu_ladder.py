@@ -35,21 +35,21 @@ from scripts.pages.text import change, ends_text, gib, layout_text, memory_text,
 from search.tensor_choice.tensor_plan import with_tensors
 
 FIRST, SECOND = sorted(TOKENS_PER_S)  # devices of the first system and of the published layout
-FUSED_MATMULS = ["mc2", "coc"]  # with collectives of tensor parallelism, of which the publications as quoted say nothing
-LADDER_YEAR = YEAR_OF_PUBLICATION - 1  # of the software of the runs that a report of May describes
+FUSED_MATMULS = ["mc2", "coc"]  # with collectives of tensor parallelism, which the quoted publications do not mention
+LADDER_YEAR = YEAR_OF_PUBLICATION - 1  # year of the software of the runs in a report of May
 LEAN = Feature.MOE_ZERO_MEMORY | Feature.REUSE_FP32_PARAM
 PACKS = ("flash-attention", "matmul", "vector")
-SCALE = (512, 4096, 6144, 8192, 10240)  # devices; a job of one size has a batch that all of them divide
+SCALE = (512, 4096, 6144, 8192, 10240)  # devices; the batch is divisible by all of them
 FIXED_BATCH = 30720
 SUPERPOD = "atlas-900-a3-superpod"
-EXPECTED_MFU_FRACTION = 0.5  # of Atlas 900 A3, CloudMatrix384 [pangu-ultra-moe-2]
+EXPECTED_MFU_FRACTION = 0.5  # dies of Atlas 900 A3, CloudMatrix384 [pangu-ultra-moe-2]
 Point = tuple[Workload, ParallelStrategy]
 Turn = Callable[[Workload, ParallelStrategy], Point]
 
 
 @dataclass(frozen=True)
 class System:
-    """What turning one system on changes; ``rung`` is the one that it is published with."""
+    """The changes of one system; ``rung`` is the rung of the ladder that it was published with."""
 
     name: str
     switch: str
@@ -139,7 +139,7 @@ MEMORY = SYSTEMS[2]
 
 
 def with_systems(point: Point, systems: Sequence[System], otherwise: Turn = lambda w, s: (w, s)) -> Point:
-    """All of them, then what is ``otherwise``; tensors are chosen last, for what all of that needs."""
+    """The strategy with all systems, then with the changes of ``otherwise``; recompute of tensors is chosen last."""
     for system in systems:
         point = system.on(*point)
     workload, strategy = otherwise(*point)
@@ -147,20 +147,20 @@ def with_systems(point: Point, systems: Sequence[System], otherwise: Turn = lamb
 
 
 def by_tensor(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
-    """With tensors recomputed and swapped so that it fits at least time; as it is where no choice of them fits."""
+    """The strategy with the fastest choice of tensors that fits; unchanged if no choice fits."""
     answer = with_tensors(workload, strategy, constants_for(workload))
     return strategy if answer is None else answer.strategy
 
 
 @cache
 def ladder_workload(num_devices: int, batch: int | None = None) -> Workload:
-    """The job under the software of the ladder, at one sequence a device unless told."""
+    """The job with the software of the ladder, at one sequence a device by default."""
     return of_year(workload_of(num_devices, 8192, batch or num_devices), LADDER_YEAR)
 
 
 @cache
 def foot(num_devices: int = SECOND, batch: int | None = None) -> Point:
-    """The published structure with no system, its layers where the published layout has them: that of the second rung."""
+    """The published structure without any system, with the layer placement of the second rung."""
     workload = ladder_workload(num_devices, batch)
     rung = searched(ladder_workload(SECOND), {**AS_PUBLISHED, "forbid": FUSED_MATMULS}, top=1).plans[0].parallel
     off = LEAN | Feature.MOE_COMM_OVERLAP | Feature.MOE_SHARED_EXPERT_OVERLAP
@@ -178,7 +178,7 @@ def price(point: Point) -> dict[str, Any]:
 
 
 def mfu_of(workload: Workload, tokens_per_s: float) -> float:
-    """In the one convention of the ladder: a full mask, prediction layer and head, the Cube peak."""
+    """MFU in the convention of the ladder: a full mask, prediction layer and head, the Cube peak."""
     peak = workload.cluster.profile.matmul_flops_per_s["bf16"]
     flops = flops_per_token(workload.model, workload.training.seq_length, "full")
     return tokens_per_s / workload.cluster.num_devices * flops / peak
@@ -189,13 +189,13 @@ def mfu(point: Point) -> float:
 
 
 def published_mfu(rung: int) -> float:
-    """Of the published tokens/s; of the last rung, whose tokens/s are not published, the published MFU."""
+    """MFU of the published tokens/s; for the last rung, which has none, the published MFU."""
     num_devices = {1: FIRST, 2: SECOND}.get(rung)
     return LATER_MFU_FRACTION if num_devices is None else mfu_of(ladder_workload(num_devices), TOKENS_PER_S[num_devices])
 
 
 def gain(without: Point, having: Point) -> str:
-    """Of throughput."""
+    """Relative gain of throughput."""
     return change(float(price(without)["step_time_s"]) / float(price(having)["step_time_s"]) - 1)
 
 
@@ -267,19 +267,20 @@ def ladder_section() -> str:
     causal = flops_per_token(workload.model, 8192, "causal") / flops_per_token(workload.model, 8192, "full")
     return f"""## The ladder
 
-Published: {percent(MFU_FRACTION[FIRST])} on {FIRST:,} NPUs, {percent(MFU_FRACTION[SECOND])} on {SECOND:,}, and
-{percent(LATER_MFU_FRACTION)} less than a month later, with the systems below. This is the same climb, every row a job
-and a plan that differ from the row above
-in one system, each of which is a switch or a field that a user may set. *First in* is what a system alone gains at the foot (on
-{SECOND:,} devices), *last in* what the top loses without it, both as throughput; a gain is the difference of two estimates.
+Published: {percent(MFU_FRACTION[FIRST])} on {FIRST:,} NPUs, {percent(MFU_FRACTION[SECOND])} on {SECOND:,},
+and {percent(LATER_MFU_FRACTION)} less than a month later, with the systems below. The table makes the same
+climb. Each row is a job and a plan that differ from the row above in one system, which is a switch or a field
+that a user may set. *First in* is the gain of a system alone at the foot (on {SECOND:,} devices). *Last in*
+is the loss of the top without it. Both are throughput; a gain is the difference of two estimates.
 
 {table(header, ladder_rows())}
 {switches}
 
-**MFU** is in one convention, under which both published throughputs have their published MFU: a full mask, prediction layer and
-head, the Cube peak, sequences of 8,192. {TOKENS_PER_S[FIRST] / 1e6:.2f} M tokens/s are then {percent(published_mfu(1))} and
-{TOKENS_PER_S[SECOND] / 1e6:.2f} M are {percent(published_mfu(2))}. It is assumed of the {percent(LATER_MFU_FRACTION)} as well,
-whose tokens/s are not published. The convention of the rest of this page, a causal mask, gives {percent(causal)} of it.
+**MFU** is in one convention, under which both published throughputs have their published MFU: a full mask,
+prediction layer and head, the Cube peak, sequences of 8,192. {TOKENS_PER_S[FIRST] / 1e6:.2f} M tokens/s are
+then {percent(published_mfu(1))} and {TOKENS_PER_S[SECOND] / 1e6:.2f} M are {percent(published_mfu(2))}. We
+assume it for the {percent(LATER_MFU_FRACTION)} as well, whose tokens/s are not published. The convention of
+the rest of this page, a causal mask, gives {percent(causal)} of it.
 
 **Against the published gains.** The exchange of a layer alone is {plain.total_s / alone.total_s:.2f} times as fast when it is
 hierarchical, {plain.total_s / fast.total_s:.2f} times with streams of the tiers (published: about 2). A merged pair masks
@@ -298,7 +299,7 @@ partner (published: more than 98 %). At the foot Adaptive Pipe and balance toget
 
 
 def saved_fraction(point: Point) -> float:
-    """Of the activations in flight, against the same plan without recompute and ``moe_zero_memory``."""
+    """Saved share of the activations in flight, against the same plan without recompute and ``moe_zero_memory``."""
     workload, strategy = point
     kept_all = parse_job({**JOB, "strategy": {"recompute": "none"}}).strategy
     assert kept_all is not None
@@ -318,7 +319,7 @@ def saved_fraction(point: Point) -> float:
 
 
 def tensor_text(point: Point) -> str:
-    """What a tensor plan moves, pays and leaves on the host."""
+    """The tensors that a plan moves, their cost, and their bytes on the host."""
     workload, strategy = point
     answer = with_tensors(workload, strategy, constants_for(workload))
     if answer is None:
@@ -342,7 +343,7 @@ operators that are faster on the first rungs already, of which nothing is publis
 
 
 def assumptions() -> list[tuple[str, Callable[[Sequence[System]], Point]]]:
-    """What was assumed, otherwise."""
+    """The assumptions, each changed in turn."""
 
     def other(changed: Turn) -> Callable[[Sequence[System]], Point]:
         return lambda systems: with_systems(foot(), systems, changed)
@@ -359,13 +360,13 @@ def assumptions() -> list[tuple[str, Callable[[Sequence[System]], Point]]]:
         return turned
 
     def grouped(workload: Workload) -> Workload:
-        """Before balance; an even load stays even."""
+        """Loads before balance; an even load stays even."""
         spread = workload.training.expert_spread
         other = spread and workload.model.expert_spread(RouterBalance.EP_GROUP)
         return replace(workload, training=replace(workload.training, expert_spread=other))
 
     def modules(systems: Sequence[System]) -> Point:
-        """The recompute of the foot, with what else is lean in the micro batch of the second rung."""
+        """The recompute of the foot, with the memory savings of the second rung."""
         workload, strategy = with_systems(foot(), [system for system in systems if system is not MEMORY])
         lean = replace(_with(LEAN)(strategy), micro_batch_size=2)
         return workload, lean if MEMORY in systems else strategy
@@ -395,26 +396,29 @@ def assumption_text() -> str:
     spread = workload.training.expert_spread
     assert spread is not None
     load = float(spread.load_factor(strategy.ep))
-    return f"""**What is assumed.** No constant was fitted to a rung. But what is not published had to be assumed; the table below
-says that other choices move a rung by up to a quarter: that all three come near is no proof of any one part. Assumed are
-where layers lie (best of all placements of the second rung: {ends_text(workload.model, strategy)} on the last virtual
-stages), the
-batch ({SECOND:,} sequences), the recompute before memory surgery (what fits and is fastest by module; published is only that
-tensors are chosen, not which: here those that take least time), the load of the experts before balance
-({load:.2f} times the
-mean on the fullest of {strategy.ep} ranks), that matmuls are not fused with collectives (`mc2`, of which the
-publications as quoted
-say nothing), and how fresh the operators were: software is that of {LADDER_YEAR:.0f}, as the reports are of May 2025,
-their runs are
-older, and faster operators are a system of the last rung, which releases of 2025 would count twice. The rest of this page has the
-newest release. Each otherwise, all else as in the ladder:
+    return f"""**Assumptions.** No constant was fitted to a rung. But values that are not published had to be assumed. The
+table below shows that other choices move a rung by up to a quarter: that all three come near proves no single
+part. These are assumed:
+
+- the placement of layers (best of all placements of the second rung: {ends_text(workload.model, strategy)} on
+  the last virtual stages);
+- the batch ({SECOND:,} sequences);
+- the recompute before memory surgery (what fits and is fastest by module). Published is only that tensors are
+  chosen, not which: here those that take least time;
+- the load of the experts before balance ({load:.2f} times the mean on the fullest of {strategy.ep} ranks);
+- that matmuls are not fused with collectives (`mc2`, which the publications as quoted do not mention);
+- the age of the operators: software is that of {LADDER_YEAR:.0f}. The reports are of May 2025, their runs are
+  older, and faster operators are a system of the last rung, which releases of 2025 would count twice.
+
+The rest of this page has the newest release. The table changes one assumption at a time, all else as in the
+ladder:
 
 {table(header, rows)}
 {superpod_text()}"""
 
 
 def superpod_text() -> str:
-    """The top of the ladder on dies of a supernode."""
+    """Text on the top of the ladder, on dies of a supernode."""
     structure = {name: value for name, value in {**WITHIN_STRUCTURE, **LOOPED}.items() if name != "micro_batch_size"}
     kinds: list[tuple[str, dict[str, Any]]] = [
         ("the published structure", {**structure, "forbid": FUSED_MATMULS}),
@@ -431,23 +435,24 @@ def superpod_text() -> str:
             cells += [layout_text(fastest[1]), f"{100 * mfu(fastest):.1f}"]
         rows.append((name, *cells))
     header = ("at its best", f"layout, software of {LADDER_YEAR:.0f}", "MFU, %", "layout, newest releases", "MFU, %")
-    return f"""On {SECOND:,} dies of {SUPERPOD} (Atlas 900 A3, CloudMatrix384), with experts, operators and host as on the third
-rung, an MFU of more than {percent(EXPECTED_MFU_FRACTION)} is published as an expectation. The layout of the older product
-does not use what the supernode has: its fabric carries wider expert groups, and memory for shorter pipelines.
+    return f"""On {SECOND:,} dies of {SUPERPOD} (Atlas 900 A3, CloudMatrix384), with experts, operators and host as on the
+third rung, an MFU of more than {percent(EXPECTED_MFU_FRACTION)} is published as an expectation. The layout of
+the older product does not use the supernode: its fabric carries wider expert groups, and it has memory for
+shorter pipelines.
 
 {table(header, rows)}"""
 
 
 @cache
 def superpod_workload(year: float) -> Workload:
-    """The job of the third rung on dies of the supernode, under software of a year."""
+    """The job of the third rung on dies of the supernode, with software of a year."""
     document = {**JOB, "cluster": {"hardware": SUPERPOD, "num_devices": SECOND}}
     workload, _ = with_systems((of_year(parse_job(document).workload, year), foot()[1]), [s for s in SYSTEMS if s is not MEMORY])
     return workload
 
 
 def scale_section() -> str:
-    """Throughput of a device on more of them, over that on the fewest."""
+    """Section on throughput per device on more devices, relative to the fewest."""
     rows = []
     for num_devices in SCALE:
         cells = [f"{num_devices:,}"]
@@ -465,11 +470,11 @@ def scale_section() -> str:
     near = float(price(with_systems(foot(512), up_to(2)))["tokens_per_s"]) / 512
     return f"""## From 4K to 10K devices
 
-Throughput of a device over that on {FIRST:,}, with a batch that grows with the devices, and with one that does not. What is lost
-with a batch that grows is the slowest of more nodes and the exchange of gradients and weights; with a fixed one, fewer micro
-batches fill the pipeline. Published (`huawei-linearity`): 95.05 % for a mixture of 718B on 8K devices, from a base that is not
-stated, and 96 % for a dense model of 135B on 4K. From 512 to 8,192 devices the second rung keeps {percent(far / near)} here:
-groups
-that contend for the fabric, jitter beyond the slowest node, and what failures cost are not priced.
+The table shows throughput of a device over that on {FIRST:,}, with a batch that grows with the devices, and
+with one that does not. With a batch that grows, the loss is the slowest of more nodes and the exchange of
+gradients and weights. With a fixed one, fewer micro batches fill the pipeline. Published
+(`huawei-linearity`): 95.05 % for a mixture of 718B on 8K devices, from a base that is not stated, and 96 %
+for a dense model of 135B on 4K. From 512 to 8,192 devices the second rung keeps {percent(far / near)} here.
+Not priced are groups that contend for the fabric, jitter beyond the slowest node, and the cost of failures.
 
 {table(header, rows)}"""

@@ -1,4 +1,4 @@
-"""Sections of the Pangu Ultra MoE case study on where the layers lie and on the experts' degree."""
+"""Sections of the Pangu Ultra MoE case study on the placement of layers and on the experts' degree."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FUSED_MATMULS = ["mc2", "coc"]  # matmuls in one operator with the collectives o
 
 
 def placements(workload: Workload, best: ParallelStrategy) -> list[tuple[str, ParallelStrategy]]:
-    """The published layout with its layers where they lie unless told, with one of them moved, and where they lie best."""
+    """The published layout with default placement, with one layer moved, and with the best placement."""
     rows = [list(row) for row in default_layout(workload.model, best.pp, best.vpp, best.schedule)]
     rows[-1][-1] -= 1
     rows[-1][-2] += 1
@@ -86,16 +86,18 @@ it is fastest under the best of them: {memory_text(workload, best)}, with {switc
 of a micro batch, forward and backward; *m* is the prediction layer.
 
 {table(header, rows)}
-The last rank runs two output heads and two losses, the model's and the prediction layer's, beside its own layers. Unless told it
-runs the prediction layer too, and all others wait for it. One layer less takes {percent(1 - moved_s / usual_s)} off the step; the
-best placement takes {percent(1 - best_s / usual_s)} off, with the prediction layer {stage_text(best.mtp_before_head)} the head.
-Of {moves.num_moves:,} further moves of one layer {moves.num_allowed:,} can be made and fit; {gain}.
+The last rank runs two output heads and two losses, the model's and the prediction layer's, beside its own
+layers. By default it runs the prediction layer too, and all others wait for it. One layer less takes
+{percent(1 - moved_s / usual_s)} off the step. The best placement takes {percent(1 - best_s / usual_s)} off,
+with the prediction layer {stage_text(best.mtp_before_head)} the head. Of {moves.num_moves:,} further moves of
+one layer {moves.num_allowed:,} can be made and fit; {gain}.
 
-So the published layout comes to {million(found[2]["tokens_per_s"])} tokens/s, {against_published(found[2])}. Without matmuls that
-are fused with their collectives (`mc2`), of which the publications as quoted here say nothing, it is
-{million(bare["tokens_per_s"])}, {against_published(bare)}. A job that does not say of which year its software is, as this page,
-is priced under the newest release, of {YEAR_OF_PUBLICATION:.0f}, as the report is. With software of the year before the step
-takes {again["step_time_s"]:.2f} s: {million(again["tokens_per_s"])} tokens/s, {against_published(again)}.
+So the published layout reaches {million(found[2]["tokens_per_s"])} tokens/s, {against_published(found[2])}.
+Without matmuls that are fused with their collectives (`mc2`), which the publications as quoted here do not
+mention, it reaches {million(bare["tokens_per_s"])}, {against_published(bare)}. A job that does not state the
+year of its software, as here, is priced under the newest release, of {YEAR_OF_PUBLICATION:.0f}, as the report
+is. With software of the year before the step takes {again["step_time_s"]:.2f} s:
+{million(again["tokens_per_s"])} tokens/s, {against_published(again)}.
 """
 
 
@@ -143,9 +145,10 @@ def degree_section(workload: Workload) -> str:
     ep, large = STRUCTURE["ep"], 2 * STRUCTURE["ep"]
     return f"""## The degree of the experts
 
-The fewer experts a rank has, the less their loads even out: how much more than the mean the fullest rank has follows from the
-spread of single experts ([ADR 15](../adr/0015-expert-load-model.md)). The published structure with other degrees,
-each at its best setting, beside the same under one load for every degree.
+The fewer experts a rank has, the less their loads even out. The load of the fullest rank over the mean
+follows from the spread of single experts ([ADR 15](../adr/0015-expert-load-model.md)). The table has the
+published structure with other degrees, each at its best setting, beside the same under one load for every
+degree.
 
 {table(header, rows)}
 With loads that follow the degree {published_text(ours_s, ep)}; under one load for all {published_text(flat_s, ep)}.

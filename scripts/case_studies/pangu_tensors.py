@@ -1,4 +1,4 @@
-"""What recompute and swap of single tensors make of the published layout of Pangu Ultra MoE 718B."""
+"""Recompute and swap of single tensors in the published layout of Pangu Ultra MoE 718B."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from search.tensor_choice.tensor_plan import with_tensors
 
 
 def by_tensor_text(workload: Workload) -> str:
-    """What single tensors make of the published layout at its best, with its own and with twice the micro batch."""
+    """Text on the best choice of tensors for the published layout, with its own and with twice the micro batch."""
     best, constants = best_published(workload), constants_for(workload)
     sentences = []
     for times in (1, 2):

@@ -51,24 +51,25 @@ def throughput_section() -> str:
     gain = (TOKENS_PER_S[6144] / 6144) / (TOKENS_PER_S[4096] / 4096)
     return f"""## Against the published throughput
 
-The MFU of the published 1.46 M tokens/s on 6,144 NPUs, by convention. meshplan counts causal attention, the prediction layer and
-the head, against the Cube peak of {peak / 1e12:.1f} TFLOPS; the report on Pangu Pro MoE (`pangu-pro-moe`) states 256 TFLOPS.
+The table has the MFU of the published 1.46 M tokens/s on 6,144 NPUs, by convention. meshplan counts causal
+attention, the prediction layer and the head, against the Cube peak of {peak / 1e12:.1f} TFLOPS. The report on
+Pangu Pro MoE (`pangu-pro-moe`) states 256 TFLOPS.
 
 {table(header, rows)}
-The reports do not state theirs, so tokens/s compare and MFU does not. Ours: the fastest setting of the published structure that
-fits, its layers where they lie best, and the best plan of the neighbourhood, at one sequence a device; on 4,096 NPUs, for the
-system before its optimisations, both on plain virtual stages with plain all-to-all and with no switch that not every strategy
-has.
+The reports do not state their convention, so compare tokens/s and not MFU. Ours are the fastest setting of
+the published structure that fits, with its best placement, and the best plan of the neighbourhood, at one
+sequence a device. On 4,096 NPUs, for the system before its optimisations, both use plain virtual stages with
+plain all-to-all and no switch beyond the default ones.
 
 {table(("devices, sequence", "published", "published structure", "ratio", "its MFU", "published MFU", "best"), ours)}
-From the first system to this layout the published throughput of a device rose by a factor of {gain:.2f}, ours by
-{ours_gain():.2f} (sequence {max(SEQUENCES):,}). With its layers where they lie unless told, the first system comes to
-{million(first_as_usual())} (sequence {max(SEQUENCES):,}): where they lay is not published.
+From the first system to this layout the published throughput of a device rose by a factor of {gain:.2f}, ours
+by {ours_gain():.2f} (sequence {max(SEQUENCES):,}). With the default placement, the first system reaches
+{million(first_as_usual())} (sequence {max(SEQUENCES):,}); its placement is not published.
 """
 
 
 def structure_tokens_per_s(num_devices: int, seq_length: int, global_batch_size: int) -> float:
-    """Of the published structure, 0 where no setting fits."""
+    """Throughput of the published structure; 0 if no setting fits."""
     found = best_of_structure(num_devices, seq_length, global_batch_size)
     return float(found.estimate["tokens_per_s"]) if found else 0.0
 
@@ -79,7 +80,7 @@ def ours_gain() -> float:
 
 
 def first_as_usual() -> float:
-    """Tokens/s of the first system, its layers where they lie unless told."""
+    """Tokens/s of the first system with the default placement of layers."""
     num_devices = min(TOKENS_PER_S)
     found = best_of_structure(num_devices, max(SEQUENCES), num_devices)
     assert found is not None
@@ -107,8 +108,8 @@ def batch_section() -> str:
     rows = [batch_row(max(SEQUENCES), batch) for batch in BATCHES]
     return f"""## Batch
 
-The global batch is not published. The same comparison in the neighbourhood for other batches: a small one leaves few micro
-batches, of which warm-up and cool-down run alone.
+The global batch is not published. This is the same comparison in the neighbourhood for other batches. A small
+batch leaves few micro batches, of which warm-up and cool-down run alone.
 
 {table(header, rows)}"""
 

@@ -1,4 +1,4 @@
-"""Strategies at the simulated fidelity, and how much of the expert communication they hide."""
+"""Simulated estimates of strategies, and the share of expert communication that they hide."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def simulated(
 
 
 def rank_seconds(workload: Workload, strategy: ParallelStrategy, constants: Constants | None = None) -> list[float]:
-    """What each pipeline rank takes for a micro batch, forward and backward."""
+    """Seconds of each pipeline rank for a micro batch, forward and backward."""
     found = simulate(workload, StrategyBatch.of([strategy]), constants or constants_for(workload), breakdown=True)
     assert found.stage_time_s is not None
     return [float(seconds) for seconds in found.stage_time_s[: strategy.pp, 0]]
@@ -41,8 +41,8 @@ def exposed_fraction(found: dict[str, Any]) -> float:
 class LayerExchange:
     """Expert communication of one MoE layer and micro batch, forward and backward together, in seconds.
 
-    ``left_s`` is what a merged pair waits for, ``stretch_s`` how much longer its compute takes beside what it hides;
-    ``left_alone_s`` is what passes outside of a pair wait for.
+    ``left_s`` is the exposed time of a merged pair, ``stretch_s`` the slowdown of its compute by hidden communication;
+    ``left_alone_s`` is the exposed time of passes outside a pair.
     """
 
     total_s: float
@@ -52,7 +52,7 @@ class LayerExchange:
 
 
 def layer_exchange(workload: Workload, strategy: ParallelStrategy, constants: Constants | None = None) -> LayerExchange:
-    """What dispatch and combine of ``strategy`` take, and what merging pairs leaves of them."""
+    """Time of dispatch and combine of ``strategy``, and the part that merged pairs expose."""
     constants = constants or constants_for(workload)
     alone = replace(strategy, features=strategy.features & ~Feature.MOE_COMM_OVERLAP)
     merged = replace(strategy, features=strategy.features | Feature.MOE_COMM_OVERLAP)

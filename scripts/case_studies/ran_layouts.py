@@ -1,4 +1,4 @@
-"""Two published trainings in the form in which they ran, and what their fullest rank needs by part."""
+"""Two published trainings as they ran, with the memory of their fullest rank by part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cost_models.step.priced_groups import priced_groups
 from scripts.case_studies.deepseek import MERGED, trained, workload_of
 from scripts.pages.text import table
 
-# A chunk is one layer: the first one holds the embedding alone, the last one the head [llama-3, section 3.3.2].
+# A chunk is one layer; the first has only the embedding, the last only the head [llama-3, section 3.3.2].
 LAYERS = [[0] + [1] * 15, *([1] * 16 for _ in range(6)), [1] * 15 + [0]]
 LLAMA: dict[str, Any] = {
     "model": "llama-3.1-405b",
@@ -48,7 +48,7 @@ PARTS = {
 
 
 def llama() -> tuple[Workload, ParallelStrategy]:
-    """Llama 3.1 405B on 8,192 H100, whose stages keep shards of gradients alone [llama-3, section 3.3.2 and table 4]."""
+    """Llama 3.1 405B on 8,192 H100; stages keep only shards of gradients [llama-3, section 3.3.2 and table 4]."""
     job = parse_job(LLAMA)
     assert job.strategy is not None
     software = replace(job.workload.software, sharded_accumulation=True)
@@ -56,7 +56,7 @@ def llama() -> tuple[Workload, ParallelStrategy]:
 
 
 def without_products(strategy: ParallelStrategy) -> ParallelStrategy:
-    """The same with kernels that make the product of gate and up again in the backward [xformers, swiglu_op.py]."""
+    """The same with kernels that recompute the product of gate and up in the backward [xformers, swiglu_op.py]."""
     return replace(strategy, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLP_ACT)
 
 
@@ -66,7 +66,7 @@ def deepseek() -> tuple[Workload, ParallelStrategy]:
 
 
 def rank_parts(workload: Workload, strategy: ParallelStrategy) -> list[dict[str, float]]:
-    """What each rank must hold, by part of the breakdown: all but the pool, which grows into what is free."""
+    """Memory that each rank needs, by part of the breakdown, without the pool, which grows into free memory."""
     constants = constants_for(workload)
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
     batch, stages, sharded = group.batch, group.stages, group.sharded
@@ -77,13 +77,13 @@ def rank_parts(workload: Workload, strategy: ParallelStrategy) -> list[dict[str,
 
 
 def fullest(ranks: list[dict[str, float]]) -> dict[str, float]:
-    """The rank that must hold most, by line of the table."""
+    """Memory of the fullest rank, by line of the table."""
     parts = max(ranks, key=lambda parts: sum(parts.values()))
     return {label: sum(parts[name] for name in names) for label, names in PARTS.items()}
 
 
 def ran_section() -> str:
-    """Table of parts, and what follows from it."""
+    """The table of parts, with its text."""
     job, strategy = llama()
     forms = (deepseek(), (job, strategy), (job, without_products(strategy)))
     columns = [fullest(rank_parts(*form)) for form in forms]

@@ -45,17 +45,17 @@ from scripts.pages.text import (
 
 PAGE = ROOT / "docs" / "case-studies" / "deepseek-v3.md"
 NEARBY: dict[str, Any] = {"tp": [1, 2, 4], "pp": [4, 8, 16], "cp": 1, "ep": [16, 32, 64], "micro_batch_size": [1, 2]}
-LEAN = "layernorm+mlp_act+mla_up_proj"  # what the report recomputes
+LEAN = "layernorm+mlp_act+mla_up_proj"  # the recompute of the report
 
 HEAD = """# Case study: DeepSeek-V3 under DualPipeV
 
 <!-- Written by scripts/case_studies/write_deepseek.py (`make docs`); do not edit. -->
 
-DualPipe and its half, DualPipeV, exist to hide the expert communication of DeepSeek-V3: they run the forward of one micro batch
-merged with the backward of another. This page prices what that buys against simpler schedules, on Atlas A3 with MindSpeed-LLM's
-recipe and on the GPUs that trained the model, where a throughput is published. All times are those of simulated steps under the
-shipped calibrations ({ascend} runs on Ascend, {gpu} on GPUs), of which none was on an A3 or an H800; DeepSeek-V3 on later GPUs is
-among them.
+DualPipe and its half, DualPipeV, exist to hide the expert communication of DeepSeek-V3. They run the forward
+of one micro batch merged with the backward of another. This page compares them with simpler schedules, on
+Atlas A3 with MindSpeed-LLM's recipe and on the GPUs that trained the model, where a throughput is published.
+All times are those of simulated steps under the shipped calibrations ({ascend} runs on Ascend, {gpu} on
+GPUs). None of these runs was on an A3 or an H800; DeepSeek-V3 on later GPUs is among them.
 
 Sources are keys of [references.md](../references.md).
 """
@@ -108,7 +108,7 @@ def schedule_rows(workload: Workload) -> list[tuple[str, ...]]:
 
 
 def named(strategy: ParallelStrategy) -> str:
-    """The schedule with its switches."""
+    """Name of the schedule with its switches."""
     return schedule_text(strategy) + (", dW detached" if DETACHED in strategy.features else "")
 
 
@@ -136,19 +136,21 @@ def schedule_section(workload: Workload) -> str:
     detached = step_s["DualPipeV, merged pairs, dW detached"]
     return f"""## Schedules on Atlas A3
 
-The recipe's layout and recompute under every schedule, one switch at a time. Exposed is what the busiest rank waits for over the
-whole step; memory is that of the fullest rank, bold fits.
+The table has the recipe's layout and recompute under every schedule, one switch at a time. *Exposed* is the
+wait of the busiest rank over the whole step. Memory is that of the fullest rank; a bold peak fits.
 
 {table(header, schedule_rows(workload))}
-- **Overlap.** Dispatch and combine of a layer take {1e3 * layer.total_s:.1f} ms forward and backward. A merged pair leaves
-  {left} of that exposed, and what it hides slows the compute beside it by {stretch}; a pass alone leaves {alone}. MindSpeed
-  claims all of it hidden in the steady phase and about half in warm-up and cool-down (`mindspeed`, fb-overlap).
+- **Overlap.** Dispatch and combine of a layer take {1e3 * layer.total_s:.1f} ms forward and backward. A
+  merged pair leaves {left} of that exposed. The hidden part slows the compute beside it by {stretch}; a pass
+  alone leaves {alone} exposed. MindSpeed claims that all of it is hidden in the steady phase and about half
+  in warm-up and cool-down (`mindspeed`, fb-overlap).
 - **Steps.** DualPipeV alone changes the step of interleaved virtual stages by {change(plain / looped - 1)}, by its layout and
   its bubble; merging changes DualPipeV's by {change(merged / plain - 1)}.
-- **Placement.** All columns but one have the layers where they lie unless told. Where they lie best for each schedule, the step
-  of merged interleaved stages is {change(moved_s[in_turn] / moved_s[vee] - 1)} from that of merged DualPipeV, against
-  {change(step_s[in_turn] / step_s[vee] - 1)} unless told: a V has both ends of the model on one rank, whose load the usual
-  placement already evens out, and on other schedules the last rank holds up the rest until layers move off it.
+- **Placement.** All columns but one have the default placement of layers. With the best placement for each
+  schedule, the step of merged interleaved stages is {change(moved_s[in_turn] / moved_s[vee] - 1)} from that
+  of merged DualPipeV, against {change(step_s[in_turn] / step_s[vee] - 1)} by default. A V has both ends of
+  the model on one rank, whose load the default placement already evens out. On other schedules the last rank
+  delays the rest until layers move off it.
 - **Bubble.** `dualpipev_dw_detach` splits the backwards of the cool-down too: {detached - merged:+.2f} s.
 - **Memory.** DualPipe holds two stages of the model on every rank, the others one.
 """
@@ -175,12 +177,14 @@ def bubble_section(workload: Workload) -> str:
     header = ("schedule", "formula", "F, ms", "B, ms", "W, ms", "FB, ms", "by the formula", "simulated")
     return f"""## Bubbles by formula
 
-Published bubbles (`dualpipe`, `mindspeed`, `zero-bubble`) of p equal ranks, with the passes of one chunk on the rank in the
-middle, beside the idle time of the busiest rank in the simulation. FB is a merged pair.
+The table compares published bubbles (`dualpipe`, `mindspeed`, `zero-bubble`) of p equal ranks with the idle
+time of the busiest rank in the simulation. The passes are those of one chunk on the middle rank. FB is a
+merged pair.
 
 {table(header, rows)}
-Ranks are not equal here: ends and dense layers differ from the middle, and a lighter rank than the busiest shortens the bubble.
-With equal ranks the simulation returns the formulas, MindSpeed's plus one forward (`tests/unit/cost_models/simulation`).
+Ranks are not equal here. Ends and dense layers differ from the middle, and a rank lighter than the busiest
+shortens the bubble. With equal ranks the simulation returns the formulas, MindSpeed's plus one forward
+(`tests/unit/cost_models/simulation`).
 """
 
 
@@ -209,8 +213,8 @@ tp 1 to 4, pp 4 to 16, ep 16 to 64, micro batch 1 and 2, any schedule that the d
 legal strategies, {found.counts.simulated} simulated, {"proved best" if found.proof.proved_best else "not proved best"}.
 
 {table(header, rows)}
-The recipe recomputes everything. Room for less recompute is what the search spends the memory on: it leaves norms, activations
-and the up-projections of latent attention, which is also what the report recomputes (`deepseek-v3`).
+The recipe recomputes everything. The search uses the memory for less recompute: norms, activations and the
+up-projections of latent attention are left, which the report recomputes too (`deepseek-v3`).
 """
 
 
@@ -254,19 +258,22 @@ def trained_section(workload: Workload) -> str:
     )
     return f"""## Against the published training
 
-DeepSeek-V3 was trained on {workload.cluster.num_devices:,} H800 with DualPipe over 16 stages, experts over 64 ranks
-in 8 nodes, ZeRO-1 and FP8, each token sent to four nodes at most and once to each (`deepseek-v3`, section 3.2):
-{HOURS_PER_TRILLION_TOKENS:,.0f} device-hours for 10¹² tokens, or {published:,.0f} tokens/s a device. The same layout
-with node de-duplication (`two_level`), recompute of `{LEAN}` and {workload.training.global_batch_size:,} sequences a step:
+DeepSeek-V3 was trained on {workload.cluster.num_devices:,} H800 with DualPipe over 16 stages, experts over 64
+ranks in 8 nodes, ZeRO-1 and FP8 (`deepseek-v3`, section 3.2). Each token was sent to four nodes at most and
+once to each. This took {HOURS_PER_TRILLION_TOKENS:,.0f} device-hours for 10¹² tokens, or {published:,.0f}
+tokens/s a device. The table has the same layout with node de-duplication (`two_level`), recompute of `{LEAN}`
+and {workload.training.global_batch_size:,} sequences a step:
 
 {table(header, rows)}
-Dispatch and combine of a layer take {1e3 * layer.total_s:.1f} ms forward and backward, of which a merged pair leaves {left}.
-The busiest rank exposes more: it holds the leading dense layers and, from the other end of the model, the head and the prediction
-layer; a dense layer hides the communication of the MoE layer it meets, and saves nothing with another dense one
-(`mindspeed-fb-overlap`). No run on H800 is among those that were fitted. Memory is that of the report: moments in BF16, what
-enters linear layers and activation functions in FP8 (section 3.3), one embedding for the prediction layer and the model, four
-layers a stage with 3 and 2 at the ends, or the usual where a rank has two chunks, which is not published; *best placement* has
-them where each schedule is fastest; [accuracy.md](../accuracy.md#layouts-that-ran) has it by part.
+Dispatch and combine of a layer take {1e3 * layer.total_s:.1f} ms forward and backward, of which a merged pair
+leaves {left}. The busiest rank exposes more: it holds the leading dense layers and, from the other end of the
+model, the head and the prediction layer. A dense layer hides the communication of the MoE layer it meets, and
+saves nothing with another dense one (`mindspeed-fb-overlap`). No run on H800 is among those that were fitted.
+
+Memory is that of the report: moments in BF16, inputs of linear layers and activation functions in FP8
+(section 3.3), one embedding for the prediction layer and the model, and four layers a stage with 3 and 2 at
+the ends. A rank with two chunks has the default placement, which is not published. *Best placement* has the
+layers where each schedule is fastest. [accuracy.md](../accuracy.md#layouts-that-ran) has the memory by part.
 """
 
 

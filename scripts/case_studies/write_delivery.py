@@ -1,4 +1,4 @@
-"""Writes docs/case-studies/delivery.md: published failure rates and effective times beside what the model makes of them."""
+"""Writes docs/case-studies/delivery.md: published failure rates and effective times beside those of the model."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from scripts.pages.text import table, wrapped
 
 PAGE = ROOT / "docs" / "case-studies" / "delivery.md"
 HOUR_S, MINUTE_S = 3600.0, 60.0
-STATE_BYTES = 14.0  # a parameter: weights in 16 bits, master weights and moments in 32
+STATE_BYTES = 14.0  # bytes per parameter: weights in 16 bits, master weights and moments in 32
 
 HEAD = """# Case study: what failures leave of a training run
 
 <!-- Written by scripts/case_studies/write_delivery.py (`make docs`); do not edit. -->
 
-Published failure rates and effective times, and what [the model of delivery](../model.md#delivery) makes of the rates. Nothing
-is fitted: rates, sizes and bandwidths are those that were published, everything else are the defaults of `meshplan goodput`
-([goodput](../goodput.md)). Sources are keys of [references.md](../references.md).
+This page compares published effective times with [the model of delivery](../model.md#delivery) under the published
+failure rates. Nothing is fitted: rates, sizes and bandwidths are those that were published, and everything else
+are the defaults of `meshplan goodput` ([goodput](../goodput.md)). Sources are keys of
+[references.md](../references.md).
 """
 
 
@@ -64,8 +65,8 @@ def llama() -> str:
         f"{sum(slow.effective.recovery.values()):.1%}", f"{slow.effective.repeated + slow.effective.checkpoints:.1%}",
     ])  # fmt: skip
     text = wrapped(
-        "An unexpected interruption every 3.1 h on 16,384 GPUs (419 in 54 days), storage of 2 TB/s, more than 90 % effective "
-        "[llama-3]. Its recovery times are not published."
+        "The job had an unexpected interruption every 3.1 h on 16,384 GPUs (419 in 54 days), storage of 2 TB/s, and more than "
+        "90 % effective time [llama-3]. Its recovery times are not published."
     )
     head = ["recovery", "effective", "published", "ratio", "recovering", "repeated and saving"]
     return f"## Llama 3 405B\n\n{text}\n\n{table(head, rows)}"
@@ -94,16 +95,17 @@ def rates() -> str:
         for name, nodes, rate, published, source in cases
     ]
     text = wrapped(
-        "A rate by node, times nodes. Small jobs fail far more often than their nodes: software and the first hours of a job "
-        "weigh there. At 98K GPUs the published 18 min are those of nodes with two or three GPUs, not eight. The last row takes "
-        "the default rate, in the middle of Llama 3's and ByteDance's: the target of 24 h is five times better."
+        "The rate of a job is the rate of a node, times the nodes. Small jobs fail far more often than their nodes, because of "
+        "software and the first hours of a job. At 98K GPUs the published 18 min are for nodes with two or three GPUs, not "
+        "eight. The last row takes the default rate, in the middle of Llama 3's and ByteDance's; the target of 24 h is five "
+        "times better."
     )
     head = ["job", "failures a node-day", "mean time between", "published", "ratio", "source"]
     return f"## Mean time between interruptions\n\n{text}\n\n{table(head, rows)}"
 
 
 def availability() -> str:
-    """Effective time from rates and recoveries that were published together."""
+    """Effective time from failure rates and recovery times that were published together."""
     rows = []
 
     def row(name: str, mtbf_s: float, recovery_s: float, published: float, source: str, *, keeps: bool = True) -> None:
@@ -129,9 +131,10 @@ def availability() -> str:
     row("10,000 NPUs, recovery below 10 min", DAY_S, 10 * MINUTE_S, 0.98, "huawei-10k")
     blocked = 40.0 / (3.0 * HOUR_S)
     text = wrapped(
-        "Recoveries of 10 and 4 min for 98K GPUs are not published: they are about those that give the published shares, to be "
-        "held against one's own. With an interruption a day 98 % leave 29 min for detection, restart and repeated work together: "
-        "a job that is back after 10 min may save every 37 min, and one that recovers by process needs no such care. BLOOM's "
+        "Recoveries of 10 and 4 min for 98K GPUs are not published. They are about those that give the published shares; "
+        "compare them with your own. With an interruption a day, 98 % leave 29 min for detection, restart and repeated work "
+        "together. A job that is back after 10 min may save every 37 min, and one that recovers by process needs no such care. "
+        "BLOOM's "
         f"checkpoints of 2.3 TB in 40 s every 3 h cost {blocked:.2%} here, as published (0.37 %) [bigscience]."
     )
     head = ["job", "between interruptions", "recovery", "effective", "published", "ratio", "source"]

@@ -17,8 +17,8 @@ from calibration.files.calibrations import calibration_for
 from cost_models.constants import CONSTANTS
 from cost_models.layer.compute import release_years
 from cost_models.layer.expert_communication import inter_domain_copies
-from cost_models.pipeline.orders import num_warmup_forwards
-from cost_models.pipeline.tasks import PipelineShape
+from cost_models.schedules.one_f_one_b import num_warmup_forwards
+from cost_models.schedules.schedule import PipelineShape
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.workload import Workload
 from frameworks.legality import violations
@@ -67,23 +67,23 @@ from search.ranking.ties import rank_groups
 from search.results.search_result import SearchResult
 
 PAGE = ROOT / "docs" / "case-studies" / "pangu-ultra-moe.md"
-RANKED = 40  # structures in which the published one is looked for
-SAME_MEMORY = ("layernorm+mlp_act+mla_up_proj", ("moe_zero_memory",))  # a setting that means the same under every schedule
+RANKED = 40  # number of structures among which the published one is looked for
+SAME_MEMORY = ("layernorm+mlp_act+mla_up_proj", ("moe_zero_memory",))  # a setting with the same meaning under every schedule
 SHOWN_CONSTANTS = ("matmul_fraction", "expert_comm_factor", "cross_entropy_bytes", "hidden_stretch_fraction")
 
 HEAD = """# Case study: the layout of Pangu Ultra MoE 718B
 
 <!-- Written by scripts/case_studies/write_pangu.py (`make docs`); do not edit. -->
 
-Huawei published the layout in which Pangu Ultra MoE 718B was trained on about 6,000 Atlas 800T A2 NPUs, the systems that made it
-fast, and the throughput. A simulation-driven search chose the layout. This page asks what meshplan makes of it: is it legal, does
-it fit, what does each system buy, where does the layout rank, and why does it not come first. Nothing was tuned to make it first,
+Huawei published the layout in which Pangu Ultra MoE 718B was trained on about 6,000 Atlas 800T A2 NPUs, the systems that made
+it fast, and the throughput. A simulation-driven search chose the layout. This page asks five questions about it. Is it legal?
+Does it fit? What does each system gain? Where does the layout rank? Why is it not first? Nothing was tuned to make it first,
 and no run of this model is among those that calibrate the estimates.
 
-Made by `scripts/case_studies/write_pangu.py` with the shipped {family} calibration: {fitted} of {constants} constants fitted to
-{runs} runs by `{command}`, among them {values}.
-All times are those of simulated steps on {devices:,} devices and, where nothing else is said, {batch:,} sequences of {seq:,}
-tokens a step, under software of {year}, as which a job is priced that does not say of which year it is.
+Made by `scripts/case_studies/write_pangu.py` with the shipped {family} calibration: {fitted} of {constants} constants fitted
+to {runs} runs by `{command}`, among them {values}. All times are those of simulated steps on {devices:,} devices and, where
+nothing else is said, {batch:,} sequences of {seq:,} tokens a step, under software of {year}, as which a job is priced that
+does not say of which year it is.
 """
 
 
@@ -126,8 +126,8 @@ def publication_section() -> str:
 
 {table(("what", "published", "source"), rows)}
 Sources are keys of [references.md](../references.md); the second one is coverage, not the report. Not published: the global
-batch, the sequence of the first two throughputs, which modules are recomputed and which tensors swapped, and what MFU counts.
-*6K* and *4K* are read as 6,144 and 4,096.
+batch, the sequence of the first two throughputs, the recomputed modules and swapped tensors, and the convention of MFU. *6K*
+and *4K* are read as 6,144 and 4,096.
 """
 
 
@@ -156,13 +156,13 @@ def legality_section(workload: Workload) -> str:
     return f"""## Is it legal
 
 {table(header, rows)}
-A cell names the [rules](../legality.md) that are broken. The {workload.model.num_layers} layers fill {plan.pp * plan.vpp} virtual
-stages of {slots} slots. Unless told otherwise the {noops} slots over hold no-op layers, on the last ranks, which also run the
-output head and the multi-token-prediction layer: {ranks[0]} layers on the first rank, {ranks[-2]} and {ranks[-1]} on the last
-two. The last column has them where they lie best (below).
+A cell names the broken [rules](../legality.md). The {workload.model.num_layers} layers fill {plan.pp * plan.vpp} virtual
+stages of {slots} slots. By default the {noops} remaining slots hold no-op layers, on the last ranks, which also run the output
+head and the multi-token-prediction layer: {ranks[0]} layers on the first rank, {ranks[-2]} and {ranks[-1]} on the last two.
+The last column has the best placement (below).
 
-So the recipe is legal for `any`, the physics alone, and no public release combines it: hierarchical dispatch is in MindSpeed
-core_r0.8.0 only, and merging a forward with the backward of another micro batch (Adaptive Pipe there, `moe_comm_overlap` here and
+So the recipe is legal for `any`, the physics alone, and no public release combines it. Hierarchical dispatch is in MindSpeed
+core_r0.8.0 only. Merging a forward with the backward of another micro batch (Adaptive Pipe there, `moe_comm_overlap` here and
 `--moe-fb-overlap` in MindSpeed) excludes it.
 """
 
@@ -179,15 +179,15 @@ def memory_section(workload: Workload) -> str:
     one, two = (sum(e["fits"] for e, s in zip(found, grid, strict=True) if s.micro_batch_size == size) for size in (1, 2))
     return f"""## What fits
 
-Peak of the fullest rank in GiB, with hierarchical dispatch, merged pairs and the best placement that has room. Of
-{gib(found[0]["memory_limit_bytes"])} GiB that can be used a peak may fill {gib(found[0]["fit_limit_bytes"])}, to be
+The table has the peak of the fullest rank in GiB, with hierarchical dispatch, merged pairs and the best placement that has
+room. Of {gib(found[0]["memory_limit_bytes"])} GiB that can be used a peak may fill {gib(found[0]["fit_limit_bytes"])}, to be
 {100 * workload.room.confidence:.0f} % sure that the true one fits: **bold**. With micro batch 1 {one} of {each} settings fit,
 with micro batch 2 {two}.
 
 {table(("recompute", *(f"MBS{size}, {swap}" for size, swap in cells)), rows)}
-Columns differ in the micro batch and in what saves memory: Adam states and master weights on the host (*optimizer*), saved inputs
-of attention on the host (*attention*), `moe_zero_memory`, which computes most of what experts would keep again
-(*experts*). `block:1` recomputes one layer of each virtual stage, `full` all. Here the unit is the module.
+Columns differ in the micro batch and in the memory-saving switches: Adam states and master weights on the host (*optimizer*),
+saved inputs of attention on the host (*attention*), `moe_zero_memory`, which computes again most of what experts would keep
+(*experts*). `block:1` recomputes one layer of each virtual stage, `full` all. The unit here is the module.
 
 {by_tensor_text(workload)}"""
 
@@ -229,16 +229,16 @@ def dispatch_section(workload: Workload) -> str:
     even_s += [layer_exchange(even, each).total_s for each in (strategies[-1], with_tier_streams(strategies[-1]))]
     return f"""## Expert communication
 
-Dispatch and combine of one MoE layer with micro batch 2, forward and backward: experts over {domains:.0f} nodes, speed against
-plain all-to-all. HCCL runs the tiers of a network in turn, which the estimates assume; Pangu's stack has a stream for each
-(`moe_tier_streams`), which staged exchanges can use.
+The table has dispatch and combine of one MoE layer with micro batch 2, forward and backward: experts over {domains:.0f} nodes,
+speed against plain all-to-all. HCCL runs the tiers of a network in turn, which the estimates assume. Pangu's stack has a
+stream for each (`moe_tier_streams`), which staged exchanges can use.
 
 {table(header, rows)}
-Published for the hierarchical form: about 2 times as fast; here {in_turn} and, with both tiers at once, {at_once_speed}. Plain
-all-to-all waits for the fullest rank between nodes, too: with experts perfectly balanced it is {even_s[0] / even_s[1]:.2f}
-and {even_s[0] / even_s[2]:.2f}.
-All-gather between nodes moves fewer bytes than plain all-to-all while the experts span fewer nodes than a token has experts,
-whatever the routing. `two_level` sends one copy to each node that a token needs, and no framework offers it on Ascend.
+The published speed of the hierarchical form is about 2 times; here it is {in_turn} and, with both tiers at once,
+{at_once_speed}. Plain all-to-all also waits for the fullest rank between nodes: with experts perfectly balanced it is
+{even_s[0] / even_s[1]:.2f} and {even_s[0] / even_s[2]:.2f}. All-gather between nodes moves fewer bytes than plain all-to-all
+while the experts span fewer nodes than a token has experts, whatever the routing. `two_level` sends one copy to each node that
+a token needs, and no framework offers it on Ascend.
 """
 
 
@@ -295,20 +295,20 @@ def overlap_section(workload: Workload) -> str:
     mode, swap = SAME_MEMORY
     return f"""## Hiding it
 
-The published layout under schedules that merge a forward with the backward of another micro batch, each under its best placement,
-with recompute of `{mode}` and with `{swap[0]}`. Exposed is what the busiest rank waits for in the whole step, contention how much
-longer its compute takes beside what is hidden; bold peaks fit.
+The table has the published layout under schedules that merge a forward with the backward of another micro batch, each under
+its best placement, with recompute of `{mode}` and with `{swap[0]}`. *Exposed* is the wait of the busiest rank in the whole
+step, *contention* the slowdown of its compute by hidden communication; a bold peak fits.
 
 {table(header, rows)}
-Published: more than 98 % hidden, and half of DualPipe's weight memory. Inside a merged pair of MoE layers the shortest order of
-pieces leaves {left} exposed and masks {hidden}, which slows the compute beside it by {stretch} of its time. DualPipe holds
+Published: more than 98 % hidden, and half of DualPipe's weight memory. Inside a merged pair of MoE layers the shortest order
+of pieces leaves {left} exposed and masks {hidden}. This slows the compute beside it by {stretch} of its time. DualPipe holds
 {weights[3] / weights[1]:.2f} times the weights of Adaptive Pipe.
 
-Over a whole step more is exposed, because warm-up and cool-down have no partner: of {m * merged.vpp} forwards of a rank
-{first} run alone on the first rank and {last} on the last, and alone a pass leaves {alone} of its communication exposed.
+Over a whole step more is exposed, because warm-up and cool-down have no partner. Of {m * merged.vpp} forwards of a rank
+{first} run alone on the first rank and {last} on the last. A pass alone leaves {alone} of its communication exposed.
 
 A dense layer hides the communication of the MoE layer it meets (`mindspeed-fb-overlap`), and saves nothing with another dense
-one. Under DualPipe and DualPipeV the ranks of the leading dense layers are also those of the head and the prediction layer.
+one. Under DualPipe and DualPipeV the ranks of the leading dense layers also have the head and the prediction layer.
 """
 
 
@@ -325,13 +325,13 @@ def plan_row(name: str, workload: Workload, strategy: ParallelStrategy, e: Mappi
 
 
 def is_published(plan: DeploymentPlan) -> bool:
-    """Whether it has the published structure, whatever else it has."""
+    """Whether a plan has the published structure."""
     degrees = all(getattr(plan.parallel, name) == value for name, value in {**STRUCTURE, "cp": 1}.items())
     return degrees and plan.parallel.schedule is Schedule.INTERLEAVED
 
 
 def place_text(found: SearchResult, paired_fraction: float) -> str:
-    """Where the published structure comes among the structures of a search, how far behind, and with how many it ties."""
+    """Rank of the published structure among those of a search, its distance to the first, and its ties."""
     times_s = [float(plan.estimate["step_time_s"]) for plan in found.plans]
     groups = rank_groups(times_s, paired_fraction)
     for place, plan in enumerate(found.plans):
@@ -364,17 +364,18 @@ def ranking_section(workload: Workload, whole: SearchResult, looped: SearchResul
     return f"""## Where the search lands
 
 {table(header, rows)}
-Of {counts.enumerated:,} strategies of the default search {counts.legal:,} are legal; all but {counts.estimated:,} are too slow
-wherever layers lie, {counts.fits_memory:,} of these fit, {counts.simulated} were simulated, {proof}. It also tries `two_level`
-dispatch, which no framework here offers on Ascend. The second and third row are the best of the neighbourhood (tp 4 and 8, pp 4
-to 32, ep 8 to 64, micro batch 1 and 2; {", ".join(ON_ASCEND)}): with any schedule, and interleaved. The last is the published one
-with hierarchical dispatch, merged pairs and micro batch 2; recompute, switches and placement are searched, swaps of attention's
-inputs, which no public framework does beside merged pairs and which the default search leaves out there.
+Of {counts.enumerated:,} strategies of the default search {counts.legal:,} are legal. All but {counts.estimated:,} are too slow
+under every placement, {counts.fits_memory:,} of these fit, {counts.simulated} were simulated, {proof}. It also tries
+`two_level` dispatch, which no framework here offers on Ascend. The second and third row are the best of the neighbourhood (tp
+4 and 8, pp 4 to 32, ep 8 to 64, micro batch 1 and 2; {", ".join(ON_ASCEND)}): with any schedule, and interleaved. The last is
+the published one with hierarchical dispatch, merged pairs and micro batch 2. Its recompute, switches and placement are
+searched, and so are swaps of attention's inputs. No public framework swaps them beside merged pairs, and the default search
+leaves them out there.
 
 Among the structures (tp, pp, cp, ep, vpp, schedule) of the default search, each at its best, the published one is
-{place_text(whole, error.fraction)}; among the interleaved ones of the neighbourhood it is {place_text(looped, error.fraction)}.
-Plans of one group differ by less than the paired error, {percent(error.fraction)} ({error.basis}; [ADR
-18](../adr/0018-ties-by-paired-error.md)): which of them is fastest is not known.
+{place_text(whole, error.fraction)}; among the interleaved ones of the neighbourhood it is
+{place_text(looped, error.fraction)}. Plans of one group differ by less than the paired error, {percent(error.fraction)}
+({error.basis}; [ADR 18](../adr/0018-ties-by-paired-error.md)): which of them is fastest is not known.
 """
 
 
@@ -398,7 +399,7 @@ def time_section(workload: Workload, whole: SearchResult, looped: SearchResult) 
     )
     return f"""## Where the time goes
 
-Seconds of a step, on the rank that is busy longest: where that is the last one, it runs the head and fewer layers.
+The table has seconds of a step on the rank that is busy longest. If that is the last one, it runs the head and fewer layers.
 
 {table(("part", *(f"{name}: {layout_text(strategy)}" for name, strategy in columns)), rows)}
 {sentences}
@@ -438,34 +439,30 @@ def what_if_section(workload: Workload, best: ParallelStrategy) -> str:
     header = ("what if", "published layout", "tokens/s", "of the published", "its memory", "best on virtual stages")
     return f"""## What the estimate leaves out
 
-Pangu's stack has mechanisms that public frameworks lack, and that a job has where it names them ([ladder](#the-ladder)). Here
-each row
-adds one to the estimate as it is, under the newest release; the
-published layout takes the fastest recompute, switches and placement that then fit, the best plan stays. The rows bound what a
-mechanism could explain; they do not predict it.
+Pangu's stack has mechanisms that public frameworks lack, and that a job has if it names them ([ladder](#the-ladder)). Each row
+adds one to the estimate as it is, under the newest release. The published layout takes the fastest recompute, switches and
+placement that then fit; the best plan stays. The rows bound what a mechanism could explain; they do not predict it.
 
 {table(header, rows)}
-As estimated the published layout comes to {rows[0][3]} of the published throughput, with all of these to {rows[-1][3]}: a
-mechanism that is at work, and not yet in what was fitted, is made up for by something else that takes longer than it is priced.
+As estimated, the published layout reaches {rows[0][3]} of the published throughput, with all of these {rows[-1][3]}. If a
+mechanism is at work and was not in the fitted runs, something else takes longer than its price and compensates for it.
 
 - **Streams.** Pangu runs the gather between nodes and the all-to-all inside in parallel streams (`moe_tier_streams`); HCCL's
-tiers
-  take turns.
-- **Contention.** Hidden communication slows what runs beside it by a share of its own time.
+  tiers take turns.
+- **Contention.** Hidden communication slows the compute beside it by a share of its own time.
 - **Balance.** Load prediction, expert migration and rearrangement of attention data are published at +25.5 %. The job assumes
-  that the fullest of {STRUCTURE["ep"]} expert ranks has {load} more than the mean. How uneven Pangu's experts were before is not
-  published; attention data are taken as even.
-- **Loss.** The last rank runs the output head and the loss of the model and of its prediction layer, whose memory traffic is one
-  fitted constant of eager code, for a vocabulary of {workload.model.vocab_size:,}. It is a fixed load on one rank: a
-  placement can take layers off it, but not the two heads apart.
+  that the fullest of {STRUCTURE["ep"]} expert ranks has {load} more than the mean. The imbalance of Pangu's experts before is
+  not published; attention data are taken as even.
+- **Loss.** The last rank runs the output head and the loss of the model and of its prediction layer. Their memory traffic is
+  one fitted constant of eager code, for a vocabulary of {workload.model.vocab_size:,}. It is a fixed load on one rank: a
+  placement can take layers off it, but cannot separate the two heads.
 - **Operators.** Published: attention forward +50 % and backward +30 %, matmul utilisation +10 %, vector operators +300 %,
-  together +15 % end to end ([packs](../switches.md#operator-packs-and-host-options)). Part of that is in the runs that were
-  fitted,
-  most of all in those of 2025; the row applies all of it on top.
-- **Host.** Published: host-bound time below 2 %. The fitted constants hold a wait in each MoE layer for the sizes of its
+  together +15 % end to end ([packs](../switches.md#operator-packs-and-host-options)). The fitted runs include part of that,
+  most of all those of 2025; the row applies all of it on top.
+- **Host.** Published: host-bound time below 2 %. The fitted constants include a wait in each MoE layer for the sizes of its
   all-to-all, and one a micro batch.
-- **Memory.** Recompute and swap by tensor let Pangu double the micro batch. Here `moe_zero_memory` does. The row with twice the
-  memory shows what more could buy.
+- **Memory.** Recompute and swap by tensor let Pangu double the micro batch. Here `moe_zero_memory` does. The row with twice
+  the memory shows the gain of more.
 """
 
 

@@ -256,18 +256,20 @@ HEAD = """# Case study: post-training Pangu Ultra MoE on one CloudMatrix384
 
 <!-- Written by scripts/case_studies/write_post_training.py (`make docs`); do not edit. -->
 
-Published [rl-fusion]: 35K tokens/s a supernode of 384 packages (91 a package, 46 a die), training on PP16 VPP2 EP32
-TP8, inference on PP1 EP64 TP1, utilisation doubled by RL Fusion, throughput raised by half by StaleSync, data
-blocking removed by DistQueue. Not published: prompts, samples, lengths, whether prompt tokens count, what a device
-is, the precision of the rollout. So nothing is fitted here: the question is which batches and lengths make the figure
-plausible, and what each mechanism contributes in [the model](../post-training.md).
+Published [rl-fusion]: 35K tokens/s a supernode of 384 packages (91 a package, 46 a die), training on PP16
+VPP2 EP32 TP8, inference on PP1 EP64 TP1, utilisation doubled by RL Fusion, throughput raised by half by
+StaleSync, data blocking removed by DistQueue. Not published: prompts, samples, lengths, whether prompt tokens
+count, whether a device is a die or a package, the precision of the rollout. Nothing is fitted here. The
+question is which batches and lengths make the figure plausible, and what each mechanism contributes in [the
+model](../post-training.md).
 
 """
 LAYOUT = """## What the layouts say
 
-Experts spread over 32 devices and 16 stages fill 512 dies, or any multiple: TP8 x PP16 x DP4. A supernode has 768, so
-that 256 are left, four rollout instances of 64 dies or two of 64 packages: the published layouts fill a supernode as
-separate pools of 512 and 256 dies exactly. Ours is one reading of it; the sizes of the pools were not published.
+Experts spread over 32 devices and 16 stages fill 512 dies, or any multiple: TP8 x PP16 x DP4. A supernode has
+768, so 256 are left: four rollout instances of 64 dies or two of 64 packages. The published layouts fill a
+supernode exactly, as separate pools of 512 and 256 dies. This is one reading; the sizes of the pools were not
+published.
 
 """
 LADDER = """
@@ -277,13 +279,14 @@ The rest of this page takes a device of the rollout as a package, in bf16, with 
 
 """
 SENSITIVITY = """
-- StaleSync's published +50 % lies between no gain, where one side is far longer, and twice the throughput, where both
-  are equal or the tail of the answers sets the pace, as here: an answer may be one version old, so that two steps pass
-  while it is made.
-- DistQueue takes what is behind the rollout off its end: it gains most where tasks behind the rollout have devices of
-  their own, and nothing on shared devices.
-- RL Fusion doubles what devices do: all are busy all the time, where separate pools idle half of it. What a die then
-  yields grows by less, since decode of few requests takes as long on twice the dies; more prompts help both.
+- StaleSync's published +50 % is between no gain, where one side is far longer, and twice the throughput. It
+  is twice where both sides are equal or the tail of the answers sets the pace, as here: an answer may be one
+  version old, so that two steps pass while it is made.
+- DistQueue no longer makes the tasks behind the rollout wait for its end. It gains most where these tasks
+  have devices of their own, and nothing on shared devices.
+- RL Fusion doubles the use of devices: all are busy all the time, where separate pools idle half of it. The
+  yield of a die grows by less, since decode of few requests takes as long on twice the dies. More prompts
+  help both.
 
 ## Which batches and lengths give 35K tokens/s
 
@@ -293,18 +296,19 @@ Separate pools of 256 and 512 dies:
 SCALING = """
 ## Beyond 4K cards
 
-More supernodes with the same layouts have more replicas of training and more instances of rollout, one step stale, mean
-2,048 of 4,096 tokens; eleven have 4,224 packages.
+More supernodes with the same layouts have more replicas of training and more instances of rollout. The table
+is for one step stale, mean 2,048 of 4,096 tokens; eleven supernodes have 4,224 packages.
 
 """
 TAIL = """
-With the prompts, tokens a supernode stay nearly the same: instances do not depend on each other, and weights reach them all at
-once. With a fixed batch they fall, since the tail of the answers stays as long as it is. No figure was published to compare with.
+If prompts grow with the supernodes, tokens a supernode stay nearly the same: instances do not depend on each
+other, and weights reach them all at once. With a fixed batch they fall, since the tail of the answers keeps
+its length. No figure was published to compare with.
 
 ## What this leaves open
 
-- Decode on Ascend was compared with tables of a service in 8 bits; a rollout in bf16 with changing weights was never
-  published by the second.
+- Decode on Ascend was compared with tables of a service in 8 bits. The seconds of a rollout in bf16 with
+  changing weights were never published.
 - The interval of a step is a factor of 1.6 either way ([post-training](../post-training.md#how-far-it-is-off)).
 """
 

@@ -53,10 +53,11 @@ HEAD = """# What each system buys
 
 <!-- Written by scripts/case_studies/write_systems.py (`make docs`); do not edit. -->
 
-Published training stacks credit their speed to a handful of systems. This page turns each of them off, and on alone, for one
-job: {model} on {devices:,} devices of {hardware}, {batch:,} sequences of {seq:,} tokens, laid out as {layout}.
-Steps are simulated under the shipped calibration. What the published stack reached with these systems, and why that differs,
-is in the [case study](case-studies/pangu-ultra-moe.md); DualPipe and DualPipeV are in [another](case-studies/deepseek-v3.md).
+Published training stacks credit their speed to a handful of systems. This page turns each of them off, and on
+alone, for one job: {model} on {devices:,} devices of {hardware}, {batch:,} sequences of {seq:,} tokens, laid
+out as {layout}. Steps are simulated under the shipped calibration. The [case
+study](case-studies/pangu-ultra-moe.md) has the speed of the published stack with these systems, and the
+reasons for the difference; DualPipe and DualPipeV are in [another](case-studies/deepseek-v3.md).
 
 The command line prices each row; with everything on it is `{command}`.
 """
@@ -245,8 +246,9 @@ With everything on ({schedule_text(strategy)}; {memory_text(workload, strategy)}
 {off["step_time_s"]:.2f} s. A bold peak fits. Published gains are those of `pangu-ultra-moe-2` in [references.md](references.md).
 
 {table(header, rows)}
-The two columns differ where systems share what they save: a faster all-to-all is worth less once it is hidden. Shares are of the
-busiest rank; the bubble in a step is fixed by the slowest rank, so that a saving elsewhere does not show.
+The two columns differ where systems save the same time: a faster all-to-all is worth less once it is hidden.
+Shares are of the busiest rank. The slowest rank fixes the bubble in a step, so a saving elsewhere does not
+show.
 """
 
 
@@ -275,10 +277,10 @@ def balance_section() -> str:
     found = f"a fullest expert rank with {load:.2f} times the mean" if load else f"more than {MOST_LOADED:.0f} times the mean"
     return f"""## Balance
 
-What balances the router (`training.router_balance`) gives the load of the fullest expert rank over the mean: {usual:.2f}
-at EP{strategy.ep} with an auxiliary loss ([how](model.md#assumed-routing)). EDPB predicts loads and moves experts until it
-is near 1. The published {change(EDPB_GAIN)} would take {found} before.
-Balance of attention over data-parallel ranks, the other half of EDPB, is not modelled.
+The balancing method of the router (`training.router_balance`) gives the load of the fullest expert rank over
+the mean: {usual:.2f} at EP{strategy.ep} with an auxiliary loss ([how](model.md#assumed-routing)). EDPB
+predicts loads and moves experts until it is near 1. The published {change(EDPB_GAIN)} would need {found}
+before. Balance of attention over data-parallel ranks, the other half of EDPB, is not modelled.
 """
 
 
@@ -309,8 +311,9 @@ def memory_section() -> str:
     fitting = [one for one in found if one["fits"]]
     return f"""## Recompute and swap
 
-What the fullest rank holds from forward to backward, and what dropping it costs. Published: more than 70 % of activation memory
-saved, and the micro batch doubled, with recompute and swap of single tensors. By module first. Bold peaks fit.
+The table shows the memory that the fullest rank holds from forward to backward, and the cost of dropping it.
+Published: more than 70 % of activation memory saved, and the micro batch doubled, with recompute and swap of
+single tensors. First by module. Bold peaks fit.
 
 {table(header, rows)}
 {_by_tensor(workload, min(one["step_time_s"] for one in fitting))}"""
@@ -353,10 +356,10 @@ def _by_tensor(workload: Workload, best_s: float) -> str:
     )
     link = workload.cluster.profile.host_link_bytes_per_s / 1e9
     doubled = len(steps_s) > 1 and steps_s[1] < steps_s[0]
-    return f"""Tensor by tensor (`--memory-plan`), each virtual stage drops as little as lets its rank fit, at least time: what is
-cheap to compute again is (norms, up-projections of latent attention, activation functions, routing), and copies to the host fill
-the compute that hides them at {link:.1f} GB/s a device each way. Sizes in GiB; *on the host* is a device's, and whether the host
-has that much is not known here.
+    return f"""Tensor by tensor (`--memory-plan`), each virtual stage drops just enough for its rank to fit, at least time.
+It computes cheap tensors again (norms, up-projections of latent attention, activation functions, routing).
+Copies to the host fill the compute that hides them at {link:.1f} GB/s a device each way. Sizes are in GiB.
+*On the host* is the size for one device; whether the host has that much is not known here.
 
 {table(header, rows)}
 Twice the micro batch {"fits and is faster, as published" if doubled else "is not faster, other than published"}. No public
@@ -388,8 +391,9 @@ def search_section() -> str:
     ]
     return f"""## The search itself
 
-The plan that an engineer would try first, by the rule of thumb of `narayanan2021`, the published structure at its best, and the
-best of what Ascend stacks can dispatch, for the job as given (`router_balance: {spread.balance}`).
+The table compares three plans for the job as given (`router_balance: {spread.balance}`): the plan that an
+engineer would try first, by the rule of thumb of `narayanan2021`; the published structure at its best; and
+the best of what Ascend stacks can dispatch.
 
 {table(("plan", "layout", "memory", "step", "speed", "peak, GiB"), rows)}"""
 

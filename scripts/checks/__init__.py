@@ -1,1 +1,1 @@
-"""Checks that a developer runs by hand."""
+"""Checks of layer placement, coverage and commits."""

@@ -3,9 +3,9 @@
 usage: python -m scripts.checks.layer_moves MODEL --hardware H --devices N [--target T] [options]
        python -m scripts.checks.layer_moves --answer FILE [options]
 
-MODEL: a preset, a config.json or a job file, which is searched. FILE: what `meshplan search --json` has printed.
-A move takes a layer off one virtual stage and gives it to another, and shifts what lies between; of those that fit and that the
-plan's target takes, each that could beat the plan by its lower bound is simulated.
+MODEL: a preset, a config.json or a job file, which is searched. FILE: output of `meshplan search --json`.
+A move takes a layer off one virtual stage, gives it to another, and shifts the layers between. A move that fits, is legal for
+the plan's target, and could beat the plan by its lower bound is simulated.
 Exit status: 0 no move improves a plan by more than the tolerance, 1 one does, 2 there is nothing to check.
 """
 
@@ -26,7 +26,7 @@ from app.calibrations.constants import constants_for
 from app.jobs.fields import StrategySection
 from app.jobs.job import load_job, parse_job
 from app.jobs.strategy import strategy_from_section
-from app.text.documents import plain
+from app.text.json_documents import plain
 from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, StrategyBatch
@@ -55,7 +55,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Checked:
-    """A plan, how many moves it has and how many of them may be made; the best of these, where one is faster than the plan."""
+    """A plan, the number of its moves and of its feasible moves, and the best move if one is faster than the plan."""
 
     step_time_s: float
     num_moves: int
@@ -64,12 +64,12 @@ class Checked:
 
     @property
     def gain_fraction(self) -> float:
-        """What the best move takes off the step."""
+        """Share of the step time that the best move saves."""
         return 0.0 if self.best is None else 1.0 - self.best.step_time_s / self.step_time_s
 
 
 def moves_of(layout: LayerLayout, *, neighbours: bool = False) -> Iterator[tuple[int, int, LayerLayout]]:
-    """Giver, taker and the layout after each move, or after those between neighbours alone."""
+    """Source, destination and layout of each move, or only of moves between neighbours."""
     counts = [layers for row in layout for layers in row]
     for giver, layers in enumerate(counts):
         for taker in range(len(counts)):
@@ -78,7 +78,7 @@ def moves_of(layout: LayerLayout, *, neighbours: bool = False) -> Iterator[tuple
 
 
 def checked(workload: Workload, plan: ParallelStrategy, constants: Constants, *, neighbours: bool = False) -> Checked:
-    """The plan beside its moves, simulated."""
+    """Simulate the plan and its moves."""
     layout = layout_of(workload, plan)
     own_s = float(simulate(workload, StrategyBatch.of([plan]), constants).step_time_s[0])
     moves = list(moves_of(layout, neighbours=neighbours))
@@ -98,7 +98,7 @@ def checked(workload: Workload, plan: ParallelStrategy, constants: Constants, *,
 
 
 def line(number: int, found: Checked) -> str:
-    """What was found of a plan."""
+    """The line of output for a plan."""
     start = f"plan {number}: {found.step_time_s:.4g} s; {found.num_allowed} of {found.num_moves} moves are allowed and fit, "
     if found.best is None:
         return f"{start}none is faster"
@@ -115,7 +115,7 @@ def plans_of(document: Mapping[str, Any]) -> tuple[Workload, list[ParallelStrate
 
 
 def answered(options: argparse.Namespace) -> Mapping[str, Any]:
-    """The answer in a file, or that of a search now."""
+    """The answer in the file, or that of a new search."""
     if options.answer is not None:
         document = read_document(options.answer, Limits(BASELINE_BYTES), is_json=True)
         if not isinstance(document.get("plans"), list) or not isinstance(document.get("job"), dict):

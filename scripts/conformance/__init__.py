@@ -1,1 +1,1 @@
-"""Asks training frameworks, by their own parsers and validators, whether they take what meshplan exports."""
+"""A check of exported launch files with the frameworks' own parsers and validators."""

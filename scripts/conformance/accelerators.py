@@ -1,4 +1,4 @@
-"""What the accelerator libraries' stand-ins answer where a framework reads them: dtypes, devices, versions, process groups."""
+"""Values that frameworks read from the stand-ins of accelerator libraries: dtypes, devices, versions, process groups."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from scripts.conformance.stand_ins import StandIn, replace_packages
 
-# Packages that the frameworks require, installed or not: an answer never depends on the machine. Those that they use where they
-# find them are not here, since they expect an ImportError; numpy, PyYAML and packaging are the real ones.
+# Packages that the frameworks require, so that an answer never depends on the machine. Optional packages are not here, since
+# frameworks expect an ImportError for them; numpy, PyYAML and packaging are real.
 SHARED = (
     *("torch", "torchvision", "einops", "transformers", "sentencepiece", "tiktoken", "datasets", "wandb", "triton", "nltk"),
     *("tensorstore", "zarr", "safetensors", "regex", "tqdm", "psutil", "scipy", "pandas", "sklearn", "tokenizers", "peft"),
@@ -40,7 +40,7 @@ DEVICES_PER_NODE = 8
 
 
 class ElementType:
-    """A dtype: ``isinstance`` knows it, and it prints as the library's own."""
+    """A dtype that ``isinstance`` recognises and that prints like the library's own."""
 
     def __init__(self, library: str, name: str, itemsize: int) -> None:
         self.printed, self.name, self.itemsize = f"{library}{name}", name, itemsize
@@ -50,7 +50,7 @@ class ElementType:
 
 
 class ModuleList(StandIn):
-    """Layers of a block, whose number constructors compare."""
+    """Layers of a block; constructors compare their number."""
 
     def __init__(self, modules: Iterable[Any] = ()) -> None:
         self.held = list(modules)
@@ -69,7 +69,7 @@ class ModuleList(StandIn):
 
 
 class ProcessGroup(StandIn):
-    """A group that knows its ranks, of which this process is the first of all; ``acts_as``: a place in it to play instead."""
+    """A process group with its ranks. This process is rank 0, or the position ``acts_as`` of the group."""
 
     def __init__(self, ranks: Sequence[int]) -> None:
         self.ranks = list(ranks)
@@ -85,7 +85,7 @@ class ProcessGroup(StandIn):
 
 
 class World:
-    """``torch.distributed`` of one process among many that are not there."""
+    """``torch.distributed`` of a single process that stands for a job of many."""
 
     def __init__(self) -> None:
         self.started = False
@@ -118,7 +118,7 @@ class World:
 
 
 def _rearranged(values: Any, pattern: str, **sizes: int) -> Any:
-    """The one result that a start counts: ranks of hierarchical context parallelism, a row for each group."""
+    """The one result that a start needs: ranks of hierarchical context parallelism, a row for each group."""
     if pattern != "(l s u) -> (l u) s":
         return StandIn()
     levels = values.reshape(sizes["l"], sizes["s"], sizes["u"])
@@ -126,12 +126,12 @@ def _rearranged(values: Any, pattern: str, **sizes: int) -> Any:
 
 
 class _FusedAdam:
-    """Transformer Engine's, whose parameters Megatron-LM looks for before it keeps moments in 16 bits."""
+    """Transformer Engine's FusedAdam; Megatron-LM inspects its parameters before it keeps moments in 16 bits."""
 
     def __init__(
         self, params: Any, *, master_weight_dtype: Any, exp_avg_dtype: Any, exp_avg_sq_dtype: Any, use_decoupled_grad: bool
     ) -> None:
-        """Keeps none of them."""
+        """Accept the parameters and keep none."""
 
 
 def gpus() -> None:
@@ -153,7 +153,7 @@ def gpus() -> None:
 
 
 def npus() -> None:
-    """PyTorch with Ascend devices, which also answers for CUDA as ``transfer_to_npu`` makes it."""
+    """PyTorch with Ascend devices, which also answers for CUDA, as with ``transfer_to_npu``."""
     replace_packages(OF_NPUS, VERSIONS)
     _torch()
     import torch  # type: ignore[import-not-found]

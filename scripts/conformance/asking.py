@@ -1,4 +1,4 @@
-"""Asks the frameworks about launch files: one answer a file, with what they computed of it."""
+"""Asks the frameworks about launch files: an answer for each file, with the values that they computed from it."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @dataclass(frozen=True)
 class Question:
-    """A file, how wide its vocabulary is, and the config.json that its framework reads beside it where the file names one."""
+    """A file, the size of its vocabulary, and the config.json that the file names, if any."""
 
     file: Path
     vocab_size: int | None = None
     config_json: Mapping[str, Any] | None = None
-    like: Header | None = None  # of an export: for a file without a header of ours
+    like: Header | None = None  # header of an export, for a file without one of ours
 
 
 @dataclass
 class Answer:
-    """``verdict``: accept, refuse, crash (look whether a stand-in is the reason) or unchecked. ``found``: what was computed."""
+    """``verdict``: accept, refuse, crash (check whether a stand-in is the reason) or unchecked. ``found``: computed values."""
 
     file: Path
     verdict: str
@@ -45,7 +45,7 @@ class Answer:
 
     @property
     def release(self) -> str:
-        """Target and release, as the file names them."""
+        """Target and release in the file's header."""
         return f"{self.header.target} {self.header.release}" if self.header else "?"
 
 

@@ -22,14 +22,14 @@ ROOT = Path(__file__).resolve().parents[2]
 IMPORTED = ROOT / "tests" / "fixtures" / "huggingface"
 NUM_SIZES = 4
 SEQ_LENGTH = 4096
-CONSIDERED = 4  # plans of a search for each that is taken, so that layouts differ
+CONSIDERED = 4  # searched plans for each plan that is taken, so that layouts differ
 SECONDS_A_SEARCH = 60.0
-NARROWER = {"micro_batch_size": [1, 2], "vpp": {"max": 4}, "tp": {"max": 8}}  # what a search tries by default has more
-# Bytes of weights, gradients and optimizer that a parameter takes, and what of a device's memory they may fill, so that the
-# smallest size is one that a user would take.
+NARROWER = {"micro_batch_size": [1, 2], "vpp": {"max": 4}, "tp": {"max": 8}}  # a search tries more by default
+# Bytes of weights, gradients and optimizer per parameter, and the share of a device's memory that they may fill, so that the
+# smallest size is realistic.
 BYTES_PER_PARAMETER, BYTES_PER_DEVICE = 18, 34e9
 SMALLEST, SEQUENCES_PER_DEVICE, FEWEST_SEQUENCES = 8, 2, 64
-# Devices of each framework's files, in turns over the sizes.
+# Devices for each framework, used in turn over the sizes.
 HARDWARE = {
     "megatron-lm": ("h100-sxm-80gb",),
     "mindspeed-llm": ("atlas-800t-a2", "atlas-900-a3-superpod"),
@@ -39,7 +39,7 @@ HARDWARE = {
 
 @dataclass(frozen=True)
 class Model:
-    """A preset, or a config.json that is imported."""
+    """A preset, or an imported config.json."""
 
     name: str
     source: str
@@ -67,7 +67,7 @@ class Case:
 
 
 def job_of(case: Case) -> Job:
-    """The case as a user would state it."""
+    """The case as a user's job."""
     document = {
         "model": case.model.source,
         "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
@@ -84,7 +84,7 @@ def framework_of(case: Case) -> Framework:
 
 
 def with_files(matrix: Sequence[Case], num_files: int) -> tuple[list[Case], list[str]]:
-    """Shares of so many files for each target, three of five the first of a search; and why a target does not train a model."""
+    """Cases with their numbers of files for each target, three of five from a search; and the reasons of untrainable models."""
     smallest = {(case.model, case.target): case for case in reversed(matrix)}
     refused = {of: why for of, case in smallest.items() if (why := _why_not(case))}
     shared = []
@@ -98,7 +98,7 @@ def with_files(matrix: Sequence[Case], num_files: int) -> tuple[list[Case], list
 
 
 def _why_not(case: Case) -> str:
-    """Why the release trains no such model: what it cannot be told, or what the plainest plan breaks where no plan is legal."""
+    """Why the release cannot train the model: a fact that it cannot express, or the rule that the plainest plan breaks."""
     framework = framework_of(case)
     try:
         workload = job_of(case).workload
@@ -117,7 +117,7 @@ def targets() -> list[str]:
 
 
 def models(chosen: Sequence[str] | None = None) -> list[Model]:
-    """All presets, and a config.json of each model type that no preset is of; or those named (``import:NAME``: a config.json)."""
+    """All presets, and a config.json of each other model type; or the named ones (``import:NAME``: a config.json)."""
     presets = [Model(name, name) for name in preset_names()]
     imported = {f"import-{path.stem}": path for path in sorted(IMPORTED.glob("*.json"))}
     if chosen is None:
@@ -135,7 +135,7 @@ def models(chosen: Sequence[str] | None = None) -> list[Model]:
 
 
 def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = NUM_SIZES) -> Iterator[Case]:
-    """Each model for each target on so many cluster sizes, each twice the one before."""
+    """Each model for each target on several cluster sizes, each twice the one before."""
     for model in chosen:
         smallest = SMALLEST
         while smallest * BYTES_PER_DEVICE < _num_parameters(model) * BYTES_PER_PARAMETER:
@@ -149,7 +149,7 @@ def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = N
 
 
 def _num_parameters(model: Model) -> float:
-    """Zero for a config.json that is refused, of which ``with_files`` says so."""
+    """Number of parameters; zero for a refused config.json, which ``with_files`` reports."""
     try:
         return num_parameters(resolve_model(model.source, folder=ROOT)[0]).total
     except InputError:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-# A folder that only this repository has at its top; more than one name: of which all must be there.
+# Top-level folders that only this repository has; all names of an entry must exist.
 MARKS = {
     "NVIDIA/Megatron-LM": "megatron/core",
     "Ascend/MindSpeed-LLM": "mindspeed_llm",
@@ -20,12 +20,12 @@ SPELLINGS = ("{}", "refs/tags/{}", "refs/heads/{}", "refs/remotes/origin/{}")
 
 
 class UncheckedError(Exception):
-    """The check did not get as far as the framework; the message is one sentence."""
+    """The check did not reach the framework; the message is one sentence."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """Files of a repository, and the commit that they are of ("": a folder without git, as it is)."""
+    """Files of a repository at a commit ("": a folder without git)."""
 
     repository: str
     path: Path
@@ -38,7 +38,7 @@ class Tree:
 
 @dataclass
 class Checkouts:
-    """Repositories by name; ``scratch`` takes one tree for each commit that is asked for."""
+    """Repositories by name; ``scratch`` gets a tree for each requested commit."""
 
     given: Mapping[str, Path]
     scratch: Path
@@ -73,7 +73,7 @@ class Checkouts:
 
 
 def git_directory(path: Path) -> Path | None:
-    """Where git keeps the repository of a work tree, or the path itself where it is that."""
+    """The git directory of a work tree, or the path itself if it is one."""
     candidates = (path, path / ".git", path / "repo")
     return next((each for each in candidates if (each / "HEAD").is_file() and (each / "objects").is_dir()), None)
 
@@ -90,7 +90,7 @@ def _commit(directory: Path, revision: str) -> str | None:
 
 
 def repository_of(path: Path) -> str:
-    """Which of the repositories a checkout holds, by its folders."""
+    """The repository of a checkout, by its folders."""
     directory = git_directory(path)
     for repository, mark in MARKS.items():
         if directory is None:

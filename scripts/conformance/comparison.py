@@ -1,4 +1,4 @@
-"""Facts of the user's model that a framework took otherwise, told apart by whether the file's first lines name them."""
+"""Facts of the user's model that a framework changed, and whether the header of the file names each."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from cost_models.shapes.workload import ModelShape
 from scripts.conformance import model_facts
 from scripts.conformance.asking import Answer
 
-SAME = 1e-6  # relative difference of numbers that are the same
-# Words by which a note of a launch file may speak of a fact, beside its own name.
+SAME = 1e-6  # relative difference up to which numbers are equal
+# Words for a fact in the notes of a launch file, beside its own name.
 NAMES = {
     "vocabulary": ("vocab", "embedding rows"),
     "norm_epsilon": ("epsilon",),
@@ -45,7 +45,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Difference:
-    """A fact, its value in the framework and in the job; ``named``: the first lines of the file say so."""
+    """A fact with its values in the framework and in the job; ``named``: the header of the file mentions it."""
 
     fact: str
     found: Any
@@ -57,7 +57,7 @@ class Difference:
 
 
 def differences(answer: Answer, model: ModelShape) -> list[Difference]:
-    """What differs, of an answer that came as far as a configuration."""
+    """Differences of an answer that reached a configuration."""
     if answer.header is None:
         return []
     if answer.header.target == "mindformers":

@@ -1,4 +1,4 @@
-"""Legal plans that no search returns first, drawn so that switches, modules and schedules that are rarely best occur too."""
+"""Legal plans drawn at random, so that switches, modules and schedules that are rarely best occur too."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ BY_LAYER = ("none", "full", "full:2", "block:1", "block:50%")
 
 
 def drawn(workload: Workload, framework: Framework, count: int, seed: int) -> list[ParallelStrategy]:
-    """So many legal plans, each the one that differs most from those before it; fewer where so few were found."""
+    """Up to that many legal plans; each is the drawn one that differs most from those before it."""
     rng = random.Random(seed)
     pool = [plan for _ in range(FEWEST_ROUNDS + count) for plan in _legal(workload, _space(workload, framework, rng), rng)]
     pool += [placed for plan in pool if (placed := _placed(workload, framework, plan, rng)) is not None]
@@ -47,7 +47,7 @@ def drawn(workload: Workload, framework: Framework, count: int, seed: int) -> li
 
 
 def some_plan_is_legal(workload: Workload, framework: Framework) -> bool:
-    """Whether the framework runs the job at all, as far as a few draws can tell."""
+    """Whether a few draws contain a legal plan."""
     rng = random.Random(0)
     rounds = (_legal(workload, _space(workload, framework, rng), rng) for _ in range(FEWEST_ROUNDS))
     return any(next(plans, None) is not None for plans in rounds)
@@ -101,9 +101,12 @@ def _legal(workload: Workload, space: SearchSpace, rng: random.Random) -> Iterat
 
 
 def _placed(workload: Workload, framework: Framework, plan: ParallelStrategy, rng: random.Random) -> ParallelStrategy | None:
-    """The plan with layers and MTP modules elsewhere, where the target can say it; None where none of a few draws can be said."""
+    """The plan with another placement of layers and MTP modules, or None if no draw gives one that the target takes."""
     model, pp, vpp = workload.model, plan.pp, plan.vpp
-    if plan.schedule in (Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED):  # no default layout of it need be one that can be said
+    if plan.schedule in (
+        Schedule.ONE_F_ONE_B,
+        Schedule.INTERLEAVED,
+    ):  # the default layout may be one that the target cannot express
         vpp = rng.choice((vpp, 2, 4, 8))
         plan = replace(plan, vpp=vpp, schedule=canonical_schedule(pp, vpp), features=plan.features | Feature.OVERLAP_P2P)
     merged = Feature.MOE_COMM_OVERLAP in plan.features and plan.schedule is Schedule.INTERLEAVED
@@ -126,7 +129,7 @@ def _placed(workload: Workload, framework: Framework, plan: ParallelStrategy, rn
 
 
 def _traits(workload: Workload, plan: ParallelStrategy) -> set[str]:
-    """What decides which arguments a file has."""
+    """Traits of a plan that decide which arguments its file has."""
     on = effective_features(workload, plan)
     traits = {f"{feature.name} {feature in on}" for feature in Feature}
     traits |= {f"recompute {module.name}" for module in type(plan.recompute_modules) if module in plan.recompute_modules}

@@ -1,4 +1,4 @@
-"""Exports the plans of a case as ``--save-dir`` does: one folder a case, a job and a launch file a plan."""
+"""Exports the plans of a case as ``--save-dir`` does: a folder for each case, a job and a launch file for each plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from app.answers.files import plan_files
 from app.answers.search import search_document
 from app.jobs.job import Job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from documents.errors import InputError
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
@@ -29,7 +29,7 @@ LAYOUT = ("tp", "pp", "cp", "ep", "etp", "schedule", "zero_stage")
 
 @dataclass(frozen=True)
 class Exported:
-    """A launch file with the job beside it. ``origin``: first of a search, or drawn. Without a file, ``why`` says the reason."""
+    """A launch file with its job. ``origin``: searched or drawn. Without a file, ``why`` is the reason."""
 
     case: Case
     origin: str
@@ -48,7 +48,7 @@ def exported(cases: Iterable[Case], folder: Path, processes: int) -> Iterator[Ex
 
 
 def export_case(case: Case, folder: Path) -> list[Exported]:
-    """First plans of a search, one of each layout as long as there are others, then drawn plans."""
+    """The first plans of a search, with different layouts if possible, then drawn plans."""
     place = folder / case.folder
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -72,7 +72,7 @@ def export_case(case: Case, folder: Path) -> list[Exported]:
 
 
 def _of_each_layout(plans: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
-    """The first plan of each layout, then the others as they are ranked."""
+    """The first plan of each layout, then the others by rank."""
     by_layout: dict[str, dict[str, Any]] = {}
     for plan in plans:
         strategy = plan["strategy"]

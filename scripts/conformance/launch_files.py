@@ -1,4 +1,4 @@
-"""What a launch file says of itself, and what it would start: arguments, environment and number of processes."""
+"""The header of a launch file, and the processes that it would start: arguments, environment and number."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REPOSITORIES = {
 }
 AS_IT_IS = "The framework runs this plan as it is."
 LAUNCHERS = ("torchrun", "python", "python3", "msrun")
-CALLED_BESIDE = ("tee", "mkdir")  # by the scripts that frameworks ship
+CALLED_BESIDE = ("tee", "mkdir")  # set by the scripts that frameworks ship
 FOLDERS = tuple("abcdefgh")
 SECONDS = 10
 ENTRY_POINT = "pretrain_gpt.py"
@@ -32,7 +32,7 @@ OF_THE_SHELL = ("PATH", "STARTED", "_", "SHLVL", "PWD", "OLDPWD")
 
 @dataclass(frozen=True)
 class Header:
-    """Target, release and commits that the first lines name, and whether they say that the plan runs as it is."""
+    """Target, release and commits in the first lines, and whether they say that the plan runs unchanged."""
 
     target: str
     release: str
@@ -43,7 +43,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Started:
-    """What the launcher was called with: the training script's arguments, its environment, and all processes."""
+    """The call of the launcher: arguments of the training script, environment, and number of processes."""
 
     arguments: list[str]
     environment: dict[str, str]
@@ -81,7 +81,7 @@ def _notes(lines: list[str]) -> tuple[str, ...]:
 
 
 def run_script(path: Path, folder: Path) -> Started:
-    """Runs a copy of the script with nothing on its path but recorders in place of launchers."""
+    """Run a copy of the script; its path has only recorders in place of launchers."""
     programs, here = folder / "programs", folder / "here"
     shutil.rmtree(folder, ignore_errors=True)
     programs.mkdir(parents=True)
@@ -93,7 +93,7 @@ def run_script(path: Path, folder: Path) -> Started:
         recorder.chmod(0o755)
     for name in CALLED_BESIDE:
         (programs / name).symlink_to(nothing)
-    # A shipped script leaves its folders to words such as "your model path", or to its own arguments.
+    # A shipped script has placeholders for folders, such as "your model path", or takes them as arguments.
     (here / path.name).write_text(re.sub(r'="your [^"]*"', "=yours", path.read_text(encoding="utf-8")), encoding="utf-8")
     (here / "yours").mkdir()
     for name in ("model.safetensors", "config.json"):
@@ -115,7 +115,7 @@ def run_script(path: Path, folder: Path) -> Started:
 
 
 def _filled_in(path: Path, folder: Path) -> dict[str, str]:
-    """A folder for each variable that the script leaves to its user."""
+    """The script with a folder for each variable that its user must set."""
     given = {}
     for name in re.findall(r'^([A-Z_]+)="\$\{\1:-SET-ME\}"', path.read_text(encoding="utf-8"), re.MULTILINE):
         place = folder / "given" / name.lower()
@@ -129,7 +129,7 @@ def _filled_in(path: Path, folder: Path) -> dict[str, str]:
 
 
 def _started(called: list[str], environment: dict[str, str]) -> Started:
-    """The launcher's own options are taken off; they say how many processes there are."""
+    """The call without the launcher's own options, which give the number of processes."""
     place = 3 if called[1:2] == ["-m"] else 1
     options = {}
     while place < len(called) and called[place].startswith("--"):
@@ -148,7 +148,7 @@ def _started(called: list[str], environment: dict[str, str]) -> Started:
 
 
 def smallest_start(started: Started) -> int:
-    """Processes that the degrees of a shipped script need at least, which may start on more nodes than it is written for."""
+    """Fewest processes for the degrees of a shipped script, which may exceed the nodes that it is written for."""
     processes = started.num_processes
     needed = 1
     for name in (
@@ -163,7 +163,7 @@ def smallest_start(started: Started) -> int:
 
 
 def yaml_processes(path: Path) -> int:
-    """Processes that the command in a YAML file's first lines starts; a shipped template's degrees multiply to them."""
+    """Processes started by the command in a YAML file's first lines; for a shipped template, the product of its degrees."""
     text = path.read_text(encoding="utf-8")
     command = re.search(r'msrun_launcher\.sh "[^"]*" (\d+) (\d+)', text)
     if command:

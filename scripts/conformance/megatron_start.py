@@ -1,7 +1,7 @@
 """The start of ``pretrain_gpt.py``, Megatron-LM's and, with its patches applied, MindSpeed-LLM's.
 
-parse, validate, globals, groups, config, container: as the release does them, for rank 0 of all ranks. layers: what all pipeline
-stages would build adds up to the model. build: ``model_provider`` for the first, a middle and the last stage, on stand-ins.
+parse, validate, globals, groups, config, container: as in the release, for rank 0 of all ranks. layers: the layers of all
+pipeline stages add up to the model. build: ``model_provider`` for the first, a middle and the last stage, on stand-ins.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ GIVEN_TO_THE_MODEL = (
     *("vocab_size", "max_sequence_length", "rotary_base", "rotary_percent", "rope_scaling", "position_embedding_type"),
     "share_embeddings_and_output_weights",
 )
-ENOUGH_ROWS = 131072  # where the tokenizer, which is not read, would say how many
+ENOUGH_ROWS = 131072  # a tokenizer would give the number, but is not read
 
 
 def run(question: dict[str, Any], stages: Stages, entry: Any, defaults: dict[str, Any]) -> None:
     """All stages of one file."""
     initialize = importlib.import_module("megatron.training.initialize")
     arguments = importlib.import_module("megatron.training.arguments")
-    first = initialize if hasattr(initialize, "parse_args") else arguments  # where the start takes both from
+    first = initialize if hasattr(initialize, "parse_args") else arguments  # the start takes both from here
     stages.enter("parse")
     args = first.parse_args(None, False)
     stages.keep("arguments", vars(args))
@@ -55,7 +55,7 @@ def run(question: dict[str, Any], stages: Stages, entry: Any, defaults: dict[str
 
 
 def _container(stages: Stages, args: Any, entry: Any) -> Any:
-    """The configurations that newer releases make of all arguments; the model's, if there is one."""
+    """The configurations that newer releases make from all arguments; that of the model, if there is one."""
     if not hasattr(entry, "pretrain_cfg_container_from_args"):
         return None
     stages.enter("container")
@@ -65,7 +65,7 @@ def _container(stages: Stages, args: Any, entry: Any) -> Any:
 
 
 def _pad_vocabulary(question: dict[str, Any], stages: Stages, args: Any) -> None:
-    """Rows of the embedding: as given, or as the model's vocabulary is padded where a tokenizer would decide."""
+    """Rows of the embedding: as given, or the padded vocabulary of the model if a tokenizer would decide."""
     if getattr(args, "padded_vocab_size", None) is None and question.get("vocab_size"):
         for name in ("megatron.training.tokenizer.tokenizer", "megatron.core.tokenizers.utils.build_tokenizer",
                      "megatron.core.tokenizers.text.utils.build_tokenizer"):  # fmt: skip
@@ -99,7 +99,7 @@ def _count_layers(stages: Stages, args: Any, config: Any) -> None:
 
 
 def _is_dualpipev(args: Any) -> bool:
-    """Its ranks build two chunks, of which one is asked for."""
+    """Whether a rank builds two chunks (DualPipeV), of which one is requested."""
     return getattr(args, "schedules_method", None) == "dualpipev"
 
 
@@ -136,13 +136,13 @@ def _build(stages: Stages, args: Any, entry: Any, model_config: Any) -> None:
         stages.enter("build")
         raise
     except BaseException as error:
-        # A stand-in may be the reason, so it refuses nothing.
+        # A stand-in may be the reason, so this is no refusal.
         stages.found["build"] = f"{type(error).__name__}: {error}"
         stages.found["build_traceback"] = traceback.format_exc()[-3000:]
 
 
 def _builder(entry: Any, model_config: Any) -> tuple[Any, Callable[..., Any]]:
-    """The module that names ``GPTModel``, and what makes one stage of it, in the release's own way."""
+    """The module that names ``GPTModel``, and the release's function that builds one stage of it."""
     if model_config is not None:
         models = importlib.import_module("megatron.training.models.gpt")
         groups = importlib.import_module("megatron.core.process_groups_config").ProcessGroupCollection.use_mpu_process_groups()
@@ -156,10 +156,10 @@ def _builder(entry: Any, model_config: Any) -> tuple[Any, Callable[..., Any]]:
 
 
 def _described(keywords: dict[str, Any]) -> dict[str, Any]:
-    """What the entry point gives to its model: numbers, and whether attention has norms of queries and keys."""
+    """Arguments that the entry point gives to its model: numbers, and whether attention normalizes queries and keys."""
     spec = keywords.get("transformer_layer_spec")
     layers = getattr(spec, "layer_specs", None) or [spec]
-    attention = [layer.submodules.self_attention.submodules for layer in layers]  # of a recurrence it has none
+    attention = [layer.submodules.self_attention.submodules for layer in layers]  # a recurrence has none
     found = [getattr(each, name, None) for each in attention for name in NORMS]
     norms = [getattr(module, "__name__", str(module)) for module in found if module is not None]
     return {

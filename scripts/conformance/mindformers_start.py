@@ -1,7 +1,7 @@
 """The start of ``run_mindformer.py``: the file against template and rules, then the configuration of its training model.
 
-yaml, context, parallel, rules: the file's keys and the validators of each, in the trainer's order. model: the class that the
-model type has. transformer: file and config.json become the configuration of the layers, with its checks; the start ends there.
+yaml, context, parallel, rules: the file's keys and their validators, in the trainer's order. model: the class of the model
+type. transformer: the file and config.json become the configuration of the layers, with its checks. The start ends there.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from scripts.conformance.stages import Stages
 
 
 class Converted(BaseException):
-    """The configuration is made: what follows needs a device."""
+    """Raised when the configuration is complete: further steps need a device."""
 
 
 def run(question: dict[str, Any], stages: Stages) -> None:
@@ -33,7 +33,7 @@ def run(question: dict[str, Any], stages: Stages) -> None:
     for name in ("get_device_num", "get_real_group_size"):
         if hasattr(rules, name):
             setattr(rules, name, lambda: question["num_processes"])
-    rules.check_rules(config, mode="train", dataset=object())  # a start has made its data set by then
+    rules.check_rules(config, mode="train", dataset=object())  # a real start has built its data set by then
     reads_config_json = bool(config.get("pretrained_model_dir"))
     if not reads_config_json or question.get("config_json") is not None:
         _model(question, stages, config, reads_config_json=reads_config_json)
@@ -66,7 +66,7 @@ def _model(question: dict[str, Any], stages: Stages, config: Any, *, reads_confi
 
 
 def _framework_modules(name: str) -> list[Any]:
-    """Modules of the framework that have, or have imported, the name."""
+    """Modules of the framework that define or import the name."""
     return [
         module
         for at, module in list(sys.modules.items())

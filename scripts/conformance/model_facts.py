@@ -1,6 +1,6 @@
-"""What a launch file must make of the user's model, and what a framework made of it, in the same words.
+"""Facts of the user's model, expected and as a framework read them, under the same names.
 
-Words are Megatron's where it has one. A fact that the model does not state is not compared.
+Names are Megatron's if it has one. A fact that the model does not state is not compared.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LAYER_NORMS = {"RMSNorm": "rmsnorm", "FusedRMSNorm": "rmsnorm", "LayerNorm": "la
 
 
 def expected(model: ModelShape) -> Facts:
-    """Facts of a job's model."""
+    """Facts of a job's model that a framework must read."""
     constants = model.constants
     scaling = constants.rope_scaling
     moe_layers = model.moe_layers()
@@ -36,7 +36,7 @@ def expected(model: ModelShape) -> Facts:
         "gated_linear_unit": model.gated_linear_unit,
         "vocabulary": model.vocab_size,
         "learned_positions": model.learned_positions,
-        "qkv_bias": model.attention_bias or (not model.gated_linear_unit and model.moe is None),  # those of GPT-3 have all
+        "qkv_bias": model.attention_bias or (not model.gated_linear_unit and model.moe is None),  # the modules of GPT-3 have all
         "qk_layernorm": model.qk_layernorm or model.mla is not None,  # latents are always normalized
         "mtp_num_layers": model.mtp_num_layers,
         "normalization": constants.normalization,
@@ -96,7 +96,7 @@ def _experts(model: ModelShape) -> Facts:
 
 
 def of_megatron(found: Mapping[str, Parsed], *, mindspeed: bool) -> Facts:
-    """Facts of validated arguments, their configuration, and what the entry point gave its model."""
+    """Facts from validated arguments, their configuration, and the arguments of the model."""
     args, config, built = found["arguments"], found.get("config", {}), found.get("built", {})
     noops = _noops(args)
     facts: Facts = {
@@ -175,7 +175,7 @@ def _experts_of_megatron(args: Parsed, noops: list[int]) -> Facts:
 
 
 def _moe_layers(args: Parsed, noops: list[int]) -> list[int]:
-    """Which layers have experts, positions of no-op layers left out."""
+    """Mask of the layers with experts, without no-op layers."""
     frequency, first = args.get("moe_layer_freq"), args.get("first_k_dense_replace")
     if isinstance(frequency, list):
         pattern = [int(item) for item in frequency]
@@ -195,7 +195,7 @@ def _noops(args: Parsed) -> list[int]:
 
 
 def _activation(value: Any) -> str | None:
-    """A function's or its stand-in's name, without its module."""
+    """Name of a function or its stand-in, without the module."""
     if value is None:
         return None
     name = str(value).removeprefix("<function ").split(" at ")[0].rpartition(".")[2].lower()
@@ -203,7 +203,7 @@ def _activation(value: Any) -> str | None:
 
 
 def of_mindformers(found: Mapping[str, Parsed]) -> Facts:
-    """Facts of the layers' configuration, and of the model's where the layers' does not hold them."""
+    """Facts from the configuration of the layers, otherwise from that of the model."""
     config, model = found["config"], found.get("model", {})
     facts: Facts = {
         "untied_embeddings": bool(config.get("untie_embeddings_and_output_weights", True)),

@@ -1,9 +1,9 @@
-"""Takes launch files through one framework's start, each in a process of its own; ``asking.py`` runs this, nobody else.
+"""Runs one framework's start on launch files, each in a process of its own. Only ``asking.py`` runs this.
 
 usage: python -m scripts.conformance.probe TARGET QUESTIONS ANSWERS TREE...
 
-The framework is imported once, with stand-ins for accelerator libraries; a fork asks about one file. Stages follow the
-framework's own order, so that the first exception is what a user would see first.
+The framework is imported once, with stand-ins for accelerator libraries; a fork checks one file. Stages follow the
+framework's own order, so that the first exception is the one that a user would see.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from typing import Any
 from scripts.conformance import accelerators, megatron_start, mindformers_start
 from scripts.conformance.stages import RefusedError, Stages
 
-# What validators raise on purpose. Any other exception is a crash: the framework's, or that of a stand-in.
+# Exceptions that validators raise on purpose. Any other is a crash of the framework or of a stand-in.
 REFUSALS = (AssertionError, ValueError, RuntimeError, NotImplementedError, argparse.ArgumentError, RefusedError)
 WARNINGS = re.compile(r"WARN|warn|deprecat|ignored|w(?:ill|ould) be set|Setting ")
 MOST_WARNINGS = 40
@@ -36,7 +36,7 @@ def main() -> None:
     paths = [str(Path(tree).resolve()) for tree in trees]
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)
-    # Our own packages must not answer a framework's import.
+    # A framework must not import our own packages.
     own = {str(Path.cwd()), ""}
     sys.path[:] = [*paths, *(entry for entry in sys.path if entry not in own)]
     ask: Start = STARTS[target]()
@@ -53,7 +53,7 @@ def _megatron() -> Start:
 
 def _mindspeed() -> Start:
     accelerators.npus()
-    # Only what does not depend on arguments is imported before the fork: patches do, and come before Megatron as in a real start.
+    # Only modules independent of arguments are imported before the fork. Patches do, and precede Megatron as in a start.
     os.environ["TRAINING_BACKEND"] = "none yet"
     importlib.import_module("mindspeed_llm.features_manager")
     vars(sys.modules["mindspeed_llm"]).pop("backend", None)
@@ -78,7 +78,7 @@ STARTS: dict[str, Callable[[], Start]] = {"megatron-lm": _megatron, "mindspeed-l
 
 
 def _in_a_fork(ask: Start, question: dict[str, Any], trees: Sequence[str]) -> dict[str, Any]:
-    """The answer of a child process, which alone sees the question's environment and folder."""
+    """Answer in a child process, so that the question's environment and folder stay there."""
     read, write = os.pipe()
     sys.stdout.flush()
     child = os.fork()

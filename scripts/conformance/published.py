@@ -1,4 +1,4 @@
-"""The config.json that belongs to a model: what MindFormers reads beside its YAML file."""
+"""The config.json of a model, which MindFormers reads beside its YAML file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ARCHITECTURES = {
 
 
 def config_json(given: Model, shape: ModelShape) -> dict[str, Any] | None:
-    """The file that was imported, or that of the preset's name; for others the model's own dimensions under these names."""
+    """The imported file, or the published one of the preset; otherwise the model's own dimensions under the same keys."""
     path = Path(given.source) if given.is_imported else IMPORTED / f"{given.name}.json"
     if path.is_file():
         read: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))

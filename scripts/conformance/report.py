@@ -1,4 +1,4 @@
-"""What came of a matrix: counts and reasons by release, as JSON, on the terminal, and as the section of ``docs/launch.md``."""
+"""Results of a matrix: counts and reasons by release, as JSON, on the terminal, and as the section of ``docs/launch.md``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LONGEST_REASON = 320
 
 @dataclass(frozen=True)
 class Row:
-    """One file: where it comes from, its answer, and what differs from its model."""
+    """One file: its origin, its answer, and the differences from its model."""
 
     model: str
     hardware: str
@@ -43,9 +43,9 @@ class Row:
 
 @dataclass
 class Summary:
-    """Rows of one release, counted: those that are announced to run as they are, and, by verdict alone, the ``others``.
+    """Counts of one release: files whose header says that the plan runs unchanged, and the ``others`` by verdict.
 
-    ``reasons``: refusals and crashes by their text; ``unwritten``: arguments that plans set and no file has.
+    ``reasons``: refusals and crashes by text; ``unwritten``: arguments that plans set and no file has.
     """
 
     release: str
@@ -81,7 +81,7 @@ class Summary:
 
 
 def reason(answer: Answer) -> str:
-    """Why a file was not accepted, without what differs from file to file."""
+    """Why a file was not accepted, without details that differ between files."""
     text = " ".join(answer.text.split())
     text = re.sub(r"/\S+/\S+", "PATH", text)
     text = re.sub(r"\d+(\.\d+)?", "N", text)
@@ -91,7 +91,7 @@ def reason(answer: Answer) -> str:
 
 
 def summaries(rows: Iterable[Row], writable: dict[str, frozenset[str]]) -> list[Summary]:
-    """One for each release, in the order in which they come; ``writable``: arguments that its writer can give."""
+    """One summary for each release, in order of appearance; ``writable``: arguments that its writer can give."""
     found: dict[str, Summary] = {}
     for row in rows:
         answer = row.answer
@@ -116,7 +116,7 @@ def summaries(rows: Iterable[Row], writable: dict[str, frozenset[str]]) -> list[
 
 
 def text_report(made: Sequence[Summary], without: Sequence[str]) -> str:
-    """For the terminal: with the first file of each reason."""
+    """Text for the terminal, with the first file of each reason."""
     lines = []
     for each in made:
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in each.verdicts.most_common())
@@ -207,7 +207,7 @@ def _cells(values: Sequence[Any]) -> str:
 
 
 def written_into(document: Path, text: str) -> None:
-    """Replaces what is between the markers."""
+    """The page with the section between its markers replaced."""
     whole = document.read_text(encoding="utf-8")
     before, begin, rest = whole.partition(BEGIN)
     _, end, after = rest.partition(END)

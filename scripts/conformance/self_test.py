@@ -1,4 +1,4 @@
-"""Whether the check can tell: broken copies of accepted files must be refused, scripts that the frameworks ship accepted."""
+"""A test of the check: broken copies of accepted files must be refused, scripts that the frameworks ship must be accepted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scripts.conformance.launch_files import REPOSITORIES, Header, header
 
 @dataclass(frozen=True)
 class Sabotage:
-    """One fault, put into a file where it matches."""
+    """One fault, inserted into files where it matches."""
 
     what: str
     pattern: str
@@ -39,7 +39,7 @@ OF_YAML = (
     Sabotage("degrees that are not the devices", r"^  data_parallel: \d+", "  data_parallel: 7"),
     Sabotage("a name given twice", r"^    num_hidden_layers: (\d+)", r"    num_layers: \1\n    num_hidden_layers: \1"),
 )
-# Scripts and templates for training from the start that a repository ships; those that prepare data on the way are left out.
+# Pretraining scripts and templates that a repository ships, without those that also prepare data.
 SHIPPED = {
     "megatron-lm": ("examples/gpt3/train_gpt3_*.sh", "examples/mixtral/train_*.sh", "examples/llama/train_*.sh"),
     "mindspeed-llm": ("examples/mcore/*/pretrain_*_ptd.sh", "examples/mcore/*/pretrain_*_a3_ptd.sh"),
@@ -49,7 +49,7 @@ MOST_SHIPPED = 12
 
 
 def run(questions: Sequence[Question], checkouts: Checkouts, processes: int) -> int:
-    """Prints what came of both; 0 where every sabotage was refused and no shipped file is refused that an export is like."""
+    """Print both results; 0 if every sabotage was refused and no shipped file that resembles an export was."""
     accepted = _accepted(questions, checkouts, processes)
     missed, own = 0, Counter[str]()
     for release, question in accepted.items():
@@ -76,7 +76,7 @@ def _accepted(questions: Sequence[Question], checkouts: Checkouts, processes: in
 
 
 def _broken(path: Path, folder: Path) -> dict[str, Path]:
-    """Copies with one fault each."""
+    """Copies of a file, each with one fault."""
     folder.mkdir(parents=True, exist_ok=True)
     text = path.read_text(encoding="utf-8")
     made = {}
@@ -94,4 +94,4 @@ def _shipped(like: Header, checkouts: Checkouts, processes: int) -> list[Answer]
     found = sorted({path for pattern in SHIPPED[like.target] for path in tree.glob(pattern)})
     step = max(1, len(found) // MOST_SHIPPED)
     answers = ask([Question(path, like=like) for path in found[::step]], checkouts, processes)
-    return [answer for answer in answers if answer.verdict != "unchecked"]  # of another entry point
+    return [answer for answer in answers if answer.verdict != "unchecked"]  # for another entry point

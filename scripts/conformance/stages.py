@@ -1,4 +1,4 @@
-"""How far a start came, and what it left to compare."""
+"""The stages that a start reached, and the values to compare."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class RefusedError(Exception):
 
 @dataclass
 class Stages:
-    """Names of stages, the last of which failed where one did; ``found``: what they computed, ready for JSON."""
+    """Names of the stages; if one failed, it is the last. ``found``: computed values, ready for JSON."""
 
     names: list[str] = field(default_factory=list)
     found: dict[str, Any] = field(default_factory=dict)
@@ -21,7 +21,7 @@ class Stages:
         self.names.append(name)
 
     def keep(self, name: str, values: dict[str, Any]) -> None:
-        """A framework's values as plain ones."""
+        """Keep a framework's values as plain ones."""
         self.found[name] = {key: plain(value) for key, value in values.items()}
 
 

@@ -1,7 +1,7 @@
-"""Accelerator libraries replaced by classes that can be imported from, called, subclassed and compared.
+"""Stand-ins for accelerator libraries: classes that can be imported, called, subclassed and compared.
 
-Frameworks import accelerator libraries long before they look at an argument. Each name below such a package becomes one class on
-first use and stays it. What a validator reads (versions, devices, dtypes) is set on top of them in ``accelerators.py``.
+Frameworks import accelerator libraries long before they read an argument. Each name below such a package becomes one class on
+first use. Values that a validator reads (versions, devices, dtypes) are set in ``accelerators.py``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol
 BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and", "or")
 UNARY = ("neg", "invert")
 ORDER = ("lt", "gt", "le", "ge")
-# A spec's class is asked for these; a parameter must not have the others before Megatron sets them.
+# Megatron reads these from a spec's class; a parameter must not have the others before Megatron sets them.
 NEVER_OF_A_CLASS = ("submodules", "params")
 NEVER_OF_AN_INSTANCE = ("tensor_model_parallel", "partition_dim", "partition_stride", "is_qkv", "qkv_split_shapes", "expert_tp")
 _FULL_NAME = "_full_name_of_stand_in"
@@ -32,7 +32,7 @@ def _never(_self: Any, _other: Any) -> bool:
 
 
 def _neutral(kind: type) -> None:
-    """Arithmetic gives the operand back, and nothing is larger than anything."""
+    """Neutral operators: arithmetic returns the operand, and comparisons are false."""
     for name in BINARY:
         type.__setattr__(kind, f"__{name}__", _same)
         type.__setattr__(kind, f"__r{name}__", _same)
@@ -47,7 +47,7 @@ def _is_special(name: str) -> bool:
 
 
 def _is_decorated(values: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
-    """Whether a call with these looks like a decorator's: one function, or one class that stands in for nothing."""
+    """Whether the call looks like a decorator's: one function, or one class that is no stand-in."""
     if len(values) != 1 or keywords:
         return False
     (value,) = values
@@ -57,7 +57,7 @@ def _is_decorated(values: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
 
 
 class StandInKind(type(Protocol)):  # type: ignore[misc]  # so that a class can be a module and follow a protocol
-    """The class of stand-ins: an attribute that is missing becomes a stand-in too."""
+    """The metaclass of stand-ins: a missing attribute becomes a stand-in too."""
 
     def __getattr__(cls, name: str) -> Any:
         if _is_special(name) or name in NEVER_OF_A_CLASS:
@@ -104,7 +104,7 @@ class StandInKind(type(Protocol)):  # type: ignore[misc]  # so that a class can 
 
 
 class StandIn(metaclass=StandInKind):
-    """An instance: attributes are those of its class, every other question has a dull answer."""
+    """An instance of a stand-in: attributes are those of its class, operators are neutral."""
 
     def __init__(self, *_values: Any, **_keywords: Any) -> None:
         pass
@@ -152,7 +152,7 @@ _neutral(StandIn)
 
 
 def stand_in(full_name: str) -> Any:
-    """The class of that name, made once."""
+    """The stand-in of that name, created once."""
     if full_name not in _made:
         module, _, name = full_name.rpartition(".")
         _made[full_name] = StandInKind(name, (StandIn,), {_FULL_NAME: full_name, "__module__": module})
@@ -160,7 +160,7 @@ def stand_in(full_name: str) -> Any:
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Imports of some packages, and of everything below them, give stand-ins."""
+    """An import finder that gives stand-ins for some packages and everything below them."""
 
     def __init__(self, packages: Iterable[str], versions: Mapping[str, str]) -> None:
         self.packages = frozenset(packages)
@@ -183,5 +183,5 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def replace_packages(packages: Iterable[str], versions: Mapping[str, str]) -> None:
-    """From now on imports of these packages give stand-ins."""
+    """Make imports of these packages give stand-ins from now on."""
     sys.meta_path.insert(0, Finder(packages, versions))

@@ -1,1 +1,1 @@
-"""The pictures of the dashboard, and a server of its own that shows it."""
+"""Pictures of the dashboard, and the server that they are taken from."""

@@ -62,7 +62,7 @@ def wait(client: httpx.Client, study: str) -> None:
 
 
 def keep_checks(client: httpx.Client) -> None:
-    """A history: each check against the one before it that could run."""
+    """Keep a history of checks, each compared with the last one that could run."""
     before = None
     for number, strategy in enumerate(CHANGES, start=1):
         change = {"commit": hashlib.sha1(str(number).encode()).hexdigest(), "branch": "main"}
@@ -82,7 +82,7 @@ def take(
     begin: str | None = None,
     press: str | None = None,
 ) -> None:
-    """A picture of the window, after a button was pressed, from the top or from where the heading ``begin`` stands."""
+    """Take a picture of the window after a button was pressed, from the top or from the heading ``begin``."""
     context = browser.new_context(
         viewport={"width": WIDTH, "height": height}, color_scheme=scheme, locale="en-US", reduced_motion="reduce"
     )
@@ -97,14 +97,14 @@ def take(
         heading = page.get_by_role("heading", name=begin, exact=True)
         heading.wait_for(timeout=ANSWER_MS)
         heading.evaluate("(found) => window.scrollBy(0, found.getBoundingClientRect().top - 90)")
-        page.locator("[role=status][aria-label]").first.wait_for(state="detached")  # what comes into sight may be asked for
+        page.locator("[role=status][aria-label]").first.wait_for(state="detached")  # content that becomes visible may be loaded
     page.wait_for_timeout(1000)  # charts draw in steps
     save_picture(page.screenshot(), IMAGES / f"dashboard-{name}-{scheme}.webp")
     context.close()
 
 
 def save_picture(png: bytes, path: Path) -> None:
-    """A fifth of the bytes: 256 colours, none more than 16 of 255 away from the one it stands for, stored without loss."""
+    """Save a picture with 256 colours, each at most 16 of 255 from the original: a fifth of the bytes."""
     with Image.open(io.BytesIO(png)) as taken:
         reduced = taken.convert("RGB").quantize(256, method=Image.Quantize.MAXCOVERAGE, kmeans=4, dither=Image.Dither.NONE)
     reduced.convert("RGB").save(path, "WEBP", lossless=True, quality=100, method=6)

@@ -1,1 +1,1 @@
-"""What is built and shipped: the documentation site, the wheel's hook, the archive for machines without a network."""
+"""The documentation site, the build hook of wheels, and the archive for machines without a network."""

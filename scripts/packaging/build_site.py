@@ -1,6 +1,6 @@
-"""Builds the documentation site from docs/ and the pages beside it, without a network; no page loads anything from another host.
+"""Builds the documentation site from docs/ and other pages, without a network; no page loads anything from another host.
 
-`make site` writes it where a checkout's server looks (app/static/docs, which git ignores); building a wheel builds it anew.
+`make site` writes it into app/static/docs, which git ignores and a checkout's server reads. A wheel build makes its own.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SITE = ROOT / "app" / "static" / "docs"
 CONFIG = ROOT / "docs" / "zensical.toml"
 DECISIONS = "adr/index.md"
 
-# Pages that lie elsewhere in the checkout, and the folder of decisions, whose page is made here.
+# Pages outside docs/, and the folder of decisions, whose index is generated here.
 BESIDE = {
     "README.md": "index.md",
     "README.zh.md": "zh/index.md",
@@ -28,11 +28,11 @@ BESIDE = {
     "calibration/runs/README.md": "measured-runs.md",
     "docs/adr": DECISIONS,
 }
-# A script that the generator would load from another host, for pages opened from disk; ours stands in its place.
+# A script that the generator would load from another host, for pages opened from disk; ours replaces it.
 _ITS_WORKER = '"https://unpkg.com/iframe-worker/shim"'
 _OUR_WORKER = Path("search_from_disk.js")
-# Of what the generator adds: a page for unknown addresses, as the server has a problem document for them; a list for search
-# engines, which a site without an address cannot give; the look that was not chosen.
+# Files of the generator that are removed: a page for unknown addresses, for which the server has a problem document; a sitemap,
+# which needs an address; the theme variant that is not used.
 LEFT_OUT = ("404.html", "sitemap.xml", "sitemap.xml.gz", "objects.inv", "assets/stylesheets/classic")
 
 _FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
@@ -45,13 +45,13 @@ class SiteError(Exception):
 
 
 def pages() -> dict[str, str]:
-    """Where each page of the site is in the checkout, and what it is called in the site."""
+    """Pages of the site: path in the checkout, and path in the site."""
     docs = {path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md")}
     return {**{name: name.removeprefix("docs/") for name in sorted(docs)}, **BESIDE}
 
 
 def site_text(name: str, text: str, named: dict[str, str]) -> str:
-    """A page's text with links as they are in the site; what leads to a file that is no page of it becomes plain text."""
+    """A page's text with links of the site; a link to a file that is no page becomes plain text."""
 
     def target(link: str) -> str | None:
         if re.match(r"[a-z]+:|#", link):
@@ -71,20 +71,20 @@ def site_text(name: str, text: str, named: dict[str, str]) -> str:
     parts = _FENCED.split(text)
     parts = [
         part.replace("```console\n", "```bash\n", 1) for part in parts
-    ]  # commands, which a console's colours take for output
+    ]  # commands, which the colours of a console would show as output
     parts[::2] = [_LINK.sub(rewritten, _LINKED_IMAGE.sub(rewritten, part)) for part in parts[::2]]
     return "".join(parts)
 
 
 def _decisions() -> str:
-    """The list of the decisions, by their titles."""
+    """The index of decisions, by title."""
     found = sorted((ROOT / "docs" / "adr").glob("*.md"))
     titles = [(path.name, path.read_text(encoding="utf-8").splitlines()[0].removeprefix("# ")) for path in found]
     return "# Decisions\n\n" + "".join(f"- [{title}]({name})\n" for name, title in titles)
 
 
 def gather(folder: Path) -> None:
-    """Writes every page and picture of the site into ``folder``, as its generator takes them."""
+    """Write every page and picture of the site into ``folder``, in the generator's form."""
     named = pages()
     for name, page in named.items():
         path = folder / page
@@ -95,7 +95,7 @@ def gather(folder: Path) -> None:
 
 
 def _search_from_disk(site: Path) -> None:
-    """Lets the search work in the pages of the folder ``site`` when they are opened from disk."""
+    """Make the search work in pages of ``site`` that are opened from disk."""
     shutil.copy(ROOT / "docs" / _OUR_WORKER, site)
     for page in site.rglob("*.html"):
         text = page.read_text(encoding="utf-8")
@@ -106,7 +106,7 @@ def _search_from_disk(site: Path) -> None:
 
 
 def build(site: Path = SITE) -> None:
-    """The site in the folder ``site``, in place of what was there; a link between pages that leads nowhere is an error."""
+    """Build the site in the folder ``site`` and replace its content; a broken link between pages is an error."""
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         gather(folder / "pages")

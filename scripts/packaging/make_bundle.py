@@ -1,4 +1,4 @@
-"""Writes one archive that installs meshplan without a network: its wheel and those that it needs, for two architectures."""
+"""Writes an archive that installs meshplan without a network: its wheel and its dependencies, for two architectures."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ sys.path.insert(0, str(ROOT))
 from meshplan import __version__
 
 ARCHITECTURES = ("x86_64", "aarch64")
-# Of the C library, newest first: a wheel for an older one runs on a newer.
+# Versions of the C library, newest first: a wheel for an older one runs on a newer one.
 PLATFORMS = ("manylinux_2_28", "manylinux_2_27", "manylinux_2_26", "manylinux_2_24", "manylinux_2_17", "manylinux2014")
-EXTRAS = "postgres,telemetry,dask"  # install.sh takes the first; the others are there for who wants them
-PIP = "pip==26.3"  # installs the rest, whatever pip a machine has, or if it has none
+EXTRAS = "postgres,telemetry,dask"  # install.sh installs the first; the others are optional
+PIP = "pip==26.3"  # installs the rest, so that the machine needs no pip
 INSTALLER = ROOT / "scripts" / "packaging" / "bundle_install.sh"
 INSTALL = """\
 meshplan {version}, for Linux (glibc 2.28 or newer) on {architectures} and Python {pythons}. Without a network:
@@ -37,14 +37,14 @@ archive against SHA256SUMS first, and upgrades an earlier version. OpenTelemetry
 
 
 def built_wheel(folder: Path) -> Path:
-    """Our own, which runs on any machine."""
+    """Our own wheel, which runs on any machine."""
     subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder], cwd=ROOT, check=True)
     (wheel,) = folder.glob("meshplan-*.whl")
     return wheel
 
 
 def download_command(wheel: Path, folder: Path, architecture: str, python: str) -> list[str]:
-    """What fetches the wheels for one architecture and one Python, in the versions that constraints.txt pins."""
+    """The command that fetches the wheels for one architecture and Python, in the versions of constraints.txt."""
     abi = f"cp{python.replace('.', '')}"
     return [
         sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--only-binary", ":all:",
@@ -56,7 +56,7 @@ def download_command(wheel: Path, folder: Path, architecture: str, python: str) 
 
 
 def write_texts(folder: Path, pythons: Sequence[str]) -> None:
-    """How it is installed, and the hashes of what is in it."""
+    """Write the instructions and the hashes of the files."""
     text = INSTALL.format(version=__version__, architectures=" and ".join(ARCHITECTURES), pythons=", ".join(pythons))
     (folder / "INSTALL.txt").write_text(text, encoding="utf-8")
     shutil.copyfile(INSTALLER, folder / "install.sh")
@@ -66,7 +66,7 @@ def write_texts(folder: Path, pythons: Sequence[str]) -> None:
 
 
 def write_archive(folder: Path, target: Path) -> None:
-    """The folder as it is, whoever packs it and whenever."""
+    """Write the folder as an archive with the same bytes for any user and time."""
 
     def nobody(member: tarfile.TarInfo) -> tarfile.TarInfo:
         member.uid = member.gid = member.mtime = 0
@@ -81,7 +81,7 @@ def write_archive(folder: Path, target: Path) -> None:
 
 
 def fill(folder: Path, wheel: Path, architectures: Sequence[str], pythons: Sequence[str]) -> None:
-    """The wheels for every one of these machines and Pythons beside our own, and the texts."""
+    """Put our wheel, the wheels for these machines and Pythons, and the texts into the folder."""
     for architecture in architectures:
         for python in pythons:
             subprocess.run(download_command(wheel, folder / "wheels", architecture, python), check=True)

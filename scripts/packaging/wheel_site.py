@@ -1,4 +1,4 @@
-"""The build hook of wheels: the documentation site goes into every wheel, and a checkout's editable install builds none."""
+"""The build hook of wheels: every wheel contains the documentation site; an editable install builds none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ IN_WHEEL = "meshplan/_tree/app/static/docs"
 
 
 class SiteHook(BuildHookInterface):  # type: ignore[type-arg]
-    """Builds the site into a folder of its own, so that tests which read a checkout's never see half of one."""
+    """Builds the site in a temporary folder, so that tests never read half of a checkout's site."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "editable":

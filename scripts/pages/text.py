@@ -1,4 +1,4 @@
-"""Words, numbers and tables that the generated pages share."""
+"""Text of numbers, layouts and tables for generated pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cost_models.shapes.workload import ModelShape, Workload
 from search.plans.plan import strategy_to_mapping
 
 GIB = 2.0**30
-WIDTH = 128
-ENDS = 3  # virtual stages of which the layers are told
+WIDTH = 110
+ENDS = 3  # number of virtual stages whose layers are listed
 _SCHEDULE_NAMES = {
     Schedule.ONE_F_ONE_B: "1F1B",
     Schedule.INTERLEAVED: "interleaved",
@@ -28,7 +28,7 @@ _SCHEDULE_NAMES = {
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table whose columns of numbers are aligned to the right."""
+    """A Markdown table; columns of numbers are aligned to the right."""
     body = list(rows)
     align = ["---:" if all(re.match(r"[*+-]*[0-9]", row[column]) for row in body) else "---" for column in range(len(header))]
     return "\n".join("| " + " | ".join(row) + " |" for row in (header, align, *body)) + "\n"
@@ -51,14 +51,14 @@ def gib(num_bytes: float) -> str:
 
 
 def peak_text(found: Mapping[str, object]) -> str:
-    """Peak memory in GiB of an estimate's mapping, bold where it fits."""
+    """Peak memory of an estimate in GiB, bold if it fits."""
     peak, fits = found["peak_memory_bytes"], bool(found["fits"])
     assert isinstance(peak, float)
     return f"{'**' * fits}{gib(peak)}{'**' * fits}"
 
 
 def schedule_text(strategy: ParallelStrategy) -> str:
-    """The schedule, and whether it merges forwards with backwards."""
+    """Name of the schedule, and whether it merges forwards with backwards."""
     name = _SCHEDULE_NAMES.get(strategy.schedule, strategy.schedule.label)
     return f"{name}, merged pairs" if Feature.MOE_COMM_OVERLAP in strategy.features else name
 
@@ -71,12 +71,12 @@ def layout_text(strategy: ParallelStrategy) -> str:
 
 
 def switches_text(strategy: ParallelStrategy) -> str:
-    """The switches that are on and that not every strategy has."""
+    """Switches that are on, beyond those of every strategy."""
     return ", ".join(f"`{str(f.name).lower()}`" for f in Feature if f in strategy.features & ~DEFAULT_FEATURES)
 
 
 def ends_text(model: ModelShape, strategy: ParallelStrategy) -> str:
-    """Layers of the last virtual stages in the order of the model, with ``m`` where the prediction layer lies."""
+    """Layers of the last virtual stages in the order of the model, with ``m`` for the prediction layer."""
     layout = strategy.layer_layout or default_layout(model, strategy.pp, strategy.vpp, strategy.schedule)
     texts = [f"{layers}" for row in layout for layers in row]
     if model.mtp_num_layers:
@@ -93,7 +93,7 @@ def memory_text(workload: Workload, strategy: ParallelStrategy) -> str:
 
 
 def wrapped(text: str) -> str:
-    """Markdown with its paragraphs and list items filled to one width; tables, headings and comments stay."""
+    """Markdown with paragraphs and list items wrapped to one width; tables, headings and comments are unchanged."""
     filled: list[str] = []
     paragraph: list[str] = []
     for line in text.split("\n"):

@@ -18,14 +18,13 @@ HEAD = """# Which strategies can run
 
 <!-- Written by scripts/pages/write_legality.py (`make docs`); edit the rules and tables in frameworks/, not this page. -->
 
-A rule is one named reason for which a strategy cannot run. Rules of `any` are physics and bind every target; a framework adds
-its own. They are checked in the order of the table, and an illegal strategy is charged to the first rule that it breaks, so that
-the counts of a search add up. An option without effect breaks no rule: a context-parallel algorithm at cp 1, expert features on a
-dense model, `overlap_param_gather` without replicas.
+A rule is one named reason why a strategy cannot run. Rules of `any` are physics and bind every target; a
+framework adds its own. They are checked in the order of the table. An illegal strategy is charged to the
+first rule that it breaks, so that the counts of a search add up. An option without effect breaks no rule: a
+context-parallel algorithm at cp 1, expert features on a dense model, `overlap_param_gather` without replicas.
 
-`software.target` of a job chooses the rules: {targets}.
-Spellings of a release, and releases with the same rules: {others}.
-Sources are keys of [references.md](references.md).
+`software.target` of a job chooses the rules: {targets}. Spellings of a release, and releases with the same
+rules: {others}. Sources are keys of [references.md](references.md).
 
 | # | rule | target | a strategy must | source |
 |---|---|---|---|---|
@@ -40,7 +39,7 @@ def document() -> str:
     )
     targets: dict[tuple[str, str], set[str]] = {}
     sources: dict[tuple[str, str], dict[str, None]] = {}
-    for rule in RULES:  # releases of a framework have rules of their own that say the same
+    for rule in RULES:  # releases of a framework may share the text of a rule
         said = (rule.name, rule.requirement)
         targets.setdefault(said, set()).update(rule.targets)
         sources.setdefault(said, {}).update(dict.fromkeys(rule.source[1:-1].split("; ")))
@@ -52,19 +51,19 @@ def document() -> str:
 
 
 def _where(labels: set[str]) -> list[str]:
-    """Frameworks whose every release is meant, then the other releases."""
+    """Frameworks with all their releases, then single releases."""
     releases = {target.name: {t.label for t in TARGETS if t.name == target.name} for target in TARGETS}
     whole = {name for name, all_of_it in releases.items() if all_of_it <= labels}
     return sorted(whole) + sorted(label for label in labels if label.partition("@")[0] not in whole)
 
 
 def switches() -> list[str]:
-    """Which switch is which argument of each framework."""
+    """The argument of each framework for each switch."""
     lines = [
         "## Switches as arguments",
         "",
-        "A value is written where the switch is on; `no` before an argument: it is written where the switch is off.",
-        "`itself`: the framework does it without being told.",
+        "The argument is written if the switch is on; with `no` before it, if the switch is off.",
+        "`itself`: the framework does it by default.",
         "",
         f"| switch | {' | '.join(framework.target.label for framework in FRAMEWORKS)} |",
         f"|---|{'---|' * len(FRAMEWORKS)}",
@@ -84,7 +83,7 @@ def _cell(table: Table, feature: Feature) -> str:
 
 
 def words() -> str:
-    """What the dashboard shows for each rule; zh/rules.json says the same in Chinese."""
+    """The dashboard's text for each rule; zh/rules.json has the Chinese."""
     first: dict[str, str] = {}
     for rule in RULES:
         first.setdefault(rule.name, rule.requirement)

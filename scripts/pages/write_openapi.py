@@ -1,4 +1,4 @@
-"""Writes build/openapi.json, the description of the REST API from which the dashboard's types are made; no server is started."""
+"""Writes build/openapi.json, the description of the REST API, for the types of the dashboard; no server is started."""
 
 from __future__ import annotations
 

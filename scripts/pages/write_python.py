@@ -1,4 +1,4 @@
-"""Writes the reference of docs/python.md from the docstrings and signatures of what ``meshplan`` offers to Python."""
+"""Writes the reference of docs/python.md from the docstrings and signatures of ``meshplan``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCES = ("meshplan/local.py", "meshplan/errors.py", "meshplan/server_records.py", "meshplan/client.py")
-PARTS = ("meshplan/check_methods.py",)  # bases of classes there, in files of their own
+PARTS = ("meshplan/check_methods.py",)  # files with base classes of those
 BLOCK = re.compile(r"(<!-- reference: [^\n]*-->\n).*?(<!-- /reference -->)", re.DOTALL)
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -31,7 +31,7 @@ def _of_function(node: Function) -> Iterator[str]:
 
 
 def _of_class(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[str]:
-    """The class; methods of a base come with the first class that has them."""
+    """Lines of a class; methods of a base are listed at the first class that inherits them."""
     yield f"## {node.name}\n\n{_text(node)}\n"
     inherited = list(_bases(node, bases))
     for member in (*node.body, *(member for base in inherited for member in base.body)):
@@ -46,7 +46,7 @@ def _of_class(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[st
 
 
 def _bases(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[ast.ClassDef]:
-    """What it takes methods from, those of its bases too; each is taken once."""
+    """Base classes, direct and indirect, each once."""
     for name in map(ast.unparse, node.bases):
         base = bases.pop(name, None)
         if base is not None:
@@ -55,7 +55,7 @@ def _bases(node: ast.ClassDef, bases: dict[str, ast.ClassDef]) -> Iterator[ast.C
 
 
 def _signature(name: str, member: Function) -> str:
-    """As a caller writes it: without ``self``, and a property without brackets."""
+    """The signature as a caller writes it: without ``self``, and without brackets for a property."""
     told = "" if member.returns is None else ast.unparse(member.returns)
     told = re.sub(r"^Pages\[", "Iterator[", re.sub(r"^Flow\[(.*)\]$", r"\1", told))
     returned = f" -> {told}" if told and member.name != "__init__" else ""
@@ -67,7 +67,7 @@ def _signature(name: str, member: Function) -> str:
 
 
 def _text(node: ast.ClassDef | Function) -> str:
-    """The docstring as Markdown: its literals in single ticks."""
+    """The docstring as Markdown, with literals in single ticks."""
     text = ast.get_docstring(node)
     assert text is not None, f"{node.name} is public and says nothing of itself"
     return text.replace("``", "`")

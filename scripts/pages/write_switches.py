@@ -18,29 +18,31 @@ HEAD = """# Switches and recompute modules
 
 <!-- Written by scripts/pages/write_switches.py (`make docs`) from tables of cost_models/shapes. -->
 
-A switch that has nothing to act on changes neither price nor legality, and is left out of a plan. *Priced* says where its effect
-enters: in a layer, in what a rank holds of the parameters, in the pipeline, in the step as a whole, or nowhere (launch arguments
-alone). *Offered* are the frameworks that have it; [legality.md](legality.md) says what each of them wants beside it. Sources are
-keys of [references.md](references.md). Jobs name switches in `strategy.features`; *default* is what a strategy has unless told.
+A switch that has nothing to act on changes neither price nor legality, and is left out of a plan. *Priced*
+names the place of its effect: a layer, the parameters of a rank, the pipeline, the step as a whole, or
+nowhere (only launch arguments). *Offered* lists the frameworks that have it; [legality.md](legality.md) has
+their further conditions. Sources are keys of [references.md](references.md). Jobs name switches in
+`strategy.features`; *default* is the value of a strategy that does not name it.
 
-*In a search* is what is tried of a switch that the target offers, unless limits, `allow` or `forbid` say otherwise: what saves
-time and costs nothing is on wherever it acts and the target takes it; of what saves time for memory, or memory for time, the
-faster setting, and the leaner one where a plan does not fit; the rest is left out, for the reason given, and every answer says
-what it would change of the best plan.
+*In a search* says which values a search tries if the target offers the switch, unless limits, `allow` or
+`forbid` say otherwise. A switch that saves time and costs nothing is on wherever it acts and the target takes
+it. A switch that trades time for memory, or memory for time, has its faster setting, and the memory-saving
+one where a plan does not fit. The others are left out, for the reason given, and every answer states their
+effect on the best plan.
 
 | switch | what it does | acts on | default | in a search | priced | offered | source |
 |---|---|---|---|---|---|---|---|
 """
 
 EXCLUSIONS = """
-Of the switches that replace the same thing a search tries one at a time:
+A search tries one at a time of the switches that replace the same thing:
 
 """
 
 MODULES_HEAD = """
 ## Recompute modules
 
-What a selective recompute drops from memory, and computes again in the backward.
+A selective recompute drops these tensors from memory, and computes them again in the backward.
 
 | module | what it is | drops | source |
 |---|---|---|---|
@@ -49,11 +51,12 @@ What a selective recompute drops from memory, and computes again in the backward
 OPTIONS_HEAD = """
 ## Operator packs and host options
 
-What a stack may have beside its release: jobs name packs in `software.operators` (`--operators`), and all that an eager host
-has in `software.host` (`--host-options`). Each multiplies named [constants](model.md#constants), as far as their bounds or a stop
-of its own, let it. An option *in the runs* is what the calibrated constants describe: a job has it unless it says what else its
-host has, and pays the factor the other way where it has not. `meshplan estimate` tells what each would move (`software` of
-`--json`), and what the step waits for the host.
+These are additions of a stack beside its release. Jobs name packs in `software.operators` (`--operators`),
+and every option that an eager host has in `software.host` (`--host-options`). Each multiplies named
+[constants](model.md#constants), as far as their bounds, or a stop of its own, allow. The calibrated constants
+describe the options *in the runs*: a job has them unless it says what else its host has, and pays the inverse
+factor if one is missing. `meshplan estimate` gives the effect of each (`software` of `--json`), and the time
+that the step waits for the host.
 
 | option | field | what it is | changes | in the runs | devices | basis | source |
 |---|---|---|---|---|---|---|---|

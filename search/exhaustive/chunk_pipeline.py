@@ -1,10 +1,10 @@
-"""What pricing one chunk of the lattice finds: its legal rows, and the leaner forms of those that do not fit."""
+"""Prices one chunk of the lattice: its legal rows, and memory-saving forms of the rows that do not fit."""
 
 from __future__ import annotations
 
 import pickle
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,30 +31,35 @@ from search.space.memory_saving_forms import least_memory_form, memory_saving_fo
 from search.space.search_space import SearchSpace
 
 
-class ChunkPricing:
-    """Prices chunks, each under what it is told of the others; parameters are those of ``LatticeSearch``.
+@dataclass(frozen=True)
+class ChunkRecipe:
+    """All that the price of a chunk depends on beside the chunk and the times that it must beat.
 
-    ``proves_by_time``: the objective orders plans by step time, so that slow rows need no price.
+    ``proves_by_time``: rows count by their step time, so that slow rows need no price. ``refused_by``: only rows that this
+    target refuses count.
     """
 
-    def __init__(
-        self,
-        workload: Workload,
-        space: SearchSpace,
-        constants: Constants,
-        *,
-        proves_by_time: bool,
-        pricer: Pricer,
-        refused_by: str | None,
-    ) -> None:
-        self.workload, self._space, self._price, self._refused_by = workload, space, pricer, refused_by
-        self._proves_by_time = proves_by_time
+    workload: Workload
+    space: SearchSpace
+    constants: Constants
+    proves_by_time: bool
+    pricer: Pricer
+    refused_by: str | None
+
+
+class ChunkPricing:
+    """Prices chunks, each under the times that are known of the others."""
+
+    def __init__(self, recipe: ChunkRecipe) -> None:
+        workload, constants = recipe.workload, recipe.constants
+        self.workload, self._space, self._price = workload, recipe.space, recipe.pricer
+        self._refused_by, self._proves_by_time = recipe.refused_by, recipe.proves_by_time
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
         self._fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
         self._found = ChunkResult(Under())
 
     def found_in(self, batch: StrategyBatch, under: Under) -> ChunkResult:
-        """What is found in legal rows, whatever else has been found by now."""
+        """The result for legal rows. It depends on ``under`` alone, not on what other chunks have found by now."""
         self._found = found = ChunkResult(under)
         parts = self._priced(batch, np.arange(len(batch)))
         parts += [forms for part in parts for forms in self._leaner(part)]
@@ -69,7 +74,7 @@ class ChunkPricing:
         return found
 
     def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
-        """Rows that could be listed, if any; what their layers take rules out the others before anything else is counted."""
+        """Rows that could be listed, priced. A lower bound on layer time rules out the others before their memory is counted."""
         found, usual = self._found, priced_by(self.prices, batch)
         least = least_step_times_s(usual, work(usual))
         open_rows = least.step_s < self._to_beat_s
@@ -96,7 +101,7 @@ class ChunkPricing:
         return self._found.under.to_beat if self._proves_by_time else float("inf")
 
     def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
-        """The leaner forms of rows that could still matter: no form of a row is faster than the row as it is."""
+        """Memory-saving forms of rows that could still be listed. No form of a row is faster than the row itself."""
         model, switches, found = self.workload.model, self._space.leaner, self._found
         if not switches:
             return []
@@ -106,7 +111,7 @@ class ChunkPricing:
         if could.any():
             could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
         if self._proves_by_time:
-            alone = as_it_is.batch.pp == 1  # where layers usually lie says nothing of where those of a leaner form would
+            alone = as_it_is.batch.pp == 1  # the default placement says nothing of the placement of a memory-saving form
             as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self.prices, self._price)
             could &= self._could_matter(as_it_is)
         forms = memory_saving_forms(model, as_it_is.batch.take(could), switches)
@@ -118,36 +123,35 @@ class ChunkPricing:
         return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
 
     def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
-        """Rows of which leaner forms could be listed, by what is known of their time."""
+        """Rows whose memory-saving forms could be listed, by what is known of their time."""
         if not self._proves_by_time:
             return np.ones(len(as_it_is.batch), dtype=np.bool_)
         could: NDArray[np.bool_] = ~as_it_is.fits & (as_it_is.bound_s < self._to_beat_s)
         return could
 
     def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
-        """Whether the leanest forms of rows need no more than that."""
+        """Whether the form of each row with least memory needs at most ``enough_bytes``."""
         model, switches = self.workload.model, self._space.leaner
         most, unswapped = (least_memory_form(model, batch, chosen) for chosen in (switches, switches & ~Feature.SWAP_ATTENTION))
         others = np.flatnonzero(unswapped.features != most.features)
-        both = concatenate([most, unswapped.take(others)])  # once for both: few rows cost little more than one
+        both = concatenate([most, unswapped.take(others)])  # one call for both: a few rows cost little more than one
         lean = peaks(priced_by(self.prices, both), enough_bytes).peak_bytes <= enough_bytes
         found = lean[: len(batch)]
         found[others] |= lean[len(batch) :]
         return found
 
 
-def found_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], batch: StrategyBatch, under: Under) -> ChunkResult:
-    """As the method of the pricing that the recipe makes; this process keeps it for further chunks."""
+def found_in(recipe: ChunkRecipe, batch: StrategyBatch, under: Under) -> ChunkResult:
+    """``ChunkPricing.found_in`` in another process, which keeps the pricing of a recipe for further chunks."""
     return _made(pickle.dumps(recipe)).found_in(batch, under)
 
 
-def climbed_in(recipe: tuple[tuple[Any, ...], dict[str, Any]], simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
-    """As ``climbed``, with the prices that chunks of the same recipe had in this process."""
+def climbed_in(recipe: ChunkRecipe, simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
+    """``climbed`` in another process, with the prices that this process has for chunks of the same recipe."""
     pricing = _made(pickle.dumps(recipe))
     return climbed(pricing.prices, pricing.placer, simulate, plan)
 
 
-@lru_cache(maxsize=2)  # a search for a target, and that of what it refuses
+@lru_cache(maxsize=2)  # one for the target, one for the rows that it refuses
 def _made(recipe: bytes) -> ChunkPricing:
-    given, settings = pickle.loads(recipe)  # noqa: S301  # our own
-    return ChunkPricing(*given, **settings)
+    return ChunkPricing(pickle.loads(recipe))  # noqa: S301  # our own

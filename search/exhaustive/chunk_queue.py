@@ -1,4 +1,4 @@
-"""Chunks of the lattice whose prices do not wait for each other, so that several can be at work at once."""
+"""The queue of chunks that can be priced at the same time, since their prices do not wait for each other."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from search.exhaustive.lattice_state import Under
 from search.placement.placed_pricing import PricedRows
 from search.space.enumeration import Rejections
 
-MOST_AHEAD = 6  # chunks with rows between one and the last that it knows of
-MOST_QUEUED = 64  # chunks that are held, those without a legal row among them
+MOST_AHEAD = 6  # chunks with rows between a chunk and the last one that it knows
+MOST_QUEUED = 64  # chunks in the queue, also those without a legal row
 
 
 def num_known(place: int) -> int:
-    """Of how many chunks, the first ones, the one at that place knows the times to beat: all but the last few.
+    """The number of leading chunks whose times the chunk at a place must beat: all before it but the last few.
 
-    At the beginning, where times fall quickly, more are waited for. It does not depend on who is done, so that answers do not.
+    At the beginning, where times fall quickly, a chunk waits for more of them. The number depends on the place alone, not on who
+    has finished, so that results do not depend on it either.
     """
     known = max(0, place - MOST_AHEAD + 1)
     while known + min(MOST_AHEAD, 1 + known // 2) <= place:
@@ -28,7 +29,7 @@ def num_known(place: int) -> int:
 
 @dataclass
 class ChunkResult:
-    """What pricing one chunk has found so far; counts as in ``LatticeState``, ``leanest`` only below what was known."""
+    """The result of one chunk so far; counts as in ``LatticeState``. ``leanest`` is set only below the known least peak."""
 
     under: Under
     legal: int = 0
@@ -45,7 +46,7 @@ class ChunkResult:
 
 
 class QueuedChunk(NamedTuple):
-    """A chunk's legal rows and what it knows; ``piece`` where others price it, or it was priced before its turn."""
+    """The legal rows of a chunk and the times that they must beat. ``piece`` is set where its pricing has begun."""
 
     batch: StrategyBatch
     rejections: Rejections

@@ -1,7 +1,7 @@
-"""Exhaustive search: every legal strategy is priced in closed form, and those that may be the best are simulated.
+"""The exhaustive search: all legal strategies are priced in closed form, and those that could be best are simulated.
 
-Nothing is sampled and nothing is held but one chunk, the leaderboard and the candidates, so a space of any size runs in
-bounded memory; one too large for the time given is cut, and the result says so.
+Nothing is sampled. Memory is bounded: one chunk, the leaderboard and the open candidates. A search that is too large for its time
+limit is cut, and the result says so.
 """
 
 from __future__ import annotations
@@ -12,113 +12,93 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.constants import Constants
-from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate_priced
 from documents.sentences import Sentence
 from frameworks.target import ANY
 from search.executors.executor import SERIAL, Executor, Piece, work_off
-from search.exhaustive.chunk_pipeline import ChunkPricing, climbed_in, found_in
+from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe, climbed_in, found_in
 from search.exhaustive.chunk_queue import MOST_AHEAD, MOST_QUEUED, ChunkResult, QueuedChunk, num_known
 from search.exhaustive.lattice_state import LatticeState, Under
 from search.exhaustive.layer_climb import climbed
-from search.exhaustive.open_candidates import MAX_SIMULATIONS, OpenCandidates, simulated_rows
+from search.exhaustive.open_candidates import OpenCandidates, simulated_rows
 from search.heartbeat import beat
+from search.objectives.objective import Criterion
 from search.placement.placed_pricing import Pricer
 from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan
-from search.ranking.criteria import Judgement
 from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, joined
 from search.ranking.proof import Proof
-from search.ranking.ties import PairedError
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import ENUMERATE, SEARCHED, SIMULATE, Clock, Progress, ProgressCallback
-from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
+from search.session.request import SearchRequest
+from search.session.runner import answer_of, check_time_limit, run_to_end
 from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
-from search.space.limits import SearchLimits
-from search.space.search_space import SearchSpace
 from search.tensor_choice.tensor_refinement import TensorRefinement, refined
 from search.trials.trial import Trial
 
-MOST_CLIMBED = 20  # places: moving layers takes as long as all else of a plan, and who reads further compares structures
+MOST_CLIMBED = 20  # plans: moving layers takes as long as all else of a plan
 SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
 
 
 class LatticeSearch:
     """A search of the lattice, a chunk at a time; between chunks it can be saved and continued by another process.
 
-    ``refused_by``: only rows that this target refuses are considered. ``state`` continues a search of the same arguments
-    where it was saved: the result is that of one run, but for timings. ``baseline`` is the strategy to beat (default:
-    ``search.plans.baseline``). ``clock`` returns seconds; without it timings are zero. ``pricer`` prices a batch (as
-    ``cost_models.step.composition.estimate_priced``), ``simulator`` one of candidates (as
-    ``cost_models.simulation.step_times.simulate``), of which ``max_simulations`` are spent on the proof at most.
-    ``paired_error`` says which plans tie. ``limits`` are those of ``space``, for what to say where they leave no plan.
-    ``judgement`` ranks and bounds what is found by more than the lattice's own order, and says ``objective`` and ``top``.
-    ``executor`` takes chunks, and the last moves of layers; what is found is the same.
-    Raises ``SearchError`` for an unknown objective or a bad ``top``.
+    ``state`` continues a search of the same request where it was saved: the result is that of one run, but for timings.
+    ``refused_by``: only rows that this target refuses are considered. ``executor`` takes chunks and the last moves of layers;
+    the result is the same. ``pricer`` prices a batch (as ``cost_models.step.composition.estimate_priced``), ``simulator`` one
+    of candidates (as ``cost_models.simulation.step_times.simulate``).
     """
 
     trials: Sequence[Trial] = ()  # a lattice is counted, not listed
 
     def __init__(
         self,
-        workload: Workload,
-        space: SearchSpace,
-        constants: Constants,
+        request: SearchRequest,
         *,
-        objective: str = "step_time",
-        top: int = 20,
-        baseline: ParallelStrategy | None = None,
-        clock: Clock | None = None,
-        pricer: Pricer = estimate_priced,
-        simulator: Estimator = simulate,
-        max_simulations: int = MAX_SIMULATIONS,
         state: LatticeState | None = None,
         refused_by: str | None = None,
-        paired_error: PairedError | None = None,
-        by_tensor: bool = False,
-        limits: SearchLimits | None = None,
-        judgement: Judgement | None = None,
         executor: Executor = SERIAL,
+        pricer: Pricer = estimate_priced,
+        simulator: Estimator = simulate,
     ) -> None:
-        if judgement is not None:
-            objective, top = judgement.of_lattice, judgement.considered
-        check_objective(objective, top)
-        self.workload = workload
-        self.constants = constants
-        self.baseline = baseline
-        self._space, self._judgement = space, judgement
-        self.state = state or LatticeState(Leaderboard(objective, top), candidates=OpenCandidates(top))
+        self.request = request
+        self.workload, self.constants = request.workload, request.constants
+        self.baseline, self._criteria = request.baseline, request.criteria
+        self.state = state or LatticeState(Leaderboard(request.criterion, request.top), candidates=OpenCandidates(request.top))
         self._builder = ResultBuilder(
-            workload, space, constants, simulator, objective, paired_error or PairedError(), judgement, limits or SearchLimits()
+            request.workload,
+            request.space,
+            request.constants,
+            simulator,
+            request.objective,
+            request.paired_error,
+            request.criteria,
+            request.limits,
         )
         self.simulator = simulator
-        self._max_simulations, self._refines = max_simulations, by_tensor
-        self._now: Clock = clock or (lambda: 0.0)
+        self._max_simulations, self._refines = request.options.max_simulations, request.options.by_tensor
+        self._now: Clock = request.clock or (lambda: 0.0)
         self._started_s = self._now() - self.state.elapsed_s
-        self._recipe: tuple[tuple[Any, ...], dict[str, Any]] = (
-            (workload, space, constants),
-            {"proves_by_time": self._proves_by_time, "pricer": pricer, "refused_by": refused_by},
-        )
-        self._pricing = ChunkPricing(*self._recipe[0], **self._recipe[1])
-        self._stream = self._continued(space)
+        self._recipe = ChunkRecipe(request.workload, request.space, request.constants, self._proves_by_time, pricer, refused_by)
+        self._pricing = ChunkPricing(self._recipe)
+        self._stream = self._continued()
         self._climbs: dict[RankedStrategy, Piece[RankedStrategy]] = {}
         self._executor, self._entered = executor, deque[QueuedChunk]()
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
 
-    def _continued(self, space: SearchSpace) -> Iterator[tuple[Chunk, Rejections]]:
-        """Chunks that are still to be priced, with what is rejected before each. Those before are enumerated again, cheaply."""
+    def _continued(self) -> Iterator[tuple[Chunk, Rejections]]:
+        """Chunks that are still to be priced, with their rejections. Earlier chunks are enumerated again, which is cheap."""
         rejected = Rejections()
-        for number, chunk in enumerate(chunks(self.workload, space, rejected)):
+        for number, chunk in enumerate(chunks(self.workload, self.request.space, rejected)):
             found = rejected.taken()
             if number >= self.state.num_chunks:
                 yield chunk, found
 
     def advance(self) -> bool:
-        """Price one more chunk, or simulate more candidates; ``False`` once there are none."""
+        """Price one more chunk or simulate more candidates; ``False`` once there are none."""
         state, now = self.state, self._now
         self._look_ahead()
         if not self._entered:
@@ -145,7 +125,7 @@ class LatticeSearch:
         return True
 
     def _look_ahead(self) -> None:
-        """Enter the next chunk, or, where others work too, all those that know what they are priced under."""
+        """Queue the next chunk. Where other processes work too, queue all chunks whose times to beat are known."""
         state, now = self.state, self._now
         room = self._executor.room
         while not self._entered or (len(self._entered) < MOST_QUEUED and (room or self._entered[0].piece is not None)):
@@ -162,7 +142,7 @@ class LatticeSearch:
             batch = self._pricing.placer.charge_unplaceable(batch, rejected)
             state.legality_s += now() - begun_s
             entered = QueuedChunk(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
-            if len(batch) and room and any(map(self._is_free, self._entered)):  # what this process begins with is its own
+            if len(batch) and room and any(map(self._is_free, self._entered)):  # this process keeps the chunk that it begins with
                 piece = self._piece(batch, entered.under)
                 piece.give(self._executor)
                 entered = entered._replace(piece=piece)
@@ -189,11 +169,11 @@ class LatticeSearch:
         self._entered.popleft()
 
     def _under(self, place: int) -> Under:
-        """What the chunk at that place is priced under."""
+        """The times that the chunk at a place must beat."""
         return self.state.history[num_known(place) - self.state.num_priced - 1]
 
     def _consider(self, batch: StrategyBatch) -> None:
-        """Price legal rows, and the leaner forms of those that do not fit; show those that fit to the leaderboard."""
+        """Price legal rows and the memory-saving forms of those that do not fit."""
         if not len(batch):
             return
         begun_s = self._now()
@@ -202,7 +182,7 @@ class LatticeSearch:
         self._take(found)
 
     def _take(self, found: ChunkResult) -> None:
-        """Count what was found in a chunk, and show it to the leaderboard."""
+        """Add the result of a chunk to the counts and the leaderboard."""
         state, begun_s = self.state, self._now()
         state.rejections.add(found.rejections)
         for name in ("legal", "ruled_out", "enumerated"):
@@ -228,8 +208,8 @@ class LatticeSearch:
 
     @property
     def _proves_by_time(self) -> bool:
-        """Whether the objective orders plans by step time; memory is the same in both fidelities."""
-        return self.state.leaderboard.objective != "memory_headroom"
+        """Whether step time orders the lattice. Memory needs no simulation: it is the same in closed form."""
+        return self.request.criterion is Criterion.STEP_TIME
 
     def _settle(self, scored: Scored) -> None:
         begun_s = self._now()
@@ -237,15 +217,15 @@ class LatticeSearch:
         self.state.simulate_s += self._now() - begun_s
 
     def _shown(self, *, is_cut: bool) -> Scored | None:
-        """The leaderboard's rows and all candidates, in simulated time. The state stays as it is: the search may go on.
+        """The rows of the leaderboard and all candidates, in simulated time. The state does not change.
 
-        Of a search that is cut, the best of the rows that have not been simulated: who cuts it waits for them.
+        Of a search that is cut, only the best of the rows that are not simulated yet: the user waits for them.
         """
         candidates, kept = self.state.candidates, self.state.leaderboard.kept
         if kept is None:
             return None
         unseen = candidates.unseen(kept)
-        if self._proves_by_time and self.is_closed:  # variants of what is listed; nothing else can be
+        if self._proves_by_time and self.is_closed:  # only variants of listed structures can be shown
             unseen = unseen.take(candidates.listed(unseen))
         shown = candidates.simulated
         for first in range(0, SHOWN_AT_ONCE if is_cut and len(unseen) else len(unseen), SHOWN_AT_ONCE):
@@ -275,15 +255,15 @@ class LatticeSearch:
         return self.state.to_mapping()
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """What has been found, explained, and compared with the baseline. After a cut it is told without further search."""
+        """The explained plans, compared with the baseline. A search that was cut is not searched further."""
         state = self.state
-        # An interrupt may come in the middle of a chunk, which then counts as far as it came.
+        # After an interrupt in the middle of a chunk, its rows count as far as they were priced.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
         shown, ranked = self._found(is_cut=stopped_by is not None)
         simulated_s = self._now()
-        judgement, compared = self._judgement, self._builder.plans(ranked)
-        plans = compared if judgement is None else compared[: judgement.top]
+        criteria, compared = self._criteria, self._builder.plans(ranked)
+        plans = compared if criteria is None else compared[: criteria.top]
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.candidates.pool is None else len(state.candidates.pool)
         if shown is not None and waiting:
@@ -308,7 +288,7 @@ class LatticeSearch:
                 simulated=num_simulated,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
-            proof=self._judged_proof(stopped_by, plans, ranked),
+            proof=self._ranked_proof(stopped_by, plans, ranked),
             timing=self._timing(simulated_s - begun_s, explain_s, refine_s),
             plans=plans,
             baseline=comparison,
@@ -318,13 +298,13 @@ class LatticeSearch:
             by_tensor=by_tensor,
             paired_error=self._builder.paired_error,
             space=self._builder.space_report(plans[0] if plans else None),
-            pareto=() if judgement is None else tuple(judgement.front(compared)),
+            pareto=() if criteria is None else tuple(criteria.front(list(compared))),
         )
 
     def best(self) -> tuple[RankedStrategy | None, Timing]:
-        """The first of the plans alone, without a word about it, and the time of the search so far.
+        """The first plan without an explanation, and the time of the search so far.
 
-        None, too, where a search that began with a time to beat has proved that nothing is below it.
+        ``None`` also where the search began with a time to beat and has proved that nothing is below it.
         """
         begun_s = self._now()
         # Once the proof is closed, no bound of what has not been simulated is below the best time.
@@ -333,11 +313,11 @@ class LatticeSearch:
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
 
     def ranked(self) -> tuple[RankedStrategy, ...]:
-        """The best structures in simulated time, the layers of the first moved for as long as that helps."""
+        """The best structures in simulated time. Of the first ones, single layers are moved while that helps."""
         return self._found(is_cut=False)[1]
 
     def _found(self, *, is_cut: bool) -> tuple[Scored | None, tuple[RankedStrategy, ...]]:
-        """What is shown, and the best of it; the same again once the search is over."""
+        """The rows that are shown, and the best of them. The same again once the search is over."""
         if self._final is not None:
             return self._final
         is_cut = is_cut and not self._has_best
@@ -349,17 +329,17 @@ class LatticeSearch:
         return found
 
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
-        final = Leaderboard(self.state.leaderboard.objective, self.state.leaderboard.top)
+        final = Leaderboard(self.request.criterion, self.request.top)
         if shown is not None:
             final.add(shown)
         return final.plans()
 
     def _climbed(self, ranked: Sequence[RankedStrategy]) -> tuple[RankedStrategy, ...]:
-        """The plans, of the first the single layers moved for as long as that helps, fastest first."""
+        """The plans, fastest first. Of the first ones, single layers are moved while that helps."""
         if not self._proves_by_time:
             return tuple(ranked)
         first, others = ranked[:MOST_CLIMBED], ranked[MOST_CLIMBED:]
-        for plan in first:  # an answer that was interrupted goes on where it was
+        for plan in first:  # after an interrupt, go on with the pieces that exist
             self._climbs.setdefault(plan, Piece(climbed_in, self._recipe, self.simulator, plan, own=self._climb(plan)))
         pieces = [self._climbs[plan] for plan in first]
         work_off(self._executor, pieces, beat)
@@ -369,14 +349,14 @@ class LatticeSearch:
         return lambda: climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
-        """The fastest plans with tensors chosen one by one, which the proof does not cover."""
+        """The fastest plans with tensors chosen one by one; the proof does not cover them."""
         if not (self._proves_by_time and self._refines):
             return ()
         plans = [(plan.strategy, plan.step_time_s) for plan in ranked]
-        return refined(self.workload, self._space, self.constants, self.simulator, plans)
+        return refined(self.workload, self.request.space, self.constants, self.simulator, plans)
 
     def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
-        """Of all steps so far, with what the answer took beside them."""
+        """The times of all steps so far, with those of the result."""
         state = self.state
         return Timing(
             **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},
@@ -388,22 +368,22 @@ class LatticeSearch:
 
     @property
     def _has_best(self) -> bool:
-        """Whether the first place is proved; of the others some may be left."""
+        """Whether the first place is proved. Other places may still be open."""
         return self.state.is_enumerated == 1 and (not self._proves_by_time or self.state.candidates.num_proved > 0)
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is left that could beat the best time."""
+        """Whether no open candidate could beat the best time."""
         is_open = self._proves_by_time and np.isfinite(self.state.candidates.open_bound_s)
         return self.state.is_enumerated == 1 and not is_open
 
-    def _judged_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
+    def _ranked_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
         best, candidates = self._builder.best_of(plans), self.state.candidates
         proof = self._proof(stopped_by, best, len(plans))
-        if self._judgement is None:
+        if self._criteria is None:
             return proof
         first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
-        return self._judgement.proof(proof, best, min(candidates.best_s, candidates.open_bound_s), first_is_kept=first_is_kept)
+        return self._criteria.proof(proof, best, min(candidates.best_s, candidates.open_bound_s), first_is_kept=first_is_kept)
 
     def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
         candidates, target = self.state.candidates, self.workload.software.target
@@ -418,7 +398,7 @@ class LatticeSearch:
             proved_best=num_proved > 0,
             places=min(num_proved, num_listed),
             scope=Sentence("lattice, simulated") if target == ANY.name else Sentence("lattice of {}, simulated", target),
-            objective=self.state.leaderboard.objective,
+            objective=self.request.objective.name,
             optimality_gap_fraction=gap,
             stopped_by=stopped_by,
             plan_id=None if best is None else best.plan_id,
@@ -426,22 +406,20 @@ class LatticeSearch:
 
 
 def search(
-    workload: Workload,
-    space: SearchSpace,
-    constants: Constants,
+    request: SearchRequest,
     *,
-    clock: Clock | None = None,
     time_limit_s: float | None = None,
     on_progress: ProgressCallback | None = None,
-    **settings: Any,
+    executor: Executor = SERIAL,
+    pricer: Pricer = estimate_priced,
+    simulator: Estimator = simulate,
 ) -> SearchResult:
     """The best plans of the lattice that fit the device, with counts, reasons and proof.
 
-    ``settings`` are those of ``LatticeSearch``. ``clock`` returns seconds; without it timings
-    are zero and a time limit is refused. ``on_progress`` is called after every chunk and stops the search by returning
-    ``False``; so does ``KeyboardInterrupt``. A search that is stopped returns what it has, with ``proof.stopped_by``.
-    Raises ``SearchError`` for an unknown objective or a bad limit.
+    ``on_progress`` is called after every chunk and stops the search by returning ``False``; so does ``KeyboardInterrupt``. A
+    search that is stopped returns what it has, with ``proof.stopped_by``. Raises ``SearchError`` for a bad limit, and for a
+    time limit without a clock.
     """
-    check_time_limit(time_limit_s, clock)
-    lattice = LatticeSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, clock)
+    check_time_limit(time_limit_s, request.clock)
+    lattice = LatticeSearch(request, executor=executor, pricer=pricer, simulator=simulator)
+    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)

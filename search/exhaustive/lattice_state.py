@@ -1,4 +1,4 @@
-"""What an exhaustive search has found so far: everything it needs to continue elsewhere, as plain JSON."""
+"""The state of an exhaustive search as plain JSON: everything that another process needs to continue it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from documents.sentences import Sentence
 from frameworks.legality import RULES
 from search.errors import SearchError
 from search.exhaustive.open_candidates import OpenCandidates
+from search.objectives.objective import Criterion
 from search.ranking.leaderboard import Leaderboard, scored_from_mapping, scored_to_mapping
 from search.space.enumeration import Rejections
 
@@ -21,7 +22,7 @@ _RULES = {rule.name: rule for rule in RULES}
 
 
 class Under(NamedTuple):
-    """What rows are priced under: what they must be below to be listed, in seconds or bytes, and the least peak memory so far."""
+    """The times that rows must beat to be listed, in seconds or bytes, and the least peak memory so far."""
 
     to_beat: float = float("inf")
     least_bytes: float = float("inf")
@@ -33,7 +34,7 @@ def _finite_or_not(value: float | None) -> float:
 
 @dataclass
 class LatticeState:
-    """Counts, incumbents and reasons after ``num_chunks`` chunks; times in seconds of the caller's clock."""
+    """Counts, incumbents and rejections after ``num_chunks`` chunks; times in seconds of the caller's clock."""
 
     leaderboard: Leaderboard
     rejections: Rejections = field(default_factory=Rejections)
@@ -72,7 +73,7 @@ class LatticeState:
         }
 
     @classmethod
-    def from_mapping(cls, mapping: Mapping[str, Any], objective: str, top: int) -> LatticeState:
+    def from_mapping(cls, mapping: Mapping[str, Any], criterion: Criterion, top: int) -> LatticeState:
         """The state that ``to_mapping`` wrote for the same search. Raises ``SearchError`` for anything else."""
         try:
             if mapping["format"] != FORMAT:
@@ -85,7 +86,7 @@ class LatticeState:
             leanest, kept = mapping["leanest"], mapping["leaderboard"]
             plain: dict[str, Any] = {name: kind(mapping[name]) for name, kind in _PLAIN.items()}
             return cls(
-                leaderboard=Leaderboard(objective, top, kept=None if kept is None else scored_from_mapping(kept)),
+                leaderboard=Leaderboard(criterion, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
                 history=[
                     Under(*(float("inf") if value is None else float(value) for value in under)) for under in mapping["history"]
@@ -108,17 +109,17 @@ _PLAIN: dict[str, type[int] | type[float]] = {
 
 
 def strategy_values(strategy: ParallelStrategy) -> list[int]:
-    """A strategy of the lattice before its layers are placed, as its column values in the order of ``COLUMNS``."""
+    """A strategy of the lattice without its placement, as column values in the order of ``COLUMNS``."""
     return [int(getattr(strategy, name)) for name in COLUMNS]
 
 
 def placed_values(strategy: ParallelStrategy) -> tuple[list[int], LayerLayout | None]:
-    """A strategy of the lattice with its layout, as ``strategy_from_values`` takes them."""
+    """A strategy of the lattice with its placement, as ``strategy_from_values`` takes it."""
     return strategy_values(strategy), strategy.layer_layout
 
 
 def strategy_from_values(values: list[int], layout: Sequence[Sequence[int]] | None = None) -> ParallelStrategy:
-    """The strategy with those column values. Raises ``ValueError`` unless there is one value a column."""
+    """The strategy with these column values. Raises ``ValueError`` unless there is one value for each column."""
     columns: dict[str, Any] = {name: np.array([value], dtype=np.int64) for name, value in zip(COLUMNS, values, strict=True)}
     columns |= {name: np.array([-1], dtype=np.int64) for name in INDICES}
     placed = None if layout is None else tuple(tuple(map(int, row)) for row in layout)

@@ -1,4 +1,4 @@
-"""Moves single layers of a plan for as long as the simulated step gets shorter."""
+"""Moves single layers of a plan while that shortens its simulated step."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 
-LEAST_GAIN = 5e-4  # of the step; what gains less is left as it is
-NEAR = 0.2  # of the step in closed form, which slots of unlike virtual stages make so much longer than the simulation at most
+LEAST_GAIN = 5e-4  # of the step; a move must gain at least this
+NEAR = 0.2  # of the step: the closed form is at most this much longer than the simulation, where virtual stages are unlike
 
 
 def climbed(prices: LayerPrices, placer: Placer, simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:
-    """The plan where no move of one layer between neighbouring virtual stages, or of the prediction layers, gains more.
+    """The plan after the best moves of single layers to neighbouring stages or of the prediction layers.
 
-    Every step takes the best of all moves that the target can express, that fit, and that are not too slow whatever the order
-    of tasks. ``plan`` has its simulated step time.
+    Each step takes the best move that the target can express, that fits, and whose closed form leaves room for a gain. ``plan``
+    has its simulated step time.
     """
     workload, constants = prices.workload, prices.constants
     while plan.strategy.pp > 1:
@@ -46,9 +46,9 @@ def climbed(prices: LayerPrices, placer: Placer, simulate: Estimator, plan: Rank
 
 
 def _promising(prices: LayerPrices, placer: Placer, strategy: ParallelStrategy, to_beat_s: float) -> StrategyBatch | None:
-    """The strategy after each move that may be faster; ``None`` where none may be.
+    """The strategies after each move that may be faster; ``None`` where none may be.
 
-    In closed form it is then hardly slower than before, and some order of tasks might be fast enough.
+    In closed form such a strategy is hardly slower than before, and some order of tasks might be fast enough.
     """
     workload, priced = prices.workload, priced_by(prices, StrategyBatch.of([strategy]))
     moved = placer.takes(strategy, tuple(_moves(workload, strategy)))

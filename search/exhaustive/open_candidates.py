@@ -1,4 +1,4 @@
-"""Strategies that may still be listed: simulated in the order of their bounds until no bound is below what is to be beaten."""
+"""Candidates for the list of best plans: simulated in the order of their bounds until the list is proved."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from cost_models.shapes.strategy import StrategyBatch
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from search.plans.estimator import Estimator
-from search.ranking.leaderboard import STRUCTURE, Scored, joined, scored_from_mapping, scored_to_mapping
+from search.ranking.leaderboard import Scored, joined, scored_from_mapping, scored_to_mapping
+from search.ranking.structures import Structure, structures
 
 Floats = NDArray[np.float64]
-Structure = bytes
 
-MAX_SIMULATIONS = 200_000
 POOL_SIZE = 20_000  # rows kept for simulation; those with the largest bounds go first
 BATCH_SIZE = 256
-OF_ONE_STRUCTURE = 8  # rows of a batch: most of the others are ruled out by the time of the best of these
+OF_ONE_STRUCTURE = 8  # rows of a structure in a batch: their best time rules out most of the others
 
 
 @dataclass
 class OpenCandidates:
-    """A pool of rows with their bounds, and what has been simulated. Times are step times in seconds.
+    """A pool of open rows with their lower bounds, and the rows that have been simulated. Times are step times in seconds.
 
-    What is to be proved are the ``places`` best structures (``Leaderboard``), each by its fastest row. A row leaves the pool
-    when it is simulated, or when its bound is not below ``limits_s``: the time of the last of these structures, or that of its
-    own where it has a better one. ``to_beat_s`` is a time that is known from elsewhere: what is not below it is not listed.
-    ``dropped_bound_s`` is the smallest bound of the rows that the pool had no room for.
+    The ``places`` best structures are to be proved, each by its fastest row. A row leaves the pool when it is simulated, or when
+    its bound is not below ``limits_s``. That limit is the time of the last listed structure, or the best time of the row's own
+    structure where that is shorter. ``to_beat_s`` is a time that is known from elsewhere: only shorter ones are listed.
+    ``dropped_bound_s`` is the smallest bound of the rows that the full pool dropped.
     """
 
     places: int = 1
@@ -56,27 +55,27 @@ class OpenCandidates:
 
     @property
     def best_s(self) -> float:
-        """The best time so far, or what is to be beaten."""
+        """The best time so far, or the time to beat."""
         return min(self.to_beat_s, min(self.structure_s.values(), default=float("inf")))
 
     @property
     def open_bound_s(self) -> float:
-        """The smallest bound of what has not been simulated and could be listed; infinite once the whole list is proved."""
+        """The smallest bound of an open row that could be listed; infinite once the whole list is proved."""
         bound = min(self.dropped_bound_s, float(self.bounds_s.min()) if len(self.bounds_s) else float("inf"))
         return bound if bound < self.bar_s else float("inf")
 
     @property
     def num_proved(self) -> int:
-        """How many of the best structures are proved: nothing that is open could come before them."""
+        """The number of best structures that are proved: no open row could come before them."""
         return sum(time_s <= self.open_bound_s for time_s in heapq.nsmallest(self.places, self.structure_s.values()))
 
     def limits_s(self, batch: StrategyBatch) -> Floats:
-        """What the bound of each row must be below, ``[n]``."""
+        """The time that the bound of each row must be below, ``[n]``."""
         times = [self.structure_s.get(structure, self.bar_s) for structure in structures(batch)]
         return np.minimum(np.array(times, dtype=np.float64), self.bar_s)
 
     def consider(self, scored: Scored, bounds_s: Floats) -> None:
-        """Add rows whose bound is below what they must beat."""
+        """Add rows whose bound is below their limit."""
         rows = np.flatnonzero(bounds_s < self.bar_s)
         if len(rows):
             rows = rows[bounds_s[rows] < self.limits_s(scored.batch.take(rows))]
@@ -91,7 +90,7 @@ class OpenCandidates:
             self._keep(np.sort(order[:POOL_SIZE]))
 
     def most_promising(self, most: int) -> Scored | None:
-        """The row of each structure that the closed form likes best, where it would beat what it must; the best structures."""
+        """The rows of the best structures by the closed form, one for each structure, where it would beat its limit."""
         if self.pool is None or not len(self.pool) or most < 1:
             return None
         rows = np.flatnonzero(self.pool.step_time_s < self.bar_s)
@@ -111,7 +110,7 @@ class OpenCandidates:
         return self.pool.take(chosen[: min(BATCH_SIZE, most)])
 
     def settle(self, scored: Scored) -> None:
-        """Take note of simulated rows: they leave the pool, and so does what can no longer be listed."""
+        """Note simulated rows. They leave the pool, and so do rows that can no longer be listed."""
         self.simulated = scored if self.simulated is None else joined(self.simulated, scored)
         self._note(scored)
         if self.pool is not None:
@@ -123,7 +122,7 @@ class OpenCandidates:
         return scored if self.simulated is None else scored.take(~np.isin(scored.ordinal, self.simulated.ordinal))
 
     def listed(self, scored: Scored) -> NDArray[np.bool_]:
-        """Rows of the best structures."""
+        """Whether each row is of one of the best structures."""
         best = set(heapq.nsmallest(self.places, self.structure_s, key=self.structure_s.__getitem__))
         return np.array([structure in best for structure in structures(scored.batch)], dtype=np.bool_)
 
@@ -163,14 +162,8 @@ class OpenCandidates:
         )
 
 
-def structures(batch: StrategyBatch) -> list[Structure]:
-    """What is equal where two rows are of one structure."""
-    table = np.stack([getattr(batch, name) for name in STRUCTURE], axis=1)
-    return table.view(f"V{table.shape[1] * table.itemsize}").ravel().tolist() if len(batch) else []
-
-
 def _first_of_each(batch: StrategyBatch, number: int) -> NDArray[np.int64]:
-    """The first so many rows of each structure, in their order."""
+    """The first ``number`` rows of each structure, in their order."""
     seen: dict[Structure, int] = {}
     rows = []
     for row, structure in enumerate(structures(batch)):
@@ -181,6 +174,6 @@ def _first_of_each(batch: StrategyBatch, number: int) -> NDArray[np.int64]:
 
 
 def simulated_rows(scored: Scored, simulate: Estimator, prices: LayerPrices) -> Scored:
-    """The same rows with simulated step times; their memory is known."""
+    """The same rows with simulated step times. Their memory is known already."""
     found: Estimate = simulate(prices.workload, scored.batch, prices.constants, memory=False, prices=prices)
     return Scored(scored.batch, found.step_time_s, scored.peak_memory_bytes, scored.ordinal)

@@ -1,83 +1,51 @@
-"""The best plan that a framework takes, and beside it the best that physics alone would allow.
+"""The search for a target, and beside it the best plan that the target refuses.
 
-The framework's own lattice is searched first, as for a target it always is. What the framework refuses of the lattice of
-physics is searched after it for one plan, under the best time of the first search: a row whose bound is not below it is
-never simulated, and rows that the framework takes are not priced again.
+The lattice of the target is searched first. After it, the rows of the lattice of physics that the target refuses are searched for
+one plan, under the best time of the first search: a row whose bound is not below it is never simulated.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
-from cost_models.constants import Constants
-from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.legality import violations
-from frameworks.target import ANY
 from search.errors import SearchError
+from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState
 from search.exhaustive.open_candidates import OpenCandidates
 from search.explain.explanation import GIB, compared
-from search.plans.plan import DeploymentPlan, plan_id, strategy_to_mapping
+from search.objectives.objective import Criterion
+from search.plans.plan import plan_id, strategy_to_mapping
 from search.ranking.leaderboard import Leaderboard, RankedStrategy
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import BrokenRule, PhysicsBest, SearchResult, Timing
 from search.session.progress import Progress
-from search.space.search_space import SearchSpace
+from search.session.request import SearchRequest
 from search.trials.trial import Trial
 
 THE_BEST = Sentence("the best that physics allows")
 
 
-def on_physics(workload: Workload) -> Workload:
-    """The same workload on the physics alone."""
-    return replace(workload, software=replace(workload.software, target=ANY.name))
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """What both searches share."""
-
-    objective: str
-    top: int
-    clock: Any
-    others: Mapping[str, Any]
-
-
 class TargetSearch:
-    """A search for a target, then one of what the target refuses; ``Stepwise``, saved and continued as one.
+    """A search for a target, then a search of the rows that the target refuses; saved and continued as one.
 
-    Parameters as ``LatticeSearch``; ``physics`` is the space of the same limits on the physics alone, ``checkpoint`` what
-    ``checkpoint()`` returned.
+    ``checkpoint`` is the JSON that ``checkpoint()`` returned, ``executor`` that of ``LatticeSearch``.
     """
 
     trials: Sequence[Trial] = ()
 
     def __init__(
-        self,
-        workload: Workload,
-        space: SearchSpace,
-        physics: SearchSpace,
-        constants: Constants,
-        *,
-        checkpoint: Mapping[str, Any] | None = None,
-        objective: str = "step_time",
-        top: int = 20,
-        clock: Any = None,
-        baseline: Any = None,
-        **settings: Any,
+        self, request: SearchRequest, *, checkpoint: Mapping[str, Any] | None = None, executor: Executor = SERIAL
     ) -> None:
-        self._workload, self._physics, self._constants = workload, physics, constants
-        self._settings = _Settings(objective, top, clock, settings)
+        self._request, self._executor = request, executor
         saved, beyond = _parts(checkpoint)
-        state = None if saved is None else LatticeState.from_mapping(saved, objective, top)
-        self._launchable = LatticeSearch(
-            workload, space, constants, objective=objective, top=top, clock=clock, baseline=baseline, state=state, **settings
-        )
-        self._beyond = None if beyond is None else self._search_beyond(LatticeState.from_mapping(beyond, objective, 1))
+        state = None if saved is None else LatticeState.from_mapping(saved, request.criterion, request.top)
+        self._launchable = LatticeSearch(request, state=state, executor=executor)
+        self._beyond = None if beyond is None else self._search_beyond(LatticeState.from_mapping(beyond, request.criterion, 1))
 
     @property
     def launchable(self) -> LatticeSearch:
@@ -85,18 +53,8 @@ class TargetSearch:
         return self._launchable
 
     def _search_beyond(self, state: LatticeState) -> LatticeSearch:
-        settings = self._settings
-        return LatticeSearch(
-            on_physics(self._workload),
-            self._physics,
-            self._constants,
-            objective=settings.objective,
-            top=1,
-            clock=settings.clock,
-            state=state,
-            refused_by=self._workload.software.target,
-            **settings.others,
-        )
+        target = self._request.workload.software.target
+        return LatticeSearch(self._request.of_physics(), state=state, refused_by=target, executor=self._executor)
 
     def advance(self) -> bool:
         """One more step of the first search, or of the second once the first has ended."""
@@ -104,7 +62,7 @@ class TargetSearch:
             return self._beyond.advance()
         if not self._launchable.advance():
             to_beat = OpenCandidates(to_beat_s=self._launchable.state.candidates.best_s)
-            self._beyond = self._search_beyond(LatticeState(Leaderboard(self._settings.objective, 1), candidates=to_beat))
+            self._beyond = self._search_beyond(LatticeState(Leaderboard(self._request.criterion, 1), candidates=to_beat))
         return True
 
     @property
@@ -134,8 +92,8 @@ class TargetSearch:
     def _physics_best(
         self, found: SearchResult, best: RankedStrategy | None, beyond: LatticeSearch, stopped_by: str | None
     ) -> PhysicsBest | None:
-        plan = found.best
-        faster = best is not None and (plan is None or self._value(best) < _value_of(plan, self._settings.objective))
+        plan, criterion = found.best, self._request.criterion
+        faster = best is not None and (plan is None or best.by(criterion) < plan.estimate[criterion.value])
         is_closed = beyond.is_closed
         effort: dict[str, Any] = {
             "num_refused": beyond.state.legal,
@@ -146,13 +104,13 @@ class TargetSearch:
         if best is None or not faster:
             if plan is None:
                 return None
-            target = self._workload.software.target
+            target = self._request.workload.software.target
             why = Sentence("Nothing that {} refuses is better than plan {}.", target, plan.rank)
             return PhysicsBest(plan.plan_id, plan.strategy, plan.estimate, 0.0, why, (), **effort)
-        workload = on_physics(self._workload)
-        answers = ResultBuilder(workload, self._physics, self._constants, beyond.simulator)
-        (estimate,) = answers.estimates([best.strategy])
-        broken = violations(workload, best.strategy, self._workload.software.target)
+        workload = beyond.workload
+        builder = ResultBuilder(workload, beyond.request.space, beyond.constants, beyond.simulator)
+        (estimate,) = builder.estimates([best.strategy])
+        broken = violations(workload, best.strategy, self._request.workload.software.target)
         return PhysicsBest(
             plan_id=plan_id(workload, best.strategy),
             strategy=strategy_to_mapping(workload, best.strategy),
@@ -163,26 +121,18 @@ class TargetSearch:
             **effort,
         )
 
-    def _value(self, best: RankedStrategy) -> float:
-        return best.peak_memory_bytes if self._settings.objective == "memory_headroom" else best.step_time_s
-
     def _why(self, found: SearchResult, estimate: Mapping[str, Any]) -> str:
         plan = found.best
         if plan is None:
-            return Sentence("{} takes no plan that fits; this is {}.", self._workload.software.target, THE_BEST)
+            return Sentence("{} takes no plan that fits; this is {}.", self._request.workload.software.target, THE_BEST)
         sentence = compared(Sentence("Plan {}", plan.rank), plan.estimate, estimate, THE_BEST)
         fraction = found.paired_error.fraction
         if plan.estimate["step_time_s"] < estimate["step_time_s"] * (1.0 + fraction):
             sentence += Sentence(" They cannot be told apart: the paired error is {:.1%}.", fraction)
-        if self._settings.objective != "memory_headroom":
+        if self._request.criterion is not Criterion.PEAK_MEMORY:
             return sentence
         more = (plan.estimate["peak_memory_bytes"] - estimate["peak_memory_bytes"]) / GIB
         return Sentence("Plan {} needs {:.1f} GiB more device memory than {}. {}", plan.rank, more, THE_BEST, sentence)
-
-
-def _value_of(plan: DeploymentPlan, objective: str) -> float:
-    value: float = plan.estimate["peak_memory_bytes" if objective == "memory_headroom" else "step_time_s"]
-    return value
 
 
 def _parts(checkpoint: Mapping[str, Any] | None) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:

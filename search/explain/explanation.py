@@ -1,4 +1,4 @@
-"""Says why a plan is as good as it is: what bounds it, what the others lack, what one change would gain."""
+"""Explains a plan: its bottleneck, its difference from others, and the gain of one change."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined, word
+from frameworks.accepted_switches import taken
 from frameworks.legality import legal_mask
-from frameworks.taking import taken
 from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.space.enumeration import rules_before_placement
@@ -48,12 +48,12 @@ PART_NAMES = {
 
 
 def part_name(part: str) -> str:
-    """A breakdown part in words."""
+    """A part of the breakdown in words."""
     return PART_NAMES.get(part, word(part))
 
 
 def bound_by(estimate: Mapping[str, Any]) -> str:
-    """One sentence on where the time of an estimate goes, and what it has of memory left."""
+    """One sentence on where the time of an estimate goes and how much memory it leaves."""
     step_time_s, parts = estimate["step_time_s"], estimate["time_breakdown_s"]
     largest, *others = sorted(parts, key=lambda part: (-parts[part], part))
     then = [Sentence("{} ({:.0%})", part_name(part), parts[part] / step_time_s) for part in others[:2] if parts[part] > 0]
@@ -113,7 +113,7 @@ def _capital(text: str) -> str:
 
 
 def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
-    """How ``other`` differs from ``one``, dimension by dimension."""
+    """The differences of ``other`` from ``one``, dimension by dimension."""
     words = []
     for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "dp", "micro_batch_size"):
         before, after = getattr(one, name), getattr(other, name)
@@ -151,7 +151,7 @@ def layers_text(layout: Sequence[Sequence[int]] | None) -> str:
 
 
 def _moved(one: ParallelStrategy, other: ParallelStrategy) -> list[str]:
-    """Where layers lie otherwise on the same pipeline."""
+    """The layers whose placement differs, on the same pipeline."""
     pipelines = [(strategy.pp, strategy.vpp, strategy.schedule) for strategy in (one, other)]
     if one.layer_layout == other.layer_layout or pipelines[0] != pipelines[1]:
         return []
@@ -163,7 +163,7 @@ def _layers_moved(before: Sequence[Sequence[int]] | None, after: Sequence[Sequen
 
 
 def recompute_name(strategy: ParallelStrategy) -> str:
-    """The strategy's recompute in the grammar of ``search.space.recompute_modes``, or that it goes by tensor."""
+    """The strategy's recompute in the grammar of ``recompute_modes.py``, or that it is by tensor."""
     if strategy.tensor_plan is not None:
         return Sentence("by tensor")
     if strategy.recompute_layers_per_stage is not None:
@@ -185,7 +185,7 @@ def _on(value: bool) -> str:
 def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -> list[ParallelStrategy]:
     """Legal canonical strategies that differ from ``best`` in one dimension: adjacent degrees, every other option.
 
-    Those of another pipeline have the default placement, whether or not the target can express it.
+    Neighbours with another pipeline have the default placement, whether or not the target can express it.
     """
     options = [replace(best, **DEFAULT_PLACEMENT)]
     for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size"):
@@ -226,7 +226,7 @@ def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -
 
 
 def _at_home(best: ParallelStrategy, option: ParallelStrategy) -> ParallelStrategy:
-    """On another pipeline the placement of ``best`` means nothing."""
+    """The option without the placement of ``best`` where it has another pipeline."""
     same = (option.pp, option.vpp, option.schedule) == (best.pp, best.vpp, best.schedule)
     return option if same else replace(option, **DEFAULT_PLACEMENT)
 
@@ -237,12 +237,12 @@ def _taken(workload: Workload, space: SearchSpace, best: ParallelStrategy, **cha
 
 
 def _nearest(features: Feature, combinations: Sequence[Feature]) -> Feature:
-    """The combination of switches that differs in the fewest of them."""
+    """The combination of switches that differs in the fewest."""
     return min(combinations, key=lambda combination: int(combination ^ features).bit_count())
 
 
 def _with_cp_algo(strategy: ParallelStrategy) -> ParallelStrategy:
-    """A context-parallel neighbour of a plan without context parallelism takes the ring."""
+    """The neighbour with ring attention, where ``best`` has no context parallelism."""
     if strategy.cp > 1 and strategy.cp_algo is CpAlgo.NONE:
         return replace(strategy, cp_algo=CpAlgo.RING)
     return strategy
@@ -251,9 +251,9 @@ def _with_cp_algo(strategy: ParallelStrategy) -> ParallelStrategy:
 def one_change(
     workload: Workload, space: SearchSpace, best: ParallelStrategy, constants: Constants, estimate: Estimator
 ) -> list[dict[str, Any]]:
-    """What each change of one dimension of ``best`` would do to step time and memory, fastest first, as JSON.
+    """The effect of each change of one dimension of ``best`` on step time and memory, fastest first, as JSON.
 
-    ``delta_fraction`` is step time over that of ``best``, minus 1.
+    ``delta_fraction`` is the step time over that of ``best``, minus 1.
     """
     placer, others = Placer(workload), neighbours(workload, space, best)
     moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]
@@ -261,7 +261,7 @@ def one_change(
     others = [option for option in others if option not in moved] + placed
     others = [option for option, legal in zip(others, legal_of(workload, others), strict=True) if legal]
     named = {other: changes(best, other) for other in others}
-    for other in placed:  # the numbers are of that placement, and of no other
+    for other in placed:  # the numbers belong to that placement
         if other in named and other.layer_layout is not None:
             named[other] = joined(", ", [named[other], _layers_moved(None, other.layer_layout)])
     return priced_changes(workload, best, named, constants, estimate)
@@ -274,7 +274,7 @@ def priced_changes(
     constants: Constants,
     estimate: Estimator,
 ) -> list[dict[str, Any]]:
-    """Step time and memory of strategies that differ from ``best`` by what they are called, fastest first, as JSON."""
+    """Step time and memory of changed strategies, by the name of the change, fastest first, as JSON."""
     if not others:
         return []
     names = list(others.values())
@@ -294,7 +294,7 @@ def priced_changes(
 
 
 def shortfall(peak_bytes: float, rule: FitRule) -> str:
-    """What a peak that does not fit is held against, in words that follow "needs X GiB of device memory"."""
+    """The limit that a peak exceeds, in words that follow "needs X GiB of device memory"."""
     limit, kept = rule.memory_limit_bytes / GIB, (rule.memory_limit_bytes - rule.fit_limit_bytes) / GIB
     missing = Sentence("{:.1f} GiB too much: the limit is {:.1f} GiB", max(peak_bytes - rule.fit_limit_bytes, 0.0) / GIB, limit)
     if kept < 0.05:
@@ -304,12 +304,12 @@ def shortfall(peak_bytes: float, rule: FitRule) -> str:
 
 
 def legal_of(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
-    """Whether each may run, also where there is none."""
+    """Whether each strategy is legal; for an empty list too."""
     return legal_mask(workload, StrategyBatch.of(strategies)).tolist() if strategies else ()
 
 
 def best_change(neighbouring: Sequence[Mapping[str, Any]], rule: FitRule) -> str:
-    """One sentence on the fastest change of one dimension: what it would gain, and what forbids it."""
+    """One sentence on the fastest change of one dimension: its gain and the rule that forbids it."""
     faster = [entry for entry in neighbouring if entry["delta_fraction"] < -5e-4]
     if not faster:
         return Sentence("No change of a single dimension makes the step shorter.")

@@ -1,4 +1,4 @@
-"""What stands behind one plan: its pipeline ranks, its traffic, what one change would do, what its step depends on."""
+"""The analysis of one plan: pipeline ranks, traffic, effects of one change, and sensitivity."""
 
 from __future__ import annotations
 

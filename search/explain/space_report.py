@@ -1,4 +1,4 @@
-"""What the space of a search holds of the switches that its target offers, and what those that it leaves out would change."""
+"""The report on the space of a search: how switches were treated, and the effect of those left out."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from operator import and_, or_
 from typing import Any
 
 from cost_models.constants import Constants
-from cost_models.shapes.acting import SCHEDULE_SCOPES, possible
 from cost_models.shapes.canonical import canonical
+from cost_models.shapes.effective_switches import OF_SCHEDULE, possible, schedule_scope
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch, Scope, acting_on, treated
+from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch, acting_on, treated
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 from cost_models.step.result import Estimate
 from documents.sentences import Sentence
+from frameworks.accepted_switches import rivals
 from frameworks.legality import violations
-from frameworks.taking import rivals
 from search.space.search_space import SearchSpace, offered_here
 
 GRAPH_EXECUTION = "software.execution=graph"
@@ -26,7 +26,7 @@ GRAPH_EXECUTION = "software.execution=graph"
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A switch that a search did not try. Changes are of plan 1 with it, None where it cannot have it or nothing is priced."""
+    """A switch that a search did not try, with its effect on plan 1; ``None`` where plan 1 cannot have it or has no price."""
 
     name: str
     why: str
@@ -36,9 +36,10 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class SpaceReport:
-    """Switches by how the search treated them, and ``dimensions`` with the values of the rest.
+    """Switches by their treatment in the search, and ``dimensions`` with the values of the other dimensions.
 
-    ``on`` in every strategy in which they act and the target takes them, ``where_it_does_not_fit`` turned to save memory.
+    ``on`` switches are on in every strategy in which they act and the target takes them. ``where_it_does_not_fit`` switches are
+    turned to save memory.
     """
 
     dimensions: Mapping[str, Any]
@@ -57,10 +58,9 @@ class SpaceReport:
 
 
 def space_report(workload: Workload, space: SearchSpace, best: ParallelStrategy | None, constants: Constants) -> SpaceReport:
-    """The account of one space; what is left out is priced beside ``best``."""
+    """The report on one space. Switches that are left out are priced beside ``best``."""
     known = offered_here(workload) & possible(workload.model)
-    for schedule, scope in SCHEDULE_SCOPES.items():
-        known &= ~acting_on(Scope(0) if schedule in space.schedule else scope)
+    known &= ~acting_on(OF_SCHEDULE & ~reduce(or_, map(schedule_scope, space.schedule)))
     combinations = [features for schedule in space.schedule for features in space.features_with(schedule)]
     always, ever = reduce(and_, combinations), reduce(or_, combinations)
     on = (always | space.wanted) & known
@@ -81,7 +81,7 @@ def _names(features: Feature) -> tuple[str, ...]:
 
 
 def _left_out(workload: Workload, out: Feature, best: ParallelStrategy | None, constants: Constants) -> tuple[LeftOut, ...]:
-    """In closed form; the largest saving first."""
+    """Effects in closed form; the largest saving first."""
     found, priced = [], []
     for name in _names(out):
         entry = SWITCHES[Feature[name.upper()]]
@@ -102,7 +102,7 @@ def _left_out(workload: Workload, out: Feature, best: ParallelStrategy | None, c
 
 
 def _with(workload: Workload, best: ParallelStrategy, feature: Feature) -> ParallelStrategy | None:
-    """The plan with the switch; None where it cannot have it, and where no price would follow from it."""
+    """The plan with the switch; ``None`` where it cannot have it or no price would change."""
     changed = canonical(workload, replace(best, features=(best.features & ~rivals(feature)) | feature))
     takes_it = SWITCHES[feature].priced and feature in changed.features and not violations(workload, changed)
     return changed if takes_it else None

@@ -1,4 +1,4 @@
-"""Which device counts some strategy can fill."""
+"""The device counts that some strategy can fill."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ def _counts(model: ModelShape, seq_length: int, global_batch_size: int) -> IntCo
 
 
 def fillable_device_counts(workload: Workload, near: int, *, how_many: int = 2) -> tuple[int, ...]:
-    """The device counts nearest to ``near`` that can be filled (at most a million), nearest first, the smaller of a tie first.
+    """The device counts nearest to ``near`` that can be filled (at most a million), nearest first, then the smaller.
 
-    Filled is a count that some tp x cp x pp x dp makes which divides heads, sequence, layers and batch as physics asks.
+    A count can be filled if it is tp x cp x pp x dp for degrees that divide heads, sequence, layers and batch.
     """
     counts = _counts(workload.model, workload.training.seq_length, workload.training.global_batch_size)
     order = np.argsort(np.abs(counts - near), kind="stable")

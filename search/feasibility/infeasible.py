@@ -1,4 +1,4 @@
-"""What stands between a job and a plan, and changes of the job that make one fit, each checked with a plan that does."""
+"""Why a job has no plan, and changes of the job under which a plan fits. Each change is checked with such a plan."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace, offered_here, search_space
 
 MAX_CLUSTER_GROWTH = 64  # times as many devices
-MAX_CLUSTER_SHRINKAGE = 4  # device counts below that are tried where rules stand in the way
-MAX_BATCHES = 8  # that are tried, the nearest first
+MAX_CLUSTER_SHRINKAGE = 4  # smaller device counts that are tried where rules refuse all strategies
+MAX_BATCHES = 8  # batch sizes that are tried, the nearest first
 SHORTEST_SEQUENCE = 512
-MOST_CHUNKS = 16  # that are looked through for the strategy that comes nearest
-OF_LIMITS = {"dispatcher": "moe_dispatcher"}  # of the others, their own names
+MOST_CHUNKS = 16  # chunks that are searched for the most nearly legal strategy
+OF_LIMITS = {"dispatcher": "moe_dispatcher"}  # names of limits in a job, where they differ
 
 
 @dataclass(frozen=True)
 class BlockingRule:
-    """A rule that the strategies that come nearest to being legal break, and what of the first of them breaks it."""
+    """A rule that the most nearly legal strategies break, and a sentence on the first of them."""
 
     rule: str
     sentence: str
@@ -45,9 +45,9 @@ class BlockingRule:
 
 @dataclass(frozen=True)
 class NearestChange:
-    """A change of the job under which a plan fits. ``fields`` are those of the job that change, ``None`` where one is left out.
+    """A change of the job under which a plan fits. ``fields`` are the changed fields of the job, ``None`` for one left out.
 
-    ``strategy`` shows it, the leanest rather than the best, with its simulated ``estimate``.
+    ``strategy`` is such a plan, the one of least memory rather than the fastest, with its simulated ``estimate``.
     """
 
     change: str
@@ -60,8 +60,8 @@ class NearestChange:
 class Infeasible:
     """Why a search has no plan.
 
-    Legal strategies that do not fit miss ``missing_bytes`` at least, on ``leanest`` (``None`` where none is legal); else
-    ``rules`` are what the strategies break that come nearest.
+    Legal strategies miss at least ``missing_bytes``, on ``leanest`` (``None`` where none is legal). Without a legal strategy,
+    ``rules`` are those that the most nearly legal strategies break.
     """
 
     rules: tuple[BlockingRule, ...]
@@ -77,7 +77,7 @@ class Infeasible:
 
 @dataclass(frozen=True)
 class _Changed:
-    """A job that may do instead."""
+    """A changed job that may have a plan."""
 
     change: str
     fields: Mapping[str, Any]
@@ -87,14 +87,14 @@ class _Changed:
 
 @dataclass(frozen=True)
 class _Nearby:
-    """Jobs near one that has no plan; ``by_rule``: no strategy of it is legal, so that memory is not the matter."""
+    """Jobs near one that has no plan; ``by_rule``: no strategy of it is legal, so that memory is not the reason."""
 
     workload: Workload
     limits: SearchLimits
     by_rule: bool
 
     def ways(self) -> Iterator[Iterator[_Changed]]:
-        """Ways to change the job, of each way the nearest job first."""
+        """Ways to change the job; the nearest job of each way comes first."""
         yield from (iter([one]) for one in self._without_a_limit())
         yield self._room()
         yield self._memory_modes()
@@ -185,14 +185,14 @@ class _Nearby:
                 yield self._on(number)
 
     def more_devices(self) -> Iterator[_Changed]:
-        """Twice as many again and again."""
+        """Twice as many devices, again and again."""
         factor = 2
         while factor <= MAX_CLUSTER_GROWTH:
             yield self._on(factor * self.workload.cluster.num_devices)
             factor *= 2
 
     def fewer_than(self, number: int) -> Iterator[_Changed]:
-        """Between half of so many devices and all of them, the fewest first."""
+        """Fewer devices, down to half as many, the fewest first."""
         return (self._on(eighths * number // 8) for eighths in (5, 6, 7) if eighths * number % 8 == 0)
 
     def _on(self, number: int) -> _Changed:
@@ -216,7 +216,7 @@ def infeasible(
     leanest: tuple[float, ParallelStrategy] | None,
     fit_limit_bytes: float,
 ) -> Infeasible:
-    """The account of a search that has no plan; ``leanest`` is the least peak of its legal strategies, if it has any."""
+    """Why a search has no plan; ``leanest`` is the least peak of its legal strategies, if any."""
     peak_bytes = None if leanest is None else leanest[0]
     near = _Nearby(workload, limits, by_rule=leanest is None)
     changes = [found for way in near.ways() if (found := _first_that_fits(way, constants, simulate)) is not None]
@@ -251,7 +251,7 @@ def _first_that_fits(jobs: Iterator[_Changed], constants: Constants, simulate: E
 
 
 def _blocking(workload: Workload, limits: SearchLimits) -> tuple[BlockingRule, ...]:
-    """The rules that are broken by the lean strategy that breaks the fewest."""
+    """The rules broken by the least-memory strategy that breaks the fewest."""
     rules, least, nearest = rules_for(workload.software.target), np.inf, None
     for chunk in islice(
         chunks(workload, _one_of_each(search_space(workload, lean_limits(limits))), Rejections(), rules=()), MOST_CHUNKS
@@ -267,5 +267,5 @@ def _blocking(workload: Workload, limits: SearchLimits) -> tuple[BlockingRule, .
 
 
 def _one_of_each(space: SearchSpace) -> SearchSpace:
-    """The space with one dispatcher and one algorithm: what they forbid is seldom what all strategies break."""
+    """The space with one dispatcher and one algorithm: few rules of theirs are broken by all strategies."""
     return replace(space, dispatcher=space.dispatcher[:1], cp_algo=space.cp_algo[:1])

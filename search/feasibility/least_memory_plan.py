@@ -1,4 +1,4 @@
-"""Whether a target takes any plan that fits, asked of the leanest plans alone."""
+"""Whether a target takes any plan that fits, checked on the plans of least memory alone."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ from search.space.search_space import search_space
 
 
 def lean_limits(limits: SearchLimits) -> SearchLimits:
-    """The limits, with what takes least memory where they leave a choice: full recompute, one sequence, no virtual stages."""
+    """The limits with the choices of least memory: full recompute, micro batch size 1, no virtual stages."""
     lean: dict[str, Any] = {"vpp": (1,), "micro_batch_size": (1,), "recompute": (recompute_mode("full"),)}
     return replace(limits, **{name: value for name, value in lean.items() if getattr(limits, name) is None})
 
 
 def takes_a_lean_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> bool:
-    """Whether the workload's target takes one of the leanest plans and it fits; ``rejections`` say what it was not for."""
+    """Whether the target takes a plan of least memory that fits; ``rejections`` collect the reasons if not."""
     return lean_plan(workload, limits, constants, rejections) is not None
 
 
 def lean_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> ParallelStrategy | None:
-    """One of the leanest plans that the workload's target takes and that fits, of the first pipeline depth that has any.
+    """A plan of least memory that the target takes and that fits, of the first pipeline depth that has any.
 
-    Of those of a chunk the fastest in closed form.
+    It is the fastest of its chunk in closed form.
     """
     rules, space = (*option_rules(workload), *placement_rules(workload)), search_space(workload, lean_limits(limits))
     for chunk in chunks(workload, space, rejections):

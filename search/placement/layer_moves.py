@@ -1,4 +1,4 @@
-"""A layer moved from one virtual stage to another."""
+"""Moves of one layer from a virtual stage to another."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from documents.sentences import Sentence
 
 
 def layout_of(workload: Workload, plan: ParallelStrategy) -> LayerLayout:
-    """Layers of each virtual stage, ``[chunk][stage]``, in the order of the model: the plan's own, else the default."""
+    """Layers of each virtual stage, ``[chunk][stage]``, in the order of the model: the plan's own layout or the default."""
     return plan.layer_layout or default_layout(workload.model, plan.pp, plan.vpp, plan.schedule)
 
 
 def moved(layout: Sequence[Sequence[int]], giver: int, taker: int) -> LayerLayout:
-    """The layout with a layer of one virtual stage on another, both counted from 0 in the order of the model."""
+    """The layout after a move of one layer between two virtual stages, both counted from 0 in the order of the model."""
     pp, counts = len(layout[0]), [layers for row in layout for layers in row]
     counts[giver] -= 1
     counts[taker] += 1
@@ -26,12 +26,12 @@ def moved(layout: Sequence[Sequence[int]], giver: int, taker: int) -> LayerLayou
 
 
 def move_text(giver: int, taker: int, num_stages: int) -> str:
-    """What a move is called."""
+    """The name of a move."""
     return Sentence("a layer moved from virtual stage {} to {} of {}", giver + 1, taker + 1, num_stages)
 
 
 def neighbouring_moves(workload: Workload, plan: ParallelStrategy) -> dict[ParallelStrategy, str]:
-    """The plan with one layer moved to a virtual stage next to its own, and what each move is called; legal or not."""
+    """The plan after each move to a neighbouring virtual stage, and the name of the move; legal or not."""
     layout = layout_of(workload, plan)
     counts = [layers for row in layout for layers in row]
     pairs = [(giver, taker) for giver, layers in enumerate(counts) if layers for taker in (giver - 1, giver + 1)]

@@ -1,4 +1,4 @@
-"""Prices rows of the lattice with every layer where it does best."""
+"""Prices rows of the lattice under the best placement of their layers."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, LayerLayout, StrategyBatch, concatenate
-from cost_models.shapes.varied import varied
 from cost_models.step.composition import peaks
 from cost_models.step.placing import Least
 from cost_models.step.priced_groups import PricedBatch, priced_by
@@ -20,7 +20,9 @@ from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from search.placement.placer import Placer
 
-MOST_OVERFULL = 1.5  # times what fits, under the default: nothing of comparable pace frees the fullest rank of more
+MOST_OVERFULL = (
+    1.5  # times the limit, under the default placement: no placement of comparable pace frees the fullest rank of more
+)
 
 
 class Pricer(Protocol):
@@ -33,10 +35,10 @@ class Pricer(Protocol):
 
 @dataclass
 class PricedRows:
-    """Legal strategies ``[n]`` with their placements, and what they cost under them.
+    """Legal strategies ``[n]`` with their placements and prices.
 
-    ``origin`` is the row of the chunk that each is a form of. ``timed`` are those whose time is known; of the others, which do
-    not fit, ``step_time_s`` and ``bound_s`` are what they are at least. ``kept_bytes`` is what leaner forms hold at least.
+    ``origin`` is the row of the chunk that each is a form of. ``timed`` rows have a known time. The others do not fit; their
+    ``step_time_s`` and ``bound_s`` are lower bounds. ``kept_bytes`` is a lower bound on the memory of their memory-saving forms.
     """
 
     batch: StrategyBatch
@@ -53,7 +55,7 @@ class PricedRows:
         return PricedRows(self.batch.take(rows), *(getattr(self, name)[rows] for name in _NUMBERS))
 
     def place(self, rows: IntColumn, batch: StrategyBatch, priced: Estimate) -> None:
-        """Put other placements, priced, in the place of those that some rows have."""
+        """Replace the placements and prices of some rows."""
         layouts: dict[LayerLayout, int] = {layout: number for number, layout in enumerate(self.batch.layouts)}
         numbers = np.array([*(layouts.setdefault(layout, len(layouts)) for layout in batch.layouts), -1], dtype=np.int64)
         index, before = self.batch.layout_index.copy(), self.batch.mtp_before_head.copy()
@@ -66,7 +68,7 @@ class PricedRows:
         self.timed[rows] = True
 
     def rule_out(self, rows: IntColumn) -> None:
-        """Note that some rows take too long whatever else they do."""
+        """Note that some rows are too slow under any placement."""
         self.bound_s[rows], self.fits[rows] = np.inf, False
 
     @property
@@ -75,7 +77,7 @@ class PricedRows:
         return np.isinf(self.bound_s)
 
     def time(self, rows: IntColumn, prices: LayerPrices, price: Pricer) -> None:
-        """Find the step times of some rows."""
+        """Price the step times of some rows."""
         if len(rows):
             priced = price(priced_by(prices, self.batch.take(rows)), memory=False)
             self.step_time_s[rows], self.bound_s[rows] = priced.step_time_s, priced.step_time_lower_bound_s
@@ -101,11 +103,11 @@ def placed_rows(
     to_beat_s: float = float("inf"),
     leanest_bytes: float = float("inf"),
 ) -> PricedRows:
-    """Rows of the lattice, each under the placement of the best pace that has room.
+    """Rows of the lattice, each under the fastest placement that has room.
 
-    ``least`` is what they take at least wherever their layers lie. All have their memory counted as they are given first. A peak
-    that is neither near what fits nor below ``leanest_bytes``, the least so far, need not be exact. Rows that take ``to_beat_s``
-    or more under the placement of the best pace are ruled out.
+    ``least`` is their lower bound under any placement. The memory of every row is counted under its first placement. A peak need
+    not be exact if it is neither near the limit nor below ``leanest_bytes``, the least so far. Rows that take ``to_beat_s`` or
+    more under the fastest placement are ruled out.
     """
     fit_limit_bytes = fit_rule(prices.workload, prices.constants).fit_limit_bytes
     near_bytes = MOST_OVERFULL * fit_limit_bytes

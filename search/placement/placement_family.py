@@ -1,4 +1,4 @@
-"""Placements among which the best of a pipeline lies: what its first and last virtual stages hold, and the rest evenly."""
+"""Candidate placements of a pipeline: the layers of its first and last virtual stages vary, the others are even."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from cost_models.shapes.strategy import LayerLayout, Placement, Schedule
 
 
 class Contents(NamedTuple):
-    """What is to be placed, as far as it decides which placements can be the best.
+    """The facts about the layers that decide which placements can be the best.
 
-    ``leading``: dense layers at the front, which may be shorter than the others. ``head_layers``: at most so many layers take
-    as long as what runs beside those of the last virtual stage. ``mtp_layers``: prediction layers, which may lie before it.
+    ``leading``: dense layers at the front, which may be shorter than the others. ``head_layers``: the number of layers that take
+    as long as the extra work of the last virtual stage, at most. ``mtp_layers``: prediction layers, which may come before it.
     """
 
     num_layers: int
@@ -46,7 +46,7 @@ def candidate_placements(contents: Contents, pp: int, vpp: int, schedule: Schedu
     -------
     tuple of Placement
     """
-    ends_meet = schedule.is_vee or schedule is Schedule.DUALPIPE
+    ends_meet = schedule.rules.ends_meet
     found = dict.fromkeys((counts, 0) for counts in _spreads(contents, pp * vpp, ends_meet=ends_meet))
     if contents.mtp_layers:
         found |= dict.fromkeys((counts, 1) for counts in _before_head(contents, pp * vpp, ends_meet=ends_meet))
@@ -57,7 +57,7 @@ def candidate_placements(contents: Contents, pp: int, vpp: int, schedule: Schedu
 def _spreads(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterator[tuple[int, ...]]:
     """Layers of each virtual stage, even between the first and the last; ``ends_meet``: these two are on one rank."""
     most = -(-contents.num_layers // num_stages)
-    shorter = contents.leading if ends_meet else 0  # both ends hold what is short on one of them
+    shorter = contents.leading if ends_meet else 0  # both ends hold the layers that are short on one of them
     ends = [
         (first, last)
         for last in range(max(0, most - contents.head_layers - 1), most + shorter + 1)
@@ -69,7 +69,7 @@ def _spreads(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterato
         )
     ]
     if shorter:
-        ends += [(0, last) for last in range(most + shorter + 1, 2 * most + 1)]  # all short layers on other ranks
+        ends += [(0, last) for last in range(most + shorter + 1, 2 * most + 1)]  # all short layers are on other ranks
     for first, last in ends:
         inside = _even(contents.num_layers - first - last, num_stages - 2, ends_meet=ends_meet)
         if inside is not None:
@@ -77,7 +77,7 @@ def _spreads(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterato
 
 
 def _before_head(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterator[tuple[int, ...]]:
-    """The same with prediction layers on the last virtual stage but one, behind which no layer may lie."""
+    """The same with the prediction layers on the last virtual stage but one, behind which no layer may be."""
     if num_stages == 2:
         yield contents.num_layers, 0
         return
@@ -89,14 +89,14 @@ def _before_head(contents: Contents, num_stages: int, *, ends_meet: bool) -> Ite
 
 
 def _firsts(layers: int, leading: int, num_stages: int, fewer: int) -> range:
-    """What the first of so many virtual stages may hold: about as much as the others."""
+    """Numbers of layers for the first of so many virtual stages: about as many as on the others."""
     return range(max(0, layers // num_stages - 1 - fewer), min(-(-layers // num_stages) + leading, layers) + 1)
 
 
 def _even(layers: int, count: int, *, ends_meet: bool) -> tuple[int, ...] | None:
-    """Layers over so many virtual stages; ``None`` where there is none to hold them.
+    """Layers spread evenly over so many virtual stages; ``None`` where there are none.
 
-    Those left over go to the last, or, where each rank has two, to the outer ranks, which have the short layers.
+    Extra layers go to the last ones or, where each rank has two, to the outer ranks, which have the short layers.
     """
     if not count:
         return None if layers else ()

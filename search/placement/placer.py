@@ -1,4 +1,4 @@
-"""Places the layers of every strategy where its pipeline runs fastest, as columns."""
+"""Chooses the placement of layers under which the pipeline of each strategy is fastest, for columns of strategies."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
 from cost_models.shapes.layer_keys import Floats, rows_alike
 from cost_models.shapes.layout import default_layout
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy, Placement, StrategyBatch
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import Workload
 from cost_models.step.placing import Alternatives, Paces, fitting, least_step_times_s, paces, work
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch
@@ -26,18 +26,18 @@ MOST_KNOWN = 16  # pipelines: those of one chunk, and of the leaner forms of its
 TIE = 1e-9  # relative difference of paces below which the earlier placement is taken
 
 
-Form = tuple[LayerLayout | None, int]  # layout and prediction layers' place, as a strategy gives them
+Form = tuple[LayerLayout | None, int]  # the layout and the place of the prediction layers, as a strategy gives them
 
 
 class _Pipeline(NamedTuple):
-    """Placements that strategies of one pipeline may have."""
+    """The placements that strategies of one pipeline may have."""
 
     forms: Sequence[Form]
     alternatives: Alternatives
 
 
 class _Comparison(NamedTuple):
-    """Rows that share a pipeline, and how fast each of its placements makes them."""
+    """Rows that share a pipeline, and their pace under each of its placements."""
 
     rows: IntColumn
     alike: PricedBatch
@@ -46,7 +46,7 @@ class _Comparison(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Rows with a placement each; ``compared`` are those whose placement is the best."""
+    """Rows with a placement each; ``compared`` rows have the best one."""
 
     priced: PricedBatch
     compared: NDArray[np.bool_]
@@ -54,7 +54,7 @@ class Placed(NamedTuple):
 
 
 class Placer:
-    """Finds placements for one workload, of those that its target can express."""
+    """Finds placements for one workload, among those that its target can express."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -69,7 +69,7 @@ class Placer:
         return ~refused
 
     def charge_unplaceable(self, batch: StrategyBatch, rejections: Rejections) -> StrategyBatch:
-        """The rows that some placement lets the target take; each other row is charged to the rule that its default breaks."""
+        """Rows for which the target takes some placement. Others are charged to the rule that their default breaks."""
         model, kept = self._workload.model, np.ones(len(batch), dtype=np.bool_)
         for rule in self._rules:
             kept &= ~rule.violates(self._workload, batch)
@@ -83,7 +83,7 @@ class Placer:
         return batch.take(kept)
 
     def fastest(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Placed:
-        """Every row under the placement of the best pace, but for those that none makes faster than ``to_beat_s``."""
+        """Every row under its fastest placement, without rows that no placement makes faster than ``to_beat_s``."""
         compared = np.zeros(len(priced.batch), dtype=np.bool_)
         chosen, comparisons = _Chosen.of(priced.batch), []
         for rows, alike, pipeline in self._pipelines(priced):
@@ -97,7 +97,7 @@ class Placer:
         return Placed(priced.placed(chosen.batch), compared, comparisons)
 
     def fastest_that_fit(self, placed: Placed, rows: NDArray[np.bool_], to_beat_s: float = np.inf) -> Placed:
-        """Some of the rows under the placement of the best pace that has room, but for those where none that is faster has."""
+        """Rows under the fastest placement that has room, without rows for which no faster one has room."""
         compared = np.zeros(len(placed.priced.batch), dtype=np.bool_)
         chosen = _Chosen.of(placed.priced.batch)
         for every, alike, pipeline, found in placed.comparisons:
@@ -117,7 +117,7 @@ class Placer:
         return Placed(placed.priced.placed(chosen.batch), compared, placed.comparisons)
 
     def best(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[ParallelStrategy]:
-        """Each strategy, legal but for its placement, under the placement of the best pace that has room, if any has."""
+        """Each strategy, legal but for its placement, under the fastest placement that has room, if any."""
         if not strategies:
             return []
         batch = StrategyBatch.of(strategies)
@@ -126,7 +126,7 @@ class Placer:
         return [placed.priced.batch.row(row) for row in range(len(batch))]
 
     def _pipelines(self, priced: PricedBatch) -> Iterator[tuple[IntColumn, PricedBatch, _Pipeline]]:
-        """Rows that share a pipeline of several ranks, with the placements that they may have, if any."""
+        """Rows that share a pipeline of several ranks, with its placements, if any."""
         batch, switches, head_layers = priced.batch, priced.shared_switches, self._head_layers(priced)
         for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches, head_layers]):
             if batch.pp[rows[0]] == 1:
@@ -167,9 +167,9 @@ class Placer:
         return tuple(placement for placement, no in zip(placements, refused, strict=True) if not no)
 
     def _head_layers(self, priced: PricedBatch) -> IntColumn:
-        """Layers that take as long as what runs on the last virtual stage beside its own, rounded up to 1, 2, 4, ..., ``[n]``.
+        """Layers that take as long as the extra work of the last virtual stage, rounded up to 1, 2, 4, ..., ``[n]``.
 
-        Of each row alone: where its layers lie does not depend on what it is priced with.
+        It depends on each row alone, so that a placement does not depend on the other rows of the batch.
         """
         (keys, of_row), mtp = priced.fewer, self._workload.model.mtp_num_layers
         layer_s = np.min([_seconds(costs) for costs in keys.layers], axis=0)
@@ -192,12 +192,12 @@ def _under(one: ParallelStrategy, placements: Sequence[Placement]) -> StrategyBa
 
 
 def _shortest_form(placement: Placement, usual: LayerLayout) -> Form:
-    """The default layout is that of a strategy that gives none."""
+    """The placement as a strategy gives it: nothing for the default."""
     return None if placement.layer_layout == usual else placement.layer_layout, placement.mtp_before_head
 
 
 class _Chosen:
-    """Placements of a batch while they are being chosen."""
+    """The placements of a batch while they are chosen."""
 
     def __init__(self, batch: StrategyBatch) -> None:
         self.batch = batch

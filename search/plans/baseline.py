@@ -1,8 +1,8 @@
-"""The plan that an engineer would try first, as the measure of what a search gains.
+"""The baseline: the plan that an engineer would try first, to measure the gain of a search.
 
-Rule of thumb of [narayanan2021, takeaways 1 to 3]: as little model parallelism (tp pp) as fits, tensor parallelism up to a
-node before pipeline stages, the rest data parallel; here with full recompute and micro batch size 1, without virtual
-stages. Experts spread over as few ranks as fit, over a node at least where there are that many.
+Rule of thumb of [narayanan2021, takeaways 1 to 3]: as little model parallelism (tp pp) as fits, tensor parallelism up to a node
+before pipeline stages, the rest data parallel. Here with full recompute, micro batch size 1 and no virtual stages. Experts are
+spread over as few ranks as fit, at least over a node where there are that many.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import fitting_rows
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
@@ -23,7 +23,7 @@ from search.space.search_space import search_space
 
 
 def baseline_limits(workload: Workload) -> SearchLimits:
-    """The corner of the space in which the baseline lies."""
+    """The limits of the space that holds the baseline."""
     num_devices, node = workload.cluster.num_devices, workload.cluster.profile.devices_per_node
     depths = (1 << exponent for exponent in range(min(workload.model.num_layers, num_devices).bit_length()))
     return SearchLimits(
@@ -41,11 +41,12 @@ def baseline_limits(workload: Workload) -> SearchLimits:
 
 def default_baseline(workload: Workload, constants: Constants) -> ParallelStrategy | None:
     """The first plan, by the rule of thumb, that is legal and fits; ``None`` if none does."""
-    space = replace(search_space(workload, baseline_limits(workload)), wanted=Feature(0))
+    space = search_space(workload, baseline_limits(workload))
+    space = replace(space, wanted=space.wanted & DEFAULT_FEATURES)
     node = workload.cluster.profile.devices_per_node
     best: tuple[tuple[int, ...], ParallelStrategy] | None = None
     for chunk in chunks(workload, space, Rejections()):
-        rules = (*option_rules(workload), *placement_rules(workload))  # its layers lie as usual
+        rules = (*option_rules(workload), *placement_rules(workload))  # in the default placement
         legal = charge_illegal(workload, chunk.batch, rules, Rejections())
         if not len(legal):
             continue

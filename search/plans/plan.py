@@ -16,7 +16,7 @@ from cost_models.shapes.canonical import group_size
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import TensorChoice, TensorPlan, tensor_names
 from cost_models.shapes.workload import Workload
@@ -24,15 +24,15 @@ from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import text_fingerprint, written
 from documents.sentences import Sentence
 
-PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: what must stay free moves no price
+PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: the headroom changes no price
 
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """One answer of a search. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON.
+    """One plan of a result. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON.
 
-    ``rank`` is its place in the answer. Plans of one ``rank_group`` cannot be told apart; ``fastest`` by prediction is one of the
-    first group, not always its first.
+    ``rank`` is its place in the list. Plans of one ``rank_group`` tie. The plan that is ``fastest`` by prediction is in the first
+    group, but not always its first.
     """
 
     rank: int
@@ -57,9 +57,9 @@ class DeploymentPlan:
 
 
 def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[str, Any]:
-    """The strategy under the names of the run records, every default resolved.
+    """The strategy under the names of the run records, with every default resolved.
 
-    ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots that hold no layer.
+    ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots without a layer.
     """
     layout = strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
     slots = max(map(max, layout)) * strategy.pp * strategy.vpp
@@ -79,7 +79,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
         "micro_batch_size": strategy.micro_batch_size,
         "num_microbatches": batch // per_replica if per_replica and batch % per_replica == 0 else None,
         "schedule": strategy.schedule.label,
-        "microbatch_group_size_per_vp_stage": group_size(strategy) if strategy.schedule is Schedule.INTERLEAVED else None,
+        "microbatch_group_size_per_vp_stage": group_size(strategy) if strategy.schedule.rules.in_groups else None,
         "zero_stage": strategy.zero_stage,
         "distributed_optimizer": strategy.zero_stage >= 1,
         "optimizer_shard_size": strategy.optimizer_shard_size or None,
@@ -100,7 +100,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
 
 
 def tensor_plan_to_mapping(workload: Workload, plan: TensorPlan) -> list[list[dict[str, dict[str, list[str]]]]]:
-    """The plan by chunk, stage and kind of layer; a kind that keeps everything is left out."""
+    """The tensor plan by chunk, stage and kind of layer. A kind that keeps everything is left out."""
     kinds = workload.model.layer_kinds()
     return [
         [
@@ -159,24 +159,24 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
         "fidelity": repeat(estimate.fidelity),
     }
     names = tuple(columns)
-    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # the constants never end
+    return [dict(zip(names, row, strict=True)) for row in zip(*columns.values(), strict=False)]  # constants that never end
 
 
 class PlanIds:
-    """Names of strategies for one workload, twelve hex characters, the same in every run."""
+    """Identifiers of strategies for one workload: twelve hex characters, the same in every run."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
         self._written = written({part: getattr(workload, part) for part in PRICED_PARTS})  # once for all plans
 
     def of(self, strategy: ParallelStrategy) -> str:
-        """The name of one: ``fingerprint`` of a document of strategy and workload."""
+        """The identifier of a strategy: ``fingerprint`` of a document of strategy and workload."""
         strategy_written = written(strategy_to_mapping(self._workload, strategy))
         return text_fingerprint(f'{{"strategy":{strategy_written},"workload":{self._written}}}')
 
 
 def plan_id(workload: Workload, strategy: ParallelStrategy) -> str:
-    """The name of one strategy for a workload."""
+    """The identifier of one strategy for a workload."""
     return PlanIds(workload).of(strategy)
 
 

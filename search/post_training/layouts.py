@@ -14,7 +14,8 @@ from cost_models.constants import Constants
 from cost_models.post_training.training_side import TrainingTimes, all_training_times
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import serving_memory
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.canonical import canonical_schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InfeasibleError
 from documents.sentences import Sentence
@@ -46,7 +47,7 @@ def strategy_of(
         return None
     if model.moe is not None and model.moe.num_experts % ep:
         return None
-    schedule = Schedule.NONE if pp == 1 else Schedule.INTERLEAVED if vpp > 1 else Schedule.ONE_F_ONE_B
+    schedule = canonical_schedule(pp, vpp)
     return ParallelStrategy(
         tp=tp,
         pp=pp,

@@ -1,1 +1,1 @@
-"""The order of plans: leaderboard, ranking criteria, ties and Pareto front."""
+"""The order of plans: leaderboard, structures, ranking criteria, ties, Pareto front and proof."""

@@ -1,125 +1,107 @@
-"""What plans are ranked and bounded by, beside the step and memory that the lattice itself orders them by.
+"""The criteria that rank plans and limit them.
 
-An objective such as energy has a number only for a whole plan, so it ranks the fastest structures of the lattice. What it is at
-least, of a plan that takes no less than the proved shortest step, says how much a plan that was not among them could gain.
+The lattice itself is ordered by step time or by memory. An objective such as energy has a value for a whole plan only, so it
+ranks the fastest structures of the lattice. Its lower bound, at the shortest step that is proved, says how much a plan that
+was not among them could gain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
-from cost_models.shapes.strategy import ParallelStrategy
 from documents.sentences import Sentence, joined
+from search.objectives.objective import Estimates, Objective, ObjectiveContext, Strategies, Value
+from search.objectives.step_time import STEP_TIME
 from search.plans.plan import DeploymentPlan
-from search.ranking.leaderboard import OF_LATTICE
 from search.ranking.pareto import pareto
 from search.ranking.proof import Proof
 
 CONSIDERED = 50  # structures, the fastest of the lattice
-EXACT = 1e-12  # relative; a bound this near is reached
-
-Numbers = Mapping[str, Any]  # an estimate as JSON
+EXACT = 1e-12  # relative; a value this near its bound has reached it
 
 
 @dataclass(frozen=True)
-class Value:
-    """Of one plan: smaller is better; ``shown`` as answers have it, ``text`` with what makes it."""
+class PlanLimit:
+    """A number that a plan must not exceed. ``sentence`` explains by how much the smallest number of all plans exceeds it."""
 
-    value: float
-    shown: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Measure:
-    """An objective. ``values`` are those of plans; ``least`` is what no plan beats whose step takes at least that long."""
-
-    name: str
-    values: Callable[[Sequence[ParallelStrategy], Sequence[Numbers]], list[Value]]
-    least: Callable[[float], float]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """What a plan must not exceed. ``sentence`` says of the smallest number what it is too much of."""
-
-    numbers: Callable[[Sequence[ParallelStrategy], Sequence[Numbers]], list[float]]
+    numbers: Callable[[Strategies, Estimates], list[float]]
     most: float
     sentence: Callable[[float], str]
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """The objectives, of which the first ranks, the limits, and how many plans are listed."""
+class RankingCriteria:
+    """The objectives, of which the first ranks, the limits, and the number of plans that are listed."""
 
-    measures: tuple[Measure, ...]
-    limits: tuple[Limit, ...]
+    objectives: tuple[Objective, ...]
+    context: ObjectiveContext
+    limits: tuple[PlanLimit, ...]
     top: int
 
     @property
-    def name(self) -> str:
+    def first(self) -> Objective:
         """The objective that ranks."""
-        return self.measures[0].name
+        return self.objectives[0]
 
     @property
     def is_of_lattice(self) -> bool:
         """Whether the lattice itself is ordered by the first objective."""
-        return self.name in OF_LATTICE
+        return self.first.orders_lattice_by is not None
 
     @property
-    def of_lattice(self) -> str:
-        """What orders the lattice."""
-        return self.name if self.is_of_lattice else "step_time"
+    def of_lattice(self) -> Objective:
+        """The objective that orders the lattice."""
+        return self.first if self.is_of_lattice else STEP_TIME
 
     @property
     def considered(self) -> int:
-        """Structures that are judged."""
-        many = len(self.measures) > 1 or not self.is_of_lattice or bool(self.limits)
+        """The number of structures whose values are compared."""
+        many = len(self.objectives) > 1 or not self.is_of_lattice or bool(self.limits)
         return max(self.top, CONSIDERED) if many else self.top
 
-    def judged(self, strategies: Sequence[ParallelStrategy], estimates: Sequence[Numbers]) -> list[dict[str, Value] | None]:
-        """The values of each plan by objective; nothing for one beyond a limit."""
+    def values(self, strategies: Strategies, estimates: Estimates) -> list[dict[str, Value] | None]:
+        """The values of each plan by objective; ``None`` for a plan beyond a limit."""
         if not strategies:
             return []
-        columns = {measure.name: measure.values(strategies, estimates) for measure in self.measures}
+        columns = {objective.name: objective.values(self.context, strategies, estimates) for objective in self.objectives}
         within = [True] * len(strategies)
         for limit in self.limits:
             numbers = limit.numbers(strategies, estimates)
             within = [kept and number <= limit.most for kept, number in zip(within, numbers, strict=True)]
         return [{name: values[row] for name, values in columns.items()} if kept else None for row, kept in enumerate(within)]
 
-    def why_none(self, strategies: Sequence[ParallelStrategy], estimates: Sequence[Numbers]) -> str:
-        """Of plans none of which is within the limits: which of these the nearest breaks."""
+    def why_none(self, strategies: Strategies, estimates: Estimates) -> str:
+        """The limits that the nearest plan breaks, where no plan is within all of them."""
         broken = [
             limit.sentence(least) for limit in self.limits if (least := min(limit.numbers(strategies, estimates))) > limit.most
         ]
         return joined(" ", broken) or Sentence("No plan is within all limits at once.")
 
-    def front(self, plans: Sequence[DeploymentPlan]) -> list[DeploymentPlan]:
-        """Plans that no other of them equals or beats in every objective, where there are several."""
-        if len(self.measures) < 2:
+    def front(self, plans: list[DeploymentPlan]) -> list[DeploymentPlan]:
+        """Plans that no other plan equals or beats in every objective, where there are several objectives."""
+        if len(self.objectives) < 2:
             return []
-        rows = pareto([[plan.ordered_by[measure.name] for measure in self.measures] for plan in plans])
+        rows = pareto([[plan.ordered_by[objective.name] for objective in self.objectives] for plan in plans])
         return [plans[row] for row in rows]
 
     def proof(self, found: Proof, best: DeploymentPlan | None, least_step_s: float, *, first_is_kept: bool) -> Proof:
-        """What is proved of the best plan, given what is of the lattice's order and that no step is shorter than that.
+        """The proof of the best plan, from the proof of the lattice's order and the shortest step that is possible.
 
-        Where limits drop the lattice's first plan, something between it and the best may be within them.
+        Where limits drop the first plan of the lattice, a plan between it and the best may be within them.
         """
         if best is None:
-            return replace(found, objective=self.name)
+            return replace(found, objective=self.first.name)
         if self.is_of_lattice:
             if first_is_kept:
                 return replace(found, places=min(found.places, 1)) if self.limits else found
             return replace(found, proved_best=False, places=0, optimality_gap_fraction=None)
-        gap = None if found.optimality_gap_fraction is None else self._gap_fraction(best.ordered_by[self.name], least_step_s)
+        value = best.ordered_by[self.first.name]
+        gap = None if found.optimality_gap_fraction is None else self._gap_fraction(value, least_step_s)
         proved = found.proved_best and gap == 0.0
-        return replace(found, objective=self.name, proved_best=proved, places=int(proved), optimality_gap_fraction=gap)
+        return replace(found, objective=self.first.name, proved_best=proved, places=int(proved), optimality_gap_fraction=gap)
 
     def _gap_fraction(self, value: float, least_step_s: float) -> float:
         """How much better another plan could be at most; 0 where none can."""
-        gap = 0.0 if value <= 0.0 else (value - self.measures[0].least(least_step_s)) / value
+        gap = 0.0 if value <= 0.0 else (value - self.first.lower_bound(self.context, least_step_s)) / value
         return gap if gap > EXACT else 0.0

@@ -1,4 +1,4 @@
-"""Keeps the best plans of a stream of estimates, in bounded memory and a stable order."""
+"""The leaderboard: the best plans of a stream of estimates, in bounded memory and a stable order."""
 
 from __future__ import annotations
 
@@ -10,19 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import COLUMNS, IntColumn, ParallelStrategy, StrategyBatch, concatenate
+from search.objectives.objective import Criterion
+from search.ranking.structures import STRUCTURE, structure_index
 
 Floats = NDArray[np.float64]
 
-OF_LATTICE = ("step_time", "memory_headroom", "device_hours")  # what a strategy's price orders
-OBJECTIVES = (*OF_LATTICE, "delivered", "cost", "energy", "robust")  # the others rank plans: search.ranking.criteria
 _BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")  # rows of a lattice have no tensor plan
 _NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal": np.int64}  # beside the batch
-STRUCTURE = ("tp", "pp", "cp", "ep", "vpp", "schedule")  # plans that share these are variants of one another
 
 
 @dataclass(frozen=True)
 class Scored:
-    """Strategies ``[n]`` with what ranks them; ``ordinal`` is their place in the enumeration."""
+    """Strategies ``[n]`` with the numbers that rank them; ``ordinal`` is their place in the enumeration."""
 
     batch: StrategyBatch
     step_time_s: Floats
@@ -36,15 +35,14 @@ class Scored:
         """The chosen rows, in that order."""
         return Scored(self.batch.take(rows), self.step_time_s[rows], self.peak_memory_bytes[rows], self.ordinal[rows])
 
-    def ranked(self, objective: str) -> NDArray[np.int64]:
-        """Rows from best to worst: by objective, the other criterion, then place in the enumeration.
+    def by(self, criterion: Criterion) -> Floats:
+        """The numbers of a criterion."""
+        return self.peak_memory_bytes if criterion is Criterion.PEAK_MEMORY else self.step_time_s
 
-        At a fixed device count device-hours order plans as step time does.
-        """
-        first, second = self.step_time_s, self.peak_memory_bytes
-        if objective == "memory_headroom":
-            first, second = second, first
-        return np.lexsort((self.ordinal, second, first))
+    def ranked(self, criterion: Criterion) -> NDArray[np.int64]:
+        """Rows from best to worst: by the criterion, the other one, then place in the enumeration."""
+        (other,) = (each for each in Criterion if each is not criterion)
+        return np.lexsort((self.ordinal, self.by(other), self.by(criterion)))
 
 
 @dataclass(frozen=True)
@@ -56,23 +54,27 @@ class RankedStrategy:
     peak_memory_bytes: float
     variants: tuple[RankedStrategy, ...] = ()
 
+    def by(self, criterion: Criterion) -> float:
+        """The number of a criterion."""
+        return self.peak_memory_bytes if criterion is Criterion.PEAK_MEMORY else self.step_time_s
+
 
 class Leaderboard:
-    """The best of each (tp, pp, cp, ep, vpp, schedule) structure and its variants, for the ``top`` best structures.
+    """The best strategy of each structure and its variants, for the ``top`` best structures.
 
-    Exact only for rows that arrive in the enumeration's order, in which a structure's rows are neighbours: what is
-    dropped between two additions can then never come back.
+    Exact only for rows in the order of the enumeration, in which rows of a structure are neighbours. A structure that is dropped
+    between two additions can then never come back.
     """
 
-    def __init__(self, objective: str, top: int, num_variants: int = 3, kept: Scored | None = None) -> None:
-        self.objective = objective
+    def __init__(self, criterion: Criterion, top: int, num_variants: int = 3, kept: Scored | None = None) -> None:
+        self.criterion = criterion
         self.top = top
         self.num_variants = num_variants
         self._kept = kept
 
     @property
     def kept(self) -> Scored | None:
-        """The rows that are still in the running, best first; a leaderboard made of them continues this one."""
+        """The rows that may still be listed, best first. A leaderboard made of them continues this one."""
         return self._kept
 
     @property
@@ -82,11 +84,11 @@ class Leaderboard:
 
     @property
     def worst_that_counts(self) -> float:
-        """The objective of the last plan, infinite while there is room for another."""
+        """The number of the last listed plan by the criterion; infinite while there is room for another."""
         if self._kept is None:
             return float("inf")
-        place, structure_rank = _places(_structures(self._kept.batch))
-        values = self._kept.peak_memory_bytes if self.objective == "memory_headroom" else self._kept.step_time_s
+        place, structure_rank = _places(structure_index(self._kept.batch))
+        values = self._kept.by(self.criterion)
         last = values[(place == 0) & (structure_rank == self.top - 1)]
         return float(last[0]) if len(last) else float("inf")
 
@@ -96,9 +98,8 @@ class Leaderboard:
             return
         last = scored.take(np.array([int(np.argmax(scored.ordinal))]))
         pool = scored if self._kept is None else joined(self._kept, scored)
-        pool = pool.take(pool.ranked(self.objective))
-        structure = _structures(pool.batch)
-        place, structure_rank = _places(structure)
+        pool = pool.take(pool.ranked(self.criterion))
+        place, structure_rank = _places(structure_index(pool.batch))
         open_structure = np.all([getattr(pool.batch, name) == getattr(last.batch, name)[0] for name in STRUCTURE], axis=0)
         keep = (place <= self.num_variants) & ((structure_rank < self.top) | open_structure)
         self._kept = pool.take(keep)
@@ -108,7 +109,7 @@ class Leaderboard:
         if self._kept is None:
             return ()
         kept = self._kept
-        _, structure_rank = _places(_structures(kept.batch))
+        _, structure_rank = _places(structure_index(kept.batch))
         plans = []
         for rank in range(min(self.top, int(structure_rank.max()) + 1)):
             best, *others = (
@@ -157,17 +158,8 @@ def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
     return Scored(batch_from_mapping(mapping), **numbers)
 
 
-def _structures(batch: StrategyBatch) -> NDArray[np.int64]:
-    """An index ``[n]`` that is equal where the structures are."""
-    code = np.zeros(len(batch), dtype=np.int64)
-    for name in STRUCTURE:
-        _, digit = np.unique(getattr(batch, name), return_inverse=True)
-        _, code = np.unique(code * (int(digit.max()) + 1) + digit, return_inverse=True)
-    return code
-
-
 def _places(structure: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For rows in ranked order: place inside the row's structure, and rank of that structure, both from 0."""
+    """For rows in ranked order: the place in the structure and the rank of the structure, both from 0."""
     by_structure = np.argsort(structure, kind="stable")
     sizes = np.bincount(structure)
     starts = np.cumsum(sizes) - sizes

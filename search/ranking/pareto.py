@@ -1,4 +1,4 @@
-"""Rows that no other row beats."""
+"""Pareto front: the rows that no other row beats."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ from collections.abc import Sequence
 
 
 def pareto(values: Sequence[Sequence[float]]) -> list[int]:
-    """Rows that no other row equals or beats in every value, smaller being better; in the order of the first value.
-
-    Of equal rows the first stays.
-    """
+    """The rows that no other row equals or beats in every value, smaller being better, in the order of the first value."""
     order = sorted(range(len(values)), key=lambda row: (*values[row], row))
     front: list[int] = []
     for row in order:

@@ -1,4 +1,4 @@
-"""What a search proves of its ranking."""
+"""The proof of a ranking."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from documents.said import Said
 
 @dataclass(frozen=True)
 class Proof:
-    """What the answer is worth: proved best only over ``scope``, for this objective, model and set of constants.
+    """The proof of a result, which holds for ``scope``, this objective, this model and these constants.
 
-    ``plan_id`` is the plan that this is about: the best by prediction, which is not always the first of those that tie with it.
-    ``places``: so many of the listed structures, the fastest, are proved to be the best ones of the lattice.
+    ``plan_id`` is the plan that is best by prediction; of plans that tie it is not always the first. The fastest ``places`` of
+    the listed structures are proved to be the best ones of the lattice.
     """
 
     exhaustive: bool

@@ -1,4 +1,4 @@
-"""Plans that cannot be told apart share a group, inside which the sturdier comes first."""
+"""Ties: plans whose predicted difference is below the paired error share a group."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from cost_models.shapes.workload import DEFAULT_CONFIDENCE
 from documents.said import Said
 from documents.sentences import Sentence, plain
 
-# Probabilities to fit, below which a plan is less sturdy; between them plans are as sure. What a search allows by default counts
-# before all switches: a plan that is unlikely to start is none. The second decides between plans that are alike in them.
+# Probabilities to fit, below which a plan is less sturdy. The first, the default of a search, counts
+# before the number of switches; the second decides between plans with equally many.
 FITS, SURELY_FITS = DEFAULT_CONFIDENCE, 0.95
 
 
@@ -22,10 +22,11 @@ NO_BASIS = plain(Sentence("no paired error was given"))
 
 @dataclass(frozen=True)
 class PairedError:
-    """How far the difference of two plans' step times may be off, as a part of the faster one's, and what that rests on.
+    """The error of the difference of two plans' step times, as a fraction of the faster one's, and its evidence.
 
-    A plan that is predicted slower by less is slower with less than ``confidence_fraction``. ``num_groups`` jobs were measured
-    under several plans, with ``num_pairs`` pairs among them; ``basis`` says it in words. Without any, only plans of one time tie.
+    A plan predicted slower by less than ``fraction`` may be the faster one; it is slower with less than ``confidence_fraction``.
+    ``num_groups`` jobs were measured under several plans, with ``num_pairs`` pairs among them. Without evidence only equal times
+    tie.
     """
 
     fraction: float = 0.0
@@ -38,8 +39,8 @@ class PairedError:
 def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
     """The group, from 1, of each of these times, the shortest first.
 
-    A group holds what is slower than its first by less than ``fraction``; the first that is not leads the next. So the last of a
-    group and the first of the next may be closer than that, but no two that are further apart share one.
+    A group holds times that are longer than its first by less than ``fraction``. The first time that is not in it leads the next
+    group. Two times that are further apart than ``fraction`` never share a group.
     """
     groups: list[int] = []
     leader_s = 0.0
@@ -53,7 +54,7 @@ def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
 
 
 def group_of(step_time_s: float, leaders_s: Sequence[float], fraction: float) -> int | None:
-    """The group in which a further time falls, given the first of each; ``None`` behind the last group."""
+    """The group of a further time, given the first time of each group; ``None`` behind the last group."""
     led = [leader_s for leader_s in leaders_s if leader_s <= step_time_s]
     if len(led) == len(leaders_s) and led and not (step_time_s == led[-1] or step_time_s < led[-1] * (1.0 + fraction)):
         return None
@@ -61,18 +62,18 @@ def group_of(step_time_s: float, leaders_s: Sequence[float], fraction: float) ->
 
 
 def sturdiness(strategy: ParallelStrategy, estimate: Mapping[str, Any], launchable_on: Sequence[str]) -> tuple[int, ...]:
-    """What orders plans of a group, the least first: a framework takes it as it is, it fits, few odd switches, it surely fits."""
+    """The order of plans in a group, smallest first: launchable, fits, few unusual switches, surely fits."""
     fits = estimate["fits_probability"]
     return int(not launchable_on), int(fits < FITS), num_exotic_switches(strategy), int(fits < SURELY_FITS)
 
 
 def num_exotic_switches(strategy: ParallelStrategy) -> int:
-    """Switches that are on and are so in no framework's usual start: those that no strategy has unless told."""
+    """The number of switches that are on and off in the default."""
     return int(strategy.features & ~DEFAULT_FEATURES).bit_count()
 
 
 def tie_sentences(step_times_s: Sequence[float], groups: Sequence[int], error: PairedError) -> list[str | None]:
-    """For each plan in the order of the answer: which others it cannot be told from, and why; ``None`` where there are none."""
+    """For each plan in the order of the answer, a sentence that names the plans it ties with; ``None`` without any."""
     sentences: dict[int, str | None] = {}
     for group in dict.fromkeys(groups):
         members = [place for place, other in enumerate(groups) if other == group]

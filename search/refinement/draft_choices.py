@@ -20,7 +20,6 @@ from cost_models.shapes.strategy import (
     Placement,
     Recompute,
     RecomputeMethod,
-    Schedule,
     StrategyBatch,
 )
 from cost_models.shapes.workload import Workload
@@ -153,7 +152,7 @@ class Choices:
             if limits.micro_batch_size is not None
             else tuple(size for size in sizes if per_replica % size == 0)
         }
-        if plan.schedule is Schedule.INTERLEAVED and limits.microbatch_group_size_per_vp_stage is None:
+        if plan.schedule.rules.in_groups and limits.microbatch_group_size_per_vp_stage is None:
             found[GROUP_SIZE] = tuple(0 if times == 1 else times * plan.pp for times in TURNS)
         if limits.zero_stage is None and plan.zero_stage and ranks > 1:
             found["optimizer_shard_size"] = tuple(0 if by == 1 else ranks // by for by in PARTS if ranks % by == 0 and ranks > by)

@@ -9,7 +9,7 @@ import numpy as np
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.step.composition import peaks
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import priced_by
@@ -54,8 +54,7 @@ def _most_layers(prices: LayerPrices, strategy: ParallelStrategy) -> int:
     """Layers of the fullest rank, at most; where a rank runs both ends of the model or two stages, those of two ranks."""
     layout = strategy.layer_layout or _usual(prices, strategy)
     most = max(map(sum, zip(*layout, strict=True)))
-    two = strategy.schedule.is_vee or strategy.schedule is Schedule.DUALPIPE
-    return min((2 if two else 1) * most, prices.workload.model.num_layers)
+    return min((2 if strategy.schedule.rules.ends_meet else 1) * most, prices.workload.model.num_layers)
 
 
 def _by_rank(strategy: ParallelStrategy, layers: tuple[int, ...]) -> ParallelStrategy:

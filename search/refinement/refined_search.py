@@ -14,12 +14,10 @@ from search.exhaustive.lattice_state import placed_values, strategy_from_values
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.draft_choices import ELITES, Choices
 from search.refinement.refinement_report import reported
-from search.refinement.refinement_trials import Settings, Stage
+from search.refinement.refinement_trials import RefinementSettings, Stage
 from search.results.search_result import SearchResult
 from search.session.progress import REFINE, Clock, Progress
 from search.session.runner import Stepwise
-from search.space.limits import SearchLimits
-from search.space.search_space import SearchSpace
 from search.trials.trial import Trial
 
 SHARE = 0.1  # of the progress that is shown
@@ -28,24 +26,23 @@ SHARE = 0.1  # of the progress that is shown
 class RefinedSearch:
     """``whole``, then trials around the best plans of ``lattice``, which is it or the part of it whose plans count by their time.
 
-    ``checkpoint`` and ``trials`` (as JSON) are those of a search of the same arguments, which this one continues.
+    ``request.options`` of the lattice give the number of trials. ``checkpoint`` and ``trials`` (as JSON) are those of a search of
+    the same request, which this one continues.
     """
 
     def __init__(
         self,
         whole: Stepwise,
         lattice: LatticeSearch,
-        space: SearchSpace,
-        limits: SearchLimits,
-        settings: Settings,
         *,
-        clock: Clock,
         checkpoint: Mapping[str, Any] | None = None,
         trials: Sequence[Mapping[str, Any]] = (),
     ) -> None:
+        request, options = lattice.request, lattice.request.options
         self._whole, self._lattice = whole, lattice
-        self._space, self._limits, self._settings = space, limits, settings
-        self._now = clock
+        self._space, self._limits = request.space, request.limits
+        self._settings = RefinementSettings(options.refine, options.seed, options.refine_front)
+        self._now: Clock = request.clock or (lambda: 0.0)
         self._prices = LayerPrices(lattice.workload, lattice.constants)
         self._elites: tuple[RankedStrategy, ...] = ()
         self._stage: Stage | None = None

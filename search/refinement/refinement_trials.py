@@ -26,8 +26,8 @@ MAX_TRIALS, STAGNATION = "max_trials", "stagnation"
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How long is refined, and for what: ``front`` asks NSGA-II for plans that are fast or need little memory."""
+class RefinementSettings:
+    """The number of trials, and what they are for: ``front`` asks NSGA-II for plans that are fast or need little memory."""
 
     max_trials: int
     seed: int = 0
@@ -36,7 +36,7 @@ class Settings:
 
     @property
     def sampler_name(self) -> str:
-        """Of ``search.trials.optuna_sampler.SAMPLERS``."""
+        """One of ``SAMPLERS``."""
         return "nsga2" if self.front else self.sampler
 
 
@@ -49,7 +49,7 @@ class Stage:
         simulate: Estimator,
         choices: Choices,
         plans: Sequence[RankedStrategy],
-        settings: Settings,
+        settings: RefinementSettings,
         stored: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.settings = settings

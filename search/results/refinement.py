@@ -1,4 +1,4 @@
-"""What a refinement adds to the answer of a search, beside the plans of the lattice and outside of its proof."""
+"""The records of a refinement, beside the plans of the lattice and outside their proof."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class RefinedPlan:
-    """A plan outside of what the lattice proves; ``change`` and ``gain_fraction`` are against ``of_plan_id``, the proved plan."""
+    """A plan that the proof does not cover; ``change`` and ``gain_fraction`` compare it with ``of_plan_id``, the proved plan."""
 
     plan_id: str
     of_plan_id: str
@@ -27,7 +27,7 @@ class RefinedPlan:
 
 @dataclass(frozen=True)
 class RefinementCounts:
-    """Trials, and of their distinct strategies those that are legal, that fit, that a bound ruled out, that were simulated."""
+    """Trials, and their distinct strategies: legal, fitting, ruled out by a bound, simulated."""
 
     trials: int
     distinct: int
@@ -39,10 +39,10 @@ class RefinementCounts:
 
 @dataclass(frozen=True)
 class Refinement:
-    """Trials around the plans of the lattice. ``gain_fraction`` is what the first of ``plans`` takes off the proved plan's step.
+    """Trials around the plans of the lattice. ``gain_fraction`` is the gain of the first of ``plans`` over the proved plan.
 
-    ``plans`` are faster than that plan, the fastest first. Of a ``front``, which needs to be asked for, no plan is faster and
-    needs no more memory than another; the fastest first.
+    ``plans`` are faster than that plan, the fastest first. ``front`` is set on request: no plan of it is faster and needs no more
+    memory than another.
     """
 
     sampler: str

@@ -1,4 +1,4 @@
-"""Turns the best strategies into plans: breakdown, explanation, comparison, launch arguments."""
+"""Builds the result of a search from its best strategies: breakdown, explanation, comparison, launch arguments."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from search.explain.explanation import GIB, best_change, bound_by, changes, comp
 from search.explain.space_report import SpaceReport, space_report
 from search.feasibility.infeasible import MAX_CLUSTER_GROWTH, Infeasible, infeasible
 from search.heartbeat import beat
+from search.objectives.objective import Criterion, Objective, Value
+from search.objectives.step_time import STEP_TIME
 from search.placement.placer import Placer
 from search.plans.baseline import default_baseline
 from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, strategy_to_mapping
-from search.ranking.criteria import Judgement, Value
+from search.ranking.criteria import RankingCriteria
 from search.ranking.leaderboard import RankedStrategy
 from search.ranking.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
 from search.results.search_result import BaselineComparison, BrokenRule, NearestLaunchable
@@ -36,26 +38,26 @@ from search.space.enumeration import Rejections, refusals
 from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace
 
-PRICED_AT_ONCE = 24  # plans with all their parts: a second
-WORTH_A_WORD = 0.005  # of the step
-NAMED_RULES = 2  # of those that the nearest strategy breaks
+PRICED_AT_ONCE = 24  # plans with breakdown; takes about a second
+WORTH_A_WORD = 0.005  # of the step: smaller gains are not mentioned
+NAMED_RULES = 2  # broken rules that are named
 NOTHING_WOULD_DO = Sentence("No single change was found that makes one fit, up to {} times as many devices.", MAX_CLUSTER_GROWTH)
 
 
 @dataclass(frozen=True)
 class ResultBuilder:
-    """Orders and explains strategies of one search. ``paired_error`` says which of them tie, where time ranks them.
+    """Orders and explains the strategies of one search. ``paired_error`` decides which of them tie, where time ranks them.
 
-    ``limits`` are those that the user gave, which may be what leaves no plan.
+    ``limits`` are those of the user; they may be the reason why no plan is left.
     """
 
     workload: Workload
     space: SearchSpace
     constants: Constants
     estimate: Estimator
-    objective: str = "step_time"
+    objective: Objective = STEP_TIME
     paired_error: PairedError = field(default_factory=PairedError)
-    judgement: Judgement | None = None
+    criteria: RankingCriteria | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
 
     @cached_property
@@ -64,21 +66,22 @@ class ResultBuilder:
 
     @property
     def _time_ranks(self) -> bool:
-        return self.objective != "memory_headroom" and (self.judgement is None or self.judgement.is_of_lattice)
+        by_time = self.objective.orders_lattice_by is Criterion.STEP_TIME
+        return by_time and (self.criteria is None or self.criteria.is_of_lattice)
 
     @property
     def rule(self) -> FitRule:
-        """What decides which strategies fit."""
+        """The rule that decides which strategies fit."""
         return fit_rule(self.workload, self.constants)
 
     def plans(self, best_first: Sequence[RankedStrategy]) -> tuple[DeploymentPlan, ...]:
-        """Plans group by group, each compared with the next; the first also with its neighbours in the space."""
+        """The plans in groups of ties. Each is compared with the next one, the first also with its neighbours in the space."""
         if not best_first:
             return ()
         found: Sequence[Mapping[str, Any]] = self.estimates([entry.strategy for entry in best_first])
         values: Sequence[Mapping[str, Value]] = [{}] * len(found)
-        if self.judgement is not None:
-            best_first, found, values = self._judged(self.judgement, best_first, found)
+        if self.criteria is not None:
+            best_first, found, values = self._valued(self.criteria, best_first, found)
         if not best_first:
             return ()
         launchable = launchable_each(self.workload, StrategyBatch.of([entry.strategy for entry in best_first]))
@@ -102,9 +105,9 @@ class ResultBuilder:
                     Sentence("Plan {}", place + 2), estimates[place + 1], priced, Sentence("this plan")
                 )
             valued = values[order[place]]
-            if self.judgement is not None and not self.judgement.is_of_lattice:
+            if self.criteria is not None and not self.criteria.is_of_lattice:
                 faster = sum(time_s < entry.step_time_s for time_s in times_s)
-                explanation["objective"] = Sentence("{}; {}.", valued[self.judgement.name].text, _by_time(faster))
+                explanation["objective"] = Sentence("{}; {}.", valued[self.criteria.first.name].text, _by_time(faster))
             if place == 0:
                 neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
                 explanation["one_change"] = best_change(neighbouring, self.rule)
@@ -128,28 +131,28 @@ class ResultBuilder:
             )
         return tuple(plans)
 
-    def _judged(
-        self, judgement: Judgement, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
+    def _valued(
+        self, criteria: RankingCriteria, best_first: Sequence[RankedStrategy], found: Sequence[Mapping[str, Any]]
     ) -> tuple[Sequence[RankedStrategy], list[Mapping[str, Any]], Sequence[Mapping[str, Value]]]:
-        """The plans within the limits, with their values; by the first objective where the lattice has no order of it."""
-        judged = judgement.judged([entry.strategy for entry in best_first], found)
-        kept = [(row, values) for row, values in enumerate(judged) if values is not None]
-        if not judgement.is_of_lattice:
-            kept.sort(key=lambda each: (each[1][judgement.name].value, each[0]))
+        """The plans within the limits and their values, ordered by the first objective unless it orders the lattice."""
+        valued = criteria.values([entry.strategy for entry in best_first], found)
+        kept = [(row, values) for row, values in enumerate(valued) if values is not None]
+        if not criteria.is_of_lattice:
+            kept.sort(key=lambda each: (each[1][criteria.first.name].value, each[0]))
         rows, values = [row for row, _ in kept], [each for _, each in kept]
-        told = len(judgement.measures) > 1 or not judgement.is_of_lattice
+        told = len(criteria.objectives) > 1 or not criteria.is_of_lattice
         return [best_first[row] for row in rows], [dict(found[row]) for row in rows], values if told else [{}] * len(rows)
 
     def why_beyond(self, ranked: Sequence[RankedStrategy]) -> str:
-        """Which limits stand between the plans, none of which is within all, and the answer."""
-        assert self.judgement is not None
+        """Why no plan is within all limits."""
+        assert self.criteria is not None
         strategies = [entry.strategy for entry in ranked]
-        return self.judgement.why_none(strategies, self.estimates(strategies))
+        return self.criteria.why_none(strategies, self.estimates(strategies))
 
     def _order(
         self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]
     ) -> tuple[list[int], list[int]]:
-        """The rows in the order of the answer, and their groups in that order. Where memory ranks, each is a group of its own."""
+        """The rows in the order of the answer, and their groups. Where memory ranks, each row is a group of its own."""
         rows = range(len(best_first))
         if not self._time_ranks:
             return list(rows), [row + 1 for row in rows]
@@ -158,18 +161,18 @@ class ResultBuilder:
         return sorted(rows, key=lambda row: (groups[row], sturdy[row], row)), groups
 
     def best_of(self, plans: Sequence[DeploymentPlan]) -> DeploymentPlan | None:
-        """The plan that is best by the objective itself, ties apart."""
+        """The plan that is best by the objective alone, without ties."""
         if not self._time_ranks:
             return plans[0] if plans else None
         return next((plan for plan in plans if plan.fastest), None)
 
     def compared_with(self, given: ParallelStrategy | None, plans: Sequence[DeploymentPlan]) -> BaselineComparison | None:
-        """The first plan against the given one, else against the rule of thumb's, if that finds any."""
+        """The first plan compared with the given strategy, or else with the rule of thumb."""
         measure = given or default_baseline(self.workload, self.constants)
         return None if measure is None else self.baseline(measure, plans, given=given is not None)
 
     def baseline(self, strategy: ParallelStrategy, plans: Sequence[DeploymentPlan], *, given: bool) -> BaselineComparison:
-        """The first plan against the plan to beat. An illegal baseline is priced where that is possible, with its violations."""
+        """The first plan compared with the baseline. An illegal baseline is priced where possible, with its violations."""
         best = plans[0] if plans else None
         strategy = canonical(self.workload, strategy)
         workload = self.workload
@@ -192,7 +195,7 @@ class ResultBuilder:
         return BaselineComparison(source, described, priced, broken, speedup, why, group)
 
     def _better_placed(self, strategy: ParallelStrategy, priced: Mapping[str, Any]) -> str:
-        """What moving layers alone would gain, where that is worth a word."""
+        """The gain from moving layers alone, where it is worth mentioning."""
         if strategy.pp == 1 or not self._time_ranks:
             return ""
         (moved,) = Placer(self.workload).best(self.constants, [strategy])
@@ -211,12 +214,12 @@ class ResultBuilder:
         return group_of(priced["step_time_s"], list(leaders.values()), self.paired_error.fraction)
 
     def space_report(self, best: DeploymentPlan | None) -> SpaceReport:
-        """What was tried of the switches, and what the others would change of plan 1."""
+        """The switches that were tried, and the effect of the others on plan 1."""
         parallel = None if best is None else best.parallel
         return space_report(self.workload, self.space, parallel, self.constants)
 
     def nearest_launchable(self, plan: DeploymentPlan) -> tuple[NearestLaunchable, ...]:
-        """What each framework of these devices takes in place of a plan of the physics alone; nothing beside a target's."""
+        """For a plan of the physics alone: the nearest strategy that each framework takes. Empty for a target."""
         if self.workload.software.target != ANY.name:
             return ()
         family = self.workload.cluster.profile.family
@@ -241,11 +244,11 @@ class ResultBuilder:
         return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())
 
     def infeasible(self, leanest: tuple[float, ParallelStrategy] | None) -> Infeasible:
-        """Why there is no plan, and what of the job could be changed."""
+        """The reasons why there is no plan, and changes of the job that would help."""
         return infeasible(self.workload, self.limits, self.constants, self.estimate, leanest, self.rule.fit_limit_bytes)
 
     def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None, story: Infeasible) -> str:
-        """A few sentences on what stands between this search and a plan, and on what would do."""
+        """A few sentences on why this search has no plan, and on what would help."""
         changes = joined("; ", (change.change for change in story.changes))
         would_do = Sentence("What would do, each checked with a plan that fits: {}.", changes) if changes else NOTHING_WOULD_DO
         if leanest is None:
@@ -276,7 +279,7 @@ class ResultBuilder:
         return Sentence("No strategy is legal; most often: {}.", broken.sentence(self.workload, example))
 
     def estimates(self, strategies: Sequence[ParallelStrategy]) -> list[dict[str, Any]]:
-        """Prices with their parts, in order, as JSON."""
+        """The estimates of strategies with their breakdowns, as JSON."""
         found: list[dict[str, Any]] = []
         for first in range(0, len(strategies), PRICED_AT_ONCE):
             batch = StrategyBatch.of(strategies[first : first + PRICED_AT_ONCE])

@@ -1,4 +1,4 @@
-"""What a search returns, and its JSON form."""
+"""The result of a search and its JSON form."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from search.tensor_choice.tensor_refinement import TensorRefinement
 
 @dataclass(frozen=True)
 class Counts:
-    """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: this release does not do that.
+    """``enumerated`` = ``legal`` + the sum of the rejections. ``None``: the search does not count it.
 
-    ``estimated`` have their memory counted, or were ruled out by their weights and states alone, and their time priced where they
-    fit. The other legal ones were ruled out by what their layers take at least, before that; they and those that fit and were not
-    simulated are ``pruned_by_bound``. ``fits_memory`` is of those estimated.
+    ``estimated`` strategies had their memory counted, or were ruled out by their weights and states alone; those that fit were
+    timed. The other legal ones were ruled out earlier by a lower bound on layer time. These, and those that fit and were not
+    simulated, are ``pruned_by_bound``. ``fits_memory`` counts estimated strategies.
     """
 
     enumerated: int
@@ -56,7 +56,7 @@ class Timing:
     explain_s: float
     total_s: float
     simulate_s: float | None = None
-    refine_s: float | None = None  # trials around the best plans and tensors chosen one by one, beside the search itself
+    refine_s: float | None = None  # trials of a refinement, and tensors chosen one by one
 
     def to_mapping(self) -> dict[str, float | None]:
         """``estimate_s`` covers enumeration, legality and pricing."""
@@ -65,10 +65,11 @@ class Timing:
 
 @dataclass(frozen=True)
 class BaselineComparison:
-    """The plan to beat and what the best plan gains over it.
+    """The baseline, and the gain of the best plan over it.
 
-    ``speedup_fraction`` is the baseline's step time over plan 1's, minus 1 (``None`` without a plan). ``rank_group`` is the group
-    of the listed plans in which it falls: ``None`` behind the last, where it cannot run or does not fit, or where memory ranks.
+    ``speedup_fraction`` is the baseline's step time over that of plan 1, minus 1 (``None`` without a plan). ``rank_group`` is the
+    group of listed plans that the baseline would be in. It is ``None`` behind the last group, for a baseline that cannot run or
+    does not fit, and where memory ranks.
     """
 
     source: str  # given | rule_of_thumb
@@ -82,7 +83,7 @@ class BaselineComparison:
 
 @dataclass(frozen=True)
 class BrokenRule:
-    """A rule of a framework, and what of a strategy breaks it."""
+    """A rule of a framework, and a sentence on how a strategy breaks it."""
 
     rule: str
     sentence: str
@@ -90,11 +91,11 @@ class BrokenRule:
 
 @dataclass(frozen=True)
 class PhysicsBest:
-    """The best of all that physics allows, beside plans that a framework must take.
+    """The best plan of the physics alone, beside plans that a framework must take.
 
-    ``difference_fraction`` is the step time of the plan that is proved best over its own, minus 1 (``None`` without one), ``why``
-    what makes it, and ``rules`` keep it from being launched; none where it is that plan. Over the ``num_refused`` strategies that
-    the framework refuses, of which ``simulated`` were played, it is ``proved_best``, unless ``stopped_by`` says otherwise.
+    ``difference_fraction`` is the step time of the proved plan over its own, minus 1 (``None`` without one); ``why`` explains it.
+    ``rules`` keep it from being launched; they are empty where it is the proved plan. It is ``proved_best`` over the
+    ``num_refused`` strategies that the framework refuses, ``simulated`` of which were simulated, unless ``stopped_by`` is set.
     """
 
     plan_id: str
@@ -115,10 +116,10 @@ class PhysicsBest:
 
 @dataclass(frozen=True)
 class NearestLaunchable:
-    """What a framework takes in place of a plan of the physics alone.
+    """The nearest strategy that a framework takes in place of a plan of the physics alone.
 
-    ``replaced`` says what was changed and why. ``strategy`` and ``estimate`` are ``None`` where even that breaks ``rules``, or
-    trains another model; ``difference_fraction`` is its step time over the plan's, minus 1.
+    ``replaced`` lists the changes and their reasons. ``strategy`` and ``estimate`` are ``None`` where even that breaks ``rules``
+    or trains another model. ``difference_fraction`` is its step time over the plan's, minus 1.
     """
 
     target: str
@@ -136,10 +137,10 @@ class NearestLaunchable:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Plans, best first, with the account of how they were found. ``nearest`` is a hint where nothing fits.
+    """Plans, best first, with counts, rejections, proof and timing. ``nearest`` is a hint where nothing fits.
 
-    ``physics_best`` stands beside plans for a target, ``nearest_launchable`` and ``by_tensor`` beside those of the physics alone,
-    ``refinement`` beside those of either where it is asked for. Without a plan of an exhaustive search, ``infeasible`` says why.
+    ``physics_best`` is set for a target, ``nearest_launchable`` and ``by_tensor`` for the physics alone, ``refinement`` on
+    request. ``infeasible`` explains an exhaustive search without a plan.
     """
 
     counts: Counts
@@ -187,7 +188,7 @@ class SearchResult:
 
 
 def listed_rejections(workload: Workload, rejections: Rejections) -> tuple[Rejection, ...]:
-    """Reasons with their counts, the largest first."""
+    """Rejections with their counts, the largest first."""
     listed = [
         Rejection(name, count, rejections.examples[name][0].sentence(workload, rejections.examples[name][1]))
         for name, count in rejections.counts.items()

@@ -1,7 +1,7 @@
-"""Samplers over the lattice: Optuna proposes strategies batch by batch, in memory; the cost model prices them.
+"""A search by a sampler: Optuna proposes strategies batch by batch, and the cost model prices them.
 
-An exhaustive search is faster and proves its answer. Samplers are here to compare with, and for evaluators that are too
-slow to price everything.
+An exhaustive search is faster and proves its result. Samplers serve for comparison, and for evaluators that are too slow to price
+everything.
 """
 
 from __future__ import annotations
@@ -11,82 +11,70 @@ from typing import Any
 
 import numpy as np
 
-from cost_models.constants import Constants
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence
+from frameworks.accepted_switches import taken
 from frameworks.legality import rules_for
-from frameworks.taking import taken
 from search.errors import SearchError
+from search.objectives.objective import Criterion
 from search.plans.baseline import default_baseline
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Leaderboard, Scored
 from search.ranking.proof import Proof
-from search.ranking.ties import PairedError
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import SAMPLE, SEARCHED, Clock, Progress, ProgressCallback
-from search.session.runner import answer_of, check_objective, check_time_limit, run_to_end
+from search.session.request import SearchRequest
+from search.session.runner import answer_of, check_time_limit, run_to_end
 from search.space.enumeration import Rejections
-from search.space.search_space import SearchSpace
 from search.trials.named_choices import Proposals
-from search.trials.optuna_sampler import SAMPLERS, Asker, Told
+from search.trials.optuna_sampler import Asker, Told
 from search.trials.trial import BASELINE, FITS, ILLEGAL, OUTCOMES, TOO_LARGE, UNPRICED, Evaluation, Trial
 
 BATCH_TRIALS = 32
 
 
 class SamplerSearch:
-    """A sampled search, a batch at a time. Given the trials and the checkpoint of another one, it goes on from there.
+    """A sampled search, one batch at a time. With the trials and the checkpoint of another one it continues that one.
 
-    Parameters as ``LatticeSearch``, and ``sampler`` (of ``SAMPLERS``), ``seed`` and ``max_trials``; the first
-    trial is ``baseline`` (default: ``default_baseline``) where the space holds it. Raises ``SearchError`` for bad ones.
+    ``request.options`` name the sampler, its seed and the number of trials. The first trial is the baseline where the space holds
+    it. ``estimator`` prices a batch.
     """
 
     def __init__(
         self,
-        workload: Workload,
-        space: SearchSpace,
-        constants: Constants,
+        request: SearchRequest,
         *,
-        sampler: str,
-        seed: int = 0,
-        max_trials: int,
-        objective: str = "step_time",
-        top: int = 20,
-        baseline: ParallelStrategy | None = None,
-        clock: Clock | None = None,
         estimator: Estimator = estimate,
         trials: Sequence[Trial] = (),
         checkpoint: Mapping[str, Any] | None = None,
-        paired_error: PairedError | None = None,
     ) -> None:
-        check_objective(objective, top)
-        if sampler not in SAMPLERS:
-            raise SearchError(Sentence("sampler: {!r} is not one of {}.", sampler, joined(", ", SAMPLERS)))
-        if max_trials < 1:
-            raise SearchError(Sentence("max_trials: {} is below 1.", max_trials))
+        options, workload = request.options, request.workload
+        assert options.sampler is not None  # of a request whose mode this is
+        assert options.max_trials is not None
+        self.request = request
         self.workload = workload
-        self.constants = constants
-        self.max_trials = max_trials
+        self.constants = request.constants
+        self.max_trials = options.max_trials
         self.trials: list[Trial] = list(trials)
-        self._objective, self._top, self._baseline = objective, top, baseline
-        self._sampler = sampler
-        self._builder = ResultBuilder(workload, space, constants, estimator, objective, paired_error or PairedError())
+        self._baseline, self._sampler = request.baseline, options.sampler
+        self._builder = ResultBuilder(
+            workload, request.space, request.constants, estimator, request.objective, request.paired_error
+        )
         self._estimate = estimator
-        self._now: Clock = clock or (lambda: 0.0)
+        self._now: Clock = request.clock or (lambda: 0.0)
         self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
         self._started_s = self._now() - self._elapsed_s
         self._rules = rules_for(workload.software.target)
-        self._proposals, self._wanted = Proposals(workload, space), space.wanted
+        self._proposals, self._wanted = Proposals(workload, request.space), request.space.wanted
         self._seen: dict[ParallelStrategy, Trial] = {}
         self._distinct = {outcome: 0 for outcome in OUTCOMES}
         self._best: Trial | None = None
         for trial in self.trials:
             self._consider(trial)
-        self._asker = Asker(sampler, seed, self._proposals.strategy)
+        self._asker = Asker(options.sampler, options.seed, self._proposals.strategy)
         self._asker.restore(self.trials, lambda trial: (trial.evaluation.value,))
 
     def advance(self) -> bool:
@@ -112,14 +100,14 @@ class SamplerSearch:
     def _enqueue_baseline(self) -> None:
         strategy = self._baseline or default_baseline(self.workload, self.constants)
         parameters = None
-        if strategy is not None:  # as it is, or with what the space has on in every strategy
+        if strategy is not None:  # as it is, or with the switches that the space has on everywhere
             forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))
             parameters = next(filter(None, map(self._proposals.parameters, forms)), None)
         if parameters is not None:
             self._asker.enqueue(parameters, BASELINE)
 
     def _evaluated(self, strategies: Sequence[ParallelStrategy]) -> dict[ParallelStrategy, Evaluation]:
-        """Every strategy's evaluation; only those that no earlier trial had are priced."""
+        """The evaluation of every strategy. Only strategies without an earlier trial are priced."""
         found = {strategy: self._seen[strategy].evaluation for strategy in strategies if strategy in self._seen}
         new = [strategy for strategy in dict.fromkeys(strategies) if strategy not in found]
         if not new:
@@ -141,7 +129,7 @@ class SamplerSearch:
                     None,
                     step_time_s,
                     peak,
-                    peak if self._objective == "memory_headroom" else step_time_s,
+                    {Criterion.STEP_TIME: step_time_s, Criterion.PEAK_MEMORY: peak}[self.request.criterion],
                     {"legality": 0.0, "memory": missing},
                 )
         return found
@@ -171,7 +159,7 @@ class SamplerSearch:
 
     @property
     def progress(self) -> Progress:
-        """How far the search has come; counts are of distinct strategies, ``sampled`` is of trials."""
+        """Counts are of distinct strategies, ``sampled`` counts trials."""
         counts = self._counts()
         return Progress(
             len(self.trials) / self.max_trials,
@@ -194,10 +182,10 @@ class SamplerSearch:
         return {"ask_s": self._ask_s, "price_s": self._price_s, "elapsed_s": self._elapsed_s}
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """What has been found, explained and compared with the baseline. Nothing is proved: most of the lattice is unseen."""
+        """The explained plans, compared with the baseline. Nothing is proved: most of the lattice is unseen."""
         begun_s = self._now()
         distinct = [trial for trial in self.trials if trial.duplicate_of is None]
-        leaderboard = Leaderboard(self._objective, self._top)
+        leaderboard = Leaderboard(self.request.criterion, self.request.top)
         fitting = [trial for trial in distinct if trial.evaluation.outcome == FITS]
         if fitting:
             leaderboard.add(_scored(fitting))
@@ -223,7 +211,7 @@ class SamplerSearch:
                 exhaustive=False,
                 proved_best=False,
                 scope=Sentence("{} strategies of the lattice sampled by {}, closed form", len(distinct), self._sampler),
-                objective=self._objective,
+                objective=self.request.objective.name,
                 optimality_gap_fraction=None,
                 stopped_by=stopped_by,
                 plan_id=None if best is None else best.plan_id,
@@ -246,22 +234,12 @@ class SamplerSearch:
 
 
 def sample(
-    workload: Workload,
-    space: SearchSpace,
-    constants: Constants,
-    *,
-    clock: Clock | None = None,
-    time_limit_s: float | None = None,
-    on_progress: ProgressCallback | None = None,
-    **settings: Any,
+    request: SearchRequest, *, time_limit_s: float | None = None, on_progress: ProgressCallback | None = None
 ) -> SearchResult:
-    """The best plans among those that a sampler tries; ``settings`` are those of ``SamplerSearch``.
-
-    Limits and progress as in ``search.exhaustive.lattice_search.search``. Raises ``SearchError`` for a bad setting or limit.
-    """
-    check_time_limit(time_limit_s, clock)
-    sampled = SamplerSearch(workload, space, constants, clock=clock, **settings)
-    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, clock)
+    """The best plans among those that a sampler tries. Limits and progress as in ``search`` of the exhaustive search."""
+    check_time_limit(time_limit_s, request.clock)
+    sampled = SamplerSearch(request)
+    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)
 
 
 def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""How the step of one plan answers to what it was priced with: each number a little better, and a little worse."""
+"""The sensitivity of a plan's step time to each number that prices it: a little better, and a little worse."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ Scaled = Callable[[float], Priced]
 def sensitivity(
     workload: Workload, strategy: ParallelStrategy, constants: Constants, estimate: Estimator
 ) -> list[dict[str, Any]]:
-    """Step times with one quantity ``CHANGE`` better and as much worse, what matters most first, as JSON.
+    """Step times with one quantity better by ``CHANGE`` and worse by as much, the largest effect first, as JSON.
 
-    Better is a rate times 1 + ``CHANGE``, or a time divided by it. ``*_delta_fraction`` is the step time over that of the
-    plan, minus 1. A quantity that the plan does not use is left out.
+    Better is a rate times 1 + ``CHANGE``, or a time divided by it. ``*_delta_fraction`` is the step time over that of the plan,
+    minus 1. Quantities that the plan does not use are left out.
     """
     batch = StrategyBatch.of([strategy])
 
@@ -53,7 +53,7 @@ def sensitivity(
 
 
 def quantities(workload: Workload, constants: Constants) -> Iterator[tuple[str, Scaled]]:
-    """Each quantity by name, with what prices a step when it is ``factor`` times as fast."""
+    """Each quantity by name, with the workload and constants in which it is ``factor`` times as fast."""
     profile, training = workload.cluster.profile, workload.training
 
     def on(changed: HardwareProfile) -> Priced:
@@ -89,7 +89,7 @@ def quantities(workload: Workload, constants: Constants) -> Iterator[tuple[str, 
 
 
 def _balanced(training: TrainingJob, factor: float) -> TrainingJob:
-    """What is above a balanced load is what can change."""
+    """The training job with its excess expert load divided by the factor."""
     spread, counts = training.expert_spread, training.expert_counts
     return replace(
         training,
@@ -120,5 +120,5 @@ def _faster(tier: NetworkTier, factor: float) -> NetworkTier:
 
 
 def _faster_curve(curve: CollectiveCurve, factor: float) -> CollectiveCurve:
-    """Measured where the wire was slower: the same times, for more bytes."""
+    """The curve of a faster wire: the same times, for more bytes."""
     return replace(curve, message_bytes=tuple(size * factor for size in curve.message_bytes))

@@ -1,4 +1,4 @@
-"""How wrong a number may be before another plan is the better one."""
+"""Turning points: how wrong a number must be for another plan to be the better one."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from cost_models.shapes.workload import Workload
 from search.plans.estimator import Estimator
 from search.sensitivity.quantities import Scaled, quantities
 
-WIDEST = 3.0  # times or by which a number may be off
-STEPS = 6  # on each side, evenly in the logarithm, before the place is bisected
+WIDEST = 3.0  # largest factor
+STEPS = 6  # on each side, evenly in the logarithm, before bisection
 BISECTIONS = 10
 
 
 def turning_points(
     workload: Workload, first: ParallelStrategy, other: ParallelStrategy, constants: Constants, estimate: Estimator
 ) -> list[dict[str, Any]]:
-    """For each quantity the nearest factor at which ``other`` becomes as fast as ``first``, the smallest change first, as JSON.
+    """For each quantity, the nearest factor at which ``other`` is as fast as ``first``; smallest change first, as JSON.
 
-    A factor multiplies a rate and divides a time. Quantities that decide nothing within a factor of ``WIDEST`` are left out.
+    A factor multiplies a rate and divides a time. Quantities without a turning point within ``WIDEST`` are left out.
     """
     batch = StrategyBatch.of([first, other])
 

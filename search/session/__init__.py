@@ -1,1 +1,1 @@
-"""The run of a search: steps, progress, limits and interrupts."""
+"""The request of a search, and its run: options, steps, progress, limits and interrupts."""

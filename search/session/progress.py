@@ -14,10 +14,9 @@ HALF_EXPLAINED = 12  # heartbeats that halve the remaining fraction; their total
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search has come. ``done_fraction`` counts layouts, not strategies: it is no forecast of time.
+    """How far a search has come. ``done_fraction`` counts layouts, not strategies; it is no forecast of time.
 
-    ``phase`` is what the search is doing now: of ``PHASES``, where ``PRICE`` is of post-training alone. Strategies are ruled out
-    by bounds while they are enumerated.
+    ``phase`` is one of ``PHASES``; ``PRICE`` belongs to post-training. Bounds rule out strategies while they are enumerated.
     """
 
     done_fraction: float
@@ -37,11 +36,11 @@ Far = TypeVar("Far", bound=Progress)
 
 
 def while_searching(progress: Far, share: float = SEARCHED) -> Far:
-    """How far a search has come with its answer: ``share`` of the way once there is nothing more to find."""
+    """The progress of a search whose result is still to be explained: ``share`` once everything is found."""
     return replace(progress, done_fraction=share * progress.done_fraction)
 
 
 def while_explaining(progress: Far, num_beats: int) -> Far:
-    """How far it is after so many signs of life since then; it never says that all is done."""
+    """The progress after ``num_beats`` heartbeats of the explanation; never 1."""
     left = (UNFINISHED - min(progress.done_fraction, UNFINISHED)) * 0.5 ** (num_beats / HALF_EXPLAINED)
     return replace(progress, phase=EXPLAIN, done_fraction=UNFINISHED - left)

@@ -1,4 +1,4 @@
-"""Runs a search step by step, until it ends, a limit is reached or its caller has seen enough."""
+"""Runs a search step by step until it ends, reaches a limit or is interrupted."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence
 from search.errors import SearchError
 from search.heartbeat import heard
-from search.ranking.leaderboard import OF_LATTICE
 from search.results.search_result import SearchResult
 from search.session.progress import EXPLAIN, UNFINISHED, Clock, Far, Progress, ProgressCallback, while_explaining, while_searching
 from search.trials.trial import Trial
@@ -32,17 +31,17 @@ class Steps(Protocol[Far_co]):
 
 
 class Stepwise(Steps[Progress], Protocol):
-    """A search, of which ``checkpoint()`` and ``trials``, as JSON, are all that another process needs to continue it."""
+    """A search. ``checkpoint()`` and ``trials`` as JSON are all that another process needs to continue it."""
 
     @property
     def trials(self) -> Sequence[Trial]:
-        """What a sampler has tried so far; nothing for an exhaustive search."""
+        """The trials of a sampler or a refinement; empty for an exhaustive search."""
 
     def checkpoint(self) -> dict[str, Any]:
-        """What is not in the trials, as JSON."""
+        """The state of the search beside its trials, as JSON."""
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """What has been found."""
+        """The result so far."""
 
 
 def run_to_end(
@@ -51,10 +50,10 @@ def run_to_end(
     on_progress: Callable[[Far], bool | None] | None,
     share: float = UNFINISHED,
 ) -> str | None:
-    """Advance until nothing is left (``None``), the time is over or an interrupt; what stopped it, as ``Proof`` names it.
+    """Advance until nothing is left (``None``), the time is over or an interrupt comes; returns what stopped it.
 
-    ``on_progress`` is called after every step and stops the search by returning ``False``; it is called once more at the end,
-    since what was found is still to be explained. ``share`` of the way has been gone by then.
+    ``on_progress`` is called after every step, and once more at the end. It stops the search by returning ``False``. ``share`` is
+    the fraction of the progress that is reached then.
     """
     stopped_by = None
     try:
@@ -75,10 +74,9 @@ def run_to_end(
 def answer_of(
     search: Stepwise, stopped_by: str | None, on_progress: ProgressCallback | None = None, clock: Clock | None = None
 ) -> SearchResult:
-    """What has been found. An interrupt while that is explained is one of the search; only another ends the process.
+    """The result of a search. A first interrupt stops the explanation; only a second one ends the process.
 
-    ``on_progress`` is called after every plan, with the seconds of ``clock`` that have passed since, until it has had enough
-    (``False``), which is an interrupt.
+    ``on_progress`` is called after every plan with the seconds of ``clock`` since, and interrupts by returning ``False``.
     """
     begun_s = 0.0 if clock is None else clock()
     num_beats = 0
@@ -100,15 +98,7 @@ def answer_of(
             return search.result(stopped_by or INTERRUPT)
 
 
-def check_objective(objective: str, top: int) -> None:
-    """Raise ``SearchError`` for an unknown objective or for fewer than one plan."""
-    if objective not in OF_LATTICE:
-        raise SearchError(Sentence("objective: {!r} is not one of {}.", objective, joined(", ", OF_LATTICE)))
-    if top < 1:
-        raise SearchError(Sentence("top: {} is below 1.", top))
-
-
 def check_time_limit(time_limit_s: float | None, clock: Clock | None) -> None:
-    """Raise ``SearchError`` for a limit that is no positive time, or that nothing measures."""
+    """Raise ``SearchError`` for a limit that is not positive, or without a clock."""
     if time_limit_s is not None and (clock is None or not time_limit_s > 0):
         raise SearchError(Sentence("time_limit_s: {} is not a positive number of seconds of a given clock.", time_limit_s))

@@ -1,4 +1,4 @@
-"""What a user allows and forbids a search by name, whichever dimension the name belongs to."""
+"""The names by which a user allows and forbids values, whichever dimension a name belongs to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from typing import Any, TypeVar
 
-from cost_models.shapes.acting import OF_MODEL, model_scope, why_idle
+from cost_models.shapes.effective_switches import OF_MODEL, model_scope, why_idle
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import LEFT_OUT, SWITCHES, Feature, InSearch
@@ -43,7 +43,7 @@ def modules_among(names: frozenset[str]) -> RecomputeModule:
 def kept(
     dimension: str, values: Sequence[K], labels: dict[str, K], allow: frozenset[str], forbid: frozenset[str]
 ) -> tuple[K, ...]:
-    """The values, those that are allowed by name beside them, without those that are forbidden.
+    """The values of a dimension with those that are allowed by name and without those that are forbidden.
 
     Raises ``SearchError`` where none is left.
     """
@@ -59,10 +59,10 @@ def kept(
 
 
 def notes(workload: Workload, names: dict[str, frozenset[str]], asked: Feature, tried: dict[str, Any]) -> Iterator[str]:
-    """A sentence on each name that changes nothing, and on what goes with a name that is forbidden.
+    """A sentence on each name that changes nothing, and on other switches that a forbidden name takes along.
 
-    ``names``: those of ``allow`` and of ``forbid``; ``asked``: the switches that limits of their own switch on; ``tried``: what
-    the space would try without them, by dimension. Raises ``SearchError`` for a name that the target cannot be without.
+    ``names`` are those of ``allow`` and of ``forbid``, ``asked`` the switches that limits of their own switch on, ``tried`` the
+    values of the space without them, by dimension. Raises ``SearchError`` for a name that the target needs.
     """
     for kind, given in names.items():
         for name in sorted(given):
@@ -80,7 +80,7 @@ def notes(workload: Workload, names: dict[str, frozenset[str]], asked: Feature, 
 
 
 def _idle(workload: Workload, name: str) -> str:
-    """Why a name means nothing to this job or its target."""
+    """Why a name has no meaning for this job or its target."""
     target = parse_target(workload.software.target)
     framework = BY_LABEL.get(target.label)
     if name in FEATURES:
@@ -103,14 +103,14 @@ def _idle(workload: Workload, name: str) -> str:
         if framework is None:
             return ""
         table = framework.table
-        has = (*table.schedules, *table.dispatchers, *table.cp_algos)  # equal numbers stand for other things elsewhere
+        has = (*table.schedules, *table.dispatchers, *table.cp_algos)  # the same number means other options elsewhere
         return "" if any(option is known for known in has) else Sentence("{} has none", target.label)
     unnamed = RecomputeModule(0) if framework is None else framework.table.unnamed_modules
     return Sentence("{} does not recompute it by name", target.label) if MODULE_NAMES[name] in unnamed else ""
 
 
 def _as_it_is(kind: str, name: str, tried: dict[str, Any]) -> str:
-    """Why a name changes nothing of what a search tries."""
+    """Why a name changes nothing in the search."""
     if name in FEATURES:
         left_out = SWITCHES[FEATURES[name]].in_search in LEFT_OUT
         if left_out == (kind == "forbid"):
@@ -135,7 +135,7 @@ def _check_not_needed(workload: Workload, feature: Feature) -> None:
 
 
 def _gone_with(workload: Workload, feature: Feature) -> Iterator[str]:
-    """What the target takes only beside the switch."""
+    """Switches that the target takes only beside this one."""
     for rule in rules_for(workload.software.target):
         if isinstance(rule, FactRule) and feature in rule.needs:
             yield Sentence(
@@ -147,5 +147,5 @@ def _gone_with(workload: Workload, feature: Feature) -> Iterator[str]:
 
 
 def allowed_both_ways(names: frozenset[str]) -> Feature:
-    """Of the switches that are allowed, those that a search then tries both ways."""
+    """The allowed switches that a search then tries on and off."""
     return Feature(sum(f for f in features_among(names) if SWITCHES[f].in_search is InSearch.LEFT_OUT and SWITCHES[f].priced))

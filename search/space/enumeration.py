@@ -1,10 +1,10 @@
-"""Streams the lattice in chunks, in one fixed order, and charges each illegal strategy to the first rule it breaks.
+"""Enumerates the lattice in chunks, in one fixed order, and charges each illegal strategy to the first rule it breaks.
 
 Order: pp from the middle of its values outwards, vpp, schedule, tp, cp, ep, etp, micro batch size, then the options, each
-ascending: the best plans are rarely at the ends, and a good time early rules out much. A chunk holds rows of one pipeline
-only, whatever the micro batches that a virtual stage takes in turn, since the cost model vectorises over those. Rules that
-look at a layout alone (``layout_only``) are checked once a layout, and the whole block of its options is charged by
-arithmetic: a space with few legal layouts costs little.
+ascending. The best plans are rarely at the ends, and a good time early rules out much. A chunk holds rows of one pipeline,
+whatever the group size of its micro batches, since the cost model vectorises over those. Rules that look at a layout alone
+(``layout_only``) are checked once a layout, and the block of its options is charged by arithmetic. So a space with few legal
+layouts costs little.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
+from frameworks.accepted_switches import with_taken
 from frameworks.legality import RULES, rules_for
 from frameworks.rule import Rule
-from frameworks.taking import with_taken
 from search.space.option_tables import Layouts, OptionTable, OptionTables, option_classes
 from search.space.search_space import Pipeline, SearchSpace
 
@@ -59,18 +59,18 @@ class Rejections:
         self.counts[rule.name] = self.counts.get(rule.name, 0) + num_strategies
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Rules travel to another process by their place, as what they are made of cannot."""
+        """Rules travel to another process by their place in the list, since their functions cannot be pickled."""
         places = {name: (RULES.index(rule), example) for name, (rule, example) in self.examples.items()}
         return _of_places, (self.counts, places)
 
     def taken(self) -> Rejections:
-        """What was charged so far, which is charged here no longer."""
+        """The charges so far, which are removed here."""
         found = Rejections(self.counts, self.examples)
         self.counts, self.examples = {}, {}
         return found
 
     def add(self, others: Rejections) -> None:
-        """Charge what was charged elsewhere."""
+        """Add the charges of others."""
         for name, count in others.counts.items():
             rule, example = others.examples[name]
             self.charge(rule, count, example)
@@ -81,27 +81,27 @@ def _of_places(counts: dict[str, int], places: dict[str, tuple[int, ParallelStra
 
 
 def refusals(workload: Workload) -> tuple[Rule, ...]:
-    """The rules of the workload's target that refuse the job whatever the strategy."""
+    """The rules of the workload's target that refuse the job under every strategy."""
     one = StrategyBatch.of([ParallelStrategy()])
     return tuple(rule for rule in rules_for(workload.software.target) if rule.job_only and rule.violates(workload, one)[0])
 
 
 def layout_rules(workload: Workload) -> tuple[Rule, ...]:
-    """What can be charged a layout at a time: refusals of the whole job, else the leading rules that look at the layout alone.
+    """The rules that are charged a layout at a time: refusals of the job, or else the leading rules on layouts alone.
 
-    Only leading ones can: behind a rule that reads options, rows of one layout differ. A refusal comes first, since no change of
-    a strategy helps against it.
+    Only leading rules can be: behind a rule that reads options, rows of one layout differ. Refusals come first, since no change
+    of a strategy helps against them.
     """
     return refusals(workload) or _leading(workload)
 
 
 def option_rules(workload: Workload) -> tuple[Rule, ...]:
-    """The rules of the target behind the leading ones, in their order, but for ``placement_rules``."""
+    """The rules of the target behind the leading ones, in their order, without ``placement_rules``."""
     return rules_before_placement(workload)[len(_leading(workload)) :]
 
 
 def placement_rules(workload: Workload) -> tuple[Rule, ...]:
-    """The rules of the target that look at where layers lie; rows of the lattice have no placement before one is chosen."""
+    """The rules of the target on placements. Rows of the lattice have no placement before one is chosen."""
     return tuple(rule for rule in rules_for(workload.software.target) if rule.reads_placement)
 
 
@@ -121,7 +121,7 @@ def chunks(
     chunk_rows: int = CHUNK_ROWS,
     rules: tuple[Rule, ...] | None = None,
 ) -> Iterator[Chunk]:
-    """Every strategy of the lattice once, in canonical form, but for those that a layout rule rejects (default: of the target).
+    """Every strategy of the lattice once, in canonical form, without those that a layout rule rejects.
 
     The rejected ones are charged to ``rejections`` and counted in ``Chunk.num_enumerated``. Memory stays that of one
     chunk and one slice of layouts.
@@ -148,7 +148,7 @@ def chunks(
 
 
 def _filled(found: Iterable[Chunk], chunk_rows: int) -> Iterator[Chunk]:
-    """The same rows in as few chunks: what a chunk costs beside its rows is hardly less for a small one."""
+    """The same rows in as few chunks as possible, since a small chunk costs almost as much as a full one."""
     held: list[Chunk] = []
     for chunk in found:
         if held and sum(len(one.batch) for one in held) + len(chunk.batch) > chunk_rows:
@@ -218,7 +218,7 @@ class _Slice:
         return _Slice(self.pipeline, self.tables, layouts, tuple(column[mask] for column in self.classes))
 
     def without_illegal(self, workload: Workload, rules: tuple[Rule, ...], rejections: Rejections) -> tuple[int, _Slice]:
-        """How many strategies the layout rules reject, and the layouts that are left."""
+        """The number of strategies that the layout rules reject, and the layouts that are left."""
         sizes = self.block_sizes
         first_of_each = self.rows(np.arange(len(sizes)), np.zeros_like(sizes))
         charged = _first_broken(workload, first_of_each, rules)

@@ -1,4 +1,4 @@
-"""What a user allows a search to try, dimension by dimension."""
+"""The limits of a search, dimension by dimension."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from documents.sentences import Sentence
 from search.space.allowed_names import NAMES
 from search.space.recompute_modes import RecomputeMode, recompute_mode
 
-MAX_SWITCHES = 12  # searched both ways: their combinations multiply
+MAX_SWITCHES = 12  # tried on and off: their combinations multiply
 
 DEGREES = ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")
 SWITCHES = {feature.name.lower(): feature for feature in Feature if feature.name}
@@ -47,10 +47,10 @@ Degrees = tuple[int, ...] | Range | None
 
 @dataclass(frozen=True)
 class SearchLimits:
-    """Values that each dimension may take; ``None`` means the default grid of ``search.space.search_space``.
+    """The values that each dimension may take; ``None`` means the default grid of ``search_space.py``.
 
-    A range selects from that grid, a tuple replaces it. ``switches`` holds the features that are asked for. ``allow`` and
-    ``forbid`` hold names of ``search.space.allowed_names``: what is tried beside the grid, and what is not tried of it.
+    A range selects from that grid, a tuple replaces it. ``switches`` holds the switches that are limited. ``allow`` and
+    ``forbid`` hold names (``allowed_names.py``): values that are tried beside the grid, and values that are never tried.
     """
 
     tp: Degrees = None
@@ -84,7 +84,7 @@ GroupSize = Annotated[int, Field(ge=0, le=MAX_DEVICES)]
 
 
 class LimitFields(Section):
-    """Which values each dimension may take: one value, a list, or ``{min, max}``."""
+    """The values of each dimension: one value, a list, or ``{min, max}``."""
 
     tp: DegreeLimit = None
     pp: DegreeLimit = None
@@ -137,7 +137,7 @@ else:
 
 
 def limits_from_mapping(mapping: Mapping[str, object]) -> SearchLimits:
-    """Limits from the dimensions of a job's ``search`` part. Raises ``InputError`` for what they cannot be."""
+    """Limits from the ``search`` part of a job. Raises ``InputError`` for a bad value."""
     return limits_from_section(check(LimitsSection, mapping, "search"))
 
 

@@ -1,6 +1,7 @@
-"""Strategies that do not fit, with the switches that save memory for time turned to their leaner side.
+"""Memory-saving forms: a strategy that does not fit, with switches turned to the side that saves memory for time.
 
-Such a switch never saves time, so that it is tried nowhere else: a strategy that fits without it is at least as fast.
+Such a switch never saves time. So forms are tried only for strategies that do not fit: any other is at least as fast as its
+forms.
 """
 
 from __future__ import annotations
@@ -11,20 +12,21 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch, concatenate
 from cost_models.shapes.switches import SWITCHES, Feature, InSearch, treated
-from cost_models.shapes.varied import varied
 from cost_models.shapes.workload import ModelShape
-from frameworks.taking import rivals
+from frameworks.accepted_switches import rivals
 
 LEAN_ON = treated(InSearch.LEAN_ON)
 
 
 def memory_saving_forms(model: ModelShape, batch: StrategyBatch, switches: Feature) -> tuple[StrategyBatch, IntColumn] | None:
-    """Every row with each combination of ``switches`` that changes it, and the row that each comes from; None without any.
+    """Every form of every row, and the row that each comes from; ``None`` without any.
 
-    A switch changes a row where it acts and is not on its leaner side yet; of those that replace the same, one is on.
+    A form turns a combination of ``switches``, each of which acts and is not on its memory-saving side yet. Of switches that
+    replace the same thing, one is on.
     """
     batches, origins = [], []
     for chosen in _combinations(switches):
@@ -37,25 +39,25 @@ def memory_saving_forms(model: ModelShape, batch: StrategyBatch, switches: Featu
 
 
 def least_memory_form(model: ModelShape, batch: StrategyBatch, switches: Feature) -> StrategyBatch:
-    """Every row with as many of ``switches`` turned as change it.
+    """Each row with as many of ``switches`` turned as change it.
 
-    No combination of them needs less memory, but that without ``swap_attention``: the layer that is being worked on holds what
-    comes back from the host, which may be more than what few other layers save.
+    No other form needs less memory, except the one without ``swap_attention``. The layer in progress holds the bytes that come
+    back from the host, which may exceed the savings of few layers.
     """
     features, is_open = batch.features, np.ones(len(batch), dtype=np.bool_)
     for chosen in reversed(_combinations(switches)):
         rows = is_open & all_change(model, batch, chosen)
         features = np.where(rows, batch.features ^ int(chosen), features)
         is_open &= ~rows
-        if not is_open.any():  # as a rule the first few are enough
+        if not is_open.any():  # usually the first few are enough
             break
     return varied(batch, features=features)
 
 
 def swappable(batch: StrategyBatch) -> NDArray[np.bool_]:
-    """Rows in which swapping what attention keeps can help: it keeps something, and forwards and backwards are not merged.
+    """Rows in which swapping the tensors of attention can help: some are kept, and passes are not merged.
 
-    No framework swaps beside merged pairs [mindspeed-fb-overlap].
+    No framework swaps beside merged passes [mindspeed-fb-overlap].
     """
     merged = (batch.features & int(Feature.MOE_COMM_OVERLAP)) != 0
     found: NDArray[np.bool_] = ~merged & (batch.recompute_method != RecomputeMethod.UNIFORM)
@@ -64,7 +66,7 @@ def swappable(batch: StrategyBatch) -> NDArray[np.bool_]:
 
 @lru_cache(maxsize=64)
 def _combinations(switches: Feature) -> tuple[Feature, ...]:
-    """Those of at least one switch, the smaller first."""
+    """Combinations of at least one switch, the smaller ones first."""
     among = [feature for feature in SWITCHES if feature in switches]
     every = [Feature(sum(chosen)) for number in range(1, len(among) + 1) for chosen in combinations(among, number)]
     return tuple(chosen for chosen in every if not any(rivals(feature) & chosen & LEAN_ON for feature in chosen & LEAN_ON))
@@ -72,18 +74,18 @@ def _combinations(switches: Feature) -> tuple[Feature, ...]:
 
 @lru_cache(maxsize=1024)
 def _before(chosen: Feature) -> tuple[int, int]:
-    """Bits of the switches, and of what replaces the same, and how these stand where each can be turned to its leaner side."""
+    """The bits of these switches and of their rivals, and their values in a row that all switches can change."""
     on = chosen & LEAN_ON
     others = sum({int(rival) for feature in on for rival in rivals(feature) & ~chosen})
     return int(chosen) | others, int(chosen & ~on)
 
 
 def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDArray[np.bool_]:
-    """Rows that each of the switches changes when it is turned to its leaner side."""
+    """Rows that each of the switches changes when it is turned to its memory-saving side."""
     bits, (read, standing) = int(chosen), _before(chosen)
     changes: NDArray[np.bool_] = (batch.features & read) == standing
-    if changes.any():  # as a rule none does
-        changes &= acting.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
+    if changes.any():  # usually none does
+        changes &= effective_switches.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
         if Feature.SWAP_ATTENTION in chosen:
             changes &= swappable(batch)
     return changes

@@ -1,7 +1,7 @@
-"""Option tables: the canonical variants of each option, by what a layout has.
+"""Option tables: the canonical variants of each option, for each class of layouts.
 
-A *layout* is the degrees and the micro batch size. What its options may be depends on a few facts about it (its
-*class*: tp above one, expert traffic between nodes, ...), so the variants are written down once a class.
+A *layout* is the degrees and the micro batch size. Its *class* is the few facts that decide which variants its options have: tp
+above one, expert traffic between nodes, and so on. So variants are listed once for each class.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from itertools import product
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.acting import NOTHING, SCHEDULE_SCOPES, has_replicas, model_scope, options_scope
 from cost_models.shapes.canonical import (
     canonical_cp,
     canonical_dispatcher,
@@ -22,8 +21,9 @@ from cost_models.shapes.canonical import (
     expert_domain_devices,
     layers_per_chunk,
 )
-from cost_models.shapes.strategy import CpAlgo, IntColumn, Schedule
-from cost_models.shapes.switches import Scope, acting_in
+from cost_models.shapes.effective_switches import NOTHING, has_replicas, model_scope, options_scope, schedule_scope
+from cost_models.shapes.strategy import CpAlgo, IntColumn
+from cost_models.shapes.switches import Feature, Scope, acting_in
 from cost_models.shapes.workload import Workload
 from search.space.search_space import Pipeline, SearchSpace
 
@@ -52,7 +52,7 @@ class OptionTable:
 
     @classmethod
     def of(cls, columns: tuple[str, ...], variants: Sequence[Sequence[Variant]]) -> OptionTable:
-        """The table of the given variants, one list a class; variants that are equal count once."""
+        """The table of the variants of each class; equal variants count once."""
         distinct = [tuple(dict.fromkeys(of_class)) for of_class in variants]
         counts = np.array([len(of_class) for of_class in distinct], dtype=np.int64)
         values = np.zeros((len(distinct), max(1, int(counts.max())), len(columns)), dtype=np.int64)
@@ -71,7 +71,7 @@ class OptionTables:
         self._sequence_parallel = OptionTable.of(("sequence_parallel",), [[(0,)], [(int(on),) for on in space.sequence_parallel]])
         self._cp = OptionTable.of(("cp_algo", "ulysses_degree"), [_cp_variants(space, cp) for cp in space.cp])
         self._recompute: dict[int, OptionTable] = {}
-        self._switches: dict[Schedule, OptionTable] = {}
+        self._switches: dict[tuple[Scope, tuple[Feature, ...]], OptionTable] = {}
 
     def of(self, pipeline: Pipeline) -> tuple[OptionTable, ...]:
         """The tables of one pipeline, in the order of ``option_classes``."""
@@ -81,20 +81,19 @@ class OptionTables:
                 ("recompute", "recompute_method", "recompute_num_layers", "recompute_modules"),
                 [_recompute_variants(self._workload, self._space, longest_chunk)],
             )
-        if schedule not in SCHEDULE_SCOPES:  # no switch acts on any other: they share a table
-            schedule = Schedule.ONE_F_ONE_B
-        if schedule not in self._switches:
-            self._switches[schedule] = self._switch_table(schedule)
-        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._switches[schedule]
+        switches = schedule_scope(schedule), self._space.features_with(schedule)  # schedules that agree in both share a table
+        if switches not in self._switches:
+            self._switches[switches] = self._switch_table(*switches)
+        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._switches[switches]
 
-    def _switch_table(self, schedule: Schedule) -> OptionTable:
+    def _switch_table(self, of_schedule: Scope, features: tuple[Feature, ...]) -> OptionTable:
         has_experts = self._workload.model.moe is not None
         return OptionTable.of(
             ("dispatcher", "zero_stage", "features"),
             [
-                _switch_variants(self._workload, self._space, schedule, scope, expert_ranks)
+                _switch_variants(self._workload, self._space, features, scope, expert_ranks)
                 for expert_ranks in _example_expert_ranks(self._workload)
-                for scope in _scopes(self._workload, schedule, routed=expert_ranks > 1 and has_experts)
+                for scope in _scopes(self._workload, of_schedule, routed=expert_ranks > 1 and has_experts)
             ],
         )
 
@@ -113,14 +112,14 @@ def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> 
 
 
 def _example_expert_ranks(workload: Workload) -> tuple[int, int, int]:
-    """One rank a set of experts, several inside one domain, several domains: in the order of ``travel``."""
+    """One rank for a set of experts, several in one domain, and several domains, in the order of ``travel``."""
     domain = expert_domain_devices(workload.cluster)
     return 1, min(2, domain), domain + 1
 
 
-def _scopes(workload: Workload, schedule: Schedule, *, routed: bool) -> list[Scope]:
+def _scopes(workload: Workload, of_schedule: Scope, *, routed: bool) -> list[Scope]:
     """The eight scopes of one ``travel``, in the order of the last class of ``option_classes``."""
-    base = model_scope(workload.model) | SCHEDULE_SCOPES.get(schedule, NOTHING) | (Scope.ROUTED if routed else NOTHING)
+    base = model_scope(workload.model) | of_schedule | (Scope.ROUTED if routed else NOTHING)
     in_order = (Scope.TENSOR_PARALLEL, Scope.CONTEXT_PARALLEL, Scope.REPLICAS)
     return [base | Scope(sum(scope for bit, scope in enumerate(in_order) if bits >> bit & 1)) for bits in range(8)]
 
@@ -146,12 +145,12 @@ def _recompute_variants(workload: Workload, space: SearchSpace, longest_chunk: i
 
 
 def _switch_variants(
-    workload: Workload, space: SearchSpace, schedule: Schedule, scope: Scope, expert_ranks: int
+    workload: Workload, space: SearchSpace, tried: tuple[Feature, ...], scope: Scope, expert_ranks: int
 ) -> list[Variant]:
     variants: list[Variant] = []
     for wanted, asked in product(space.dispatcher, space.zero_stage):
         dispatcher = canonical_dispatcher(workload.model, expert_ranks, workload.cluster, wanted)
         stage = canonical_zero_stage(scope, asked)
         with_effect = acting_in(scope | options_scope(dispatcher, stage))
-        variants += [(int(dispatcher), stage, int(features & with_effect)) for features in space.features_with(schedule)]
+        variants += [(int(dispatcher), stage, int(features & with_effect)) for features in tried]
     return variants

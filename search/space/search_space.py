@@ -24,13 +24,14 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any, NamedTuple
 
-from cost_models.shapes.acting import fuses_attention, possible, usual_features
 from cost_models.shapes.canonical import canonical_group_size, expert_domain_devices, schedules_of
+from cost_models.shapes.effective_switches import fuses_attention, possible, usual_features
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
+from frameworks.accepted_switches import usual_if_set
 from frameworks.registry import off_beside, offered
 from search.errors import SearchError
 from search.space.allowed_names import allowed_both_ways, features_among, kept, modules_among
@@ -39,14 +40,14 @@ from search.space.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_TENSOR_PARALLEL = 32
 MAX_PIPELINE = 64
-MOST_UNEVEN_VIRTUAL_STAGES = 8  # on a rank; more have to divide the layers, as Megatron-LM and Calculon ask of all
+MOST_UNEVEN_VIRTUAL_STAGES = 8  # on a rank; larger numbers must divide the layers, as Megatron-LM and Calculon ask of all numbers
 MIN_TOKENS_PER_CP_RANK = 4096
 MIN_EXPERT_COLUMNS = 2048
 MICRO_BATCH_SIZES = (1, 2, 4, 8)
 
 
 class Pipeline(NamedTuple):
-    """What decides the order of tasks, but for the number of micro batches."""
+    """The facts that decide the order of tasks, without the number of micro batches."""
 
     pp: int
     vpp: int
@@ -58,10 +59,10 @@ class Pipeline(NamedTuple):
 class SearchSpace:
     """Sorted values of every dimension; ``dp`` is derived.
 
-    ``features`` lists whole combinations of switches, ``dualpipev_features`` and ``interleaved_features`` those that are tried
-    with these schedules. ``wanted`` are on beside them wherever the target takes them; where a strategy does not fit, those of
-    ``leaner`` are turned round.
-    The lattice is the product of all dimensions in canonical form (``cost_models.shapes.canonical``).
+    ``features`` lists whole combinations of switches. ``dualpipev_features`` are those of schedules that may merge passes,
+    ``interleaved_features`` those of schedules with groups. ``wanted`` are also on wherever the target takes them. Where a
+    strategy does not fit, those of ``leaner`` are turned. The lattice is the product of all dimensions in canonical form
+    (``cost_models.shapes.canonical``).
     """
 
     tp: tuple[int, ...]
@@ -96,8 +97,9 @@ class SearchSpace:
 
     def features_with(self, schedule: Schedule) -> tuple[Feature, ...]:
         """Combinations of switches that are tried with a schedule."""
-        special = {Schedule.DUALPIPE_V: self.dualpipev_features, Schedule.INTERLEAVED: self.interleaved_features}
-        return special.get(schedule, self.features)
+        if schedule.rules.in_groups:
+            return self.interleaved_features
+        return self.dualpipev_features if schedule.rules.tried == "to_merge" else self.features
 
     def pipelines(self) -> tuple[Pipeline, ...]:
         """Every pipeline of the space once, in canonical form."""
@@ -120,11 +122,11 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
     limits = with_names(workload, limits or SearchLimits())
     options = tried_options(workload, limits)
     features = _feature_combinations(workload, limits, {})
-    merged = _feature_combinations(workload, limits, _with_dualpipev(workload))
+    merged = _feature_combinations(workload, limits, _with_merged_pairs(workload))
     degrees = {name: _selected(name, getattr(limits, name), grid) for name, grid in _default_degrees(workload).items()}
     return SearchSpace(
         **degrees,
-        # The first value of an option is what a user would expect, so that ties fall to it.
+        # The first value of an option is the one that a user expects, since it wins ties.
         sequence_parallel=limits.sequence_parallel or (True,),
         cp_algo=options["cp_algo"],
         schedule=options["schedule"],
@@ -135,13 +137,15 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         features=features,
         dualpipev_features=merged,
         interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
-        wanted=_open(workload, limits, InSearch.ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES | _if_allowed(workload, limits),
+        wanted=_open(workload, limits, InSearch.ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES
+        | _if_allowed(workload, limits)
+        | usual_if_set(workload) & ~Feature(sum(feature for feature, tried in limits.switches.items() if tried != (True,))),
         leaner=_open(workload, limits, InSearch.LEAN_ON, InSearch.LEAN_OFF),
     )
 
 
 def with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
-    """The limits, with what they allow and forbid of switches as values of these."""
+    """The limits, with the switches that they allow and forbid as values of these switches."""
     both = allowed_both_ways(limits.allow) & offered_here(workload) & possible(workload.model)
     switches = {
         **limits.switches,
@@ -152,7 +156,7 @@ def with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
 
 
 def tried_options(workload: Workload, limits: SearchLimits) -> dict[str, tuple[Any, ...]]:
-    """Values of the dimensions that have names, as far as the limits leave them. Raises ``SearchError`` where one has none."""
+    """Values of the dimensions whose values have names, within the limits. Raises ``SearchError`` where one has none."""
     model, allow, forbid = workload.model, limits.allow, limits.forbid
     ep = _selected("ep", limits.ep, _default_degrees(workload)["ep"])
     schedules = limits.schedule or _default_schedules(workload, ep)
@@ -174,26 +178,26 @@ def _if_allowed(workload: Workload, limits: SearchLimits) -> Feature:
 
 
 def offered_here(workload: Workload) -> Feature:
-    """The switches that the job's target has on its devices."""
+    """The switches that the job's target offers on its devices."""
     return offered(workload.software.target, workload.cluster.profile.family)
 
 
 def _open(workload: Workload, limits: SearchLimits, *ways: InSearch) -> Feature:
-    """What the target offers of the switches that are treated so, less those that the limits decide."""
+    """The switches that the target offers, that a search treats in these ways, and that no limit decides."""
     return treated(*ways) & offered_here(workload) & possible(workload.model) & ~Feature(sum(limits.switches))
 
 
 def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedule, ...]:
-    usual = (Schedule.NONE, Schedule.ONE_F_ONE_B, Schedule.INTERLEAVED)
-    return (*usual, Schedule.DUALPIPE_V) if _merges_pairs(workload, ep) else usual
+    tried = ("always", "to_merge") if _merges_pairs(workload, ep) else ("always",)
+    return tuple(schedule for schedule in Schedule if schedule.rules.tried in tried)
 
 
 def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
-    """Whether merging forwards and backwards could hide expert communication, and the target can."""
+    """Whether the target can merge forwards and backwards, and that could hide expert communication."""
     return workload.model.moe is not None and max(ep) > 1 and Feature.MOE_COMM_OVERLAP in offered_here(workload)
 
 
-def _with_dualpipev(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
+def _with_merged_pairs(workload: Workload) -> dict[Feature, tuple[bool, ...]]:
     excluded = off_beside(workload.software.target, Feature.MOE_COMM_OVERLAP)
     return {Feature.MOE_COMM_OVERLAP: (True,), **{feature: (False,) for feature in excluded}}
 
@@ -217,7 +221,7 @@ def _default_degrees(workload: Workload) -> dict[str, tuple[int, ...]]:
 
 
 def _divisors_above(most: int, layers: int) -> tuple[int, ...]:
-    """Virtual stages of a rank, of two or more ranks that share the layers evenly."""
+    """Numbers of virtual stages above ``most`` that share the layers of two or more ranks evenly."""
     return tuple(vpp for vpp in range(most + 1, layers // 2 + 1) if layers % vpp == 0)
 
 
@@ -234,7 +238,7 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
     high = limit.max if limit.max is not None else max(grid[-1], low)
     if name in ("tp", "cp", "etp", "micro_batch_size") and high > grid[-1]:
         grid = _powers_of_two(high)
-    elif name == "vpp" and limit.max is not None:  # who names a bound gets all up to it
+    elif name == "vpp" and limit.max is not None:  # a bound asks for all values up to it
         grid = tuple(range(1, min(high, MOST_UNEVEN_VIRTUAL_STAGES + MAX_PIPELINE) + 1))
     elif name == "pp" and high > grid[-1]:
         grid = (*grid, *range(grid[-1] + 1, min(high, grid[-1] + MAX_PIPELINE) + 1))
@@ -255,7 +259,7 @@ def _default_dispatchers(model: ModelShape) -> tuple[Dispatcher, ...]:
 
 def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
     model = workload.model
-    # Fused attention keeps no scores that computing them again would free.
+    # Fused attention keeps no scores, so recomputing them frees nothing.
     names = ["none", *([] if fuses_attention(workload) else ["core_attn"]), "layernorm+mlp_act"]
     attention = "+mla_up_proj" if model.mla else ""
     if attention:
@@ -271,7 +275,7 @@ def _feature_combinations(
     workload: Workload, limits: SearchLimits, defaults: Mapping[Feature, tuple[bool, ...]]
 ) -> tuple[Feature, ...]:
     switches: dict[Feature, tuple[bool, ...]] = {**defaults, **limits.switches}
-    fixed = usual_features(workload)
+    fixed = usual_features(workload) & ~usual_if_set(workload)
     for feature in switches:
         fixed &= ~feature
     combinations = []

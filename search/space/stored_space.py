@@ -1,4 +1,4 @@
-"""A search space as JSON that reads back to the same lattice, whatever the default grid has become since."""
+"""A search space as JSON that reads back to the same lattice, also under another default grid."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
         values: dict[str, Any] = {name: tuple(mapping[name]) for name in _PLAIN}
         for name in _COMBINATIONS:
             values[name] = tuple(_combination(names) for names in mapping[name])
-        values |= {name: _combination(mapping.get(name, "")) for name in _SETS}  # spaces of before these sets want none
+        values |= {name: _combination(mapping.get(name, "")) for name in _SETS}  # older spaces lack these sets
         for name, enumeration in _LABELLED.items():
             by_label = {kind.label: kind for kind in enumeration}
             values[name] = tuple(by_label[label] for label in mapping[name])

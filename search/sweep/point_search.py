@@ -1,4 +1,4 @@
-"""The best plan of one point of a sweep, searched under the time of plans that other points have found."""
+"""The search of one point of a sweep, which begins with the times of plans from other points."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ from frameworks.legality import violations
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState, Under
 from search.exhaustive.open_candidates import simulated_rows
+from search.objectives.objective import Criterion
 from search.ranking.leaderboard import Leaderboard, Scored, batch_from_mapping, batch_to_mapping
 from search.session.progress import Clock
+from search.session.request import SearchRequest
 from search.space.limits import DEGREES
 from search.space.search_space import SearchSpace
 
-TOGETHER = 10_000  # rows that are priced at once: few are left of a chunk, and each call has a price of its own
+TOGETHER = 10_000  # rows that are priced at once: few are left of each chunk, and each call has a fixed cost
 BEFORE_ALL = -1  # the place of a plan that was there before the enumeration
 
 
 class PointSearch(LatticeSearch):
     """A search for the fastest plan alone.
 
-    What no placement makes faster than the best plan so far is dropped before it is priced, so that nothing is counted of it.
-    ``known`` are plans of other points: those that run here too are times to beat from the beginning. The proof is that of the
-    lattice search; of plans that take equally long it may name another. ``checkpoint`` is that of an earlier search of the same
-    arguments, which goes on where it was.
+    Rows that no placement makes faster than the best plan so far are dropped before they are priced, and not counted. ``known``
+    are plans of other points: those that run here too are times to beat from the beginning. The proof is that of
+    ``LatticeSearch``; of plans with equal times it may name another. ``checkpoint`` continues an earlier search with the same
+    arguments.
     """
 
     def __init__(
@@ -51,8 +53,8 @@ class PointSearch(LatticeSearch):
         if checkpoint is None:
             state = starting_state(workload, space, constants, known)
         else:
-            state = LatticeState.from_mapping(checkpoint, "step_time", 1)
-        super().__init__(workload, space, constants, top=1, clock=clock, state=state)
+            state = LatticeState.from_mapping(checkpoint, Criterion.STEP_TIME, 1)
+        super().__init__(SearchRequest(workload, space, constants, top=1, clock=clock), state=state)
         waiting = None if checkpoint is None else checkpoint["waiting"]
         self._waiting: StrategyBatch | None = None if waiting is None else batch_from_mapping(waiting)
 
@@ -61,7 +63,7 @@ class PointSearch(LatticeSearch):
         return {**super().checkpoint(), "waiting": None if self._waiting is None else batch_to_mapping(self._waiting)}
 
     def advance(self) -> bool:
-        """As of the lattice search; what waits to be priced is priced once nothing is left to wait for."""
+        """One step of the lattice search. Waiting rows are priced once nothing else is left."""
         going = super().advance()
         if self.state.is_enumerated and self._waiting is not None:
             self._price_waiting()
@@ -70,7 +72,7 @@ class PointSearch(LatticeSearch):
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is left that could beat the best time."""
+        """Whether no open candidate could beat the best time."""
         return self._waiting is None and super().is_closed
 
     def _consider(self, batch: StrategyBatch) -> None:
@@ -86,7 +88,7 @@ class PointSearch(LatticeSearch):
             self._price_waiting()
 
     def _under(self, place: int) -> Under:
-        """Rows wait until many are priced at once: they know all that was found before."""
+        """The times to beat. Rows wait until many are priced at once, so that all earlier times are known."""
         least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
         return Under(self.state.candidates.bar_s, least_bytes)
 
@@ -97,12 +99,12 @@ class PointSearch(LatticeSearch):
 
     @property
     def before_climbing(self) -> ParallelStrategy | None:
-        """The best of the lattice itself, for other points to start from."""
+        """The best plan of the lattice before single layers are moved, for other points to start from."""
         simulated = self.state.candidates.simulated
         return None if simulated is None else simulated.batch.row(int(simulated.step_time_s.argmin()))
 
     def why_nothing(self) -> str:
-        """What stands between this point and a plan."""
+        """Why this point has no plan."""
         leanest = self.state.leanest
         return self._builder.nearest(self.state.rejections, leanest, self._builder.infeasible(leanest))
 
@@ -110,8 +112,8 @@ class PointSearch(LatticeSearch):
 def starting_state(
     workload: Workload, space: SearchSpace, constants: Constants, known: Sequence[ParallelStrategy]
 ) -> LatticeState:
-    """Nothing searched yet, and of the known plans the best that the space has and that fits."""
-    state = LatticeState(Leaderboard("step_time", 1))
+    """The state before a search: of the known plans, the best that the space holds and that fits."""
+    state = LatticeState(Leaderboard(Criterion.STEP_TIME, 1))
     here = [plan for plan in dict.fromkeys(canonical(workload, each) for each in known) if _is_of(workload, space, plan)]
     if not here:
         return state
@@ -122,7 +124,7 @@ def starting_state(
         return state
     best = fitting[[int(found.step_time_s[fitting].argmin())]]
     row = Scored(batch.take(best), found.step_time_s[best], found.peak_memory_bytes[best], np.array([BEFORE_ALL]))
-    state = LatticeState(Leaderboard("step_time", 1, kept=row))
+    state = LatticeState(Leaderboard(Criterion.STEP_TIME, 1, kept=row))
     state.candidates.settle(simulated_rows(row, simulate, prices))
     return state
 

@@ -1,21 +1,21 @@
-"""What points of a sweep say together: how a job scales, and where that ends."""
+"""Scaling curves over the points of a sweep, and the knee at which scaling ends."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
 
-KNEE = 0.5  # of what a device brings at the smallest count: below it, more than half of each further device is lost
+KNEE = 0.5  # of the rate of a device at the smallest count: below it, more than half of each further device is lost
 
 
 def linearity(devices: Sequence[int], tokens_per_s: Sequence[float]) -> list[float]:
-    """Tokens a second of each device over those at the first, smallest count."""
+    """Tokens per second and device over those at the first, smallest count."""
     first = tokens_per_s[0] / devices[0]
     return [rate / count / first for count, rate in zip(devices, tokens_per_s, strict=True)]
 
 
 def marginal(devices: Sequence[int], tokens_per_s: Sequence[float]) -> list[float | None]:
-    """What each device beyond the count before brings, over what one brings at the first count; nothing for the first."""
+    """The gain of each further device over the rate of a device at the first count; ``None`` for the first count."""
     first = tokens_per_s[0] / devices[0]
     counts, rates = pairwise(devices), pairwise(tokens_per_s)
     return [
@@ -25,6 +25,6 @@ def marginal(devices: Sequence[int], tokens_per_s: Sequence[float]) -> list[floa
 
 
 def knee(devices: Sequence[int], tokens_per_s: Sequence[float]) -> int | None:
-    """The last count before further devices bring less than ``KNEE``; none where they always bring more."""
+    """The last count before further devices bring less than ``KNEE``; ``None`` where they always bring more."""
     brought = marginal(devices, tokens_per_s)
     return next((devices[place - 1] for place, gain in enumerate(brought) if gain is not None and gain < KNEE), None)

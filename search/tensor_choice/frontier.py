@@ -1,4 +1,4 @@
-"""What one layer can keep at which price: the choices among its tensors that no other choice beats."""
+"""The frontier of a layer: the choices among its tensors that no other choice beats in bytes and time."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from cost_models.shapes.tensors import Tensor, TensorChoice
 Floats = NDArray[np.float64]
 Masks = NDArray[np.int64]
 
-BLOCK = 128  # choices that are held against all that stand
-SMALLEST = 1e-12  # a share of a sum: what differs by less is equal
+BLOCK = 128  # choices that are compared with the frontier at once
+SMALLEST = 1e-12  # relative; numbers that differ by less are equal
 
 
 @dataclass(frozen=True)
 class Options:
-    """Choices ``[option]`` among the tensors of layers of one kind, of a micro batch.
+    """Choices ``[option]`` among the tensors of layers of one kind, for a micro batch.
 
-    Bytes that it leaves, seconds that they cost, bytes in which a layer works while it runs.
-    ``recompute`` and ``swap`` ``[option]`` are sets of tensors.
+    The bytes that each frees, its seconds, and the bytes that a layer needs while it runs. ``recompute`` and ``swap``
+    ``[option]`` are sets of tensors.
     """
 
     kept_bytes: Floats
@@ -41,7 +41,7 @@ class Options:
         return Options(kept, seconds, working, self.recompute[rows], self.swap[rows])
 
     def of_layers(self, number: int) -> Options:
-        """The same choices for so many layers of a virtual stage, which work one after the other."""
+        """The same choices for ``number`` layers of a virtual stage, which work one after the other."""
         return replace(self, kept_bytes=number * self.kept_bytes, seconds=number * self.seconds)
 
     def choice(self, row: int) -> TensorChoice:
@@ -50,7 +50,7 @@ class Options:
 
 
 def unbeaten(*columns: Floats) -> NDArray[np.int64]:
-    """Rows that no other row matches or beats in every column, less being better; one row of equals."""
+    """Rows that no other row matches or beats in every column, less being better. Of equal rows one stays."""
     table = np.stack(columns)
     scale = np.maximum(np.abs(table).max(axis=1, keepdims=True), 1e-300)
     table = np.round(table / scale / SMALLEST)
@@ -71,9 +71,10 @@ def unbeaten(*columns: Floats) -> NDArray[np.int64]:
 
 
 def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
-    """The choices of one layer, of the first column of ``tensors``; ``transient_bytes`` it works in whatever it keeps.
+    """The choices of one layer, from the first column of ``tensors``; ``transient_bytes`` are needed under each.
 
-    Tensor by tensor, of which only the rotary positions tie some to others, with what is beaten left out at once: exact.
+    The frontier grows tensor by tensor, and beaten choices are dropped at once. Only the rotary positions tie tensors together.
+    The result is exact.
     """
     total = float(tensors.bytes_of(~Tensor(0))[0])
     kept, seconds, moved = np.array([total]), np.zeros(1), np.zeros(1)
@@ -98,7 +99,7 @@ def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
 
 
 def _states(tensors: TensorCosts) -> list[list[tuple[float, float, float, int, int]]]:
-    """Of every set of tensors that share a price: (bytes kept less, seconds more, bytes moved, recompute, swap) by state."""
+    """For every set of tensors that share a price: (bytes freed, seconds, bytes moved, recompute, swap) of each state."""
     tied = [tensor for tensor in tensors.bytes if tensor in ROTATED]
     groups = [tied] if tied else []
     groups += [[tensor] for tensor in tensors.bytes if tensor not in ROTATED]

@@ -1,4 +1,4 @@
-"""Chooses one option of every part of a rank at least time under what the rank has room for: exact, by bounds and merging."""
+"""Chooses one option for every part of a rank at least time within its memory: exact, by bounds and merging."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from search.tensor_choice.frontier import Options, unbeaten
 
 Floats = NDArray[np.float64]
 
-MOST_PARTIAL = 150  # choices for the first parts that go on to the next; more end the proof, not the search
-MOST_GROWN = 400  # of these with the next part, of which the beaten are left out, at a cost that grows with the square
-PRICES = 48  # of a byte, between which the best bound is narrowed down
+MOST_PARTIAL = 150  # partial choices that go on to the next part; with more, the result is not proved
+MOST_GROWN = 400  # of these with the next part, before beaten ones are dropped at quadratic cost
+PRICES = 48  # prices of a byte, between which the best bound is narrowed down
 NARROWINGS = 3
 STARTS = 8  # choices at a price that are improved part by part
-ROUNDING = 1e-9  # of a time
+ROUNDING = 1e-9  # relative, of a time
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the parts of one rank, or of ranks that share them, must leave: one line for every moment that can be a peak.
+    """Memory limits of one rank, or of ranks that share parts: one line for every moment that can be a peak.
 
-    A choice fits where for all lines ``in_flight`` ``[line, part]`` times what the parts keep, plus ``fixed_bytes`` ``[line]``,
-    plus the larger of ``least_bytes`` ``[line]`` and ``beside_bytes`` ``[line]`` with the most that a part works in, is not
-    above ``most_bytes`` ``[line]``.
+    A choice fits if for every line the sum of three terms is not above ``most_bytes`` ``[line]``: ``in_flight`` ``[line, part]``
+    times the bytes that the parts keep, ``fixed_bytes`` ``[line]``, and the larger of ``least_bytes`` ``[line]`` and
+    ``beside_bytes`` ``[line]`` plus the most that a part needs while it runs.
     """
 
     in_flight: Floats
@@ -36,13 +36,13 @@ class Limits:
     most_bytes: Floats
 
     def binding(self) -> Limits:
-        """Without lines that others imply."""
+        """The limits without lines that others imply."""
         room = self.most_bytes - self.fixed_bytes
         rows = unbeaten(*(-self.in_flight).T, room - self.least_bytes, room - self.beside_bytes)
         return Limits(*(column[rows] for column in vars(self).values()))
 
     def fit(self, held_bytes: Floats, working: Floats) -> NDArray[np.bool_]:
-        """Whether choices fit that hold ``[line, choice]`` and work in ``[choice]``."""
+        """Whether choices fit that keep ``[line, choice]`` bytes and need ``[choice]`` bytes while they run."""
         beside = np.maximum(self.least_bytes[:, None], self.beside_bytes[:, None] + working[None])
         whole = held_bytes + self.fixed_bytes[:, None] + beside
         found: NDArray[np.bool_] = np.all(whole <= self.most_bytes[:, None], axis=0)
@@ -51,7 +51,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Chosen:
-    """The option of every part, what they take together, and what no choice that fits takes less than."""
+    """The option of every part, their time, and a lower bound on the time of every choice that fits."""
 
     options: tuple[int, ...]
     seconds: float
@@ -60,7 +60,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class _Relaxed:
-    """One line without what makes it hard: ``least_s`` bounds the time of all choices, ``over_s`` what an option adds to it.
+    """A relaxation of one line: ``least_s`` bounds the time of all choices, ``over_s`` is the surplus of an option over it.
 
     ``priced`` are the choices that a price of bytes alone would make.
     """
@@ -71,12 +71,12 @@ class _Relaxed:
 
 
 def cheapest(parts: Sequence[Options], limits: Limits, worth_s: float = 0.0) -> Chosen | None:
-    """The choice of least time that fits, or one that takes less than ``worth_s`` more; ``None`` where none fits.
+    """The choice of least time that fits, up to ``worth_s``; ``None`` where none fits.
 
-    A price on bytes gives a bound, what each option adds to it, and choices that fit. Options that cannot be part of a better
-    choice than the best of these are left out, the others merged part by part, less what cannot fit any more or is beaten. So
-    what stands in the end is the best; only where more than ``MOST_PARTIAL`` stand between, or more than ``MOST_GROWN`` come with
-    a part, those nearest to the bound go on, and ``least_s`` is the bound instead.
+    A price on bytes gives a lower bound, the surplus of each option over it, and choices that fit. Options that cannot be part of
+    a better choice are dropped. The others are merged part by part, without those that cannot fit any more or are beaten. The
+    result is the optimum. Where more than ``MOST_PARTIAL`` partial choices remain, or more than ``MOST_GROWN`` with another part,
+    only those nearest to the bound go on, and ``least_s`` is the bound.
     """
     if not parts:
         return Chosen((), 0.0, 0.0) if bool(limits.fit(np.zeros((len(limits.most_bytes), 1)), np.zeros(1))[0]) else None
@@ -106,7 +106,7 @@ def _fits(parts: Sequence[Options], limits: Limits, choice: Sequence[int]) -> bo
 
 
 def _improved(parts: Sequence[Options], limits: Limits, choice: tuple[int, ...]) -> tuple[int, ...]:
-    """The choice where no part alone can take less time and fit."""
+    """The choice after changes of single parts that save time and fit, until there are none."""
     rows = list(choice)
     turns_left = len(parts)
     while turns_left:
@@ -125,7 +125,7 @@ def _improved(parts: Sequence[Options], limits: Limits, choice: tuple[int, ...])
 
 
 def _relaxations(parts: Sequence[Options], limits: Limits) -> Iterator[_Relaxed]:
-    """Each line alone, first with the mean of what the parts work in for the most of it, then with what is there anyway."""
+    """Relaxations of each line: with the mean working bytes for the largest one, then with the bytes that are needed anyway."""
     room = limits.most_bytes - limits.fixed_bytes
     for line, in_flight in enumerate(limits.in_flight):
         held = [each * options.kept_bytes for each, options in zip(in_flight, parts, strict=True)]
@@ -136,7 +136,7 @@ def _relaxations(parts: Sequence[Options], limits: Limits) -> Iterator[_Relaxed]
 
 
 def _relaxed(parts: Sequence[Options], held: list[Floats], room_bytes: float) -> _Relaxed:
-    """Time plus bytes at the price whose bound is largest; every price bounds the time of choices that hold no more than room."""
+    """Time plus bytes at the price with the largest bound. Every price bounds the time of choices that fit the room."""
     priciest = max(float(options.seconds.max()) for options in parts) / max(min(float(h.max()) for h in held), 1.0)
     low, high = 1e-3 * priciest, 1e3 * priciest
     least_s, best, priced = -np.inf, 0.0, []

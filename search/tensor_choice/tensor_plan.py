@@ -1,4 +1,4 @@
-"""The tensor plan of a strategy: what every virtual stage computes again or moves to the host so that all ranks fit."""
+"""The tensor plan of a strategy: the tensors that each virtual stage recomputes or swaps so that all ranks fit."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from cost_models.step.priced_groups import PricedGroup, priced_batch
 from search.tensor_choice.frontier import layer_options
 from search.tensor_choice.solver import Limits, cheapest
 
-WORTH = 1e-4  # of a micro batch's passes on a rank; what a better plan would save less is not looked for
+WORTH = 1e-4  # of a micro batch's passes on a rank: smaller gains are not searched for
 SAVES_OTHERWISE = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY  # switches in whose place tensors are chosen
 
 
 @dataclass(frozen=True)
 class TensorAnswer:
-    """A strategy with its tensor plan, or without one where it fits as it is.
+    """A strategy with its tensor plan, or without one where it fits without it.
 
-    ``added_s`` ``[rank]`` is what the plan adds to a micro batch on all virtual stages of a rank, on none more than ``gap_s``
-    above what any plan that fits must add. ``host_bytes`` is the most that a device has on its host.
+    ``added_s`` ``[rank]`` is the time that the plan adds to a micro batch on all virtual stages of a rank. It is at most
+    ``gap_s`` above the least. ``host_bytes`` is the most that a device has on its host.
     """
 
     strategy: ParallelStrategy
@@ -57,8 +57,8 @@ def keeping_all(strategy: ParallelStrategy) -> ParallelStrategy:
 def with_tensors(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> TensorAnswer | None:
     """The strategy under the tensor plan of least time that fits; ``None`` where no choice of tensors makes it fit.
 
-    Least is what all virtual stages of a rank take more for a micro batch, rank by rank. Recompute and swap that the strategy has
-    are left out first.
+    The time is that added to a micro batch on all virtual stages of a rank, rank by rank. Recompute and swap of the strategy
+    itself are left out first.
     """
     whole = keeping_all(strategy)
     priced = priced_batch(workload, StrategyBatch.of([whole]), constants)
@@ -92,7 +92,7 @@ class _Pipeline:
     def solved(
         self, tensors: tuple[TensorCosts, ...], activations: tuple[LayerActivations, ...]
     ) -> tuple[TensorPlan, tuple[float, ...], float] | None:
-        """The plan, seconds by rank, and how far they can be above the least."""
+        """The plan, the seconds that it adds by rank, and how far they can be above the least."""
         pp, vpp = self._stages.pp, self._stages.vpp
         plan = [[TensorChoice()] * len(tensors) for _ in range(pp * vpp)]
         seconds, gap_s = [0.0] * (pp * vpp), 0.0
@@ -117,7 +117,7 @@ class _Pipeline:
         return tuple(tuple(whole[row : row + pp]) for row in range(0, pp * vpp, pp)), of_rank, gap_s
 
     def host_bytes(self, plan: TensorPlan, tensors: tuple[TensorCosts, ...]) -> float:
-        """The most that micro batches of one rank leave on the host at a moment."""
+        """The most bytes that micro batches of one rank have on the host at a moment."""
         flat = [stage for row in plan for stage in row]
         moved = np.zeros(self._of_rank.shape)
         for (rank, chunk), number in np.ndenumerate(self._of_rank):
@@ -126,7 +126,7 @@ class _Pipeline:
         return float(np.einsum("mcr,rc->mr", self._space.in_flight, moved).max())
 
     def _sharing(self) -> list[tuple[int, ...]]:
-        """Ranks that hold a virtual stage in common."""
+        """Groups of ranks that have a virtual stage in common."""
         of_stage: dict[int, set[int]] = {}
         for rank, held in enumerate(self._of_rank.tolist()):
             for number in held:
@@ -134,13 +134,13 @@ class _Pipeline:
         return sorted({tuple(sorted(ranks)) for ranks in of_stage.values()})
 
     def _parts(self, ranks: tuple[int, ...]) -> list[tuple[int, int, int]]:
-        """(virtual stage, kind of layer, how many) of all layers that the ranks hold, prediction layers included."""
+        """(virtual stage, kind of layer, number of layers) of all layers of the ranks, with prediction layers."""
         held = {int(number): (rank, chunk) for rank in ranks for chunk, number in enumerate(self._of_rank[rank])}
         counts = ((number, self._layers[:, rank, chunk].tolist()) for number, (rank, chunk) in sorted(held.items()))
         return [(number, kind, layers) for number, each in counts for kind, layers in enumerate(each) if layers]
 
     def _limits(self, ranks: tuple[int, ...], stages: list[int]) -> Limits:
-        """Of parts that lie on the given virtual stages."""
+        """The limits of parts on the given virtual stages."""
         space, moments = self._space, len(self._space.in_flight)
         lines = []
         for rank in ranks:

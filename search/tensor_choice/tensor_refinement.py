@@ -1,4 +1,4 @@
-"""What the best structures of a search come to when tensors are chosen one by one, with their micro batch and twice that."""
+"""The best structures of a search with tensors chosen one by one, at their micro batch size and twice that."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mappin
 from search.space.search_space import SearchSpace
 from search.tensor_choice.tensor_plan import with_tensors
 
-REFINED = 3  # of the best structures
+REFINED = 3  # best structures
 HELD = "activations_"  # parts of a peak that wait for a backward
 
 
 @dataclass(frozen=True)
 class TensorRefinement:
-    """A plan of a search with its tensors chosen one by one, outside of what the search proves.
+    """A plan of a search with its tensors chosen one by one; the proof does not cover it.
 
-    ``gain_fraction`` is what it takes off the step of the plan ``of_plan_id``. ``saved_fraction`` is what the fullest rank's
-    layers keep less than if they kept everything, ``added_s`` what that costs the rank that pays most, a micro batch.
+    ``gain_fraction`` is the part of the step time of plan ``of_plan_id`` that it saves. ``saved_fraction`` is the share of
+    activations that the layers of the fullest rank free. ``added_s`` is the cost for the rank that pays most, for a micro batch.
     """
 
     of_plan_id: str
@@ -53,9 +53,9 @@ def refined(
     simulate: Estimator,
     plans: Sequence[tuple[ParallelStrategy, float]],
 ) -> tuple[TensorRefinement, ...]:
-    """The first plans, each with its step time, by tensors: those that fit and are faster than the plan, the fastest first.
+    """The first plans, each with its step time, with tensors chosen: those that fit and are faster, the fastest first.
 
-    Nothing where a framework must launch the plan: none takes single tensors.
+    Empty for a target, since no framework takes single tensors.
     """
     if workload.software.target != ANY.name:
         return ()
@@ -98,7 +98,7 @@ def _of(
 
 
 def saved_fraction(estimate: Estimate) -> float:
-    """Of two rows with a breakdown, what the first keeps less of activations than the second."""
+    """The share of activations that the first of two rows frees, compared with the second. Both have a breakdown."""
     assert estimate.breakdown is not None
     parts = [column for name, column in estimate.breakdown.memory_bytes.items() if name.startswith(HELD)]
     kept = np.sum(parts, axis=0)

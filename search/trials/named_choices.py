@@ -1,7 +1,7 @@
-"""The search space as a tree of named choices: what a sampler is asked, and the strategy that its answers make.
+"""The search space as a tree of named choices, and the strategy that the answers of a sampler make.
 
-A choice that another one makes void is not asked: the context-parallel algorithm without context parallelism, the
-dispatcher where no token travels. The values offered under one name never change, as samplers require.
+A choice without effect is not asked for: the context-parallel algorithm without context parallelism, or the dispatcher where no
+token travels. The values offered under one name never change, as samplers require.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Sc
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
-from frameworks.taking import taken
+from frameworks.accepted_switches import taken
 from search.errors import SearchError
 from search.space.limits import DISPATCHERS, GROUP_SIZE, SWITCHES
 from search.space.memory_saving_forms import LEAN_ON, all_change
 from search.space.search_space import SearchSpace
 
 Value = bool | int | str
-Choose = Callable[[str, Sequence[Value]], Value]  # one of those offered under a name
+Choose = Callable[[str, Sequence[Value]], Value]  # returns one of the values offered under a name
 
 
 class _NotOfferedError(Exception):
@@ -37,7 +37,7 @@ class Proposals:
         self._space = space
         pipelines = space.pipelines()
         self._pp = tuple(dict.fromkeys(pipeline.pp for pipeline in pipelines))
-        # Whatever pp is, a pipeline has the same virtual stages to choose from, and they the same schedules.
+        # The choices of virtual stages and schedules are the same for every pp above 1.
         self._vpp = {deep: tuple(dict.fromkeys(p.vpp for p in pipelines if (p.pp > 1) == deep)) for deep in (False, True)}
         self._schedules = {
             vpp: {p.schedule.label: p.schedule for p in pipelines if p.vpp == vpp and p.pp > 1} for vpp in self._vpp[True]
@@ -51,7 +51,7 @@ class Proposals:
             raise SearchError(Sentence("search: the space is empty: its limits leave no strategy to try."))
 
     def strategy(self, choose: Choose) -> ParallelStrategy:
-        """The strategy, in canonical form, that ``choose(name, offered values)`` decides."""
+        """The strategy, in canonical form, that the answers of ``choose(name, offered values)`` make."""
 
         def pick(name: str, values: tuple[Any, ...]) -> Any:
             return values[0] if len(values) == 1 else choose(name, values)
@@ -60,7 +60,7 @@ class Proposals:
         pp = pick("pp", self._pp)
         vpp = pick("vpp", self._vpp[True]) if pp > 1 else self._vpp[False][0]
         schedule = self._schedules[vpp][pick(f"schedule.vpp{vpp}", tuple(self._schedules[vpp]))] if pp > 1 else Schedule.NONE
-        group_size = pick(GROUP_SIZE, space.microbatch_group_size_per_vp_stage) if schedule is Schedule.INTERLEAVED else 0
+        group_size = pick(GROUP_SIZE, space.microbatch_group_size_per_vp_stage) if schedule.rules.in_groups else 0
         tp = pick("tp", space.tp)
         cp = pick("cp", self._cp)
         cp_algo, ulysses_degree = self._cp_variants[cp][pick(f"cp_algo.cp{cp}", tuple(self._cp_variants[cp]))]
@@ -138,7 +138,7 @@ class Proposals:
         return {
             **{name: getattr(strategy, name) for name in ("tp", "pp", "vpp", "cp", "ep", "etp", "micro_batch_size")},
             f"schedule.vpp{strategy.vpp}": strategy.schedule.label,
-            GROUP_SIZE: group_size if group_size in sizes else strategy.pp,  # 0 stands for pp
+            GROUP_SIZE: group_size if group_size in sizes else strategy.pp,  # 0 means pp
             f"cp_algo.cp{strategy.cp}": _cp_label(strategy.cp_algo, strategy.ulysses_degree),
             "sequence_parallel": strategy.sequence_parallel,
             "dispatcher": strategy.dispatcher.label,
@@ -150,7 +150,7 @@ class Proposals:
 
 @dataclass(frozen=True)
 class _Switches:
-    """What the combinations of switches of a schedule have in common, and what takes both values, by name."""
+    """Switches that all combinations of a schedule have on, and switches that take both values, by name."""
 
     always_on: Feature
     both_ways: Mapping[str, Feature]

@@ -1,7 +1,7 @@
-"""Optuna in memory, asked and told batch by batch.
+"""Optuna in memory: asks for proposals and tells their values batch by batch.
 
-Each batch is drawn with its own seed, so that a study that is continued from its stored trials proposes the same as one that
-never stopped.
+Each batch is drawn with its own seed. So a study that is continued from stored trials proposes the same as one that never
+stopped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from optuna.trial import TrialState
 from search.trials.named_choices import Choose, Value
 from search.trials.trial import SAMPLED, Trial
 
-SAMPLERS = ("tpe", "nsga2", "random")
 POPULATION = 50
 
 Drawn = TypeVar("Drawn")
@@ -29,7 +28,7 @@ Values = Callable[[Trial], Sequence[float]]
 
 @dataclass(frozen=True)
 class Asked(Generic[Drawn]):
-    """What a proposal came to, and the handle by which its sampler is told."""
+    """A proposal: the thing that its choices make, and the handle by which its value is told."""
 
     drawn: Drawn
     trial: optuna.Trial
@@ -37,7 +36,7 @@ class Asked(Generic[Drawn]):
 
 @dataclass(frozen=True)
 class Told:
-    """Of a trial: its parameters, where it came from, and the sampler's own notes."""
+    """The parameters of a trial, its source, and the sampler's own notes."""
 
     parameters: Mapping[str, Value]
     source: str
@@ -45,7 +44,7 @@ class Told:
 
 
 class Asker(Generic[Drawn]):
-    """A sampler of things that ``draw`` makes of choices; ``num_objectives`` are minimised."""
+    """An Optuna study of things that ``draw`` makes of choices; ``num_objectives`` are minimised."""
 
     def __init__(self, sampler: str, seed: int, draw: Callable[[Choose], Drawn], num_objectives: int = 1) -> None:
         self._name, self._seed, self._draw = sampler, seed, draw
@@ -53,7 +52,7 @@ class Asker(Generic[Drawn]):
         self._study = optuna.create_study(directions=["minimize"] * num_objectives, sampler=_sampler(sampler, 0))
 
     def restore(self, trials: Sequence[Trial], values: Values) -> None:
-        """Tell the sampler of trials that another one was told of."""
+        """Tell the sampler stored trials."""
         self._study.add_trials([_frozen(trial, values(trial), self._distributions(trial)) for trial in trials])
 
     def _distributions(self, trial: Trial) -> dict[str, BaseDistribution]:
@@ -67,17 +66,17 @@ class Asker(Generic[Drawn]):
         return found
 
     def enqueue(self, parameters: Mapping[str, Value], source: str) -> None:
-        """Propose this before all else."""
+        """Propose these parameters before all others."""
         self._study.enqueue_trial(dict(parameters), user_attrs={"source": source})
 
     def ask(self, first: int, number: int) -> list[Asked[Drawn]]:
-        """So many proposals, the first of them the trial of that number."""
+        """The next ``number`` proposals; the first one is trial ``first``."""
         self._study.sampler = _sampler(self._name, _batch_seed(self._seed, first))
         asked = [self._study.ask() for _ in range(number)]
         return [Asked(self._draw(_choices_of(trial)), trial) for trial in asked]
 
     def tell(self, asked: Asked[Drawn], values: Sequence[float], constraints: Mapping[str, float]) -> Told:
-        """What became of a proposal; it is violated where a constraint is above zero."""
+        """Tell the values of a proposal. A constraint above zero is violated."""
         for name, violation in constraints.items():
             asked.trial.set_constraint(name, violation)
         told = self._study.tell(asked.trial, list(values))
@@ -86,14 +85,14 @@ class Asker(Generic[Drawn]):
 
 
 class _Nsga2(NSGAIISampler):
-    """Keeps parents in one order. Optuna's own differs between those just selected and the same ones remembered."""
+    """NSGA-II with parents in one order. Optuna's order differs between new and remembered parents."""
 
     def select_parent(self, study: optuna.Study, generation: int) -> list[optuna.trial.FrozenTrial]:
         return sorted(super().select_parent(study, generation), key=lambda trial: trial.number)
 
 
 def _distribution(offered: Sequence[Value]) -> BaseDistribution:
-    """Numbers in a row are near each other; all else is apart."""
+    """The distribution of a choice: whole numbers in a row are near each other, other values are categories."""
     if isinstance(offered, range):
         return IntDistribution(offered[0], offered[-1])
     return CategoricalDistribution(tuple(offered))
@@ -104,7 +103,7 @@ def _choices_of(trial: optuna.Trial) -> Choose:
         if isinstance(offered, range):
             return trial.suggest_int(name, offered[0], offered[-1])
         value = trial.suggest_categorical(name, tuple(offered))
-        assert isinstance(value, bool | int | str)  # it is one of those offered
+        assert isinstance(value, bool | int | str)  # one of the offered values
         return value
 
     return choose
@@ -120,7 +119,9 @@ def _sampler(name: str, seed: int) -> BaseSampler:
     if name == "nsga2":
         return _Nsga2(population_size=POPULATION, seed=seed)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # group: a model per set of conditional parameters
+        warnings.simplefilter(
+            "ignore", optuna.exceptions.ExperimentalWarning
+        )  # group: one model for each set of conditional parameters
         return TPESampler(seed=seed, multivariate=True, group=True, constant_liar=True)
 
 

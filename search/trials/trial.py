@@ -1,4 +1,4 @@
-"""What a sampler tried, and the JSON form in which it is stored and continued."""
+"""The record of a trial, and the JSON form in which it is stored."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from search.trials.named_choices import Proposals, Value
 OUTCOMES = FITS, TOO_LARGE, ILLEGAL = ("fits", "too_large", "illegal")
 _EVALUATED = ("outcome", "rule", "step_time_s", "peak_memory_bytes")  # as they are in a trial's JSON
 BASELINE, SAMPLED, SEED = "baseline", "sampled", "seed"
-UNPRICED = 1e30  # value of an illegal strategy; its constraint keeps a sampler from taking it for a slow one
+UNPRICED = 1e30  # value of an illegal strategy; its constraint tells a sampler that it is not just slow
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """What became of one strategy. ``rule`` is the first that an illegal one breaks; only legal ones have a price.
+    """The evaluation of one strategy. ``rule`` is the first rule that an illegal one breaks; only legal ones have a price.
 
-    Of a refinement, ``step_time_s`` is simulated, and ``None`` where a bound says that the strategy cannot be better.
-
-    ``value`` is what the objective minimises. ``constraints`` are above zero where they are violated: ``memory`` is the
-    missing share of the device's usable memory, ``legality`` the number of broken rules.
+    In a refinement, ``step_time_s`` is simulated, and ``None`` where a bound says that the strategy cannot be better. The
+    objective minimises ``value``. ``constraints`` above zero are violated: ``memory`` is the missing share of the device's usable
+    memory, ``legality`` the number of broken rules.
     """
 
     outcome: str
@@ -39,13 +38,13 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Trial:
-    """One strategy that a sampler proposed. ``best_value`` is the smallest value of all trials so far that fit.
+    """A strategy that a sampler proposed. ``best_value`` is the smallest value of all trials so far that fit.
 
-    ``parameters`` make the strategy (``search.trials.named_choices``); ``attributes`` are the sampler's own notes.
+    ``parameters`` make the strategy (``named_choices.py``); ``attributes`` are the sampler's own notes.
     """
 
     number: int
-    source: str  # baseline | sampled | seed, of a refinement: an elite, or that with one change
+    source: str  # baseline | sampled | seed: in a refinement, an elite or an elite with one change
     strategy: ParallelStrategy
     evaluation: Evaluation
     best_value: float | None
@@ -54,7 +53,7 @@ class Trial:
     attributes: Mapping[str, Any] = field(default_factory=dict)
 
     def to_mapping(self) -> dict[str, Any]:
-        """The trial as JSON, but for its strategy, which follows from the parameters."""
+        """The trial as JSON without its strategy, which follows from the parameters."""
         evaluation = self.evaluation
         return {
             "number": self.number,

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 from app.calibrations import fit, service
 from app.calibrations.outcome import learned
 from app.calibrations.schemas import CalibrationDocument, CalibrationSummary
-from app.text.documents import plain
+from app.text.json_documents import plain
 from calibration.files.calibrations import parse_calibration, read_calibration, shipped_calibration
 from calibration.procedure.calibrate import calibrate_site
 from calibration.records.training import parse_run_record

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from fastapi.testclient import TestClient
 
-from app.cli import keeping
+from app.cli import check_upload
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, BUDGET_BROKEN, DONE, NOTHING_FEASIBLE
 from calibration.files.calibrations import shipped_calibration, write_calibration
@@ -36,7 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, api: TestClient) -> 
     def connected(url: str, **options: Any) -> Client:
         return Client(url, **options, transport=httpx.MockTransport(passed_on))
 
-    monkeypatch.setattr(keeping, "Client", connected)
+    monkeypatch.setattr(check_upload, "Client", connected)
     monkeypatch.chdir(tmp_path)
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
@@ -111,11 +111,11 @@ def test_a_history_that_cannot_be_written_is_no_fault_of_the_jobs(
 ) -> None:
     monkeypatch.setattr("meshplan.request_steps.FIRST_PAUSE_S", 0.0)
     away = httpx.MockTransport(lambda request: (_ for _ in ()).throw(httpx.ConnectError("refused")))
-    monkeypatch.setattr(keeping, "Client", lambda url, **options: Client(url, transport=away))
+    monkeypatch.setattr(check_upload, "Client", lambda url, **options: Client(url, transport=away))
     assert check() == DONE
     assert "--server: job.yaml is not kept: no server answers" in capsys.readouterr().err
     refusing = httpx.MockTransport(lambda request: httpx.Response(403, json={"detail": "The API key may not write."}))
-    monkeypatch.setattr(keeping, "Client", lambda url, **options: Client(url, transport=refusing))
+    monkeypatch.setattr(check_upload, "Client", lambda url, **options: Client(url, transport=refusing))
     assert check() == DONE
     assert "not kept: The API key may not write." in capsys.readouterr().err
     assert kept(api) == []
@@ -125,7 +125,7 @@ def test_a_history_that_cannot_be_written_is_no_fault_of_the_jobs(
 def test_a_server_that_judges_otherwise_is_said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     answer = {"id": "0a", "status": "broken", "version": "9.9"}
     other = httpx.MockTransport(lambda request: httpx.Response(201, json=answer))
-    monkeypatch.setattr(keeping, "Client", lambda url, **options: Client(url, transport=other))
+    monkeypatch.setattr(check_upload, "Client", lambda url, **options: Client(url, transport=other))
     assert check() == DONE
     told = capsys.readouterr().err.replace("\n", " ")
     assert "the server, of version 9.9, judges broken, and this command passed" in told

@@ -11,7 +11,7 @@ from app.answers import endpoints, service, simulation
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.jobs.job import parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 
 Refused = Callable[..., dict[str, Any]]
 STRATEGIES: list[dict[str, Any]] = [

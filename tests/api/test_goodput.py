@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from app.goodput.service import goodput_document
 from app.jobs.job import parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 
 Refused = Callable[..., dict[str, Any]]
 SITE = {"mtbf_s": 30_000.0, "histories": 100, "recovery": "pod"}

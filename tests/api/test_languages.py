@@ -14,7 +14,7 @@ from tests.api.test_serving import JOB as SERVING_JOB
 from tests.language import CHINESE, english_in
 from tests.unit.app.cli.test_sequences_command import JOB as SEQUENCES_JOB
 from tests.unit.app.cli.test_sequences_command import LENGTHS
-from tests.unit.app.scripts.test_tuning import HARDWARE, SCRIPT
+from tests.unit.app.launch_scripts.test_tuning import HARDWARE, SCRIPT
 
 ZH = {"Accept-Language": "zh-CN,zh;q=0.9,en;q=0.8"}
 # Names, citations, generated text and what the request gave: these stay.

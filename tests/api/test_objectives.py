@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from app.answers.search import search_document
 from app.jobs.job import parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 
 Refused = Callable[..., dict[str, Any]]
 
@@ -46,6 +46,10 @@ def test_a_study_that_nothing_is_within_says_so(api: TestClient, job: dict[str, 
         ({"objective": "energy", "sampler": "tpe"}, "#/search"),
         ({"deadline_days": 0}, "#/search/deadline_days"),
         ({"budget_usd": -1}, "#/search/budget_usd"),
+        ({"max_trials": 5}, "#/search/max_trials"),
+        ({"refine": 8, "objective": "memory_headroom"}, "#/search/refine"),
+        ({"refine_front": True}, "#/search/refine_front"),
+        ({"by_tensor": True, "sampler": "tpe"}, "#/search/by_tensor"),
     ],
 )
 def test_bad_objectives_are_refused(

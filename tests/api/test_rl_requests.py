@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from app.rl.job import parse_rl_job
 from app.rl.service import rl_document
-from app.text.documents import plain
+from app.text.json_documents import plain
 
 Refused = Callable[..., dict[str, Any]]
 JOB: dict[str, Any] = {

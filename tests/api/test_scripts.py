@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.scripts.schemas import TuneDocument
-from tests.unit.app.scripts.test_tuning import HARDWARE, SCRIPT
+from app.launch_scripts.schemas import TuneDocument
+from tests.unit.app.launch_scripts.test_tuning import HARDWARE, SCRIPT
 
 BODY: dict[str, Any] = {"script": SCRIPT, "hardware": HARDWARE}
 

@@ -8,7 +8,7 @@ from fastapi.testclient import TestClient
 
 from app.serving.job import parse_serving_job
 from app.serving.service import serving_document
-from app.text.documents import plain
+from app.text.json_documents import plain
 
 Refused = Callable[..., dict[str, Any]]
 JOB = {

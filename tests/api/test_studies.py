@@ -14,7 +14,7 @@ from app.server.application import create_app
 from app.storage.session import Database
 from app.studies import idempotency
 from app.studies.schemas import FinishedStudyDocument, ListedStudy, RankedPlan, StudyDocument, StudyResult, Trial
-from app.text.documents import plain
+from app.text.json_documents import plain
 from search.results.search_result import Rejection
 from tests.api.conftest import LOCAL
 from tests.databases import KINDS

@@ -9,7 +9,7 @@ from fastapi.testclient import TestClient
 from app.sweeps import requests
 from app.sweeps.points import Source
 from app.sweeps.service import sweep_document
-from app.text.documents import plain
+from app.text.json_documents import plain
 
 Refused = Callable[..., dict[str, Any]]
 

@@ -1,19 +1,22 @@
 """A server for several people: whose a study is, who sees it, how much each may ask, and what is written down."""
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 
-from app.http import audit, keys
+from app.http import audit, keys, ownership
 from app.http.keys import KeyLimits
 from app.server.application import create_app
 from app.storage.session import Database
-from app.studies import queue
-from app.studies.turns import MAX_PRIORITY
+from app.studies import access, queue
+from app.studies.queue_order import MAX_PRIORITY
 from tests.api.conftest import LOCAL
 from tests.databases import KINDS
 
@@ -43,6 +46,30 @@ def guarded(database: Database) -> Iterator[TestClient]:
     app = create_app(database, keys_required=True, limits=LIMITS)
     with TestClient(app, base_url="https://planner.example", raise_server_exceptions=False) as client:
         yield client
+
+
+AtOnce = Callable[[Sequence[Callable[[], Any]]], list[int]]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> AtOnce:
+    """Status codes of two requests. Unless a lock keeps them apart, both count what the owner has before either adds to it."""
+    both_counted, count = threading.Barrier(2), ownership.num_owned
+
+    def counted(*arguments: Any) -> int:
+        number = count(*arguments)
+        with suppress(threading.BrokenBarrierError):
+            both_counted.wait(1.0)  # under the lock the second never comes
+        return number
+
+    monkeypatch.setattr(ownership, "num_owned", counted)
+    monkeypatch.setattr(access, "num_owned", counted)
+
+    def ask(requests: Sequence[Callable[[], Any]]) -> list[int]:
+        with ThreadPoolExecutor(len(requests)) as threads:
+            return [answer.result().status_code for answer in [threads.submit(request) for request in requests]]
+
+    return ask
 
 
 @dataclass
@@ -212,6 +239,24 @@ def test_an_owner_has_so_many_studies_and_no_more(person: Callable[..., Person],
     assert ada("DELETE", f"/v1/studies/{ids[0]}").status_code == 204
     assert ada("POST", f"/v1/studies/{ids[1]}:resume").json()["state"] == "queued"  # no new one
     assert 'meshplan_limited_requests_total{reason="quota"} 3.0' in ada("GET", "/metrics").text
+
+
+@pytest.mark.parametrize("quota", ["max_unfinished", "max_stored"])
+def test_two_requests_at_once_do_not_share_the_last_place(
+    person: Callable[..., Person], job: dict[str, Any], at_once: AtOnce, quota: str
+) -> None:
+    people = [person(f"ada/{label}", **{quota: 2}) for label in ("laptop", "server")]
+    people[0].submits(job)
+    assert sorted(at_once([lambda one=one: one("POST", "/v1/studies", json=job) for one in people])) == [202, 429]
+    assert len(people[0]("GET", "/v1/studies").json()["items"]) == 2
+
+
+def test_two_checks_at_once_do_not_share_the_last_place(
+    person: Callable[..., Person], job: dict[str, Any], at_once: AtOnce
+) -> None:
+    people = [person(f"ada/{label}", max_stored=1) for label in ("laptop", "server")]
+    body = {**job, "strategy": {"tp": 8}, "budget": {"step_time_s": {"max": 60}}, "history": {"name": "jobs/a.yaml"}}
+    assert sorted(at_once([lambda one=one: one("POST", "/v1/checks:keep", json=body) for one in people])) == [201, 429]
 
 
 def test_owners_take_turns(person: Callable[..., Person], database: Database, job: dict[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """What the dashboard's form offers is what a job may name: TypeScript cannot import the tables, so they are compared."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from pydantic import BaseModel
 from app.jobs.fields import SearchSettings, SoftwareSection, TrainingSection
 from frameworks.registry import FRAMEWORKS
 from hardware_profiles.fields import FAMILIES
+from search.objectives.objective import Criterion
+from search.objectives.table import OBJECTIVES
 
 ROOT = Path(__file__).resolve().parents[2]
 FORM = (ROOT / "dashboard/src/pages/newStudy/JobSections.tsx").read_text(encoding="utf-8")
@@ -36,12 +39,26 @@ def allowed(section: type[BaseModel], name: str) -> list[str]:
     [
         ("STACKS", SoftwareSection, "stack"),
         ("PRECISIONS", TrainingSection, "precision"),
-        ("OBJECTIVES", SearchSettings, "objective"),
         ("SAMPLERS", SearchSettings, "sampler"),
     ],
 )
 def test_the_form_offers_every_name_that_a_job_may_have(constant: str, section: type[BaseModel], name: str) -> None:
     assert sorted(offered(constant)) == sorted(set(allowed(section, name)))
+
+
+def test_objectives_are_those_of_the_api_and_each_page_reads_the_one_list() -> None:
+    source = ROOT / "dashboard/src"
+    table = re.search(r"const ORDERED_BY[^=]*= \{([^}]*)\}", (source / "api/objectives.ts").read_text(encoding="utf-8"))
+    assert table is not None
+    units = dict(re.findall(r'(\w+): "(\w+)"', table[1]))
+    assert list(units) == list(OBJECTIVES)
+    by_bytes = [name for name, entry in OBJECTIVES.items() if entry.orders_lattice_by is Criterion.PEAK_MEMORY]
+    assert [name for name, unit in units.items() if unit == "bytes"] == by_bytes
+    for language in ("en", "zh"):
+        words = json.loads((source / f"locales/{language}/common.json").read_text(encoding="utf-8"))["objective"]
+        assert set(words) == set(OBJECTIVES)
+    others = [path for path in source.rglob("*.ts*") if "memory_headroom" in path.read_text(encoding="utf-8")]
+    assert {path.name for path in others} <= {"objectives.ts", "schema.ts"}
 
 
 def test_the_form_offers_every_framework_on_the_devices_that_it_runs_on() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -77,15 +78,40 @@ SMALL: dict[str, Any] = {
 }
 
 
+# Pages are as wide as their fonts: Chromium finds these and no others, whatever else the machine has.
+FONTS = ("DejaVu Sans", "DejaVu Sans Mono", "DejaVu Serif", "WenQuanYi Micro Hei", "WenQuanYi Micro Hei Mono")
+FONT_CONFIGURATION = """<?xml version="1.0"?>
+<!DOCTYPE fontconfig SYSTEM "urn:fontconfig:fonts.dtd">
+<fontconfig>
+  <include ignore_missing="yes">/etc/fonts/fonts.conf</include>
+  <selectfont>
+    <rejectfont><glob>*</glob></rejectfont>
+    <acceptfont>{accepted}</acceptfont>
+  </selectfont>
+</fontconfig>
+"""
+ACCEPTED = "<pattern><patelt name='family'><string>{family}</string></patelt></pattern>"
+
+
 @pytest.fixture(scope="package")
-def browser() -> Iterator[Browser]:
+def fonts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A configuration for fontconfig."""
+    path = tmp_path_factory.mktemp("fonts") / "fonts.conf"
+    path.write_text(FONT_CONFIGURATION.format(accepted="".join(ACCEPTED.format(family=family) for family in FONTS)))
+    return path
+
+
+@pytest.fixture(scope="package")
+def browser(fonts: Path) -> Iterator[Browser]:
     found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if found is None:
         pytest.skip("no Chromium here; `make chromium` installs Debian's where apt works")
     with sync_playwright() as playwright:
         # Chromium's own sandbox does not run as root. One process draws all pages, so that what it compiled for one serves the
         # next: opening a page takes half the time.
-        running = playwright.chromium.launch(executable_path=found, args=["--no-sandbox", "--disable-gpu", "--process-per-site"])
+        options = ["--no-sandbox", "--disable-gpu", "--process-per-site"]
+        environment = {**os.environ, "FONTCONFIG_FILE": str(fonts)}
+        running = playwright.chromium.launch(executable_path=found, args=options, env=environment)
         yield running
         running.close()
 

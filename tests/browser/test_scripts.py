@@ -10,7 +10,7 @@ import httpx
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from app.scripts.schemas import TuneDocument
+from app.launch_scripts.schemas import TuneDocument
 from tests.browser.conftest import DESKTOP, PHONE, SMALL, OpenView, Site
 
 SCRIPT = "TP=8\ntorchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size $TP --our-own-flag 3\n"

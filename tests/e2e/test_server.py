@@ -18,7 +18,7 @@ import pytest
 from app.answers.search import search_document
 from app.answers.targets import with_usual_target
 from app.jobs.job import parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from meshplan import Client, MeshplanError
 from tests.api.run_records import HARDWARE, STACK, usable_records
 from tests.commands import command

@@ -17,8 +17,10 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Cluster, Software, TrainingJob, Workload
 from cost_models.step.composition import estimate
 from hardware_profiles.catalogue import named
+from tests.search_workloads import RECURRENT, WINDOWED
 
 JOBS = yaml.safe_load((Path(__file__).parent / "jobs.yaml").read_text(encoding="utf-8"))
+SMALL = {model.name: model for model in (WINDOWED, RECURRENT)}  # no preset has such layers
 ENUMS: dict[str, type[IntEnum]] = {
     "schedule": Schedule,
     "cp_algo": CpAlgo,
@@ -52,7 +54,7 @@ def strategy_of(columns: dict[str, Any], num_devices: int) -> ParallelStrategy:
 def pinned(job: dict[str, Any], columns: dict[str, Any]) -> dict[str, float | bool]:
     """Six significant digits: what another machine's arithmetic may differ by never shows."""
     profile = named(job["hardware"])
-    model = model_preset(job["model"]).model
+    model = SMALL.get(job["model"]) or model_preset(job["model"]).model
     workload = Workload(
         model,
         TrainingJob(job["seq_length"], job["global_batch_size"], expert_spread=model.expert_spread()),

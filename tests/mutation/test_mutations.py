@@ -1,19 +1,25 @@
 """The tests notice when the model breaks: each fault, put into a copy of the sources, must turn the named tests red."""
 
 import itertools
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-COPIED = ("cost_models", "hardware_profiles", "documents", "app/__init__.py", "app/catalogue", "docs", "tests")
+COPIED = (
+    "app", "calibration", "cost_models", "docs", "documents", "frameworks", "hardware_profiles", "meshplan", "migrations",
+    "search", "tests",
+)  # fmt: skip
 MUTATIONS = yaml.safe_load((Path(__file__).parent / "mutations.yaml").read_text(encoding="utf-8"))
 # A failing example needs no shrinking here.
 PLUGIN = """
@@ -32,12 +38,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what the chosen tests need, away from the checkout."""
     copy = tmp_path_factory.mktemp("tree")
     for name in COPIED:
-        source, target = ROOT / name, copy / name
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, target)
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "unshrunk.py").write_text(PLUGIN, encoding="utf-8")
     return copy
@@ -49,14 +50,29 @@ def write(path: Path, source: str) -> None:
     os.utime(path, (second, second))
 
 
-def run(tree: Path, tests: list[str]) -> subprocess.CompletedProcess[str]:
+Run = Callable[[list[str]], tuple[int, str]]
+
+
+@pytest.fixture(scope="module")
+def run(tree: Path) -> Iterator[Run]:
+    """Runs tests of the copy, and returns the exit status and what pytest printed."""
     plugins = ["-p", "no:cacheprovider", "-p", "_hypothesis_pytestplugin", "-p", "unshrunk"]
     options = ["-x", "-q", *plugins, "--hypothesis-profile", "unshrunk"]
-    command = [sys.executable, "-m", "pytest", *options, *tests]
     # Loading every installed plugin would take longer than the tests.
-    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    environment.pop("PYTHONPATH", None)
-    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    environment = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(tree)}
+    command = [sys.executable, "-m", "tests.mutation.forked_pytest"]
+    numbers = itertools.count()
+    with subprocess.Popen(command, cwd=tree, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def run_tests(tests: list[str]) -> tuple[int, str]:
+            output = tree / f"output-{next(numbers)}.txt"
+            print(json.dumps([str(output), *options, *tests]), file=process.stdin, flush=True)
+            status = int(process.stdout.readline())
+            return status, output.read_text(encoding="utf-8")
+
+        yield run_tests
 
 
 @pytest.fixture(scope="module")
@@ -66,25 +82,25 @@ def noticing() -> set[str]:
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: re.sub(r"\W+", "-", m["breaks"]))
-def test_a_fault_is_noticed(tree: Path, noticing: set[str], mutation: dict[str, Any]) -> None:
+def test_a_fault_is_noticed(tree: Path, run: Run, noticing: set[str], mutation: dict[str, Any]) -> None:
     path = tree / mutation["file"]
     source = path.read_text(encoding="utf-8")
     assert source.count(mutation["find"]) == 1, f"{mutation['file']} has changed: bring the mutation up to date"
     write(path, source.replace(mutation["find"], mutation["replace"]))
     try:
-        result = run(tree, [f"tests/{test}" for test in mutation["tests"]])
+        status, printed = run([f"tests/{test}" for test in mutation["tests"]])
     finally:
         write(path, source)
     # Red because an assertion failed, not because the fault broke the import.
-    assert ENDINGS.get(result.returncode) == "failed", result.stdout + result.stderr
-    assert "AssertionError" in result.stdout or "assert " in result.stdout, result.stdout
-    failed = re.search(r"^FAILED (.+?)(?: - |$)", result.stdout, re.MULTILINE)
-    assert failed is not None, result.stdout
+    assert ENDINGS.get(status) == "failed", printed
+    assert "AssertionError" in printed or "assert " in printed, printed
+    failed = re.search(r"^FAILED (.+?)(?: - |$)", printed, re.MULTILINE)
+    assert failed is not None, printed
     noticing.add(failed[1])
 
 
-def test_what_noticed_a_fault_passes_without_it(tree: Path, noticing: set[str]) -> None:
+def test_what_noticed_a_fault_passes_without_it(run: Run, noticing: set[str]) -> None:
     if not noticing:
         pytest.skip("no fault was tried")
-    result = run(tree, sorted(noticing))
-    assert result.returncode == 0, result.stdout
+    status, printed = run(sorted(noticing))
+    assert status == 0, printed

@@ -3,7 +3,8 @@
 from typing import Any
 
 from cost_models.constants import Constants
-from cost_models.pipeline.tasks import Pass, next_places
+from cost_models.schedules.orders import next_places
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.program import TaskClass
@@ -16,7 +17,7 @@ from tests.pipelines import KINDS, oracle_rule
 def step_s(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> float:
     """What a step takes, from the times of its tasks: every micro batch is played, no period is taken to repeat another."""
     ((_, group),) = priced_batch(workload, StrategyBatch.of([strategy]), constants).groups(merge=False, tables=False)
-    assert not group.stages.schedule.overlaps_steps, "a step would be the interval between two of them"
+    assert not group.stages.schedule.rules.overlaps_steps, "a step would be the interval between two of them"
     ((_, shape),) = pipeline_shapes(group)
     tasks, following = GroupTasks(group), next_places(shape)
     reduce_s, gather_s = exchange_left_s(group, constants)

@@ -51,6 +51,7 @@ def strategies(draw: st.DrawFn) -> ParallelStrategy:
     dp = DEVICES // (tp * pp * cp)
     vpp = draw(st.sampled_from((1, 2, 4))) if pp > 1 else 1
     ep = draw(st.sampled_from([e for e in (1, 2, 4, 8) if e <= tp * dp * cp]))
+    etp = draw(st.sampled_from([e for e in (1, 2, 4) if ep * e <= tp * dp * cp]))
     ulysses = draw(st.sampled_from([u for u in (1, 2, 4) if u <= cp]))
     recompute = draw(st.sampled_from(Recompute))
     modules = draw(
@@ -67,6 +68,7 @@ def strategies(draw: st.DrawFn) -> ParallelStrategy:
         dp=dp,
         cp=cp,
         ep=ep,
+        etp=etp,
         vpp=vpp,
         micro_batch_size=draw(st.sampled_from((1, 2))),
         sequence_parallel=draw(st.booleans()),
@@ -93,7 +95,6 @@ def any_strategies(draw: st.DrawFn) -> ParallelStrategy:
     modules = draw(st.integers(1, int(~RecomputeModule(0))))
     return replace(
         row,
-        etp=draw(st.sampled_from([e for e in (1, 2) if row.ep * e <= row.tp * row.dp * row.cp])),
         schedule=schedule,
         microbatch_group_size_per_vp_stage=draw(st.sampled_from((0, row.pp + 2))) if schedule is Schedule.INTERLEAVED else 0,
         optimizer_shard_size=draw(st.sampled_from((0, 1, 2))),

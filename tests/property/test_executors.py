@@ -19,10 +19,10 @@ from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
-from tests.search_workloads import DENSE, MOE, workload
+from tests.search_workloads import DENSE, MOE, request, workload
 
 CONSTANTS = prior_constants("ascend")
-LIMITS = SearchLimits(tp=(1, 2), pp=(1, 2, 4), vpp=(1, 2), cp=(1,), etp=(1,), micro_batch_size=(1,))
+LIMITS = SearchLimits(tp=(1, 2), pp=(1, 2, 4), vpp=(1, 2), cp=(1,), etp=(1, 2), micro_batch_size=(1,))
 
 
 class Whenever:
@@ -59,13 +59,14 @@ def answered(
 ) -> str:
     job = workload(model, num_devices=num_devices, target=target)
     space = search_space(job, LIMITS)
+    asked = request(job, space, CONSTANTS, objective, top=5)
     given: dict[str, Any] = {} if executor is None else {"executor": executor}
-    lattice, steps = LatticeSearch(job, space, CONSTANTS, objective=objective, top=5, **given), 0
+    lattice, steps = LatticeSearch(asked, **given), 0
     while lattice.advance():
         steps += 1
         if steps == stop:  # and the rest in another process, from what was saved
-            state = LatticeState.from_mapping(json.loads(json.dumps(lattice.checkpoint())), objective, 5)
-            lattice = LatticeSearch(job, space, CONSTANTS, objective=objective, top=5, state=state)
+            state = LatticeState.from_mapping(json.loads(json.dumps(lattice.checkpoint())), asked.criterion, 5)
+            lattice = LatticeSearch(asked, state=state)
     return json.dumps(lattice.result().to_mapping())
 
 

@@ -16,9 +16,10 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import fitting_rows
 from search.exhaustive.lattice_search import LatticeSearch
-from search.exhaustive.open_candidates import structures
 from search.placement.placed_pricing import MOST_OVERFULL
 from search.placement.placer import Placer
+from search.ranking.structures import structures
+from search.session.request import SearchRequest
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
 from search.space.memory_saving_forms import memory_saving_forms
@@ -45,10 +46,10 @@ LIMITS = st.builds(
     pp=some([1, 2, 4], 2),
     vpp=some([1, 2, 3], 2),
     cp=some([1, 2], 1),
-    etp=st.just((1,)),
-    ep=some([1, 4, 8], 2),
-    cp_algo=st.just((CpAlgo.ULYSSES,)),
-    dispatcher=st.just((Dispatcher.ALLTOALL,)),
+    etp=some([1, 2], 2),
+    ep=some([1, 2, 4, 8], 2),
+    cp_algo=some([CpAlgo.ULYSSES, CpAlgo.RING], 1),
+    dispatcher=some([Dispatcher.ALLTOALL, Dispatcher.ALLGATHER], 1),
     micro_batch_size=some([1, 2], 1),
     recompute=some(MODES, 2),
 )
@@ -85,8 +86,8 @@ def strategies(job: Workload, limits: SearchLimits) -> list[ParallelStrategy]:
 )
 def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLimits, top: int, most_overfull: float) -> None:
     if job.model.moe is None:
-        limits = replace(limits, ep=None, dispatcher=None)
-    lattice = LatticeSearch(job, search_space(job, limits), CONSTANTS, top=top)
+        limits = replace(limits, ep=None, etp=None, dispatcher=None)
+    lattice = LatticeSearch(SearchRequest(job, search_space(job, limits), CONSTANTS, top=top))
     with patch("search.placement.placed_pricing.MOST_OVERFULL", most_overfull):
         while lattice.advance():
             pass
@@ -117,7 +118,7 @@ def test_every_place_of_1f1b_is_about_as_fast_as_under_the_best_of_all_placement
         played = simulate(job, StrategyBatch.of(every), CONSTANTS)
         (structure,) = structures(StrategyBatch.of([row]))
         best_s[structure] = min(float(played.step_time_s[played.fits].min()), best_s.get(structure, np.inf))
-    lattice = LatticeSearch(job, search_space(job, limits), CONSTANTS, top=6)
+    lattice = LatticeSearch(SearchRequest(job, search_space(job, limits), CONSTANTS, top=6))
     while lattice.advance():
         pass
     times_s = sorted(plan.estimate["step_time_s"] for plan in lattice.result().plans)

@@ -31,7 +31,7 @@ def scheduled(draw: st.DrawFn, row: ParallelStrategy, schedule: Schedule) -> Par
         features |= Feature.MOE_COMM_OVERLAP
     if schedule is Schedule.DUALPIPE_V and draw(st.booleans()):
         features |= Feature.DUALPIPEV_DW_DETACH
-    vpp = 2 if schedule.is_vee else draw(st.integers(2, 3)) if schedule is Schedule.INTERLEAVED else 1
+    vpp = 2 if schedule.rules.is_vee else draw(st.integers(2, 3)) if schedule is Schedule.INTERLEAVED else 1
     return replace(row, schedule=schedule, vpp=vpp, features=features, zero_stage=min(row.zero_stage, 1))
 
 
@@ -51,8 +51,8 @@ def jobs(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy]]:
     pp = draw(st.sampled_from((2, 4, 8)))
     base = replace(base, pp=pp, dp=DEVICES // (base.tp * pp * base.cp))
     micro_batches = pp * draw(st.sampled_from((2, 3, 4, 9)))
-    if base.dp == 0 or base.ep > base.tp * base.dp * base.cp:
-        base = replace(base, tp=1, cp=1, ep=1, dp=DEVICES // pp, cp_algo=type(base.cp_algo)(0), ulysses_degree=1)
+    if base.dp == 0 or base.ep * base.etp > base.tp * base.dp * base.cp:
+        base = replace(base, tp=1, cp=1, ep=1, etp=1, dp=DEVICES // pp, cp_algo=type(base.cp_algo)(0), ulysses_degree=1)
     job = draw(workloads())
     if job.model.moe is not None:  # dense layers that merged passes meet in any place of a chunk
         moe = replace(job.model.moe, num_leading_dense_layers=draw(st.sampled_from((0, 1, 5))))
@@ -154,4 +154,7 @@ def test_twice_the_micro_batches_take_longer_and_not_twice_as_long(given: tuple[
     job, rows = given
     twice = replace(job, training=replace(job.training, global_batch_size=2 * job.training.global_batch_size))
     assert (play(twice, *rows).step_time_s > play(job, *rows).step_time_s).all()
-    assert (play(twice, *rows).step_time_s < 2 * play(job, *rows).step_time_s * (1 + TOLERANCE)).all()
+    # Passes that are merged may take longer than apart if their chunks differ much, and warm-up merges none.
+    merged = np.array([bool(row.features & Feature.MOE_COMM_OVERLAP) for row in rows])
+    most = np.where(merged, 2.05, 2 * (1 + TOLERANCE))
+    assert (play(twice, *rows).step_time_s < most * play(job, *rows).step_time_s).all()

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
-from cost_models.shapes import acting
+from cost_models.shapes import effective_switches
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, InSearch, treated
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
+from frameworks.accepted_switches import rivals, with_taken
 from frameworks.legality import legal_mask
 from frameworks.registry import TARGETS, offered
-from frameworks.taking import rivals, with_taken
 from search.space.memory_saving_forms import least_memory_form, memory_saving_forms, swappable
 from search.space.recompute_modes import recompute_mode
 from tests.search_workloads import DENSE, MOE, workload
@@ -131,5 +131,5 @@ def test_leaner_forms_are_every_combination_that_changes_the_strategy(
 
 def test_why_a_switch_is_idle_is_said_of_every_scope() -> None:
     for feature, switch in SWITCHES.items():
-        assert bool(acting.why_idle(feature, acting.NOTHING)) == bool(switch.acts_on)
-        assert acting.why_idle(feature, switch.acts_on) == ""
+        assert bool(effective_switches.why_idle(feature, effective_switches.NOTHING)) == bool(switch.acts_on)
+        assert effective_switches.why_idle(feature, switch.acts_on) == ""

@@ -108,7 +108,7 @@ def test_compute_stands_still_for_what_its_passes_leave_exposed(shown: Shown) ->
         exchanged += passes * (count * whole + repeated)
     stands_still = shown.task_s - shown.seconds(*COMPUTE)
     assert stands_still == pytest.approx(expected, abs=1e-9 * shown.timeline.step_time_s)
-    if not shown.strategy.schedule.splits_backward:
+    if not shown.strategy.schedule.rules.splits_backward:
         assert shown.seconds(Kind.DISPATCH, Kind.COMBINE) == pytest.approx(exchanged, rel=1e-9)
 
 

@@ -21,7 +21,7 @@ from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyN
 from app.studies.queue import Lease
 from app.studies.schemas import Page, StudyDocument
 from app.studies.work import Outcome
-from app.text.documents import plain
+from app.text.json_documents import plain
 from tests.study_jobs import queued, small_job
 
 JOB = small_job()

@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, func, insert, inspect, select, text
 
 from app.storage import backup
 from app.storage import upgrade as upgrades
-from app.storage.away import DATABASE_AWAY
+from app.storage.database_errors import DATABASE_AWAY
 from app.storage.probes import check_writable
 from app.storage.session import Database, StorageError, parsed_url
 from app.storage.tables import PREFIX, VERSION_TABLE, Table

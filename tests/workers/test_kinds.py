@@ -25,7 +25,7 @@ from app.studies.errors import StudyNotFound
 from app.studies.kinds import KINDS
 from app.sweeps.points import Source
 from app.sweeps.service import sweep_document
-from app.text.documents import plain
+from app.text.json_documents import plain
 from app.workers.supervisor import Workers
 from tests.workers.test_kill import lease_holders, options, states, wait_for, waiting
 from tests.workers.test_runner import MAX_ATTEMPTS, claim, run, stop_after, view

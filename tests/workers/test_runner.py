@@ -20,7 +20,7 @@ from app.studies import queue, repository, service
 from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
 from app.studies.schemas import StudyDocument
-from app.text.documents import json_text
+from app.text.json_documents import json_text
 from search.exhaustive.lattice_search import LatticeSearch
 from search.sampled.sampler_search import BATCH_TRIALS
 from search.session.progress import SEARCHED

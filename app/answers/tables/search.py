@@ -27,7 +27,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES
 from documents.sentences import Sentence, joined, word
 from frameworks.target import ANY
 from search.explain.explanation import layers_text
-from search.ranking.leaderboard import OF_LATTICE
+from search.objectives.table import OF_LATTICE
 
 SHOWN_PLANS = 10
 USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from app.calibrations.schemas import ConstantDocument
-from app.text.documents import Document
+from app.text.json_documents import Document
 from calibration.files.calibrations import FAMILIES
 from documents.checking import OneOf
 from documents.said import Said

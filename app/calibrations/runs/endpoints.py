@@ -13,7 +13,7 @@ from app.http.bodies import StrictRoute
 from app.http.paging import Limit, Listing, Position
 from app.http.problems import described
 from app.http.state import state_of
-from app.text.documents import DescribedBy
+from app.text.json_documents import DescribedBy
 
 Predicted = Annotated[bool, Query(description="with the prediction of each by this version's shipped calibration")]
 Named = Annotated[

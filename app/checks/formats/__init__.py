@@ -11,7 +11,7 @@ from app.checks.formats.markdown import markdown_text
 from app.checks.formats.report import Report, whole_document
 from app.checks.formats.sarif import sarif_text
 from app.checks.formats.table import table_text
-from app.text.documents import json_text
+from app.text.json_documents import json_text
 
 FORMATS: Mapping[str, Callable[[Sequence[Report]], str]] = {
     "table": table_text,

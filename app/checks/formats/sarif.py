@@ -15,7 +15,7 @@ from app.checks.formats.report import Report, worst
 from app.checks.outcome import EXIT_CODES
 from app.checks.schemas import CheckItem
 from app.language.choice import said
-from app.text.documents import json_text
+from app.text.json_documents import json_text
 from documents.sentences import Sentence
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"

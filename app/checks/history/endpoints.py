@@ -28,7 +28,7 @@ from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
 from app.studies import idempotency
 from app.studies.service import Archived
-from app.text.documents import DescribedBy, json_bytes, plain
+from app.text.json_documents import DescribedBy, json_bytes, plain
 from documents.checking import check
 from documents.sentences import all_unpacked
 

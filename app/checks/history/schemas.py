@@ -9,9 +9,9 @@ from pydantic import AfterValidator, Field
 
 from app.answers.schemas import PricedWith
 from app.checks.schemas import CheckDocument, CheckItem, CheckRequest, Movement, PartMovement, Status
-from app.http.owned import Visibility
+from app.http.ownership import Visibility
 from app.studies.labels import NameText, one_line
-from app.text.documents import DescribedBy, Document
+from app.text.json_documents import DescribedBy, Document
 from documents.checking import Section
 from documents.errors import show
 from documents.said import Said

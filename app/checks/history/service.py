@@ -22,7 +22,7 @@ from app.checks.history.schemas import (
     Moves,
 )
 from app.checks.metrics import DELIVERED, DEVICE_DAYS, measured
-from app.http import owned
+from app.http import ownership
 from app.http.paging import Listing, listing
 from app.http.problems import ServiceError
 from app.http.security import Principal
@@ -74,8 +74,8 @@ def keep(session: Session, caller: Principal, entry: HistoryEntry, document: Map
 def check_quota(session: Session, state: ServerState, caller: Principal) -> None:
     """``ServiceError`` where the caller's owner has as many kept checks as the key allows of studies."""
     most = caller.limits.max_stored
-    if caller.owner is not None and owned.num_owned(session, caller.owner, KeptCheck) >= most:
-        raise owned.exceeded(state, "stored", Sentence("{:,} checks of {} are kept already.", most, show(caller.owner)))
+    if caller.owner is not None and ownership.num_owned(session, caller.owner, KeptCheck) >= most:
+        raise ownership.exceeded(state, "stored", Sentence("{:,} checks of {} are kept already.", most, show(caller.owner)))
 
 
 def judged(document: Mapping[str, Any], baseline_name: str | None = None) -> dict[str, Any]:
@@ -160,7 +160,7 @@ def list_histories(session: Session, caller: Principal, *, after: int | None, li
 
 
 def _seen(caller: Principal, archived: Archived) -> list[ColumnElement[bool]]:
-    seen = owned.listed(caller, KeptCheck)
+    seen = ownership.listed(caller, KeptCheck)
     return seen if archived == "any" else [*seen, KeptCheck.archived.is_(archived == "true")]
 
 
@@ -169,7 +169,7 @@ def _found(
 ) -> KeptCheck:
     """A check that the caller may read or, where it asks to, change: the one way to a row by its id."""
     row = repository.find(session, check_id, for_update=to_change) if check_id.isascii() and check_id.isalnum() else None
-    may = None if row is None else owned.standing(caller, row.owner, row.visibility)
+    may = None if row is None else ownership.standing(caller, row.owner, row.visibility)
     if row is None or may is None:
         raise ServiceError("not-found", Sentence("There is no check {}.", show(check_id)), parameter="check_id")
     if to_change and may == "read":

@@ -30,7 +30,7 @@ def audit(
     from app.storage.session import Database
     from app.storage.upgrade import check_current
     from app.text import terminal
-    from app.text.documents import plain
+    from app.text.json_documents import plain
 
     with Database(load_settings().url) as database:
         check_current(database)

@@ -15,7 +15,7 @@ from documents.sentences import Sentence
 if TYPE_CHECKING:
     from app.checks.check import Checked
     from app.checks.formats.report import Report
-    from app.cli.keeping import Keeper
+    from app.cli.check_upload import Keeper
     from app.jobs.job import Job
 
 _KEPT = "History"
@@ -134,7 +134,7 @@ def _keeper(
         raise InputError(
             Sentence("--history: it names the history of one job, and {} are given; each has that of its file.", len(models))
         )
-    from app.cli.keeping import Keeper
+    from app.cli.check_upload import Keeper
 
     keeper = Keeper(server, history, change, visibility)
     for model in models:
@@ -150,7 +150,7 @@ def _keep(
     pin: bool,
 ) -> None:
     """A history that cannot be written is no fault of the job's: it is said, and the exit code stays."""
-    from app.cli.keeping import ToKeep
+    from app.cli.check_upload import ToKeep
     from documents.reading import read_document
 
     bounds = {} if budget is None else read_document(budget)
@@ -210,7 +210,7 @@ def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | 
     from app.checks.check import check_job
     from app.cli.searching import searching
     from app.jobs.job import load_job
-    from app.text.documents import json_text
+    from app.text.json_documents import json_text
 
     try:
         job = load_job(str(path), options.sections(options.CALIBRATION_FIELD, {"calibration": calibration}), {})
@@ -334,8 +334,8 @@ def _write(reports: Sequence[Report], pairs: list[tuple[str, str]]) -> None:
 
 def _write_baseline(path: Path, found: Checked) -> None:
     from app.checks.baseline import baseline_document
-    from app.text.documents import json_text
     from app.text.files import save_text
+    from app.text.json_documents import json_text
 
     if found.job is None or found.document.estimate is None:
         _say(Sentence("--write-baseline: {} was not written: there is no strategy to price", path))

@@ -76,7 +76,7 @@ def estimate(
     from app.answers.tables.estimate import print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
     from app.jobs.job import load_job
-    from app.scripts.forms import is_launch_script
+    from app.launch_scripts.forms import is_launch_script
     from app.text import terminal
     from app.text.files import check_output
 
@@ -87,7 +87,7 @@ def estimate(
         sections.setdefault("strategy", {})["switches"] = _switches(switch)
     read = None
     if is_launch_script(model):
-        from app.scripts.files import script_job
+        from app.launch_scripts.files import script_job
 
         read = script_job(model, sections, values=values or (), files=files or (), vocab_size=vocab_size)
         job = read.job
@@ -107,8 +107,8 @@ def estimate(
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if read is not None:
-        from app.scripts.service import not_understood
-        from app.scripts.table import print_not_understood
+        from app.launch_scripts.service import not_understood
+        from app.launch_scripts.table import print_not_understood
 
         print_not_understood(terminal.messages(), not_understood(read))
     terminal.answer(document, as_json, lambda console: print_estimate(console, document))

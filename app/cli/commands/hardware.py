@@ -20,7 +20,7 @@ def list_profiles(as_json: Json = False) -> int:
     """The profiles that ship with meshplan."""
     from app.catalogue import hardware, tables
     from app.text import terminal
-    from app.text.documents import plain
+    from app.text.json_documents import plain
     from hardware_profiles import catalogue
 
     profiles = [catalogue.named(name) for name in catalogue.names()]
@@ -42,7 +42,7 @@ def show(
     """One profile, every number with its unit, basis and source."""
     from app.catalogue import hardware, tables
     from app.text import terminal
-    from app.text.documents import plain
+    from app.text.json_documents import plain
     from hardware_profiles import catalogue
 
     profile = catalogue.profile(name)

@@ -48,11 +48,11 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.experts.schemas import ExpertPlanDocument
     from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
+    from app.launch_scripts.schemas import TuneDocument
     from app.measuring.schemas import MeasureDocument
     from app.plans.schemas import ExplainDocument
     from app.rl.fields import RlJobDocument
     from app.rl.schemas import RlDocument, RlSearchDocument, RlValidationDocument
-    from app.scripts.schemas import TuneDocument
     from app.sequences.schemas import SequencePlanDocument
     from app.serving.fields import ServingJobDocument
     from app.serving.schemas import ServingDocument, ServingSearchDocument

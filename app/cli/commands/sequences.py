@@ -39,8 +39,8 @@ def plan(
     from app.sequences.service import sequence_plan_document
     from app.sequences.tables import print_sequence_plan
     from app.text import terminal
-    from app.text.documents import json_text
     from app.text.files import check_output, save_text
+    from app.text.json_documents import json_text
     from documents.checking import check
 
     if write_order is not None:

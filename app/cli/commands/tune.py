@@ -33,9 +33,9 @@ def tune(
     """Reads a launch script, prices its plan, and shows what to change for the best. Nothing of the script is run."""
     from app.calibrations.constants import own_calibrations
     from app.cli.searching import searching
-    from app.scripts.files import load_script
-    from app.scripts.service import tune_document
-    from app.scripts.table import print_tuning
+    from app.launch_scripts.files import load_script
+    from app.launch_scripts.service import tune_document
+    from app.launch_scripts.table import print_tuning
     from app.text import terminal
     from app.text.files import save_text
 

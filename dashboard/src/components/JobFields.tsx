@@ -1,6 +1,7 @@
 /** Fields that forms of several pages have. */
 import { MultiSelect, NumberInput, Select, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
+import type { CSSProperties } from "react";
 import { useTranslation } from "../i18n";
 
 import { hardwareListQuery } from "../api/queries";
@@ -15,14 +16,16 @@ interface Props {
   description?: string;
   placeholder?: string;
   required?: boolean;
+  style?: CSSProperties;
 }
 
-const told = ({ label, error, description, placeholder, required }: Props) => ({
+const told = ({ label, error, description, placeholder, required, style }: Props) => ({
   label,
   error,
   ...(description && { description }),
   ...(placeholder && { placeholder }),
   ...(required && { required }),
+  ...(style && { style }),
 });
 
 export function NumberField(props: Props & { unit?: string; decimals?: boolean }) {

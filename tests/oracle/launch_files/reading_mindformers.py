@@ -162,13 +162,13 @@ class Reading:
         fits = len(rows) == vpp and len(flat) == self.pp * vpp and all(isinstance(item, int) for item in flat)
         if not fits or sum(flat) + each * len(flat) != total or min(flat) + each < 0:
             raise LaunchFileError(f"launch file: offset {str(offset)[:80]} does not place {total} layers on pp {self.pp} x {vpp}")
-        if self._schedule(vpp).is_vee:  # given by rank, and the second chunk runs the ranks in reverse
+        if self._schedule(vpp).rules.is_vee:  # given by rank, and the second chunk runs the ranks in reverse
             rows = [rows[0], rows[1][::-1]]
         layout = tuple(tuple(each + item for item in row) for row in rows)
         return None if layout == self._even_layout(total, vpp) else layout
 
     def _even_layout(self, total: int, vpp: int) -> LayerLayout:
-        return (lean_tail_layout if self._schedule(vpp).is_vee else layer_layout)(total, self.pp, vpp)
+        return (lean_tail_layout if self._schedule(vpp).rules.is_vee else layer_layout)(total, self.pp, vpp)
 
     def _whole_layout(self, vpp: int) -> LayerLayout:
         given = self._layout(vpp)

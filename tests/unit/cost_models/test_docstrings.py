@@ -84,11 +84,9 @@ def repeated(functions: list[Function]) -> dict[str, int]:
     return {text: count for text, count in uses.items() if count > MOST_REPEATED}
 
 
-LATER = ("pipeline/", "step/", "simulation/", "memory/", "shapes/strategy.py")
 FUNCTIONS = [
     function
     for path in sorted(PHYSICS.rglob("*.py"))
-    if not path.relative_to(PHYSICS).as_posix().startswith(LATER)
     for function in functions_of(path.read_text(encoding="utf-8"), path.relative_to(PHYSICS).as_posix())
 ]
 PUBLIC = [function for function in FUNCTIONS if not function.place.split(": ")[1].startswith("_")]

@@ -21,7 +21,7 @@ from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
 from frameworks.launch_text import PLACEHOLDER
 from frameworks.megatron_lm.nearest import evenest
-from frameworks.megatron_lm.rules import PLACEMENTS
+from frameworks.megatron_lm.rules_0_12 import PLACEMENTS
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 from tests.unit.frameworks.plans import MODELS, legal_plans, workload
 

@@ -12,7 +12,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Cluster, LocalAttention, ModelShape, Software, TrainingJob, Workload
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_on, violations
-from frameworks.megatron_lm.table import RELEASE
+from frameworks.megatron_lm.table import RELEASE_0_12
 from frameworks.registry import BY_LABEL
 from frameworks.release import read_tokens
 from tests.unit.frameworks.legality_workloads import profile
@@ -28,7 +28,7 @@ def made(model: ModelShape, seq_length: int = 4096) -> Workload:
 
 
 def written(model: ModelShape, plan: ParallelStrategy = PLAN, **given: int) -> dict[str, tuple[str, ...]]:
-    return read_tokens(RELEASE, list(BY_LABEL["megatron-lm@0.12"].write(made(model, **given), plan).arguments))[0]
+    return read_tokens(RELEASE_0_12, list(BY_LABEL["megatron-lm@0.12"].write(made(model, **given), plan).arguments))[0]
 
 
 def told(model: ModelShape, **constants: Any) -> str:

@@ -23,7 +23,7 @@ from frameworks.draft import Draft
 from frameworks.facts import fact_rule, number, switch
 from frameworks.framework import Framework, LaunchArguments, ReadJob, Start
 from frameworks.placements import ANYWHERE
-from frameworks.offered import offered_rule, schedule_rule
+from frameworks.offer_rules import offered_rule, schedule_rule
 from frameworks.release import Argument, Exclusion, Kind, Release, read_tokens
 from frameworks.table import SwitchArgument, Table
 from frameworks.target import Target
@@ -70,7 +70,7 @@ def file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any
 
 
 TARGET = Target("toy", "1.0", families=("ascend",))
-TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, read_job, "txt", {"TOYS": "how many"}, file, ANYWHERE)
+TOY = Framework(TARGET, RELEASE, TABLE, RULES, nearest, write, read, read_job, "txt", {"TOYS": "how many"}, file, ANYWHERE, ())
 '''
 ASKED = """
 import importlib.util

@@ -1,25 +1,22 @@
-import { Button, Card, FileButton, Group, NumberInput, Select, Stack, Switch, Text, Textarea, Title } from "@mantine/core";
+import { Button, FileButton, Group, Select, Stack, Switch, Text, Textarea, Title } from "@mantine/core";
 import { IconUpload, IconWand } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useState, type SyntheticEvent } from "react";
+import { useState } from "react";
 import { useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
-import { toApiError, type ApiError } from "../../api/problem";
-import { hardwareListQuery, modelsQuery } from "../../api/queries";
-import { ErrorState } from "../../components/ErrorState";
-import { PageHeader } from "../../components/PageHeader";
+import { modelsQuery } from "../../api/queries";
+import { FormPage } from "../../components/FormPage";
+import { HardwareField, NumberField } from "../../components/JobFields";
+import { useAsked } from "../../components/useAsked";
 import { useUrlText } from "../../state/url";
 import { Answer } from "./Answer";
 import { fieldOfProblem, requestOf, type Field } from "./request";
-
-const FAMILIES = ["ascend", "nvidia", "amd"] as const;
 
 /** Where the experts of a job should lie: loads in, heat maps before and after, and what moving costs. */
 export function Page() {
   const { t } = useTranslation("experts");
   const models = useQuery(modelsQuery()).data?.items ?? [];
-  const items = useQuery(hardwareListQuery()).data?.items ?? [];
   const [model, setModel] = useUrlText("model");
   const [hardware, setHardware] = useUrlText("hardware");
   const [devices, setDevices] = useUrlText("devices");
@@ -31,129 +28,102 @@ export function Page() {
   const [steps, setSteps] = useUrlText("steps");
   const [early, setEarly] = useState(false);
   const [log, setLog] = useState("");
-  const [answer, setAnswer] = useState<Schemas["ExpertPlanDocument"] | null>(null);
-  const [refusal, setRefusal] = useState<ApiError | null>(null);
-  const [isBusy, setBusy] = useState(false);
+  const { answer, refusal, isBusy, ask } = useAsked<Schemas["ExpertPlanDocument"]>();
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
-  const errorOf = (field: Field) => (wrong === field ? { error: refusal?.message } : {});
+  const errorOf = (field: Field) => (wrong === field ? refusal?.message : undefined);
 
-  async function plan(event: SyntheticEvent) {
-    event.preventDefault();
-    setBusy(true);
-    setRefusal(null);
-    setAnswer(null);
-    try {
+  const plan = () =>
+    void ask((signal) => {
       const body = requestOf({ model, hardware, devices, tp, pp, ep, validSteps, maxCopies, log, steps, early });
-      setAnswer(await answered(api.POST("/v1/experts/plans", { body })));
-    } catch (failure) {
-      setRefusal(toApiError(failure));
-    } finally {
-      setBusy(false);
-    }
-  }
+      return answered(api.POST("/v1/experts/plans", { body, signal }));
+    });
 
   const whole = (field: Field, value: string, set: (text: string) => void, placeholder: string) => (
-    <NumberInput
-      label={t(`field.${field}`)}
-      placeholder={placeholder}
-      value={value}
-      onChange={(next) => set(String(next))}
-      {...errorOf(field)}
-      allowDecimal={false}
-      thousandSeparator=","
-      min={0}
-      hideControls
-      style={{ flex: "1 1 110px" }}
-    />
+    <NumberField label={t(`field.${field}`)} placeholder={placeholder} value={value} onChange={set} error={errorOf(field)} style={{ flex: "1 1 110px" }} />
   );
 
   return (
-    <>
-      <PageHeader title={t("title")} subtitle={t("subtitle")} />
-      <Stack>
-        <Card component="section" aria-label={t("job")}>
-          <form onSubmit={(event) => void plan(event)} noValidate>
-            <Stack gap="sm">
-              <Title order={2}>{t("job")}</Title>
-              <Group align="flex-start" gap="sm">
-                <Select
-                  label={t("field.model")}
-                  placeholder={t("modelPlaceholder")}
-                  data={models.filter(({ num_experts }) => num_experts).map(({ name }) => name)}
-                  value={model || null}
-                  onChange={(value) => setModel(value ?? "")}
-                  {...errorOf("model")}
-                  searchable
-                  required
-                  style={{ flex: "2 1 220px" }}
-                />
-                <Select
-                  label={t("field.hardware")}
-                  placeholder={t("hardwarePlaceholder")}
-                  data={FAMILIES.map((family) => ({
-                    group: t(`newStudy:cluster.family.${family}`),
-                    items: items.filter((item) => item.family === family).map((item) => ({ value: item.name, label: item.title })),
-                  }))}
-                  value={hardware || null}
-                  onChange={(value) => setHardware(value ?? "")}
-                  {...errorOf("hardware")}
-                  searchable
-                  required
-                  style={{ flex: "2 1 220px" }}
-                />
-                {whole("devices", devices, setDevices, "256")}
-              </Group>
-              <Group align="flex-start" gap="sm">
-                {whole("tp", tp, setTp, "1")}
-                {whole("pp", pp, setPp, "1")}
-                {whole("ep", ep, setEp, "16")}
-                {whole("validSteps", validSteps, setValidSteps, "50")}
-                {whole("maxCopies", maxCopies, setMaxCopies, "1")}
-              </Group>
-              <Title order={2}>{t("loads")}</Title>
-              <Textarea
-                label={t("field.log")}
-                description={t("logHelp")}
-                value={log.length > 20_000 ? `${log.slice(0, 20_000)}…` : log}
-                onChange={(event) => setLog(event.currentTarget.value)}
-                readOnly={log.length > 20_000}
-                {...errorOf("log")}
-                autosize
-                minRows={3}
-                maxRows={10}
-                spellCheck={false}
-                styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: "var(--mantine-font-size-sm)" } }}
-              />
-              <Group align="flex-end" gap="sm">
-                {whole("steps", steps, setSteps, "50")}
-                <Switch label={t("early")} checked={early} onChange={(event) => setEarly(event.currentTarget.checked)} mb={6} />
-              </Group>
-              <Group gap="xs">
-                <Button type="submit" loading={isBusy} disabled={!model || !hardware} leftSection={<IconWand size={16} />}>
-                  {t("plan")}
+    <FormPage
+      title={t("title")}
+      subtitle={t("subtitle")}
+      section={t("job")}
+      onSubmit={plan}
+      refusal={refusal}
+      form={
+        <Stack gap="sm">
+          <Title order={2}>{t("job")}</Title>
+          <Group align="flex-start" gap="sm">
+            <Select
+              label={t("field.model")}
+              placeholder={t("modelPlaceholder")}
+              data={models.filter(({ num_experts }) => num_experts).map(({ name }) => name)}
+              value={model || null}
+              onChange={(value) => setModel(value ?? "")}
+              error={errorOf("model")}
+              searchable
+              required
+              style={{ flex: "2 1 220px" }}
+            />
+            <HardwareField
+              label={t("field.hardware")}
+              placeholder={t("hardwarePlaceholder")}
+              value={hardware}
+              onChange={setHardware}
+              error={errorOf("hardware")}
+              required
+              style={{ flex: "2 1 220px" }}
+            />
+            {whole("devices", devices, setDevices, "256")}
+          </Group>
+          <Group align="flex-start" gap="sm">
+            {whole("tp", tp, setTp, "1")}
+            {whole("pp", pp, setPp, "1")}
+            {whole("ep", ep, setEp, "16")}
+            {whole("validSteps", validSteps, setValidSteps, "50")}
+            {whole("maxCopies", maxCopies, setMaxCopies, "1")}
+          </Group>
+          <Title order={2}>{t("loads")}</Title>
+          <Textarea
+            label={t("field.log")}
+            description={t("logHelp")}
+            value={log.length > 20_000 ? `${log.slice(0, 20_000)}…` : log}
+            onChange={(event) => setLog(event.currentTarget.value)}
+            readOnly={log.length > 20_000}
+            error={errorOf("log")}
+            autosize
+            minRows={3}
+            maxRows={10}
+            spellCheck={false}
+            styles={{ input: { fontFamily: "var(--mantine-font-family-monospace)", fontSize: "var(--mantine-font-size-sm)" } }}
+          />
+          <Group align="flex-end" gap="sm">
+            {whole("steps", steps, setSteps, "50")}
+            <Switch label={t("early")} checked={early} onChange={(event) => setEarly(event.currentTarget.checked)} mb={6} />
+          </Group>
+          <Group gap="xs">
+            <Button type="submit" loading={isBusy} disabled={!model || !hardware} leftSection={<IconWand size={16} />}>
+              {t("plan")}
+            </Button>
+            <FileButton onChange={(file) => void file?.text().then(setLog)} accept=".csv,.json,.txt,.log">
+              {(props) => (
+                <Button {...props} variant="default" leftSection={<IconUpload size={15} />}>
+                  {t("upload")}
                 </Button>
-                <FileButton onChange={(file) => void file?.text().then(setLog)} accept=".csv,.json,.txt,.log">
-                  {(props) => (
-                    <Button {...props} variant="default" leftSection={<IconUpload size={15} />}>
-                      {t("upload")}
-                    </Button>
-                  )}
-                </FileButton>
-                {log && (
-                  <Button variant="default" onClick={() => setLog("")}>
-                    {t("clear")}
-                  </Button>
-                )}
-              </Group>
-              <Text size="sm" c="dimmed">
-                {t("note")}
-              </Text>
-            </Stack>
-          </form>
-        </Card>
-        {refusal && <ErrorState error={refusal} />}
-        {answer && <Answer answer={answer} />}
-      </Stack>
-    </>
+              )}
+            </FileButton>
+            {log && (
+              <Button variant="default" onClick={() => setLog("")}>
+                {t("clear")}
+              </Button>
+            )}
+          </Group>
+          <Text size="sm" c="dimmed">
+            {t("note")}
+          </Text>
+        </Stack>
+      }
+    >
+      {answer && <Answer answer={answer} />}
+    </FormPage>
   );
 }

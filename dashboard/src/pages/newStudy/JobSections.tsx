@@ -2,6 +2,7 @@ import { Accordion, Group, SimpleGrid, Stack, Switch, Text } from "@mantine/core
 import { useQuery } from "@tanstack/react-query";
 import { bracketed, useTranslation } from "../../i18n";
 
+import { OBJECTIVES } from "../../api/objectives";
 import { calibrationsQuery, hardwareListQuery, modelsQuery } from "../../api/queries";
 import { Explained } from "../../components/Explained";
 import { ago, count } from "../../units/format";
@@ -13,7 +14,6 @@ const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
 const STACKS = ["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
 const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindformers"], nvidia: ["megatron-lm"], amd: ["megatron-lm"] };
 const FREE: readonly string[] = [AUTOMATIC, "any"];
-const OBJECTIVES = ["step_time", "memory_headroom", "device_hours", "delivered", "cost", "energy", "robust"];
 const SAMPLERS = ["exhaustive", "tpe", "nsga2", "random"];
 const EXAMPLES: Record<(typeof LIMITS)[number], string> = {
   tp: "1,2,4,8", pp: "..16", vpp: "1..4", cp: "1", ep: "8,16,32", micro_batch_size: "1,2", recompute: "none,full", zero_stage: "1",

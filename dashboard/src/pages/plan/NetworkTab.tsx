@@ -13,13 +13,11 @@ import { usePalette } from "../../theme/usePalette";
 import { bytes, bytesPerSecond, count, number, percent, seconds } from "../../units/format";
 import { Analysed } from "./Analysed";
 import type { Analysis, GroupTraffic } from "./data";
+import { GROUP_COLORS } from "./groupColors";
 import { Placement } from "./Placement";
 import classes from "./Plan.module.css";
 
 const MapCard = lazy(async () => ({ default: (await import("./map/MapCard")).MapCard }));
-
-/** Position in the palette of each kind of group; parts of the step's time that it causes have the same. */
-export const GROUP_COLORS: Record<GroupTraffic["group"], number> = { tp: 1, cp: 7, ep: 3, dp: 2, expert_dp: 6, pp: 8 };
 
 export function NetworkTab({ studyId, plan, study }: { studyId: string; plan: Plan; study: Study }) {
   return (

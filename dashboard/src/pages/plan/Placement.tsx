@@ -5,7 +5,7 @@ import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { count } from "../../units/format";
 import type { Analysis, GroupTraffic } from "./data";
-import { GROUP_COLORS } from "./NetworkTab";
+import { GROUP_COLORS } from "./groupColors";
 import classes from "./Plan.module.css";
 
 const WIDTH = 1000;

@@ -1,12 +1,10 @@
-import { Button, Card, Group, Stack, Text } from "@mantine/core";
+import { Button, Group, Text } from "@mantine/core";
 import { IconDatabasePlus, IconRepeat } from "@tabler/icons-react";
-import { useEffect, useRef, type SyntheticEvent } from "react";
 import { useTranslation } from "../../i18n";
 
 import { answered, api } from "../../api/client";
 import { Asking } from "../../components/Asking";
-import { ErrorState } from "../../components/ErrorState";
-import { PageHeader } from "../../components/PageHeader";
+import { FormPage, InView } from "../../components/FormPage";
 import { useAsked } from "../../components/useAsked";
 import { useStored } from "../../components/useStored";
 import { useUrlForm } from "../../state/url";
@@ -24,12 +22,7 @@ export function Page() {
   const { answer, refusal: refused, sinceMs, isBusy, ask, giveUp } = useAsked<Step | Search>();
   const stored = useStored(settle, (header, signal) => answered(api.POST("/v1/rl/studies", { body: requestOf(form), params: { header }, signal })));
   const refusal = refused ?? stored.refusal;
-  const found = useRef<HTMLDivElement>(null);
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
-
-  useEffect(() => {
-    if (answer) found.current?.scrollIntoView();
-  }, [answer]);
 
   const isReady = WANTED.every((field) => form[field].trim() !== "");
   const run = (asked: Form) =>
@@ -45,39 +38,33 @@ export function Page() {
   }
 
   return (
-    <>
-      <PageHeader title={t("title")} subtitle={t("subtitle")} />
-      <Stack>
-        <Card component="section" aria-label={t("job")}>
-          <form
-            onSubmit={(event: SyntheticEvent) => {
-              event.preventDefault();
-              run(form);
-            }}
-            noValidate
-          >
-            <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} />
-            <Group gap="sm" mt="md">
-              <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconRepeat size={16} />}>
-                {t(`run.${form.ask === "search" ? "search" : "estimate"}`)}
+    <FormPage
+      title={t("title")}
+      subtitle={t("subtitle")}
+      section={t("job")}
+      onSubmit={() => run(form)}
+      refusal={refusal}
+      waiting={sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
+      form={
+        <>
+          <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} />
+          <Group gap="sm" mt="md">
+            <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconRepeat size={16} />}>
+              {t(`run.${form.ask === "search" ? "search" : "estimate"}`)}
+            </Button>
+            {form.ask === "search" && (
+              <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
+                {t("store")}
               </Button>
-              {form.ask === "search" && (
-                <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
-                  {t("store")}
-                </Button>
-              )}
-              <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
-                {t("note")}
-              </Text>
-            </Group>
-          </form>
-        </Card>
-        {sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
-        {refusal && <ErrorState error={refusal} />}
-        <div ref={found} style={{ scrollMarginTop: 68 }}>
-          {answer && <Answer answer={answer} onLook={look} />}
-        </div>
-      </Stack>
-    </>
+            )}
+            <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
+              {t("note")}
+            </Text>
+          </Group>
+        </>
+      }
+    >
+      <InView answer={answer}>{answer && <Answer answer={answer} onLook={look} />}</InView>
+    </FormPage>
   );
 }

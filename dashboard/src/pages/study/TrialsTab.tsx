@@ -3,6 +3,7 @@ import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
+import { isOrderedByBytes } from "../../api/objectives";
 import type { Study } from "../../api/queries";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
@@ -32,7 +33,7 @@ export function TrialsTab({ study }: { study: Study }) {
 }
 
 /** An objective's value: bytes to have, or seconds a step. */
-const valueText = (objective: string, value: number | null, digits = 4) => (objective === "memory_headroom" ? bytes(value) : seconds(value, digits));
+const valueText = (objective: string, value: number | null, digits = 4) => (isOrderedByBytes(objective) ? bytes(value) : seconds(value, digits));
 
 function History({ trials, objective }: { trials: readonly Trial[]; objective: string }) {
   const { t } = useTranslation("study");

@@ -3,12 +3,11 @@ import { IconUpload } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
 import { useTranslation } from "../../i18n";
 
+import { OBJECTIVES } from "../../api/objectives";
 import { modelsQuery } from "../../api/queries";
 import { CardHead } from "../../components/CardHead";
 import { HardwaresField, NumberField, TextField } from "../../components/JobFields";
 import { STACKS, type Field, type Form } from "./request";
-
-const OBJECTIVES = ["step_time", "device_hours", "cost", "energy", "memory_headroom", "delivered", "robust"];
 
 interface Props {
   form: Form;

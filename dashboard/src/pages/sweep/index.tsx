@@ -1,15 +1,14 @@
-import { Button, Card, Group, Stack, Text } from "@mantine/core";
+import { Button, Group, Text } from "@mantine/core";
 import { IconChartDots, IconDatabasePlus } from "@tabler/icons-react";
 import { useQuery } from "@tanstack/react-query";
-import { useEffect, useMemo, useRef, useState, type SyntheticEvent } from "react";
+import { useEffect, useMemo, useState } from "react";
 import { useTranslation } from "../../i18n";
 import { useSearchParams } from "react-router";
 
 import { answered, api } from "../../api/client";
 import { studyQuery } from "../../api/queries";
 import { Asking } from "../../components/Asking";
-import { ErrorState } from "../../components/ErrorState";
-import { PageHeader } from "../../components/PageHeader";
+import { FormPage, InView } from "../../components/FormPage";
 import { useAsked } from "../../components/useAsked";
 import { useStored } from "../../components/useStored";
 import { useUrlForm } from "../../state/url";
@@ -38,44 +37,35 @@ export function Page() {
     set({ source: "job" });
   }, [study, set]);
 
-  function run(event: SyntheticEvent) {
-    event.preventDefault();
-    void ask((signal) => answered(api.POST("/v1/sweeps", { body: requestOf(form, job), signal })));
-  }
-
-  const found = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    if (answer) found.current?.scrollIntoView();
-  }, [answer]);
-
+  const run = () => void ask((signal) => answered(api.POST("/v1/sweeps", { body: requestOf(form, job), signal })));
   const isReady = form.source === "job" ? job !== null : form.model.trim() !== "";
   return (
-    <>
-      <PageHeader title={t("title")} subtitle={t("subtitle")} />
-      <Stack>
-        {fromError && <ErrorState error={fromError} />}
-        <Card component="section" aria-label={t("job")}>
-          <form onSubmit={run} noValidate>
-            <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} jobText={jobText} setJobText={setJobText} isJob={job !== null} />
-            <Group gap="sm" mt="md">
-              <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconChartDots size={16} />}>
-                {t("run")}
-              </Button>
-              <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
-                {t("store")}
-              </Button>
-              <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
-                {t("note")}
-              </Text>
-            </Group>
-          </form>
-        </Card>
-        {sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
-        {refusal && <ErrorState error={refusal} />}
-        <div ref={found} style={{ scrollMarginTop: 68 }}>
-          {answer && <Answer sweep={answer} />}
-        </div>
-      </Stack>
-    </>
+    <FormPage
+      title={t("title")}
+      subtitle={t("subtitle")}
+      section={t("job")}
+      sourceError={fromError}
+      onSubmit={run}
+      refusal={refusal}
+      waiting={sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
+      form={
+        <>
+          <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} jobText={jobText} setJobText={setJobText} isJob={job !== null} />
+          <Group gap="sm" mt="md">
+            <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconChartDots size={16} />}>
+              {t("run")}
+            </Button>
+            <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
+              {t("store")}
+            </Button>
+            <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>
+              {t("note")}
+            </Text>
+          </Group>
+        </>
+      }
+    >
+      <InView answer={answer}>{answer && <Answer sweep={answer} />}</InView>
+    </FormPage>
   );
 }

@@ -13,7 +13,7 @@ from app.answers.schemas import SearchDocument
 from app.answers.search import search_document
 from app.answers.tables.search import print_search
 from app.jobs.job import parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from app.text.terminal import plain_text
 
 SMALL = {"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}, "training": {"global_batch_size": 32}}

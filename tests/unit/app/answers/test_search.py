@@ -2,19 +2,23 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.answers.schemas import SearchDocument
-from app.answers.search import search_document
+from app.answers.search import request_of, search_document, spaces_of
+from app.calibrations.constants import constants_for
+from app.jobs.fields import HowToSearch
 from app.jobs.job import load_job, parse_job
-from app.text.documents import json_bytes, json_text
+from app.text.json_documents import json_bytes, json_text
 from documents.errors import InputError
 from hardware_profiles import catalogue
 from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
+from search.session.request import SearchOptions
 
 ROOT = Path(__file__).resolve().parents[4]
 JOB: dict[str, Any] = {
@@ -39,6 +43,37 @@ def test_a_sampler_without_a_number_of_trials_is_resolved_to_one() -> None:
     job = parse_job({**JOB, "search": {"sampler": "random"}})
     assert job.document["search"]["max_trials"] == job.settings.max_trials == 1000
     assert parse_job({**JOB, "search": {}}).document["search"]["max_trials"] is None
+
+
+SAMPLED = {"sampler": "nsga2", "max_trials": 7, "seed": 3}
+REFINED = {"refine": 8, "refine_front": True, "seed": 5, "by_tensor": True, "max_simulations": 9}
+
+
+@pytest.mark.parametrize("given", [SAMPLED, REFINED], ids=["sampled", "refined"])
+def test_every_option_of_a_search_is_a_field_of_a_job_and_reaches_the_request(given: dict[str, Any]) -> None:
+    assert {option.name for option in fields(SearchOptions)} == {*SAMPLED, *REFINED} <= set(HowToSearch.model_fields)
+    job = parse_job({**JOB, "software": {"target": "any"}, "search": {"tp": 8, "pp": 1, **given}})
+    space, physics = spaces_of(job)
+    assert physics is None
+    assert request_of(job, space, constants_for(job.workload)).options == SearchOptions(**given)
+
+
+@pytest.mark.parametrize(
+    ("software", "search", "name"),
+    [
+        ({"target": "mindspeed-llm"}, {"by_tensor": True}, "by_tensor"),
+        ({"target": "any"}, {"by_tensor": True, "sampler": "tpe"}, "by_tensor"),
+        ({"target": "any"}, {"by_tensor": True, "objective": "memory_headroom"}, "by_tensor"),
+        ({"target": "any"}, {"refine": 8, "objective": "memory_headroom"}, "refine"),
+        ({"target": "any"}, {"refine": 8, "deadline_days": 1e5}, "refine"),
+        ({"target": "any"}, {"max_trials": 8}, "max_trials"),
+        ({"target": "any"}, {"seed": 8}, "seed"),
+    ],
+)
+def test_an_option_that_a_search_does_not_read_is_refused(software: dict[str, Any], search: dict[str, Any], name: str) -> None:
+    training = {**JOB["training"], "train_tokens": 1e11}
+    with pytest.raises(InputError, match=rf"^search\.{name}: "):
+        search_document(parse_job({**JOB, "training": training, "software": software, "search": search}))
 
 
 def test_an_exhaustive_search_does_not_wait_for_optuna() -> None:

@@ -15,7 +15,7 @@ from app.answers.tables.search import print_search
 from app.answers.targets import with_usual_target
 from app.cli.main import main
 from app.jobs.job import parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from app.text.terminal import plain_text
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from search.plans.plan import strategy_to_mapping

@@ -6,7 +6,7 @@ import pytest
 
 from app.answers.price import estimate_document
 from app.jobs.job import Job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from tests.unit.app.checks.jobs import small_job
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from app.checks.check import check_job
 from app.jobs.job import Job, parse_job
-from app.text.documents import plain
+from app.text.json_documents import plain
 
 SMALL: dict[str, Any] = {
     "model": "llama-2-7b",

@@ -11,7 +11,7 @@ from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import bound_item, item, status_of
 from app.checks.schemas import CheckDocument
 from app.jobs.job import Job
-from app.text.documents import plain
+from app.text.json_documents import plain
 from documents.errors import InputError
 from tests.unit.app.checks.jobs import SMALL, checked, small_job
 

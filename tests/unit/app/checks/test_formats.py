@@ -24,7 +24,7 @@ from app.checks.metrics import SLOWDOWN
 from app.checks.outcome import EXIT_CODES
 from app.checks.schemas import CheckDocument, ChecksDocument, Comparison, StoredHashes
 from app.cli.commands.check import NAMES
-from app.text.documents import plain
+from app.text.json_documents import plain
 from tests.unit.app.checks.jobs import small_job
 
 SCHEMAS = Path(__file__).parents[3] / "fixtures" / "reports"

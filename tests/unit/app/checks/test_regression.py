@@ -18,7 +18,7 @@ from app.checks.baseline import Baseline, baseline_document, job_changes, parse_
 from app.checks.budget import parse_budget
 from app.checks.check import check_job
 from app.jobs.job import Job, parse_job
-from app.text.documents import json_text, plain
+from app.text.json_documents import json_text, plain
 from calibration.files.calibrations import Calibration, calibration_for
 from documents.errors import InputError
 from documents.hashing import fingerprint

@@ -14,7 +14,7 @@ from app.answers.search import search_document
 from app.checks.baseline import job_changes, parse_baseline, repriced
 from app.jobs.job import Job, load_job, parse_job
 from app.jobs.requests import parse_request
-from app.text.documents import json_text
+from app.text.json_documents import json_text
 from documents.errors import InputError
 
 EXAMPLES = Path(__file__).resolve().parents[4] / "examples"

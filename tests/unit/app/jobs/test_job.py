@@ -357,9 +357,8 @@ def test_bad_jobs(document: dict[str, Any], expected: str) -> None:
 
 
 def test_what_has_no_effect_is_a_warning() -> None:
-    job = parse_job(with_part(DENSE, cluster={"devices_per_node": 16}, search={"max_trials": 5}))
+    job = parse_job(with_part(DENSE, cluster={"devices_per_node": 16}))
     assert any(line.startswith("cluster.devices_per_node = 16 has no effect") for line in job.warnings)
-    assert any(line.startswith("search.max_trials has no effect") for line in job.warnings)
 
 
 def test_switches_that_do_nothing_are_a_warning() -> None:

@@ -15,7 +15,7 @@ from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE
 from app.jobs.job import parse_job
 from app.reports.report import Form, Language, report, vocabulary
-from app.text.documents import json_text
+from app.text.json_documents import json_text
 from app.text.quantities import gibibytes, seconds
 
 ROOT = Path(__file__).parents[4]

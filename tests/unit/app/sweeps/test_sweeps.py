@@ -17,9 +17,10 @@ from app.sweeps.points import Source, job_of, points_of
 from app.sweeps.schemas import SweepDocument
 from app.sweeps.service import SweepProgress, sweep_document
 from app.sweeps.tables import COLUMNS, csv_text, print_sweep
-from app.text.documents import plain
+from app.text.json_documents import plain
 from documents.errors import InputError
 from search.executors.processes import Processes
+from search.objectives.table import OBJECTIVES
 from search.session.progress import EXPLAIN
 
 JOB: dict[str, Any] = {
@@ -99,6 +100,30 @@ def test_the_best_point_is_that_of_the_objective_within_the_constraints() -> Non
     assert none.best is None
     assert none.why_none is not None
     assert "the fastest takes" in none.why_none
+
+
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_sweep_has_a_best_point_by_every_objective(objective: str) -> None:
+    site = {"price_per_device_hour_usd": 2.0, "power_w": 400.0}
+    limits = {"tp": 8, "pp": 1, "vpp": 1, "cp": 1, "recompute": "none"}
+    found = swept({"search": {**limits, "objective": objective}, "delivery": site}, devices=[8, 16])
+    if found.best is None:  # the 80 % interval of a step needs runs
+        assert objective == "robust"
+        assert found.why_none == "The best by robust is unknown: no point has an interval of the step."
+        return
+    assert found.best.objective == objective
+    planned = {point.point: point for point in found.points}
+    by_hand = {
+        "step_time": lambda point: point.days,
+        "delivered": lambda point: point.days,
+        "robust": lambda point: point.days * point.step_time_high_s / point.step_time_s,
+        "device_hours": lambda point: point.device_days,
+        "cost": lambda point: point.cost_usd,
+        "energy": lambda point: point.energy_kwh,
+        "memory_headroom": lambda point: -point.headroom_bytes,
+    }[objective]
+    assert found.best.point == min(planned, key=lambda number: by_hand(planned[number]))
+    assert found.best.value == pytest.approx(abs(by_hand(planned[found.best.point])))
 
 
 def test_the_front_holds_the_fastest_and_the_cheapest() -> None:

@@ -14,7 +14,7 @@ from cost_models.constants import prior_constants
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.traits import STACKS
-from frameworks.megatron_lm.table import TABLE as MEGATRON
+from frameworks.megatron_lm.table import TABLE_0_12 as MEGATRON
 from frameworks.mindformers.table import TABLE as MINDFORMERS
 from frameworks.mindspeed_llm.table import TABLE as MINDSPEED
 from frameworks.table import Table

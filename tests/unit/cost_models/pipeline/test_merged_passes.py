@@ -8,9 +8,10 @@ import pytest
 
 from cost_models.layer.pairs import PairSavings, pair_savings
 from cost_models.pipeline.merged_passes import MergedPasses
-from cost_models.pipeline.orders import rank_orders
 from cost_models.pipeline.stages import Stages, stages_of
-from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.schedules.orders import rank_orders
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.simulation.program import TaskClass
@@ -106,7 +107,7 @@ def test_between_fill_and_drain_pairs_are_those_of_the_order(schedule: Schedule,
 @pytest.mark.parametrize("schedule", Schedule)
 def test_only_schedules_whose_orders_have_pairs_save_anything(schedule: Schedule) -> None:
     # A schedule that runs each pass on its own has nothing to hide behind: ZB-V once saved more than there was to expose.
-    pp, vpp = (1 if schedule is Schedule.NONE else 2), {"several": 2, "two": 2}.get(schedule.chunks, 1)
+    pp, vpp = (1 if schedule is Schedule.NONE else 2), {"several": 2, "two": 2}.get(schedule.rules.chunks, 1)
     orders = rank_orders(PipelineShape(schedule, pp, vpp, 16, merge_pairs=True))
-    assert any(task.kind is Pass.PAIR for order in orders for task in order) == schedule.merges_pairs
-    assert (group(pp, schedule=schedule, vpp=vpp).merged is not None) == schedule.merges_pairs
+    assert any(task.kind is Pass.PAIR for order in orders for task in order) == (schedule.rules.pairs is not None)
+    assert (group(pp, schedule=schedule, vpp=vpp).merged is not None) == (schedule.rules.pairs is not None)

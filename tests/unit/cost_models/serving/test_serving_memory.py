@@ -71,4 +71,9 @@ def test_windows_are_kept_a_request_and_recurrences_whatever_its_length() -> Non
     )
     assert kv_capacity_tokens(served(recurrent), ServingLayout()) == math.inf
     assert kv_bytes_per_request(served(recurrent), ServingLayout(tp=2)) == 8 * 8 * 256 * 4 / 2
+    # A stage keeps what its own layers keep; of 8 layers on 3 stages the fullest has 3.
+    for pp, layers in ((2, 4), (3, 3), (4, 2)):
+        assert kv_bytes_per_request(served(recurrent), ServingLayout(pp=pp)) == pytest.approx(layers * 8 * 256 * 4)
+        assert kv_bytes_per_request(served(window), ServingLayout(pp=pp)) == pytest.approx(layers * 6 / 8 * 128 * 2 * 1024 * 2)
+        assert kv_bytes_per_token(served(window), ServingLayout(pp=pp)) == pytest.approx(layers * 2 / 8 * 2 * 1024 * 2)
     assert kv_bytes_per_request(served(), ServingLayout()) == 0.0

@@ -16,9 +16,8 @@ from hypothesis import strategies as st
 
 import cost_models
 from cost_models.constants import prior_constants
-from cost_models.shapes import acting as acting_module
-from cost_models.shapes import switches
-from cost_models.shapes.acting import acting, scope_of
+from cost_models.shapes import effective_switches, switches
+from cost_models.shapes.effective_switches import acting, scope_of
 from cost_models.shapes.layer_keys import LayerKeys
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, Schedule, StrategyBatch
 from cost_models.shapes.switches import (
@@ -321,6 +320,6 @@ def test_half_a_switch_cannot_be_imported(find: str, put: str, complaint: str, m
 
 
 def test_a_scope_without_a_condition_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
-    text = broken(acting_module.__file__, "    Scope.GATED_MLP: lambda model: model.gated_linear_unit,\n", "")
+    text = broken(effective_switches.__file__, "    Scope.GATED_MLP: lambda model: model.gated_linear_unit,\n", "")
     with pytest.raises(TypeError, match="every scope"):
-        imported("acting", text, monkeypatch)
+        imported("effective_switches", text, monkeypatch)

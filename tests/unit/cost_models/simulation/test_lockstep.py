@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cost_models.pipeline.tasks import Pass
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.strategy import Schedule
 from cost_models.simulation import lockstep
 from cost_models.simulation.lockstep import Durations, ends_s, task_times_s

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.pipeline.tasks import PipelineShape
+from cost_models.schedules.schedule import PipelineShape
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.simulation import program, step_times
 from cost_models.simulation.program import Program, compiled

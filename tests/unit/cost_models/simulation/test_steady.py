@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.strategy import Schedule
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import compiled

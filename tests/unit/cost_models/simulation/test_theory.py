@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cost_models.pipeline.closed_form import pipeline_time
 from cost_models.pipeline.stages import stages_of
-from cost_models.pipeline.tasks import Pass, PipelineShape
+from cost_models.schedules.schedule import PipelineShape
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.strategy import Schedule
 from cost_models.simulation.lockstep import Durations, task_times_s
 from cost_models.simulation.program import compiled
@@ -136,7 +137,7 @@ def test_the_closed_form_of_equal_ranks_is_exact(of: PipelineShape, rank: Rank) 
     assume(not split or of.num_microbatches >= 2 * of.pp)
     assume(of.schedule is not Schedule.ZBV or rank.forward <= rank.backward - rank.weight_gradient)
     step_s, own_s, _ = ends(of, rank)
-    assert closed(of, rank)[0] == pytest.approx(own_s if of.schedule.overlaps_steps else step_s, rel=1e-12)
+    assert closed(of, rank)[0] == pytest.approx(own_s if of.schedule.rules.overlaps_steps else step_s, rel=1e-12)
 
 
 @given(shapes(largest=8).filter(lambda of: of.schedule in (Schedule.DUALPIPE, Schedule.DUALPIPE_V)), ranks)

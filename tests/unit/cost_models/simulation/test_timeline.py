@@ -8,7 +8,7 @@ import pytest
 
 from cost_models.layer.activations import activation_swap_s
 from cost_models.layer.communication import expert_comm
-from cost_models.pipeline.tasks import Pass
+from cost_models.schedules.tasks import Pass
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
@@ -194,7 +194,7 @@ def test_too_many_bars_are_refused_with_what_makes_them(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("schedule", [s for s in Schedule if s is not Schedule.NONE])
 def test_tasks_are_counted_before_they_are_compiled(schedule: Schedule) -> None:
-    vpp = 2 if schedule.is_vee or schedule is Schedule.INTERLEAVED else 1
+    vpp = 2 if schedule.rules.is_vee or schedule is Schedule.INTERLEAVED else 1
     step, _ = played(DENSE, ep=1, dispatcher=Dispatcher.NONE, schedule=schedule, vpp=vpp)
     of = ParallelStrategy(pp=2, dp=8, vpp=vpp, schedule=schedule)
     assert len(step.program.steps) <= num_tasks(workload(DENSE), of) <= 1.5 * len(step.program.steps)

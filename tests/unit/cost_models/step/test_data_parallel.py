@@ -52,6 +52,15 @@ def test_experts_are_reduced_over_their_own_replicas() -> None:
     assert reduce == pytest.approx(3 / 4 * 4 * P / NIC)
 
 
+def test_experts_that_are_split_have_fewer_replicas_and_they_lie_further_apart() -> None:
+    # 128 ranks, experts over 2 x 4 of them: 16 replicas, 8 ranks apart, so that each has a NIC of its own
+    reduce, gather = exchange(held=parameters(0.0, P), tp=8, dp=16, ep=2, etp=4)
+    assert reduce == pytest.approx(15 / 16 * 4 * P / NIC)
+    assert gather == pytest.approx(15 / 16 * 2 * P / NIC)
+    # Dense parameters do not notice.
+    assert exchange(tp=8, dp=16, ep=2, etp=4) == exchange(tp=8, dp=16)
+
+
 def test_zero2_scatters_after_every_micro_batch() -> None:
     # 64 sequences over 16 replicas: four micro batches
     assert exchange(tp=8, dp=16, zero_stage=2)[0] == pytest.approx(4 * exchange(tp=8, dp=16)[0])
@@ -116,6 +125,13 @@ def test_adam_on_a_shard_and_the_norm_over_all_gradients() -> None:
     assert optimizer(dp=16, zero_stage=2) == pytest.approx(38 * P / 16 / HBM)
 
 
+def test_an_expert_is_updated_by_as_many_ranks_as_hold_it() -> None:
+    # 128 ranks over ep 2 x etp 4: 16 hold the same part; context-parallel ranks are replicas, too
+    assert optimizer(held=parameters(0.0, P), tp=8, dp=16, ep=2, etp=4) == pytest.approx((30 / 16 + 8) * P / HBM)
+    assert optimizer(held=parameters(0.0, P), tp=8, dp=8, cp=2, ep=2, etp=4) == pytest.approx((30 / 16 + 8) * P / HBM)
+    assert optimizer(held=parameters(P, 0.0), tp=8, dp=8, cp=2, ep=2, etp=4) == pytest.approx((30 / 16 + 8) * P / HBM)
+
+
 def test_swapped_states_cross_the_host_link() -> None:
     # 24 B a parameter of the shard at 25 GB/s, slower than the update
     assert optimizer(dp=16, features=DEFAULT_FEATURES | Feature.SWAP_OPTIMIZER) == pytest.approx(24 * P / 16 / 25e9)
@@ -136,3 +152,10 @@ def test_accumulation_touches_every_parameter_each_micro_batch() -> None:
     cast = workload(fp32_parameters=True)
     time = accumulation_s(cast, batch(), parameters(P, P), device(cast, accumulation_bytes=10.0, cast_bytes=6.0))
     assert float(time[0, 0]) == pytest.approx(16 * 2 * P / HBM)
+
+
+def test_a_rank_adds_up_its_share_of_split_experts_where_each_micro_batch_is_scattered() -> None:
+    job = workload()
+    rank = device(job, accumulation_bytes=10.0)
+    time = accumulation_s(job, batch(tp=8, dp=16, ep=2, etp=4, zero_stage=2), parameters(0.0, P), rank)
+    assert float(time[0, 0]) == pytest.approx(10 * P / 16 / HBM)

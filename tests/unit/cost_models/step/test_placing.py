@@ -47,7 +47,7 @@ def pipelines(draw: st.DrawFn) -> tuple[Workload, list[ParallelStrategy], list[P
     """Strategies that share a pipeline, and placements of its layers."""
     schedule = draw(st.sampled_from([each for each in Schedule if each is not Schedule.NONE]))
     pp = draw(st.sampled_from((2, 4) if schedule is Schedule.DUALPIPE else (2, 3, 4)))
-    vpp = draw(st.integers(2, 3)) if schedule is Schedule.INTERLEAVED else 2 if schedule.is_vee else 1
+    vpp = draw(st.integers(2, 3)) if schedule is Schedule.INTERLEAVED else 2 if schedule.rules.is_vee else 1
     model = replace(draw(st.sampled_from(MODELS)), num_layers=draw(st.integers(pp * vpp, 12)))
     ep = 2 if model.moe else 1
     merge = model.moe is not None and draw(st.booleans())

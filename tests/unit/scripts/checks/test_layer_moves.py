@@ -12,7 +12,7 @@ import pytest
 from app.answers.search import search_document
 from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
-from app.text.documents import json_text
+from app.text.json_documents import json_text
 from cost_models.shapes.strategy import LayerLayout
 from scripts.checks.layer_moves import checked, line, main, moves_of, plans_of
 from tests.oracle.placements import Placements, placements

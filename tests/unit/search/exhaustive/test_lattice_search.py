@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.acting import possible
+from cost_models.shapes.effective_switches import possible
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
 from cost_models.shapes.workload import Workload
@@ -28,7 +28,7 @@ from search.space.limits import SearchLimits
 from search.space.memory_saving_forms import memory_saving_forms
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import offered_here, search_space
-from tests.search_workloads import DENSE, MOE, RECURRENT, WINDOWED, workload
+from tests.search_workloads import DENSE, MOE, RECURRENT, WINDOWED, request, workload
 
 CONSTANTS = prior_constants("ascend")
 LARGE = replace(MOE, name="large-moe", hidden_size=8192, num_attention_heads=64, num_query_groups=64, ffn_hidden_size=24576)
@@ -44,7 +44,8 @@ def ticking(step_s: float = 1.0) -> Callable[[], float]:
 
 
 def run(job: Workload, limits: SearchLimits | None = None, **options: Any) -> SearchResult:
-    return search(job, search_space(job, limits), CONSTANTS, limits=limits, **options)
+    running = {name: options.pop(name) for name in ("time_limit_s", "on_progress", "pricer", "executor") if name in options}
+    return search(request(job, search_space(job, limits), CONSTANTS, limits=limits, **options), **running)
 
 
 def everything(job: Workload, limits: SearchLimits | None = None) -> list[ParallelStrategy]:
@@ -290,7 +291,7 @@ def test_without_a_clock_there_are_no_timings() -> None:
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"objective": "speed"}, "objective: 'speed' is not one of step_time, memory_headroom, device_hours"),
+        ({"objective": "energy"}, "objective: 'energy' is not one of step_time, memory_headroom, device_hours"),
         ({"top": 0}, "top: 0 is below 1"),
         ({"time_limit_s": 5.0}, "time_limit_s: 5.0 is not a positive number of seconds of a given clock"),
         ({"time_limit_s": 0.0, "clock": ticking()}, "time_limit_s: 0.0 is not a positive number"),

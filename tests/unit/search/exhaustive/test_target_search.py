@@ -18,15 +18,16 @@ from cost_models.simulation.step_times import simulate
 from frameworks.legality import legal_mask
 from search.errors import SearchError
 from search.exhaustive.lattice_search import search
-from search.exhaustive.target_search import TargetSearch, on_physics
+from search.exhaustive.target_search import TargetSearch
 from search.feasibility.least_memory_plan import takes_a_lean_plan
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import SearchResult
+from search.session.request import SearchRequest, on_physics
 from search.session.runner import run_to_end
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace, search_space
-from tests.search_workloads import DENSE, MOE, workload
+from tests.search_workloads import DENSE, MOE, request, workload
 
 CONSTANTS = prior_constants("ascend")
 SMALL = SearchLimits(tp=(2, 8), pp=(1, 2), vpp=(1, 2), etp=(1,), ep=(16,), micro_batch_size=(1, 2))
@@ -39,8 +40,15 @@ def spaces(job: Workload, limits: SearchLimits = SMALL) -> tuple[SearchSpace, Se
     return search_space(job, limits), search_space(on_physics(job), limits)
 
 
-def launchable(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> TargetSearch:
-    return TargetSearch(job, *spaces(job, limits), CONSTANTS, top=5, **settings)
+def asked(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> SearchRequest:
+    space, physics = spaces(job, limits)
+    return request(job, space, CONSTANTS, physics=physics, top=5, **settings)
+
+
+def launchable(
+    job: Workload = JOB, limits: SearchLimits = SMALL, checkpoint: dict[str, Any] | None = None, **settings: Any
+) -> TargetSearch:
+    return TargetSearch(asked(job, limits, **settings), checkpoint=checkpoint)
 
 
 def found(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) -> SearchResult:
@@ -49,7 +57,7 @@ def found(job: Workload = JOB, limits: SearchLimits = SMALL, **settings: Any) ->
 
 
 def alone(job: Workload, limits: SearchLimits = SMALL, **settings: Any) -> SearchResult:
-    return search(job, search_space(job, limits), CONSTANTS, top=5, **settings)
+    return search(request(job, search_space(job, limits), CONSTANTS, top=5, **settings))
 
 
 def test_plans_counts_and_proof_are_those_of_a_search_for_the_target_alone() -> None:

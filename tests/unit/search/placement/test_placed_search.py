@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -21,8 +22,10 @@ from scripts.checks.layer_moves import checked
 from search.exhaustive.lattice_search import LatticeSearch, search
 from search.exhaustive.lattice_state import LatticeState
 from search.exhaustive.open_candidates import OpenCandidates
+from search.objectives.objective import Criterion
 from search.placement import placed_pricing
 from search.placement.placer import Placer
+from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Leaderboard
 from search.results.search_result import SearchResult
 from search.space.enumeration import Rejections, chunks, layout_rules, option_rules
@@ -30,7 +33,7 @@ from search.space.limits import SearchLimits
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import search_space
 from tests.oracle.placements import layouts
-from tests.search_workloads import DENSE, MOE, workload
+from tests.search_workloads import DENSE, MOE, request, workload
 
 CONSTANTS = prior_constants("ascend")
 HEAVY_HEAD = replace(DENSE, name="heavy-head", num_layers=8, vocab_size=128000)
@@ -46,8 +49,8 @@ def job(model: ModelShape, target: str = "any") -> Workload:
     return workload(model, num_devices=8, global_batch_size=32, target=target)
 
 
-def run(made: Workload, limits: SearchLimits = LIMITS, **options: object) -> SearchResult:
-    return search(made, search_space(made, limits), CONSTANTS, **options)  # type: ignore[arg-type]
+def run(made: Workload, limits: SearchLimits = LIMITS, simulator: Estimator = simulate, **options: Any) -> SearchResult:
+    return search(request(made, search_space(made, limits), CONSTANTS, **options), simulator=simulator)
 
 
 def rows(made: Workload, limits: SearchLimits) -> list[ParallelStrategy]:
@@ -127,8 +130,8 @@ def test_a_time_to_beat_that_is_known_from_the_start_leaves_the_list_as_it_is(mo
     limits = replace(LIMITS, pp=(4, 8), ep=(2, 4), recompute=(recompute_mode("none"), recompute_mode("full")), dispatcher=None)
 
     def best_s(to_beat_s: float) -> list[float]:
-        state = LatticeState(Leaderboard("step_time", 3), candidates=OpenCandidates(3, to_beat_s=to_beat_s))
-        lattice = LatticeSearch(made, search_space(made, limits), CONSTANTS, top=3, state=state)
+        state = LatticeState(Leaderboard(Criterion.STEP_TIME, 3), candidates=OpenCandidates(3, to_beat_s=to_beat_s))
+        lattice = LatticeSearch(request(made, search_space(made, limits), CONSTANTS, top=3), state=state)
         while lattice.advance():
             pass
         return sorted(lattice.state.candidates.structure_s.values())[:3]
@@ -153,14 +156,13 @@ def test_where_layers_lie_does_not_depend_on_what_else_is_priced() -> None:
 def test_a_search_that_is_saved_and_continued_places_the_same() -> None:
     made = job(PREDICTING)
     space = search_space(made, LIMITS)
-    whole = LatticeSearch(made, space, CONSTANTS)
+    whole = LatticeSearch(request(made, space, CONSTANTS))
     while whole.advance():
         pass
-    part = LatticeSearch(made, space, CONSTANTS)
+    part = LatticeSearch(whole.request)
     while part.advance():
-        part = LatticeSearch(
-            made, space, CONSTANTS, state=LatticeState.from_mapping(json.loads(json.dumps(part.checkpoint())), "step_time", 20)
-        )
+        saved = json.loads(json.dumps(part.checkpoint()))
+        part = LatticeSearch(whole.request, state=LatticeState.from_mapping(saved, Criterion.STEP_TIME, 20))
     expected, found = whole.result(), part.result()
     assert [plan.parallel for plan in found.plans] == [plan.parallel for plan in expected.plans]
     assert found.counts == expected.counts

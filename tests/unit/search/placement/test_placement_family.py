@@ -35,7 +35,7 @@ def contents() -> st.SearchStrategy[Contents]:
 @given(contents(), st.integers(1, 8), st.integers(2, 4), st.sampled_from(Schedule))
 @settings(max_examples=300)
 def test_every_placement_of_the_family_holds_the_model_once(what: Contents, half: int, chunks: int, schedule: Schedule) -> None:
-    pp, vpp = 2 * half, chunks if schedule is Schedule.INTERLEAVED else 2 if schedule.is_vee else 1
+    pp, vpp = 2 * half, chunks if schedule is Schedule.INTERLEAVED else 2 if schedule.rules.is_vee else 1
     what = what._replace(num_layers=max(what.num_layers, pp * vpp))
     found = candidate_placements(what, pp, vpp, schedule)
     assert found
@@ -67,7 +67,7 @@ def test_the_family_stays_small(what: Contents, pp: int, vpp: int, schedule: Sch
 def jobs(draw: st.DrawFn, schedules: tuple[Schedule, ...], models: tuple[ModelShape, ...]) -> tuple[Workload, ParallelStrategy]:
     schedule = draw(st.sampled_from(schedules))
     pp = draw(st.sampled_from((2, 4) if schedule is Schedule.DUALPIPE else (2, 3, 4)))
-    vpp = 2 if schedule.is_vee or schedule is Schedule.INTERLEAVED else 1
+    vpp = 2 if schedule.rules.is_vee or schedule is Schedule.INTERLEAVED else 1
     stages = pp * vpp
     num_layers = draw(st.integers(stages, 3 * stages))
     assume(comb(num_layers + stages - 1, stages - 1) <= 1500)

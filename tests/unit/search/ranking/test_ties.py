@@ -17,7 +17,7 @@ from search.ranking.ties import PairedError, group_of, num_exotic_switches, rank
 from search.results.search_result import SearchResult
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
-from tests.search_workloads import DENSE, workload
+from tests.search_workloads import DENSE, request, workload
 
 TIMES = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=40).map(sorted)
 FRACTIONS = st.floats(0.0, 0.5)
@@ -103,7 +103,7 @@ WIDE = replace(FIVE_PER_CENT, fraction=0.12)
 
 @lru_cache
 def found(objective: str = "step_time", paired_error: PairedError | None = WIDE) -> SearchResult:
-    return search(JOB, SPACE, CONSTANTS, top=8, objective=objective, paired_error=paired_error)
+    return search(request(JOB, SPACE, CONSTANTS, objective, top=8, paired_error=paired_error))
 
 
 def test_an_answer_leads_with_the_plans_that_tie_and_says_which_of_them_is_the_fastest() -> None:
@@ -150,7 +150,7 @@ def test_where_memory_ranks_no_plan_ties_by_time() -> None:
 def test_a_baseline_in_the_first_group_is_said_to_be_no_slower() -> None:
     tied = [plan for plan in found().plans if plan.rank_group == 1]
     slowest = max(tied, key=lambda plan: float(plan.estimate["step_time_s"]))
-    again = search(JOB, SPACE, CONSTANTS, top=8, baseline=slowest.parallel, paired_error=WIDE)
+    again = search(request(JOB, SPACE, CONSTANTS, top=8, baseline=slowest.parallel, paired_error=WIDE))
     assert again.baseline is not None
     assert again.baseline.rank_group == 1
     assert again.baseline.why.endswith("It is in the first group: not measurably slower (paired error 12.0%).")

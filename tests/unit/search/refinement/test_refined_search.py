@@ -19,17 +19,18 @@ from frameworks.legality import legal_mask
 from search.errors import SearchError
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState
+from search.objectives.objective import Criterion
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.draft_choices import BY_RANK, BY_TENSOR, ELITES, Choices, Draft
 from search.refinement.refined_search import RefinedSearch
-from search.refinement.refinement_trials import BATCH_TRIALS, PATIENCE, STAGNATION, Settings, Stage
+from search.refinement.refinement_trials import BATCH_TRIALS, PATIENCE, STAGNATION, RefinementSettings, Stage
 from search.results.search_result import SearchResult
 from search.session.runner import run_to_end
 from search.space.limits import SearchLimits
 from search.space.recompute_modes import recompute_mode
-from search.space.search_space import SearchSpace, search_space
+from search.space.search_space import search_space
 from search.trials.trial import FITS, ILLEGAL, TOO_LARGE, Trial
-from tests.search_workloads import DENSE, workload
+from tests.search_workloads import DENSE, request, workload
 
 CONSTANTS = prior_constants("ascend")
 TALL = replace(DENSE, num_layers=24, hidden_size=8192, num_attention_heads=64, num_query_groups=64, ffn_hidden_size=24576)
@@ -40,15 +41,14 @@ ON_TARGET = workload(TALL, num_devices=16, target="mindspeed-llm")
 _ELITES: dict[str, tuple[RankedStrategy, ...]] = {}
 
 
-def lattice_of(job: Workload, limits: SearchLimits = LIMITS, **settings: Any) -> tuple[LatticeSearch, SearchSpace]:
-    space = search_space(job, limits)
-    return LatticeSearch(job, space, CONSTANTS, **settings), space
+def lattice_of(job: Workload, limits: SearchLimits = LIMITS, state: LatticeState | None = None, **options: Any) -> LatticeSearch:
+    return LatticeSearch(request(job, search_space(job, limits), CONSTANTS, limits=limits, **options), state=state)
 
 
 def elites_of(job: Workload, limits: SearchLimits = LIMITS) -> tuple[RankedStrategy, ...]:
     key = fingerprint({"job": job, "limits": repr(limits)})
     if key not in _ELITES:
-        lattice, _ = lattice_of(job, limits)
+        lattice = lattice_of(job, limits)
         run_to_end(lattice, None, None)
         _ELITES[key] = lattice.ranked()[:ELITES]
     return _ELITES[key]
@@ -58,7 +58,7 @@ def choices_of(job: Workload, elites: tuple[RankedStrategy, ...], limits: Search
     return Choices(job, search_space(job, limits), limits, [elite.strategy for elite in elites])
 
 
-def stage_of(job: Workload, settings: Settings, stored: list[dict[str, Any]] | None = None) -> Stage:
+def stage_of(job: Workload, settings: RefinementSettings, stored: list[dict[str, Any]] | None = None) -> Stage:
     elites = elites_of(job)
     return Stage(LayerPrices(job, CONSTANTS), simulate, choices_of(job, elites), elites, settings, stored or [])
 
@@ -75,7 +75,7 @@ def described(trials: Any) -> str:
 
 @pytest.mark.parametrize("job", [JOB, ON_TARGET], ids=["any", "mindspeed-llm"])
 def test_the_elites_are_the_first_trials_at_the_times_that_the_lattice_gave_them(job: Workload) -> None:
-    elites, stage = elites_of(job), stage_of(job, Settings(len(elites_of(job))))
+    elites, stage = elites_of(job), stage_of(job, RefinementSettings(len(elites_of(job))))
     run(stage)
     assert [trial.strategy for trial in stage.trials] == [elite.strategy for elite in elites]
     assert [trial.evaluation.peak_memory_bytes for trial in stage.trials] == [elite.peak_memory_bytes for elite in elites]
@@ -86,7 +86,7 @@ def test_the_elites_are_the_first_trials_at_the_times_that_the_lattice_gave_them
 
 @pytest.mark.parametrize(("job", "sampler"), [(JOB, "tpe"), (ON_TARGET, "random")], ids=["any", "mindspeed-llm"])
 def test_trials_say_of_a_strategy_what_simulating_it_says(job: Workload, sampler: str) -> None:
-    stage, proved_s = run(stage_of(job, Settings(112, seed=2, sampler=sampler))), elites_of(job)[0].step_time_s
+    stage, proved_s = run(stage_of(job, RefinementSettings(112, seed=2, sampler=sampler))), elites_of(job)[0].step_time_s
     distinct = [trial for trial in stage.trials if trial.duplicate_of is None]
     legal = [trial for trial in distinct if trial.evaluation.outcome != ILLEGAL]
     assert [bool(found) for found in legal_mask(job, StrategyBatch.of([trial.strategy for trial in distinct]))] == [
@@ -108,7 +108,7 @@ def test_trials_say_of_a_strategy_what_simulating_it_says(job: Workload, sampler
 
 
 def test_equal_strategies_are_evaluated_once() -> None:
-    stage = run(stage_of(ON_TARGET, Settings(96)))
+    stage = run(stage_of(ON_TARGET, RefinementSettings(96)))
     repeated = [trial for trial in stage.trials if trial.duplicate_of is not None]
     assert repeated
     for trial in repeated:
@@ -118,13 +118,14 @@ def test_equal_strategies_are_evaluated_once() -> None:
 
 
 def test_a_seed_decides_what_is_tried() -> None:
-    first, again, other = (described(run(stage_of(ON_TARGET, Settings(64, seed=seed))).trials) for seed in (1, 1, 2))
+    first, again, other = (described(run(stage_of(ON_TARGET, RefinementSettings(64, seed=seed))).trials) for seed in (1, 1, 2))
     assert first == again
     assert first != other
 
 
-@pytest.mark.parametrize("settings", [Settings(64, seed=4), Settings(64, seed=4, front=True)], ids=["tpe", "nsga2"])
-def test_a_stage_continued_from_its_stored_trials_proposes_what_one_that_never_stopped_does(settings: Settings) -> None:
+@pytest.mark.parametrize("front", [False, True], ids=["tpe", "nsga2"])
+def test_a_stage_continued_from_its_stored_trials_proposes_what_one_that_never_stopped_does(front: bool) -> None:
+    settings = RefinementSettings(64, seed=4, front=front)
     whole = run(stage_of(JOB, settings))
     trials: list[Trial] = []
     for _ in range(settings.max_trials // BATCH_TRIALS):
@@ -136,16 +137,16 @@ def test_a_stage_continued_from_its_stored_trials_proposes_what_one_that_never_s
 
 
 def test_a_stage_that_finds_nothing_any_more_stops() -> None:
-    stage = run(stage_of(ON_TARGET, Settings(10_000, sampler="random")))
+    stage = run(stage_of(ON_TARGET, RefinementSettings(10_000, sampler="random")))
     assert stage.stopped_by == STAGNATION
     last = [trial for trial in stage.trials[-PATIENCE * BATCH_TRIALS :] if trial.evaluation.step_time_s is not None]
     assert all(trial.evaluation.value > (stage.best_s or 0.0) or trial.duplicate_of is not None for trial in last)
 
 
 def test_no_plan_of_a_front_is_beaten_in_both() -> None:
-    stage = run(stage_of(JOB, Settings(96, front=True)))
+    stage = run(stage_of(JOB, RefinementSettings(96, front=True)))
     known = [(trial.evaluation.value, trial.evaluation.peak_memory_bytes) for trial in stage.best_first()]
-    result = refined_result(JOB, Settings(96, front=True))
+    result = refined_result(JOB, RefinementSettings(96, front=True))
     assert result.refinement is not None
     front = [(plan.estimate["step_time_s"], plan.estimate["peak_memory_bytes"]) for plan in result.refinement.front]
     assert len(front) > 1
@@ -190,22 +191,23 @@ def drafts_of(choices: Choices) -> list[Draft]:
     return [choices.draft(lambda name, offered, own=own: own[name]) for own in choices.seeds()]
 
 
-def refined(job: Workload, settings: Settings, **parts: Any) -> RefinedSearch:
+def refined(job: Workload, settings: RefinementSettings, **parts: Any) -> RefinedSearch:
     saved = RefinedSearch.part(parts.get("checkpoint"))
-    state = None if not saved else LatticeState.from_mapping(saved, "step_time", 20)
-    lattice, space = lattice_of(job, state=state)
-    return RefinedSearch(lattice, lattice, space, LIMITS, settings, clock=lambda: 0.0, **parts)
+    state = None if not saved else LatticeState.from_mapping(saved, Criterion.STEP_TIME, 20)
+    options = {"refine": settings.max_trials, "seed": settings.seed, "refine_front": settings.front}
+    lattice = lattice_of(job, state=state, **options)
+    return RefinedSearch(lattice, lattice, **parts)
 
 
-def refined_result(job: Workload, settings: Settings) -> SearchResult:
+def refined_result(job: Workload, settings: RefinementSettings) -> SearchResult:
     found = refined(job, settings)
     return found.result(run_to_end(found, None, None))
 
 
 def test_the_answer_of_the_lattice_stays_and_the_refinement_stands_beside_it() -> None:
-    lattice, _ = lattice_of(ON_TARGET)
+    lattice = lattice_of(ON_TARGET)
     alone = lattice.result(run_to_end(lattice, None, None)).to_mapping()
-    result = refined_result(ON_TARGET, Settings(64))
+    result = refined_result(ON_TARGET, RefinementSettings(64))
     beside = result.to_mapping()
     refinement = beside.pop("refinement")
     assert alone.pop("refinement") is None
@@ -226,7 +228,7 @@ def test_the_answer_of_the_lattice_stays_and_the_refinement_stands_beside_it() -
 
 
 def test_a_refined_search_continues_where_another_process_left_it() -> None:
-    settings = Settings(64, seed=7)
+    settings = RefinementSettings(64, seed=7)
     whole = refined_result(JOB, settings)
     checkpoint: Any = None
     trials: list[dict[str, Any]] = []
@@ -245,11 +247,11 @@ def test_a_refined_search_continues_where_another_process_left_it() -> None:
 @pytest.mark.parametrize("checkpoint", [{}, {"whole": None, "elites": 3}, {"whole": None, "elites": [[1]]}])
 def test_a_checkpoint_of_something_else_is_refused(checkpoint: dict[str, Any]) -> None:
     with pytest.raises(SearchError, match="checkpoint: not one that a search of this version"):
-        refined(JOB, Settings(8), checkpoint=checkpoint)
+        refined(JOB, RefinementSettings(8), checkpoint=checkpoint)
 
 
 def test_a_limit_during_the_refinement_leaves_the_proof_as_it_is() -> None:
-    found = refined(JOB, Settings(512))
+    found = refined(JOB, RefinementSettings(512))
     stopped_by = run_to_end(found, None, lambda progress: progress.phase != "refine" or progress.sampled == 0)
     result = found.result(stopped_by)
     assert stopped_by == "interrupt"
@@ -262,7 +264,7 @@ def test_a_limit_during_the_refinement_leaves_the_proof_as_it_is() -> None:
 
 def test_without_a_plan_nothing_is_refined() -> None:
     job = replace(JOB, model=replace(TALL, num_layers=240))
-    found = refined(job, Settings(64))
+    found = refined(job, RefinementSettings(64))
     result = found.result(run_to_end(found, None, None))
     assert not result.plans
     assert result.refinement is None

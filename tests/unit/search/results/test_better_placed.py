@@ -9,7 +9,7 @@ from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from search.exhaustive.lattice_search import search
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
-from tests.search_workloads import DENSE, workload
+from tests.search_workloads import DENSE, request, workload
 
 CONSTANTS = prior_constants("ascend")
 LIMITS = SearchLimits(tp=(2,), pp=(4,), vpp=(1,), micro_batch_size=(1,))
@@ -18,7 +18,7 @@ EVEN = ParallelStrategy(tp=2, pp=4, dp=1, schedule=Schedule.ONE_F_ONE_B, sequenc
 
 def sentence(baseline: ParallelStrategy) -> str:
     job = workload(replace(DENSE, num_layers=16), num_devices=8)
-    found = search(job, search_space(job, LIMITS), CONSTANTS, baseline=baseline, top=1).baseline
+    found = search(request(job, search_space(job, LIMITS), CONSTANTS, baseline=baseline, top=1)).baseline
     assert found is not None
     return found.why
 
@@ -31,5 +31,5 @@ def test_a_baseline_whose_last_rank_is_overfull_is_told_to_move_layers() -> None
 
 def test_of_a_baseline_whose_layers_lie_well_nothing_is_said() -> None:
     job = workload(replace(DENSE, num_layers=16), num_devices=8)
-    best = search(job, search_space(job, LIMITS), CONSTANTS, top=1).plans[0].parallel
+    best = search(request(job, search_space(job, LIMITS), CONSTANTS, top=1)).plans[0].parallel
     assert "Moving layers" not in sentence(best)

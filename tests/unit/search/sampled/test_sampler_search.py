@@ -17,14 +17,16 @@ from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from search.errors import SearchError
 from search.exhaustive.lattice_search import search
-from search.sampled.sampler_search import BATCH_TRIALS, SAMPLERS, SamplerSearch, sample
+from search.plans.estimator import Estimator
+from search.sampled.sampler_search import BATCH_TRIALS, SamplerSearch, sample
+from search.session.request import SAMPLERS
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
 from search.space.memory_saving_forms import memory_saving_forms
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import SearchSpace, search_space
 from search.trials.trial import Trial, trials_from_mappings
-from tests.search_workloads import DENSE, MOE, workload
+from tests.search_workloads import DENSE, MOE, request, workload
 
 CONSTANTS = prior_constants("ascend")
 LARGE = replace(DENSE, hidden_size=8192, num_attention_heads=64, num_query_groups=64, ffn_hidden_size=24576)
@@ -32,8 +34,11 @@ JOB = workload(MOE, num_devices=16, seq_length=8192)
 SPACE = search_space(JOB, SearchLimits(micro_batch_size=(1, 2)))
 
 
-def run(sampler: str = "random", job: Workload = JOB, space: SearchSpace = SPACE, **settings: Any) -> SamplerSearch:
-    sampled = SamplerSearch(job, space, CONSTANTS, sampler=sampler, **{"max_trials": 96, **settings})
+def run(
+    sampler: str = "random", job: Workload = JOB, space: SearchSpace = SPACE, estimator: Estimator = estimate, **settings: Any
+) -> SamplerSearch:
+    asked = request(job, space, CONSTANTS, sampler=sampler, **{"max_trials": 96, **settings})
+    sampled = SamplerSearch(asked, estimator=estimator)
     while sampled.advance():
         pass
     return sampled
@@ -50,12 +55,7 @@ def test_a_search_continued_from_its_stored_trials_proposes_what_one_that_never_
     for _ in range(5):
         stored = json.loads(described(trials))
         part = SamplerSearch(
-            JOB,
-            SPACE,
-            CONSTANTS,
-            sampler=sampler,
-            seed=3,
-            max_trials=5 * BATCH_TRIALS,
+            request(JOB, SPACE, CONSTANTS, sampler=sampler, seed=3, max_trials=5 * BATCH_TRIALS),
             trials=trials_from_mappings(JOB, SPACE, stored),
         )
         assert part.advance()
@@ -164,7 +164,7 @@ def test_counts_are_of_what_was_tried_and_nothing_is_proved() -> None:
 
 
 def test_a_sampler_never_beats_the_exhaustive_search() -> None:
-    best = search(JOB, SPACE, CONSTANTS, top=1).plans[0].estimate["step_time_s"]
+    best = search(request(JOB, SPACE, CONSTANTS, top=1)).plans[0].estimate["step_time_s"]
     for sampler in SAMPLERS:
         found = run(sampler).result().plans[0].estimate["step_time_s"]
         assert found >= best * (1 - 1e-12)
@@ -188,7 +188,8 @@ def test_where_nothing_fits_the_answer_says_that_not_all_was_tried() -> None:
 
 def test_a_time_limit_cuts_between_batches() -> None:
     ticks = iter(range(10**6))
-    result = sample(JOB, SPACE, CONSTANTS, sampler="random", clock=lambda: next(ticks), time_limit_s=10.0, max_trials=10_000)
+    asked = request(JOB, SPACE, CONSTANTS, sampler="random", clock=lambda: next(ticks), max_trials=10_000)
+    result = sample(asked, time_limit_s=10.0)
     assert result.proof.stopped_by == "time_limit"
     assert 0 < (result.counts.sampled or 0) < 10_000
 
@@ -198,7 +199,7 @@ def test_a_time_limit_cuts_between_batches() -> None:
     [
         ({"sampler": "annealing"}, "sampler: 'annealing' is not one of tpe, nsga2, random"),
         ({"max_trials": 0}, "max_trials: 0 is below 1"),
-        ({"objective": "speed"}, "objective: 'speed'"),
+        ({"objective": "energy"}, "objective: 'energy'"),
     ],
 )
 def test_a_search_that_cannot_run_is_refused(settings: dict[str, Any], sentence: str) -> None:
@@ -216,18 +217,14 @@ def test_trials_of_another_search_are_refused() -> None:
 
 def test_time_spent_before_the_save_counts_on() -> None:
     settings: dict[str, Any] = {"sampler": "random", "max_trials": 2 * BATCH_TRIALS}
-    first = SamplerSearch(JOB, SPACE, CONSTANTS, clock=iter(range(10_000)).__next__, **settings)
+    first = SamplerSearch(request(JOB, SPACE, CONSTANTS, clock=iter(range(10_000)).__next__, **settings))
     first.advance()
     second = SamplerSearch(
-        JOB,
-        SPACE,
-        CONSTANTS,
-        clock=iter(range(500, 10_000)).__next__,
+        request(JOB, SPACE, CONSTANTS, clock=iter(range(500, 10_000)).__next__, **settings),
         trials=first.trials,
         checkpoint=json.loads(json.dumps(first.checkpoint())),
-        **settings,
     )
     second.advance()
     assert first.progress.elapsed_s < second.progress.elapsed_s < first.progress.elapsed_s + 20
     with pytest.raises(SearchError, match="not one that a sampler of this version wrote"):
-        SamplerSearch(JOB, SPACE, CONSTANTS, checkpoint={"format": 1}, **settings)
+        SamplerSearch(request(JOB, SPACE, CONSTANTS, **settings), checkpoint={"format": 1})

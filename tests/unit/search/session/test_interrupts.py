@@ -16,37 +16,35 @@ from cost_models.shapes.strategy import StrategyBatch
 from cost_models.simulation.step_times import simulate
 from frameworks.legality import legal_mask
 from search.exhaustive.lattice_search import LatticeSearch
-from search.exhaustive.target_search import TargetSearch, on_physics
+from search.exhaustive.target_search import TargetSearch
 from search.ranking.leaderboard import RankedStrategy
 from search.refinement.refined_search import RefinedSearch
-from search.refinement.refinement_trials import Settings
 from search.results.search_result import SearchResult
 from search.session.progress import PHASES, SEARCHED, Progress
+from search.session.request import on_physics
 from search.session.runner import Stepwise, answer_of, run_to_end
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
-from tests.search_workloads import MOE, workload
+from tests.search_workloads import MOE, request, workload
 
 CONSTANTS = prior_constants("ascend")
 LIMITS = SearchLimits(tp=(1, 2), pp=(1, 2), vpp=(1, 2), cp=(1,), etp=(1,), micro_batch_size=(1, 2))
 JOB = workload(MOE, num_devices=16, target="any")
 ON_TARGET = workload(MOE, num_devices=16, target="mindspeed-llm")
-SETTINGS = Settings(48)
 
 
 def lattice() -> Stepwise:
-    return LatticeSearch(JOB, search_space(JOB, LIMITS), CONSTANTS, top=3)
+    return LatticeSearch(request(JOB, search_space(JOB, LIMITS), CONSTANTS, top=3))
 
 
 def launchable() -> Stepwise:
-    spaces = search_space(ON_TARGET, LIMITS), search_space(on_physics(ON_TARGET), LIMITS)
-    return TargetSearch(ON_TARGET, *spaces, CONSTANTS, top=3)
+    space, physics = search_space(ON_TARGET, LIMITS), search_space(on_physics(ON_TARGET), LIMITS)
+    return TargetSearch(request(ON_TARGET, space, CONSTANTS, physics=physics, top=3))
 
 
 def refined() -> Stepwise:
-    space = search_space(JOB, LIMITS)
-    whole = LatticeSearch(JOB, space, CONSTANTS, top=3)
-    return RefinedSearch(whole, whole, space, LIMITS, SETTINGS, clock=lambda: 0.0)
+    whole = LatticeSearch(request(JOB, search_space(JOB, LIMITS), CONSTANTS, limits=LIMITS, top=3, refine=48))
+    return RefinedSearch(whole, whole)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from search.session.runner import run_to_end
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
 from search.sweep.point_search import PointSearch, starting_state
-from tests.search_workloads import DENSE, MOE, workload
+from tests.search_workloads import DENSE, MOE, request, workload
 
 CONSTANTS = prior_constants("ascend")
 LIMITS = SearchLimits(tp=(1, 4, 8), vpp=(1, 2), cp=(1,), etp=(1,), micro_batch_size=(1, 2))
@@ -24,7 +24,7 @@ def on(job: Workload, num_devices: int) -> Workload:
 
 
 def best_of_lattice(job: Workload) -> tuple[float, ParallelStrategy]:
-    search = LatticeSearch(job, search_space(job, LIMITS), CONSTANTS, top=1)
+    search = LatticeSearch(request(job, search_space(job, LIMITS), CONSTANTS, top=1))
     run_to_end(search, None, None)
     best, _ = search.best()
     assert best is not None

@@ -9,7 +9,7 @@ import { seriesColor } from "../../../theme/palette";
 import { usePalette } from "../../../theme/usePalette";
 import { count } from "../../../units/format";
 import type { Analysis } from "../data";
-import { GROUP_COLORS } from "../NetworkTab";
+import { GROUP_COLORS } from "../groupColors";
 import { positionColors } from "../positions";
 import { STRIPES } from "./draw";
 import { membersOf, peersByTier, positionIn, ranksText, type Placed } from "./groups";

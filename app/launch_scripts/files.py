@@ -1,0 +1,86 @@
+"""Launch scripts on this machine, and the files that they source. They are read, and never run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from app.launch_scripts.launch import Given
+from app.launch_scripts.reading import ReadScript, Sections, read_script_job
+from documents.errors import InputError, show
+from documents.reading import read_text
+from documents.sentences import Sentence
+from hardware_profiles import catalogue
+
+_NAME = re.compile(r"[A-Za-z_]\w*|[1-9]\d?")
+
+
+def load_script(
+    path: Path,
+    hardware: str,
+    *,
+    devices: int | None = None,
+    target: str | None = None,
+    values: Sequence[str] = (),
+    files: Sequence[Path] = (),
+    sections: Sections | None = None,
+    vocab_size: int | None = None,
+) -> ReadScript:
+    """The job in a script's file; ``values`` are ``NAME=VALUE``, ``files`` those that it sources."""
+    given = Given(str(path), _values(values), _texts(files))
+    profile = catalogue.profile(hardware)
+    text = read_text(path)
+    return read_script_job(
+        text,
+        given,
+        profile,
+        hardware,
+        devices=devices,
+        target=target,
+        sections=sections,
+        folder=Path(),
+        vocab_size=vocab_size,
+    )
+
+
+def script_job(
+    path: str, sections: Sections, *, values: Sequence[str] = (), files: Sequence[Path] = (), vocab_size: int | None = None
+) -> ReadScript:
+    """The job of a script, with flags by section in place of what it says."""
+    cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
+    hardware, devices, target = cluster.pop("hardware", None), cluster.pop("num_devices", None), software.pop("target", None)
+    if hardware is None:
+        raise InputError(Sentence("cluster.hardware (--hardware): missing; a launch script does not say it."))
+    others = {**sections, "cluster": cluster, "software": software}
+    return load_script(
+        Path(path),
+        hardware,
+        devices=devices,
+        target=target,
+        values=values,
+        files=files,
+        sections=others,
+        vocab_size=vocab_size,
+    )
+
+
+def _values(given: Sequence[str]) -> Mapping[str, str]:
+    values = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not _NAME.fullmatch(name):
+            raise InputError(
+                Sentence("--set: {} is not allowed; give NAME=VALUE, or 1=VALUE for an argument of the script.", show(text))
+            )
+        values[name] = value
+    return values
+
+
+def _texts(paths: Sequence[Path]) -> Mapping[str, str]:
+    texts: dict[str, str] = {}
+    for path in paths:
+        if path.name in texts:
+            raise InputError(Sentence("--with: two files are named {}; give one of them.", path.name))
+        texts[path.name] = read_text(path)
+    return texts

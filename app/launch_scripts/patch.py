@@ -1,0 +1,189 @@
+"""Changes a script's own text, argument by argument, until it says another plan. Each step is read back before it is taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+
+from app.launch_scripts.launch import Launch, named_values
+from app.launch_scripts.schemas import ScriptChange
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+from documents.errors import InputError
+from documents.sentences import Sentence
+from frameworks.framework import Framework, ReadingError
+
+Values = tuple[str, ...] | None  # of an argument; None: it is not given
+MAX_EDITS = 400
+MAX_READ_AGAIN = 4_000_000  # characters; every edit is read back
+
+
+@dataclass(frozen=True)
+class Patched:
+    """The script with the changes made. ``is_exact``: whether it says the wanted plan."""
+
+    launch: Launch
+    changes: tuple[ScriptChange, ...]
+    is_exact: bool
+    left: tuple[str, ...] = ()  # what of the environment stands elsewhere, one sentence each
+
+
+def patched(
+    launch: Launch, framework: Framework, workload: Workload, own: ParallelStrategy, best: ParallelStrategy, num_devices: int
+) -> Patched:
+    """The script that says ``best`` where it said ``own``.
+
+    First what the writer writes differently for the two; then, where the script said its plan in other words, whatever
+    brings what is read nearer to the best plan.
+    """
+    patch = _Patch(launch, framework, workload, framework.nearest(workload, best)[0], num_devices)
+    before, after = (_written(framework, workload, strategy) for strategy in (own, best))
+    written: dict[str, Values] = {name: after.get(name) for name in {**after, **before}}
+    said = launch.said()
+    wanted = {
+        name: values for name, values in written.items() if before.get(name) != values and _is_of_plan(framework, name, said)
+    }
+    patch.settle(wanted)
+    if patch.distance():
+        patch.settle({name: values for name, values in written.items() if name not in wanted}, only_nearer=True)
+    if patch.distance():
+        patch.settle({name: None for name in patch.launch.said() if name not in after}, only_nearer=True)
+    left = _Environment(framework, workload, own, best).settle(patch)
+    return Patched(patch.launch, tuple(_changes(launch, patch.launch)), not patch.distance(), left)
+
+
+def _is_of_plan(framework: Framework, name: str, said: Mapping[str, Values]) -> bool:
+    """Whether a plan decides it; of the model (a padding that follows tp), only what the script says anyway."""
+    return name in said or framework.release.group_of(name) != "Model"
+
+
+def _written(framework: Framework, workload: Workload, strategy: ParallelStrategy) -> dict[str, tuple[str, ...]]:
+    return named_values(framework.release, list(framework.write(workload, strategy).arguments))
+
+
+class _Patch:
+    def __init__(
+        self, launch: Launch, framework: Framework, workload: Workload, wanted: ParallelStrategy, num_devices: int
+    ) -> None:
+        self.launch = launch
+        self._framework, self._workload, self._num_devices = framework, workload, num_devices
+        self._wanted = canonical(workload, wanted)
+        self._edits = 0
+
+    def distance(self) -> int:
+        """Fields of the plan that the script does not say as wanted."""
+        return self._distance(self.launch)
+
+    def _distance(self, launch: Launch) -> int:
+        try:
+            read = canonical(self._workload, self._framework.read(launch.arguments, self._num_devices))
+        except ReadingError:
+            return len(fields(ParallelStrategy)) + 1
+        differing = [f.name for f in fields(read) if getattr(read, f.name) != getattr(self._wanted, f.name)]
+        return len(differing) + (read.features ^ self._wanted.features).bit_count()
+
+    def settle(self, wanted: Mapping[str, Values], *, only_nearer: bool = False) -> None:
+        """Brings the arguments to their values; ``only_nearer``: those alone that bring the plan nearer."""
+        goal: dict[str, Values] = {**self.launch.said()}
+        if not only_nearer:
+            goal |= wanted
+        # What goes comes last: new arguments stand beside those of their group.
+        for name, values in sorted(wanted.items(), key=lambda item: item[1] is None):
+            if self.launch.said().get(name) == values:
+                continue
+            if only_nearer:
+                self._try_nearer(name, values)
+            else:
+                self._step(name, values, goal)
+
+    def _step(self, name: str, values: Values, goal: Mapping[str, Values]) -> None:
+        open_before = self._open(self.launch, goal)
+        self._first(name, values, lambda launch: name not in (left := self._open(launch, goal)) and left < open_before)
+
+    def _try_nearer(self, name: str, values: Values) -> None:
+        goal = {**self.launch.said(), name: values}
+        before = self.distance()
+        self._first(name, values, lambda launch: not self._open(launch, goal) and self._distance(launch) < before)
+
+    @staticmethod
+    def _open(launch: Launch, goal: Mapping[str, Values]) -> set[str]:
+        said = launch.said()
+        return {name for name in {**goal, **said} if said.get(name) != goal.get(name)}
+
+    def _first(self, name: str, values: Values, is_good: Callable[[Launch], bool]) -> None:
+        """Takes the first way of writing it that reads back well."""
+        for text in self._ways(name, values):
+            self._edits += 1
+            if self._edits > min(MAX_EDITS, MAX_READ_AGAIN // len(text)):
+                return
+            try:
+                launch = self.launch.again(text)
+            except InputError:
+                continue
+            if is_good(launch):
+                self.launch = launch
+                return
+
+    def _ways(self, name: str, values: Values) -> Iterator[str]:
+        return self.launch.without(name) if values is None else self.launch.with_values(name, values)
+
+
+class _Environment:
+    """Variables that the writer sets differently for two plans."""
+
+    def __init__(self, framework: Framework, workload: Workload, own: ParallelStrategy, best: ParallelStrategy) -> None:
+        self._before, self._after = (framework.write(workload, strategy).environment for strategy in (own, best))
+
+    def settle(self, patch: _Patch) -> tuple[str, ...]:
+        """Exports those of the best plan; a sentence for each that is left to the user."""
+        left = []
+        for name in {**self._after, **self._before}:
+            value = self._after.get(name)
+            if value == self._before.get(name):
+                continue
+            if self._set(patch, name, value):
+                continue
+            change = (
+                Sentence("must be started without {}, which", name)
+                if value is None
+                else Sentence("needs {}={} on every node, and", name, value)
+            )
+            left.append(
+                Sentence(
+                    "The best plan {} {}.",
+                    change,
+                    Sentence("the script exports") if value is None else Sentence("the file does not export it"),
+                )
+            )
+        return tuple(left)
+
+    @staticmethod
+    def _set(patch: _Patch, name: str, value: str | None) -> bool:
+        launch = patch.launch
+        if launch.environment.get(name) == value:
+            return True
+        for text in launch.with_variable(name, value):
+            try:
+                changed = launch.again(text)
+            except InputError:
+                continue
+            if changed.environment.get(name) == value and changed.said() == launch.said():
+                patch.launch = changed
+                return True
+        return False
+
+
+def _changes(before: Launch, after: Launch) -> Iterable[ScriptChange]:
+    was, now = before.said(), after.said()
+    for name in {**was, **now}:
+        if was.get(name) != now.get(name):
+            yield ScriptChange(argument=name, was=_text(was.get(name)), now=_text(now.get(name)), line=before.line_of(name))
+    exported, kept = before.environment, after.environment
+    for name in {**exported, **kept}:
+        if exported.get(name) != kept.get(name):
+            yield ScriptChange(argument=f"export {name}", was=exported.get(name), now=kept.get(name), line=None)
+
+
+def _text(values: Values) -> str | None:
+    return None if values is None else " ".join(values)

@@ -1,0 +1,200 @@
+"""From a launch script to a job: which release it is for, what it trains, how, and on how many devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePath
+from typing import Any
+
+from app.catalogue.models.presets import model_preset, names
+from app.catalogue.models.shape import model_to_mapping
+from app.jobs.job import Job, parse_job
+from app.launch_scripts.forms import is_yaml
+from app.launch_scripts.launch import Given, Launch, Passed
+from app.launch_scripts.shell_launch import ShellLaunch
+from app.launch_scripts.yaml_launch import YamlLaunch
+from cost_models.shapes.canonical import canonical
+from cost_models.shapes.switches import DEFAULT_FEATURES, LEFT_OUT, SWITCHES, UNPRICED_FEATURES, Feature
+from cost_models.shapes.traits import stacks_of
+from cost_models.shapes.workload import ModelShape, WorkloadError
+from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES, MAX_VOCAB
+from documents.errors import InputError
+from documents.sentences import Sentence, joined
+from frameworks.framework import Framework, ReadingError, ReadJob
+from frameworks.registry import FRAMEWORKS, parse_target
+from frameworks.target import ANY
+from hardware_profiles.schema import HardwareProfile
+from search.plans.plan import strategy_to_mapping
+
+MAX_TRIED = 2  # each doubles the space
+Sections = Mapping[str, Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class ReadScript:
+    """A script, the release that it was read for, and the job that it says."""
+
+    launch: Launch
+    framework: Framework
+    job: Job
+    not_understood: tuple[Passed, ...]
+
+
+def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
+    """The script read for ``target``, else for the release that knows most of its arguments, on devices of ``family`` first."""
+    if len(text.encode()) > DOCUMENT_BYTES:
+        raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
+    kind, suffix = (YamlLaunch, "yaml") if is_yaml(text) else (ShellLaunch, "sh")
+    candidates = [framework for framework in FRAMEWORKS if framework.suffix == suffix]
+    if target is not None:
+        wanted = parse_target(target)
+        any_release = "@" not in target
+        candidates = [f for f in candidates if f.target == wanted or (any_release and f.name == wanted.name)]
+        if not candidates:
+            others = joined(" or ", (framework.target.label for framework in FRAMEWORKS if framework.suffix == suffix))
+            raise InputError(Sentence("target: {} does not start from such a file; give {}.", wanted.label, others))
+    here = [framework for framework in candidates if family in framework.target.families] or candidates
+    read = [(kind(text, given, framework.release), framework) for framework in here]
+    return max(read, key=lambda pair: sum(name in pair[1].release.arguments for name in pair[0].said()))
+
+
+def read_script_job(
+    text: str,
+    given: Given,
+    profile: HardwareProfile,
+    hardware: str,
+    *,
+    devices: int | None = None,
+    target: str | None = None,
+    sections: Sections | None = None,
+    folder: Path | None = None,
+    vocab_size: int | None = None,
+) -> ReadScript:
+    """The job that a script says, on hardware that it does not say. Raises ``InputError``.
+
+    ``sections``: parts of a job that come from flags, in place of the script's; files that they name lie in ``folder``.
+    ``vocab_size``: rows of the embedding, where the script leaves them to the tokenizer.
+    """
+    launch, framework = read_launch(text, given, profile.family, target)
+    not_understood = list(launch.not_understood)
+    started = launch.num_devices
+    if devices is not None and started not in (None, devices):
+        not_understood.append(
+            Passed(
+                None, Sentence("{} devices", started), Sentence("the launcher starts {}, and {} were asked for", started, devices)
+            )
+        )
+    num_devices = started if devices is None else devices
+    read = _read_job(framework, launch, given, num_devices)
+    strategy = read.strategy
+    num_devices = num_devices or (strategy.tp * strategy.pp * strategy.cp * strategy.dp if framework.suffix == "yaml" else None)
+    if num_devices is None:
+        raise InputError(Sentence("devices: the script's launcher does not say how many processes it starts; give --devices."))
+    if not 1 <= num_devices <= MAX_DEVICES:
+        raise InputError(Sentence("devices: {} is not allowed; give 1 to {:,}.", num_devices, MAX_DEVICES))
+    not_understood += _sentences(read, launch, not_understood)
+    model, rows = _model(read, given, vocab_size)
+    document = _document(framework, replace(read, model=model), hardware, num_devices, profile)
+    document["search"] = _switches_to_try(strategy.features)
+    stated = dict(sections or {})
+    changes = stated.pop("strategy", {})
+    for section, values in stated.items():
+        document[section] = {**document.get(section, {}), **values}
+    try:
+        workload = parse_job(document, folder=folder).workload
+        document["strategy"] = _with_changes(strategy_to_mapping(workload, canonical(workload, strategy)), changes)
+    except (WorkloadError, ReadingError) as error:
+        raise InputError(Sentence("{}: {}.", given.name, error)) from None
+    job = parse_job(document, folder=folder)
+    return ReadScript(launch, framework, replace(job, assumptions=(*rows, *job.assumptions)), tuple(not_understood))
+
+
+def _model(read: ReadJob, given: Given, vocab_size: int | None) -> tuple[ModelShape, tuple[str, ...]]:
+    """The model with a name and all its rows, which the tokenizer alone may know; a preset of the same shape has it too."""
+    model = replace(read.model, name=read.model.name or PurePath(given.name).stem[:100] or "script")
+    if vocab_size is not None:
+        if not 1 <= vocab_size <= MAX_VOCAB:
+            raise InputError(Sentence("vocab_size: {} is not allowed; give 1 to {:,}.", vocab_size, MAX_VOCAB))
+        return replace(model, vocab_size=vocab_size), (Sentence("model.vocab_size = {} (given beside the script)", vocab_size),)
+    if model.vocab_size:
+        return model, ()
+    for name in names():
+        known = model_preset(name).model
+        if _same_layers(known, model):
+            sentence = Sentence(
+                "model.vocab_size = {} (as {}, which has the same layers; the script does not say it)", known.vocab_size, name
+            )
+            return replace(model, vocab_size=known.vocab_size), (sentence,)
+    raise InputError(
+        Sentence(
+            "vocab_size: {} leaves it to the tokenizer, and no preset has the same layers; give --vocab-size, "
+            "the rows of the embedding.",
+            given.name,
+        )
+    )
+
+
+def _same_layers(one: ModelShape, other: ModelShape) -> bool:
+    fields = ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size", "gated_linear_unit")
+    return all(getattr(one, field) == getattr(other, field) for field in fields) and (one.moe is None) == (other.moe is None)
+
+
+def _switches_to_try(features: Feature) -> dict[str, Any]:
+    """The script's own switches beside those that a search tries anyway: both ways, but for what changes the numbers."""
+    numeric = Feature.GRAD_REDUCE_IN_BF16
+    own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | numeric)
+    tried = [feature for feature in own if SWITCHES[feature].in_search in LEFT_OUT][:MAX_TRIED]
+    return {**{str(f.name).lower(): [True, False] for f in tried}, str(numeric.name).lower(): numeric in features}
+
+
+def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The strategy with what flags say; what follows from the fields that change is worked out again."""
+    if not changes:
+        return dict(strategy)
+    placed = ("layer_layout", "noop_layers", "mtp_before_head", "tensor_plan")
+    derived = ("dp", "num_microbatches", *placed, "schedule", "microbatch_group_size_per_vp_stage")
+    kept = {name: value for name, value in strategy.items() if name not in derived}
+    return {**kept, **changes}
+
+
+def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: int | None) -> ReadJob:
+    try:
+        return framework.read_job(launch.arguments, num_devices)
+    except ReadingError as error:
+        hint = Sentence("; --devices states another number") if "launcher" in str(error) else ""
+        raise InputError(Sentence("{}: {}{}.", given.name, str(error).rstrip("."), hint)) from None
+
+
+def _sentences(read: ReadJob, launch: Launch, found: list[Passed]) -> list[Passed]:
+    """What the reader of arguments passed over, at the line of the argument that the sentence names first."""
+    known = {(passed.line, passed.text.split(" ")[0].lstrip("-").rstrip(":")) for passed in found}
+    sentences = []
+    for sentence in read.not_understood:
+        names = [word.strip("-:.,'\"") for word in sentence.split()[:4]]
+        name = next((name for name in names if launch.line_of(name) is not None), None)
+        line = None if name is None else launch.line_of(name)
+        if (line, name) not in known:
+            sentences.append(Passed(line, name or "", sentence.rstrip(".")))
+    return sentences
+
+
+def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: int, profile: HardwareProfile) -> dict[str, Any]:
+    strategy = read.strategy
+    batch = read.global_batch_size
+    if batch is None and framework.suffix == "sh":  # [megatron-0.12, arguments.py]: one micro batch of each replica
+        batch = strategy.micro_batch_size * strategy.dp
+    software = {"target": framework.target.label if profile.family in framework.target.families else ANY.name}
+    if framework.name in stacks_of(profile.family):
+        software["stack"] = framework.name
+    return {
+        "model": model_to_mapping(read.model),
+        "cluster": {"hardware": hardware, "num_devices": num_devices},
+        "training": {
+            "seq_length": read.seq_length,
+            "global_batch_size": batch,
+            "precision": read.precision,
+            **({} if read.router_balance is None else {"router_balance": read.router_balance}),
+        },
+        "software": software,
+    }

@@ -1,0 +1,211 @@
+"""A script's own plan priced, the best for the same model, batch and devices, and what to change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from app.answers.price import fill_intervals, priced
+from app.answers.provenance import about, priced_with
+from app.answers.schemas import Plan, SearchDocument, StrategyDocument
+from app.answers.search import search_document
+from app.answers.simulation import check_cost
+from app.calibrations.stored import stored_calibrations
+from app.jobs.fields import StrategySection
+from app.jobs.job import Job
+from app.jobs.requests import MAX_SEARCH_S, MAX_SERVED_LAYERS, check_keys
+from app.jobs.strategy import strategy_from_section
+from app.launch_scripts.launch import Given
+from app.launch_scripts.patch import Patched, patched
+from app.launch_scripts.reading import ReadScript, read_script_job
+from app.launch_scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
+from app.text.json_documents import plain
+from app.text.quantities import percent
+from calibration.files.calibrations import Calibration
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import UNPRICED_FEATURES
+from documents.checking import check
+from documents.errors import InputError
+from documents.sentences import Sentence
+from frameworks.legality import violations
+from frameworks.target import ANY
+from hardware_profiles import catalogue
+from meshplan import __version__
+from search.executors.executor import SERIAL, Executor
+from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
+from search.session.progress import ProgressCallback
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
+
+
+def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
+    """The answer to a request body; ``InputError`` where the script cannot be read."""
+    check_keys(body, ScriptRequest.model_fields)
+    request = check(ScriptRequest, body)
+    if request.hardware not in catalogue.names():
+        raise catalogue.unknown("hardware", request.hardware)
+    given = Given("script", request.set or {}, request.files or {})
+    read = read_script_job(
+        request.script,
+        given,
+        catalogue.named(request.hardware),
+        request.hardware,
+        devices=request.devices,
+        target=request.target,
+        vocab_size=request.vocab_size,
+        sections={"search": {"time_limit_s": MAX_SEARCH_S}},
+    )
+    if read.job.workload.model.num_layers > MAX_SERVED_LAYERS:
+        raise InputError(
+            Sentence("script: a model of {:,} layers; tune it with the command line.", read.job.workload.model.num_layers)
+        )
+    return tune_document(read, own=stored_calibrations(database, read.job))
+
+
+def tune_document(
+    read: ReadScript,
+    on_progress: ProgressCallback | None = None,
+    *,
+    own: Sequence[Calibration] = (),
+    executor: Executor = SERIAL,
+) -> TuneDocument:
+    """The document that ``meshplan schema tune`` describes."""
+    job, workload = read.job, read.job.workload
+    strategy = job.strategy
+    assert strategy is not None  # a script says one
+    broken = violations(workload, strategy)
+    found = search_document(job, on_progress, own=own, executor=executor)
+    is_played = not found.plans or found.plans[0].estimate.fidelity == "simulated"
+    estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)
+    best = None
+    if found.plans:
+        best = _with_own_switches(job, _proposed(found.plans, None if broken else estimate))
+    is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
+    warnings = list(job.warnings)
+    changed = Patched(read.launch, (), is_exact=True)
+    if best is not None and not is_kept:
+        changed = _changed(read, best)
+        warnings += changed.left
+        if not changed.is_exact:
+            warnings.append(
+                Sentence(
+                    "The changed script does not say the whole of the best plan: a part of it stands where it is not changed."
+                )
+            )
+    document = {
+        **about(job, own),
+        "assumptions": found.assumptions,
+        "warnings": warnings,
+        "version": __version__,
+        "priced_with": priced_with(workload, own),
+        "target": read.framework.target.label,
+        "strategy": strategy_to_mapping(workload, strategy),
+        "estimate": estimate,
+        "violations": [Sentence("{}: {}", violation.rule, violation.sentence) for violation in broken],
+        "best": None if best is None else _best(read, estimate, best, found, is_kept=is_kept),
+        "speedup": None if best is None or estimate is None else _speedup(estimate, best, is_kept=is_kept),
+        "why": None if found.baseline is None else found.baseline.why,
+        "tie": None if is_kept or broken else _tie(estimate, found),
+        "nearest": found.nearest,
+        "changes": changed.changes,
+        "diff": _diff(read.launch.text, changed.launch.text),
+        "script": changed.launch.text,
+        "not_understood": not_understood(read),
+    }
+    return TuneDocument.model_validate(document)
+
+
+def _proposed(plans: Sequence[Plan], estimate: Mapping[str, Any] | None) -> Plan:
+    """The first plan of the answer; where the script's own can stay, the first that is faster, if any is."""
+    if estimate is None or not estimate["fits"]:
+        return plans[0]
+    return next((plan for plan in plans if plan.estimate.step_time_s < estimate["step_time_s"]), plans[0])
+
+
+def _tie(estimate: Mapping[str, Any] | None, found: SearchDocument) -> str | None:
+    """Says so where the script's own plan is not measurably slower than the fastest."""
+    error, fastest = found.paired_error, next((plan.estimate for plan in found.plans if plan.fastest), None)
+    if error is None or fastest is None or estimate is None or not estimate["fits"] or estimate["fidelity"] != fastest.fidelity:
+        return None
+    slower = estimate["step_time_s"] / fastest.step_time_s - 1.0
+    if not 0.0 < slower < error.fraction:
+        return None
+    return Sentence(
+        "Your plan is not measurably slower than the fastest: {} lie below the paired error of {} ({}).",
+        percent(slower),
+        percent(error.fraction),
+        error.basis,
+    )
+
+
+def _strategy_of(job: Job, plan: Plan) -> ParallelStrategy:
+    return strategy_from_section(check(StrategySection, plain(plan.strategy)), job.workload)
+
+
+def _with_own_switches(job: Job, best: Plan) -> Plan:
+    """The plan with those switches of the script that change no price, where it may have them: no reason to take them out."""
+    assert job.strategy is not None
+    strategy = _strategy_of(job, best)
+    kept = replace(strategy, features=strategy.features | (job.strategy.features & UNPRICED_FEATURES))
+    if violations(job.workload, kept):
+        return best
+    mapping = strategy_to_mapping(job.workload, kept)
+    return best.model_copy(update={"plan_id": plan_id(job.workload, kept), "strategy": StrategyDocument.model_validate(mapping)})
+
+
+def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], *, is_played: bool) -> dict[str, Any]:
+    """The price of the script's plan; its step is played, as that of the best plan is, unless it has too many tasks."""
+    try:
+        check_cost(job.workload, [strategy], "script")
+    except InputError:
+        is_played = False
+    numbers = priced(job.workload, StrategyBatch.of([strategy]), own, simulated=is_played)
+    (document,) = fill_intervals(job.workload, estimates_to_mappings(job.workload, numbers), own, [strategy])
+    return dict(document)
+
+
+def _is_no_gain(estimate: Mapping[str, Any], best: Plan) -> bool:
+    """Whether the script's own plan fits and is as fast."""
+    return bool(estimate["fits"]) and estimate["step_time_s"] <= best.estimate.step_time_s
+
+
+def _speedup(estimate: Mapping[str, Any], best: Plan, *, is_kept: bool) -> float:
+    return 1.0 if is_kept else float(estimate["step_time_s"] / best.estimate.step_time_s)
+
+
+def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, found: SearchDocument, *, is_kept: bool) -> TunedPlan:
+    strategy, own = read.job.strategy, is_kept and estimate is not None
+    assert strategy is not None
+    workload = read.job.workload
+    return TunedPlan.model_validate(
+        {
+            "plan_id": plan_id(workload, strategy) if own else best.plan_id,
+            "strategy": strategy_to_mapping(workload, strategy) if own else plain(best.strategy),
+            "estimate": estimate if own else plain(best.estimate),
+            "proved_best": found.proof.proved_best and best.fastest and not own,
+            "stopped_by": found.proof.stopped_by,
+        }
+    )
+
+
+def _changed(read: ReadScript, best: Plan) -> Patched:
+    workload, own = read.job.workload, read.job.strategy
+    assert own is not None
+    strategy = _strategy_of(read.job, best)
+    return patched(read.launch, read.framework, workload, own, strategy, workload.cluster.num_devices)
+
+
+def _diff(before: str, after: str) -> str:
+    lines = difflib.unified_diff(
+        before.splitlines(keepends=True), after.splitlines(keepends=True), "script", Sentence("script, changed")
+    )
+    return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def not_understood(read: ReadScript) -> list[NotUnderstood]:
+    """What of the script was passed over, in the order of its lines."""
+    passed = sorted(dict.fromkeys(read.not_understood), key=lambda entry: entry.line or 0)
+    return [NotUnderstood(line=entry.line, text=entry.text, reason=entry.reason) for entry in passed]

@@ -1,0 +1,340 @@
+"""Bash scripts that start ``pretrain_gpt.py``: the training command, its arguments, and edits of the script's text."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from app.launch_scripts.launch import Given, Launch, Passed
+from documents.errors import InputError
+from documents.sentences import Sentence, joined
+from documents.shell.reader import read_script
+from documents.shell.syntax import Place, ShellError
+from documents.shell.text import Command, Fragment, Link, ShellScript, Text, Word, split
+from frameworks.release import Kind, Release
+
+ENTRY_POINTS = ("pretrain_gpt.py", "posttrain_gpt.py")
+_TELLING = ("--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--micro-batch-size")
+_SAYING = ("echo", "printf", "cat", "ls", "cp", "mv", "grep", "cd", "mkdir")  # they name files, and start none
+_FLAG = re.compile(r"--?[A-Za-z]")
+_FOR_EACH_NODE = ("nproc-per-node", "nproc_per_node", "local_worker_num", "local-worker-num")
+_NODES = ("nnodes",)
+_IN_ALL = ("worker_num", "worker-num")
+UNUSED_GROUP = Sentence(
+    "Data, schedule, checkpoints"
+)  # of the releases' groups, the one that neither model, batch nor plan depend on
+
+
+@dataclass(frozen=True)
+class ShellArgument:
+    """One argument: its flag, and its values."""
+
+    name: str
+    flag: Word
+    values: tuple[Word, ...]
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(value.text for value in self.values)
+
+
+class ShellLaunch:
+    """A script, read with the arguments of a release."""
+
+    def __init__(self, text: str, given: Given, release: Release) -> None:
+        self.text, self._given, self._release = text, given, release
+        self.script: ShellScript = read_script(text, name=given.name, given=given.values, files=given.files)
+        self._command, self._words, entry = _training(self.script, given.name)
+        self._launcher, self._entry = self._words[:entry], self._words[entry - 1] if entry else None
+        self._stray: list[Word] = []
+        self._repeated: list[ShellArgument] = []
+        self._by_name = self._grouped(self._words[entry:])
+
+    def _grouped(self, words: Sequence[Word]) -> dict[str, ShellArgument]:
+        found: dict[str, ShellArgument] = {}
+        name = ""
+        for word in words:
+            if _FLAG.match(word.text) and not word.fragments[0].unknown:
+                flag, value = _cut(word)
+                written = flag.text.lstrip("-")
+                name = self._release.former.get(written, written)
+                if name in found:
+                    self._repeated.append(found[name])
+                found[name] = ShellArgument(name, flag, () if value is None else (value,))
+            elif not name or (word.unknown and self._is_full(found[name])):
+                self._stray.append(word)
+            else:
+                found[name] = ShellArgument(name, found[name].flag, (*found[name].values, word))
+        return found
+
+    def _is_full(self, argument: ShellArgument) -> bool:
+        """Whether another value would be none of its own."""
+        known = self._release.arguments.get(argument.name)
+        if known is None:
+            return bool(argument.values)
+        return known.kind is Kind.SWITCH or (bool(argument.values) and not known.many)
+
+    def said(self) -> dict[str, tuple[str, ...]]:
+        launcher = tuple(word.text for word in self._launcher)
+        stray = tuple(word.text for word in self._stray)
+        return {**{name: argument.texts for name, argument in self._by_name.items()}, " launcher": launcher, " stray": stray}
+
+    def line_of(self, name: str) -> int | None:
+        argument = self._by_name.get(name)
+        return argument.flag.line if argument else None
+
+    def again(self, text: str) -> Launch:
+        return ShellLaunch(text, self._given, self._release)
+
+    @property
+    def arguments(self) -> list[str]:
+        return [token for argument in self._by_name.values() for token in (f"--{argument.name}", *argument.texts)]
+
+    @cached_property
+    def num_devices(self) -> int | None:
+        given = {}
+        words = [word for whole in self._launcher for word in (_cut(whole) if _FLAG.match(whole.text) else (whole,)) if word]
+        for flag, value in pairwise(words):
+            if _FLAG.match(flag.text):
+                given[flag.text.lstrip("-")] = value
+        in_all, each, nodes = (next((given[n] for n in names if n in given), None) for names in (_IN_ALL, _FOR_EACH_NODE, _NODES))
+        if in_all is not None:
+            return _count(in_all)
+        if each is None:
+            return None
+        per_node, num_nodes = _count(each), 1 if nodes is None else _count(nodes)
+        return per_node * num_nodes if per_node and num_nodes else None
+
+    @property
+    def not_understood(self) -> tuple[Passed, ...]:
+        found = [Passed(remark.line, remark.text, remark.reason) for remark in self.script.remarks]
+        if self._command.condition:
+            found.append(Passed(self._command.line, self._shown(self._command.place), self._command.condition))
+        for word in self._stray:
+            reason = word.unknown or Sentence("it belongs to no argument")
+            found.append(Passed(word.line, word.text[:120], reason))
+        for argument in (a for a in self._repeated if a.texts != self._by_name[a.name].texts):
+            found.append(
+                Passed(argument.flag.line, _written(argument), Sentence("the argument is given again, and the later holds"))
+            )
+        for argument in self._by_name.values():
+            found += self._unknown(argument)
+        return tuple(found)
+
+    def _unknown(self, argument: ShellArgument) -> Iterator[Passed]:
+        """An argument that the release lacks, where one of a plan depends on a value that a shell alone could tell."""
+        known = argument.name in self._release.arguments
+        if not known:
+            what = Sentence("no argument of {} {}", self._release.name, self._release.version)
+            yield Passed(argument.flag.line, _written(argument), what)
+        for value in argument.values:
+            if value.unknown and known and self._release.group_of(argument.name) != UNUSED_GROUP:
+                sentence = Sentence("{}: {}", _written(argument), value.unknown)
+                raise ShellError(Sentence("{}: line {}: {}.", self._given.name, argument.flag.line, sentence))
+
+    def _shown(self, place: Place) -> str:
+        return self.script.sources[place.source].text[place.start : place.end].partition("\n")[0][:120]
+
+    def with_values(self, name: str, values: tuple[str, ...]) -> Iterator[str]:
+        argument = self._by_name.get(name)
+        if argument is None:
+            yield from self._added(name, values)
+            return
+        if len(values) == len(argument.values):
+            yield from self._replaced(argument, values)
+        for text in self.without(name):
+            try:
+                launch = ShellLaunch(text, self._given, self._release)
+            except InputError:
+                continue
+            yield from launch._added(name, values, near=self._before(name))
+
+    def _before(self, name: str) -> str | None:
+        """The argument in front of another."""
+        names = list(self._by_name)
+        index = names.index(name)
+        return names[index - 1] if index else None
+
+    def _replaced(self, argument: ShellArgument, values: tuple[str, ...]) -> Iterator[str]:
+        changed = [(old, new) for old, new in zip(argument.values, values, strict=True) if old.text != new]
+        options = [[place for place in word.places() if place.source == 0] for word, _ in changed]
+        if not all(options):
+            return
+        for depth in range(max(map(len, options), default=0)):
+            chosen = [places[min(depth, len(places) - 1)] for places in options]
+            for quote in (str, shlex.quote):
+                text = self.text
+                for place, (_, new) in sorted(zip(chosen, changed, strict=True), reverse=True):
+                    text = text[: place.start] + quote(new) + text[place.end :]
+                yield text
+
+    @cached_property
+    def environment(self) -> Mapping[str, str]:
+        return {name: word.text for name, word in self.script.environment.items() if not word.unknown}
+
+    def with_variable(self, name: str, value: str | None) -> Iterator[str]:
+        """Where it is exported, else in a line of its own above the first that is no comment."""
+        text = self.text
+        word = self.script.environment.get(name)
+        if value is None:
+            yield re.sub(rf"^[ \t]*export[ \t]+{re.escape(name)}=\S*[ \t]*(?:#[^\n]*)?(?:\n|\Z)", "", text, flags=re.M)
+            return
+        for place in word.places() if word else ():
+            if place.source == 0:
+                yield text[: place.start] + shlex.quote(value) + text[place.end :]
+        head = re.match(r"(?:[ \t]*#[^\n]*\n)*", text)
+        start = head.end() if head else 0
+        yield f"{text[:start]}export {name}={shlex.quote(value)}\n{text[start:]}"
+
+    def without(self, name: str) -> Iterator[str]:
+        argument = self._by_name.get(name)
+        span = None if argument is None else self._span(argument)
+        if span is None:
+            return
+        text = self.text
+        start, end = span
+        while start > 0 and end < len(text) and text[start - 1] in "\"'" and text[end] == text[start - 1]:
+            start, end = start - 1, end + 1
+        line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+        line_end = len(text) if line_end < 0 else line_end
+        rest = text[end:line_end].strip()
+        if not text[line_start:start].strip() and (rest in ("", "\\") or rest.startswith("#")):
+            yield text[:line_start] + text[line_end + 1 :]
+        before = text[:start].rstrip(" \t") if text[end : end + 1].isspace() else text[:start]
+        yield before + text[end:]
+        yield text[:start] + text[end:]
+
+    def _span(self, argument: ShellArgument) -> tuple[int, int] | None:
+        """From the flag's first character to behind the last value, where it stands in the script itself."""
+        flag = next((place for place in argument.flag.places() if place.source == 0), None)
+        if flag is None:
+            return None
+        start, end = flag.start, flag.end
+        for value in argument.values:
+            behind = [link.place for fragment in value.fragments for link in fragment.links]
+            ends = [(place.start, place.end) for place in behind if place.source == 0 and place.start >= end]
+            if not ends:
+                return None
+            nearest = min(ends)[0]
+            end = max(last for first, last in ends if first <= nearest + len(value.text) + 2)
+            if self.text[end : end + 1] in ('"', "'") and self.text[nearest - 1] == self.text[end]:
+                end += 1
+        return start, end
+
+    def _added(self, name: str, values: tuple[str, ...], near: str | None = None) -> Iterator[str]:
+        """Behind the last argument of its group, else behind any, else behind the program's name."""
+        for quote in (str, shlex.quote):
+            piece = " ".join([f"--{name}", *map(quote, values)])
+            for anchor in self._anchors(name, near):
+                span = self._span(anchor)
+                if span is not None:
+                    yield from self._inserted(span, piece)
+            links = [link.place for f in (self._entry.fragments if self._entry else ()) for link in f.links[:1]]
+            if links and links[0].source == 0:
+                end = links[0].end
+                end += self.text[end : end + 1] in ('"', "'")
+                yield Sentence("{} {}{}", self.text[:end], piece, self.text[end:])
+
+    def _anchors(self, name: str, near: str | None) -> list[ShellArgument]:
+        """What an argument may stand behind: ``near``, the one of its group that the release lists nearest, or the first."""
+        group = self._release.groups.get(self._release.group_of(name) or "", ())
+        order = {argument.name: index for index, argument in enumerate(group)}
+        present = list(self._by_name.values())
+        siblings = [argument for argument in present if argument.name in order]
+        siblings.sort(key=lambda argument: abs(order[argument.name] - order.get(name, 0)))
+        first = [self._by_name[near]] if near in self._by_name else []
+        return [*first, *(siblings[:1] or self._of_next_group(name)), *present[:1]]
+
+    def _of_next_group(self, name: str) -> list[ShellArgument]:
+        """The last argument of the nearest group in front, as launch files order them, else of the nearest behind."""
+        titles = [title for title in self._release.groups if title != UNUSED_GROUP]
+        own = self._release.group_of(name)
+        at = titles.index(own) if own in titles else len(titles)
+        by_place = sorted(self._by_name.values(), key=self._begins_a_line)
+        last = {self._release.group_of(argument.name): argument for argument in by_place}
+        return [last[title] for title in (*reversed(titles[:at]), *titles[at:]) if title in last][:1]
+
+    def _begins_a_line(self, argument: ShellArgument) -> bool:
+        span = self._span(argument)
+        return span is not None and not self.text[self.text.rfind("\n", 0, span[0]) + 1 : span[0]].strip()
+
+    def _inserted(self, span: tuple[int, int], piece: str) -> Iterator[str]:
+        text = self.text
+        start, end = span
+        line_start, line_end = text.rfind("\n", 0, start) + 1, text.find("\n", end)
+        line_end = len(text) if line_end < 0 else line_end
+        rest = text[end:line_end].strip()
+        lead = text[line_start:start]
+        indent = lead[: len(lead) - len(lead.lstrip())]
+        if rest == "\\":
+            yield f"{text[:line_end]}\n{indent}{piece} \\{text[line_end:]}"
+        elif not lead.strip() and (not rest or rest.startswith("#")):
+            yield f"{text[:line_end]}\n{indent}{piece}{text[line_end:]}"
+        yield Sentence("{} {}{}", text[:end], piece, text[end:])
+
+
+def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]:
+    """The command that trains, its words, and the place of the first argument among them."""
+    found: list[tuple[Command, list[Word], int]] = []
+    for command in script.commands:
+        words = [word for whole in command.words for word in _unpacked(whole)]
+        texts = [word.text for word in words]
+        if not texts or texts[0] in _SAYING:
+            continue
+        entry = next((i + 1 for i, text in enumerate(texts) if text.endswith(".py")), None)
+        if entry is None and texts[0].startswith("--"):
+            entry = 0
+        if entry is None:
+            continue
+        is_known = entry > 0 and texts[entry - 1].endswith(ENTRY_POINTS)
+        if is_known or any(text.partition("=")[0] in _TELLING for text in texts[entry:]):
+            found.append((command, words, entry))
+    if not found:
+        raise InputError(
+            Sentence("{}: no command in it starts {}; give the script that does, or its arguments.", name, ENTRY_POINTS[0])
+        )
+    if len({tuple(word.text for word in words) for _, words, _ in found}) > 1:
+        lines = joined(" and ", (str(command.line) for command, _, _ in found[:3]))
+        raise InputError(
+            Sentence("{}: lines {} each start a training, and the script does not decide which; leave one of them.", name, lines)
+        )
+    return found[-1]
+
+
+def _unpacked(word: Word) -> list[Word]:
+    """A whole command in one word, as ``bash -c`` takes it, as its words."""
+    if not re.search(r"\.py\s", word.text):
+        return [word]
+    texts: list[Text] = split(fragment._replace(is_quoted=False) for fragment in word.fragments)
+    return [Word(text, word.line) for text in texts]
+
+
+def _cut(word: Word) -> tuple[Word, Word | None]:
+    """A flag, and the value behind its equals sign."""
+    flag: list[Fragment] = []
+    for index, fragment in enumerate(word.fragments):
+        at = -1 if fragment.unknown else fragment.text.find("=")
+        if at < 0:
+            flag.append(fragment)
+            continue
+        flag.append(fragment.part(0, at))
+        rest = [fragment.part(at + 1, len(fragment.text)), *word.fragments[index + 1 :]]
+        value = tuple(piece for piece in rest if piece.text)
+        return Word(tuple(flag), word.line), Word(value or (Fragment("", _end(fragment)),), word.line)
+    return word, None
+
+
+def _end(fragment: Fragment) -> tuple[Link, ...]:
+    return fragment.links[:-1]
+
+
+def _count(word: Word) -> int | None:
+    return int(word.text) if not word.unknown and re.fullmatch(r"[1-9]\d{0,6}", word.text) else None
+
+
+def _written(argument: ShellArgument) -> str:
+    return " ".join([argument.flag.text, *argument.texts])[:120]

@@ -1,1 +1,0 @@
-"""Launch scripts read back: what they train and how, what it costs, and what to change."""

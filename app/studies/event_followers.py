@@ -1,0 +1,147 @@
+"""What followers of studies wait for: one look at the database tells all of them, however many there are."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+import structlog
+from fastapi import Request
+
+from app.http.problems import ServiceError
+from app.storage.database_errors import DATABASE_AWAY, cause
+from app.storage.session import Database
+from app.studies import service
+from app.studies.schemas import EventView
+from documents.sentences import Sentence
+
+POLL_S = 0.25
+MAX_FOLLOWERS = 1000  # event streams, and requests that wait for a result
+WINDOW = 200  # events of a study that are kept for its followers
+_RETRY_AFTER_S = 30
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class News:
+    """What a study is by now: its version, None once it is gone, and the events behind those that the asker has."""
+
+    version: int | None
+    is_finished: bool
+    events: tuple[EventView, ...] = ()
+
+
+class Feed:
+    """One study's latest events, for all who follow it. Used in the event loop only."""
+
+    def __init__(self) -> None:
+        self.num_followers = 0
+        self.latest: News | None = None
+        self._events: deque[EventView] = deque(maxlen=WINDOW)
+        self._changed = asyncio.Event()
+
+    @property
+    def sequence(self) -> int | None:
+        """The last event that is known; None before the first look, 0 of a study without events."""
+        if self.latest is None:
+            return None
+        return self._events[-1].sequence if self._events else 0
+
+    def since(self, sequence: int) -> News | None:
+        """What is new behind that event; None where the database has to be asked."""
+        if self.latest is None:
+            return None
+        is_whole = len(self._events) < WINDOW or sequence >= self._events[0].sequence
+        if not is_whole:
+            return None
+        events = tuple(event for event in self._events if event.sequence > sequence)
+        return News(self.latest.version, self.latest.is_finished, events)
+
+    def add(self, news: News) -> None:
+        self._events.extend(news.events)
+        self.latest = News(news.version, news.is_finished)
+        self.wake()
+
+    def wake(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def change(self) -> None:
+        """Returns when something has happened, or the server is asked to end."""
+        await self._changed.wait()
+
+
+class Following:
+    """All feeds of a server; they are looked after while somebody follows one."""
+
+    def __init__(self, database: Database, stopping: threading.Event) -> None:
+        self._database, self._stopping = database, stopping
+        self._feeds: dict[str, Feed] = {}
+        self._poller: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def follow(self, study_id: str) -> Iterator[Feed]:
+        """The study's feed, kept up to date inside the block; ``ServiceError`` where there are too many followers."""
+        if sum(feed.num_followers for feed in self._feeds.values()) >= MAX_FOLLOWERS:
+            raise ServiceError(
+                "unavailable",
+                Sentence("{:,} event streams and waiting requests are open already.", MAX_FOLLOWERS),
+                hint=Sentence("Close those that nobody reads, or GET the study now and then."),
+                headers={"Retry-After": str(_RETRY_AFTER_S)},
+            )
+        feed = self._feeds.setdefault(study_id, Feed())
+        feed.num_followers += 1
+        if self._poller is None:
+            self._poller = asyncio.get_running_loop().create_task(self._poll())
+        try:
+            yield feed
+        finally:
+            feed.num_followers -= 1
+            if not feed.num_followers:
+                self._feeds.pop(study_id, None)
+
+    async def _poll(self) -> None:
+        try:
+            while self._feeds and not self._stopping.is_set():
+                known = {study_id: (feed.latest, feed.sequence) for study_id, feed in self._feeds.items()}
+                try:
+                    # A thread of its own: it never waits for those that answer requests.
+                    found = await asyncio.to_thread(self._look, known)
+                except DATABASE_AWAY as error:
+                    log.warning("followers wait: the database is away", reason=cause(error))
+                    found = {}
+                except Exception:  # whatever it is, streams must not hang for ever
+                    log.exception("followers wait")
+                    found = {}
+                for study_id, news in found.items():
+                    with suppress(KeyError):  # its last follower has left meanwhile
+                        self._feeds[study_id].add(news)
+                await asyncio.sleep(POLL_S)
+        finally:
+            self._poller = None
+            for feed in self._feeds.values():
+                feed.wake()
+
+    def _look(self, known: Mapping[str, tuple[News | None, int | None]]) -> dict[str, News]:
+        """News of the studies that have changed."""
+        found = {}
+        with self._database.read() as session:
+            versions = service.versions(session, list(known))
+            for study_id, (latest, sequence) in known.items():
+                version, is_finished = versions.get(study_id, (None, True))
+                if latest is None or latest.version != version:
+                    events = () if version is None else service.latest_events(session, study_id, sequence or 0, WINDOW)
+                    found[study_id] = News(version, is_finished, events)
+        return found
+
+
+def following_of(request: Request) -> Following:
+    """Those of the server that answers the request."""
+    following = request.app.state.following
+    assert isinstance(following, Following)
+    return following

@@ -1,0 +1,1 @@
+"""Pipeline schedules: one file each, with all rules of the schedule."""

@@ -1,0 +1,163 @@
+"""Which switches have an effect: for one strategy, for a batch, and under the options of a search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from cost_models.schedules.schedule import ScheduleRules
+from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch, by_schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Scope
+from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence, joined
+
+NOTHING = Scope(0)
+Rows = Any  # a strategy (conditions are truth values) or a batch with the same names (conditions are columns)
+
+_OF_SCHEDULE: dict[Scope, Callable[[ScheduleRules], bool]] = {
+    Scope.INTERLEAVED: lambda rules: rules.in_groups,
+    Scope.DUALPIPEV: lambda rules: rules.can_detach,
+}
+OF_SCHEDULE = Scope(sum(map(int, _OF_SCHEDULE)))
+
+
+def schedule_scope(schedule: Schedule) -> Scope:
+    """The scopes that a schedule provides."""
+    return Scope(sum(int(scope) for scope, holds in _OF_SCHEDULE.items() if holds(schedule.rules)))
+
+
+def has_replicas(model: ModelShape, rows: Rows) -> Any:
+    """Whether some dense or expert parameters are replicated on several ranks."""
+    replicas = rows.dp * rows.cp
+    experts = model.moe is not None
+    return (replicas > 1) | (experts & (rows.tp * replicas // (rows.ep * rows.etp) > 1))
+
+
+_OF_MODEL: dict[Scope, Callable[[ModelShape], bool]] = {
+    Scope.EXPERTS: lambda model: model.moe is not None,
+    Scope.CAPACITY: lambda model: model.moe is not None and model.moe.capacity_factor is not None,
+    Scope.GATED_MLP: lambda model: model.gated_linear_unit,
+    Scope.SHARED_EXPERTS: lambda model: model.moe is not None and model.moe.shared_expert_ffn_hidden_size > 0,
+    Scope.ROTARY: lambda model: not model.learned_positions,
+}
+MISSING = {
+    Scope.TENSOR_PARALLEL: Sentence("tp is 1"),
+    Scope.CONTEXT_PARALLEL: Sentence("cp is 1"),
+    Scope.REPLICAS: Sentence("no parameter has a replica"),
+    Scope.SHARDED_OPTIMIZER: Sentence("zero_stage is 0"),
+    Scope.INTERLEAVED: Sentence("the schedule is not interleaved-1f1b"),
+    Scope.DUALPIPEV: Sentence("the schedule is not dualpipev"),
+    Scope.ROUTED: Sentence("no token travels to its experts (ep x etp is 1)"),
+    Scope.GATHERED: Sentence("the dispatcher is not allgather"),
+    Scope.EXCHANGED: Sentence("the dispatcher is allgather"),
+    Scope.STAGED: Sentence("the dispatcher is neither two_level nor hierarchical"),
+    Scope.EXPERTS: Sentence("the model has no experts"),
+    Scope.CAPACITY: Sentence("the experts have no capacity factor"),
+    Scope.SHARED_EXPERTS: Sentence("the model has no shared experts"),
+    Scope.GATED_MLP: Sentence("the MLPs are not gated"),
+    Scope.ROTARY: Sentence("the positions are learned"),
+}
+_USUAL = by_schedule(lambda rules: rules.usual)
+_CAN_DETACH = by_schedule(lambda rules: rules.can_detach)
+OF_MODEL = Scope(sum(map(int, _OF_MODEL)))  # scopes that depend on the model alone
+_OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
+    Scope.TENSOR_PARALLEL: lambda model, rows: rows.tp > 1,
+    Scope.CONTEXT_PARALLEL: lambda model, rows: rows.cp > 1,
+    Scope.REPLICAS: has_replicas,
+    Scope.SHARDED_OPTIMIZER: lambda model, rows: rows.zero_stage > 0,
+    # With several chunks on a rank, every usual schedule means the one with groups.
+    Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & _USUAL[rows.schedule],
+    Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & _CAN_DETACH[rows.schedule],
+    Scope.ROUTED: lambda model, rows: (model.moe is not None) & (rows.ep * rows.etp > 1),
+    Scope.GATHERED: lambda model, rows: rows.dispatcher == Dispatcher.ALLGATHER,
+    Scope.EXCHANGED: lambda model, rows: rows.dispatcher != Dispatcher.ALLGATHER,
+    Scope.STAGED: lambda model, rows: (rows.dispatcher == Dispatcher.TWO_LEVEL) | (rows.dispatcher == Dispatcher.HIERARCHICAL),
+}
+
+
+@lru_cache(maxsize=64)  # every rule and option of every plan asks for it
+def model_scope(model: ModelShape) -> Scope:
+    """The scopes that the model itself provides."""
+    return Scope(sum(int(scope) for scope, holds in _OF_MODEL.items() if holds(model)))
+
+
+def possible(model: ModelShape) -> Feature:
+    """The switches that have an effect in some strategy of the model."""
+    there = model_scope(model)
+    return Feature(sum(f for f, switch in SWITCHES.items() if not switch.acts_on & ~there & OF_MODEL))
+
+
+def fuses_attention(workload: Workload) -> bool:
+    """Whether the devices have a fused attention kernel for the job's precision.
+
+    GPU kernels support 16 bits or fewer, on Ampere (which brought BF16) and later [transformer-engine, utils.py;
+    flash-attention-2].
+    """
+    if workload.device_traits.own_fused_attention:
+        return True
+    return "bf16" in workload.cluster.profile.matmul_flops_per_s and workload.training.precision != "fp32"
+
+
+def usual_features(workload: Workload) -> Feature:
+    """The switches that are on by default."""
+    return DEFAULT_FEATURES if fuses_attention(workload) else DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION
+
+
+def why_idle(feature: Feature, there: Scope) -> str:
+    """Why a switch has no effect if only ``there`` is present; empty if it has one."""
+    missing = SWITCHES[feature].acts_on & ~there
+    if Scope.EXPERTS in missing:  # all other scopes of experts follow from it
+        return MISSING[Scope.EXPERTS]
+    return joined(" and ", (MISSING[scope] for scope in missing))
+
+
+def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:
+    """The scopes that a dispatcher and a ZeRO stage provide."""
+    sharded = Scope.SHARDED_OPTIMIZER if zero_stage > 0 else Scope(0)
+    staged = Scope.STAGED if dispatcher in (Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL) else Scope(0)
+    return sharded | staged | (Scope.GATHERED if dispatcher is Dispatcher.ALLGATHER else Scope.EXCHANGED)
+
+
+def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:
+    """All scopes of one strategy; its ``dp`` must be set."""
+    held = sum(bit for bit, holds in _ROW_TESTS if holds(model, strategy))
+    return Scope(held | int(model_scope(model)))
+
+
+def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given: Scope = NOTHING) -> IntColumn:
+    """The ``features`` that have an effect in each row, as bits ``[n]``.
+
+    Parameters
+    ----------
+    given
+        Scopes that every row has, whatever its columns say.
+    """
+    found = np.zeros(len(batch), dtype=np.int64)
+    for missing, bits in _groups(int(features), int(model_scope(model)) | int(given)):
+        column = batch.features & bits
+        if column.any():
+            for bit, holds in _ROW_TESTS:
+                if missing & bit:
+                    column = column * holds(model, batch)
+            found |= column
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _groups(wanted: int, there: int) -> tuple[tuple[int, int], ...]:
+    """Scopes that each row still needs, and the switches that then have an effect."""
+    groups: dict[int, int] = {}
+    for bit, needed in _NEEDS:
+        if bit & wanted and not needed & ~there & _MODEL_BITS:
+            groups[needed & ~there] = groups.get(needed & ~there, 0) | bit
+    return tuple(groups.items())
+
+
+_NEEDS = [(int(feature), int(switch.acts_on)) for feature, switch in SWITCHES.items()]
+_ROW_TESTS = [(int(scope), holds) for scope, holds in _OF_ROWS.items()]
+_MODEL_BITS = int(OF_MODEL)
+if {*_OF_MODEL, *_OF_ROWS} != set(Scope):
+    raise TypeError("every scope of switches.py is one entry here, of the model or of rows")

@@ -1,0 +1,47 @@
+"""SI numbers as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from documents.sentences import Sentence
+
+GIB = 2**30
+
+
+def seconds(value: float) -> str:
+    """A time, in the unit that suits it."""
+    if value >= 1 or value == 0:
+        return f"{value:,.3f} s" if value < 100 else f"{value:,.1f} s"
+    return Sentence("{:.3g} ms", value * 1e3) if value >= 1e-3 else Sentence("{:.3g} us", value * 1e6)
+
+
+def column_seconds(values: Iterable[float]) -> list[str]:
+    """Times for one column, all in the unit that suits the largest."""
+    times = list(values)
+    if max(times, default=0.0) >= 1:
+        return [f"{value:,.3f} s" for value in times]
+    return [Sentence("{:,.3f} ms", value * 1e3) for value in times]
+
+
+def gibibytes(value: float) -> str:
+    """Bytes as GiB."""
+    return f"{value / GIB:,.2f} GiB"
+
+
+def percent(fraction: float, digits: int = 1) -> str:
+    """A fraction as per cent."""
+    return f"{fraction:.{digits}%}"
+
+
+def count(value: float) -> str:
+    """A count, short: 1.46 M."""
+    for size, letter in ((1e12, "T"), (1e9, "B"), (1e6, "M")):
+        if abs(value) >= size:
+            return Sentence("{:.2f} {}", value / size, letter)
+    return f"{value:,.0f}"
+
+
+def days(value: float) -> str:
+    """Days, with a decimal below a thousand."""
+    return f"{value:,.1f} d" if value < 1000 else f"{value:,.0f} d"

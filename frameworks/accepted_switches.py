@@ -1,0 +1,81 @@
+"""Switches that a search turns on wherever the target allows them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+
+import numpy as np
+
+from cost_models.shapes import effective_switches
+from cost_models.shapes.effective_switches import usual_features
+from cost_models.shapes.record_copies import varied
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, alternatives
+from cost_models.shapes.workload import Workload
+from frameworks.facts import FactRule
+from frameworks.legality import rules_for
+from frameworks.registry import unset_by
+from frameworks.rule import SwitchRule
+
+
+def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> StrategyBatch:
+    """The rows with each switch of ``wanted`` turned on if it has an effect, the target allows it and no rival is on. ``[n]``
+
+    Switches are tried in the order of the table; of switches that exclude each other, the first allowed one stays. Rows that
+    differ still differ. The target is that of the workload. Other columns do not change. A usual switch in ``wanted`` goes off in
+    rows where the target leaves it unset.
+    """
+    usual = wanted & DEFAULT_FEATURES
+    unset = {each.feature: each for each in unset_by(workload.software.target)} if usual else {}
+    if usual:
+        batch = varied(batch, features=batch.features & ~int(usual))
+    for feature in SWITCHES:
+        if feature not in wanted or not len(batch):
+            continue
+        on = varied(batch, features=batch.features | int(feature))
+        rows = effective_switches.acting(workload.model, on, feature) != 0
+        others = rivals(feature)
+        if others:
+            rows &= (batch.features & int(others)) == 0
+        if not rows.any():
+            continue
+        for rule in _rules_about(workload.software.target, feature):
+            rows &= ~rule.violates(workload, on)
+        if feature in unset:
+            rows &= ~unset[feature].rows(workload, on)
+        batch = varied(batch, features=np.where(rows, on.features, batch.features))
+    return batch
+
+
+def taken(workload: Workload, strategy: ParallelStrategy, wanted: Feature) -> ParallelStrategy:
+    """One strategy with the switches of ``wanted`` that the target allows with it."""
+    column = with_taken(workload, StrategyBatch.of([strategy]), wanted).features
+    return replace(strategy, features=Feature(int(column[0])))
+
+
+def with_usual(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
+    """One strategy with the usual switches that the target may leave unset: on where it can set them."""
+    usual = usual_if_set(workload)
+    return taken(workload, strategy, usual) if usual else strategy
+
+
+def usual_if_set(workload: Workload) -> Feature:
+    """The usual switches that the target leaves unset in some plan."""
+    return Feature(sum(each.feature for each in unset_by(workload.software.target))) & usual_features(workload)
+
+
+def rivals(feature: Feature) -> Feature:
+    """The switches that exclude ``feature`` because they replace the same thing."""
+    kind = SWITCHES[feature].one_of
+    return Feature(0) if kind is None else Feature(sum(alternatives(kind))) & ~feature
+
+
+@lru_cache(maxsize=512)
+def _rules_about(target: str, feature: Feature) -> tuple[SwitchRule, ...]:
+    return tuple(
+        rule
+        for rule in rules_for(target)
+        if isinstance(rule, SwitchRule)
+        and (feature in rule.subject or (isinstance(rule, FactRule) and feature in rule.excludes | rule.needs))
+    )

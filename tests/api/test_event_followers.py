@@ -1,0 +1,114 @@
+"""Many followers of studies cost the database no more than one."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+
+import httpx
+import pytest
+
+from app.storage.session import Database
+from app.studies import event_followers, queue
+from tests.api.sockets import Address, serving
+from tests.study_jobs import queued, small_job
+
+NUM_STREAMS = 40
+
+
+def create(database: Database) -> str:
+    with database.write() as session:
+        return queued(session, small_job()).id
+
+
+def stream(address: Address, study_id: str) -> socket.socket:
+    caller = socket.create_connection(address, timeout=10)
+    caller.sendall(f"GET /v1/studies/{study_id}/events HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n".encode())
+    return caller
+
+
+def read_until(caller: socket.socket, part: bytes) -> bytes:
+    text = b""
+    while part not in text:
+        piece = caller.recv(65536)
+        assert piece, text
+        text += piece
+    return text
+
+
+def save(database: Database, lease: queue.Lease, fraction: float) -> None:
+    with database.write() as session:
+        queue.save(session, lease, {"done_fraction": fraction}, {"step": 1}, [])
+
+
+def test_followers_share_one_look_at_the_database(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [create(database) for _ in range(4)]
+    with serving(database) as address:
+        streams = [stream(address, ids[index % len(ids)]) for index in range(NUM_STREAMS)]
+        for caller in streams:
+            read_until(caller, b"queued")
+        time.sleep(2 * event_followers.POLL_S)
+        reads = []
+        read = Database.read
+        monkeypatch.setattr(Database, "read", lambda self: reads.append(time.monotonic()) or read(self))
+        time.sleep(4 * event_followers.POLL_S)
+        assert 2 <= len(reads) <= 5
+        with database.write() as session:
+            lease = queue.claim(session, "a test", 10.0)
+        assert lease is not None
+        for fraction in (0.25, 0.5):
+            save(database, lease, fraction)
+        with database.write() as session:
+            queue.finish(session, lease, "1.0", queue.Outcome("failed", error="It broke."))
+        for index, caller in enumerate(streams):
+            if ids[index % len(ids)] == lease.study_id:
+                text = read_until(caller, b"0\r\n\r\n").decode()  # it ends, once for all that follow
+                states = [json.loads(line[6:])["state"] for line in text.splitlines() if line.startswith('data: {"state')]
+                assert states == ["running", "failed"]
+            caller.close()
+        assert len(reads) < NUM_STREAMS
+
+
+def test_a_follower_beyond_the_limit_is_told_so_and_takes_the_next_free_place(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_followers, "MAX_FOLLOWERS", 2)
+    study_id = create(database)
+    with serving(database) as address:
+        url = f"http://{address[0]}:{address[1]}/v1/studies/{study_id}"
+        streams = [stream(address, study_id) for _ in range(2)]
+        for caller in streams:
+            read_until(caller, b"queued")
+        refused = httpx.get(f"{url}/events")
+        assert refused.status_code == 503
+        assert refused.headers["retry-after"] == "30"
+        assert "2 event streams" in refused.json()["detail"]
+        streams.pop().close()
+        time.sleep(0.3)
+        streams.append(stream(address, study_id))
+        read_until(streams[-1], b"queued")
+        for caller in streams:
+            caller.close()
+
+
+def test_a_follower_who_comes_late_or_was_away_misses_nothing(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_followers, "WINDOW", 3)
+    study_id = create(database)
+    with database.write() as session:
+        lease = queue.claim(session, "a test", 10.0)
+    assert lease is not None
+    with serving(database) as address:
+        first = stream(address, study_id)
+        read_until(first, b"running")
+        for step in range(8):
+            save(database, lease, step / 10)
+        text = read_until(first, b"0.7")
+        late = stream(address, study_id)
+        assert all(f"0.{step}".encode() in text for step in range(1, 8))
+        text = read_until(late, b"0.7")
+        assert all(f"0.{step}".encode() in text for step in range(1, 8))
+        save(database, lease, 0.95)
+        for caller in (first, late):
+            assert read_until(caller, b"0.95").count(b"done_fraction") == 1
+            caller.close()

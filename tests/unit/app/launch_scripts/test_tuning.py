@@ -1,0 +1,198 @@
+"""``meshplan tune`` and ``meshplan estimate SCRIPT``: the answer, the difference, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.cli.main import main
+from app.launch_scripts.launch import Given
+from app.launch_scripts.schemas import TuneDocument
+from app.launch_scripts.shell_launch import ShellLaunch
+from frameworks.registry import BY_NAME
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures/scripts"
+HARDWARE = "atlas-900-a2-podc"
+SCRIPT = """#!/bin/bash
+TP=8
+DISTRIBUTED_ARGS="
+    --nproc_per_node 8 \\
+    --nnodes ${NNODES:-1} \\
+"
+GPT_ARGS="
+    --tensor-model-parallel-size ${TP} \\
+    --sequence-parallel \\
+    --num-layers 8 \\
+    --hidden-size 4096 \\
+    --ffn-hidden-size 11008 \\
+    --num-attention-heads 32 \\
+    --seq-length 4096 \\
+    --micro-batch-size 1 \\
+    --global-batch-size 16 \\
+    --swiglu --normalization RMSNorm --disable-bias-linear \\
+    --position-embedding-type rope \\
+    --untie-embeddings-and-output-weights \\
+    --recompute-granularity full \\
+    --recompute-method uniform \\
+    --recompute-num-layers 1 \\
+    --vocab-size 32000 \\
+    --make-vocab-size-divisible-by 1 \\
+    --use-mcore-models \\
+    --data-path $DATA_PATH \\
+    --bf16
+"
+torchrun $DISTRIBUTED_ARGS pretrain_gpt.py $GPT_ARGS --distributed-backend nccl | tee log
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Path:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT, encoding="utf-8")
+    return path
+
+
+def tuned(capsys: pytest.CaptureFixture[str], path: Path, *flags: str, code: int = 0) -> dict[str, Any]:
+    assert main(["tune", str(path), "--hardware", HARDWARE, "--json", *flags]) == code
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    TuneDocument.model_validate(document)
+    return document
+
+
+def refusal(capsys: pytest.CaptureFixture[str], path: Path, *flags: str) -> str:
+    code = main(["tune", str(path), "--hardware", HARDWARE, *flags])
+    printed = capsys.readouterr()
+    assert (code, printed.out) == (2, "")
+    assert printed.err.count("\n") == 1
+    return printed.err
+
+
+def test_the_best_plan_is_faster_and_the_changed_script_says_it(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    document = tuned(capsys, script, "--output", str(script.with_name("best.sh")))
+    assert document["strategy"]["tp"] == 8
+    assert document["job"]["cluster"]["num_devices"] == 8
+    assert document["speedup"] > 1.05
+    assert document["speedup"] == document["estimate"]["step_time_s"] / document["best"]["estimate"]["step_time_s"]
+    assert "-TP=8\n" in document["diff"]
+    assert document["not_understood"] == []
+    best = script.with_name("best.sh")
+    assert best.read_text(encoding="utf-8") == document["script"]
+    again = tuned(capsys, best)
+    assert again["strategy"] == document["best"]["strategy"]
+    assert again["estimate"] == document["best"]["estimate"]
+    assert (again["diff"], again["changes"], again["speedup"]) == ("", [], 1.0)
+    assert again["job"]["model"]["num_layers"] == 8
+
+
+@pytest.mark.skipif(shutil.which("patch") is None, reason="there is no patch to try the difference with")
+def test_the_difference_is_one_that_patch_takes(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    document = tuned(capsys, script)
+    subprocess.run(["patch", str(script)], input=document["diff"], text=True, check=True, capture_output=True, timeout=20)
+    assert script.read_text(encoding="utf-8") == document["script"]
+
+
+def test_the_table_says_yours_the_best_and_the_lines(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    assert main(["tune", str(script), "--hardware", HARDWARE]) == 0
+    printed = capsys.readouterr().out
+    assert "Yours: TP8" in printed
+    assert "The best for the same model, batch and devices: " in printed
+    assert "Change these lines:\n--- script\n" in printed
+
+
+def test_an_estimate_of_a_script_is_the_price_of_its_plan(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    document = tuned(capsys, script)
+    assert main(["estimate", str(script), "--hardware", HARDWARE, "--devices", "8", "--simulate", "--json"]) == 0
+    estimate = json.loads(capsys.readouterr().out)
+    assert estimate["strategy"] == document["strategy"]
+    assert estimate["estimate"] == document["estimate"]
+
+
+def test_what_matters_and_is_not_said_is_asked_for(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    script.write_text(SCRIPT.replace("TP=8\n", ""), encoding="utf-8")
+    message = refusal(capsys, script)
+    assert "line 7: --tensor-model-parallel-size ${TP}" in message
+    assert "--set TP=VALUE" in message
+    assert tuned(capsys, script, "--set", "TP=4", "--time-limit", "5")["strategy"]["tp"] == 4
+    script.write_text(SCRIPT.replace("${NNODES:-1}", "$NNODES"), encoding="utf-8")
+    assert "--devices" in refusal(capsys, script)
+    script.write_text(SCRIPT.replace("    --vocab-size 32000 \\\n", "").replace("11008", "11264"), encoding="utf-8")
+    assert "--vocab-size" in refusal(capsys, script)
+
+
+def test_what_is_passed_over_is_listed_with_its_line(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    text = SCRIPT.replace("--bf16\n", "--bf16 --no-such-flag 3 \\\n    $EXTRA\n").replace("TP=8", "source env.sh\nTP=8")
+    script.write_text(text, encoding="utf-8")
+    found = {(entry["line"], entry["text"]) for entry in tuned(capsys, script)["not_understood"]}
+    assert {(2, "source env.sh"), (28, "--no-such-flag 3"), (29, "$EXTRA")} <= found
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "no command in it starts pretrain_gpt.py"),
+        ("echo pretrain_gpt.py\n", "no command in it starts"),
+        ('A="\n', "line 1: the quote"),
+        ("x=1\neval torchrun pretrain_gpt.py\n", "line 2: eval"),
+        (
+            "torchrun pretrain_gpt.py --num-layers 2\ntorchrun pretrain_gpt.py --num-layers 3\n",
+            "lines 1 and 2 each start a training",
+        ),
+        ("torchrun pretrain_gpt.py --num-layers $(cat n)\n", "line 1: --num-layers $(cat n)"),
+        ("torchrun --nproc_per_node 8 pretrain_gpt.py --num-layers 2 --hidden-size 9999999999999\n", "hidden-size"),
+        ("torchrun --nproc_per_node 8 pretrain_gpt.py --bf16\n", "num-layers"),
+    ],
+)
+def test_a_script_that_says_no_training_is_refused(
+    capsys: pytest.CaptureFixture[str], script: Path, text: str, part: str
+) -> None:
+    script.write_text(text, encoding="utf-8")
+    assert part in refusal(capsys, script)
+
+
+def test_large_and_missing_files_and_odd_flags_are_refused(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    assert "no such file" in refusal(capsys, script.with_name("none.sh"))
+    with script.open("wb") as file:
+        file.truncate(100 * 2**20)
+    assert "larger than" in refusal(capsys, script)
+    script.write_text(SCRIPT, encoding="utf-8")
+    assert "--set" in refusal(capsys, script, "--set", "TP")
+    assert "mindformers" in refusal(capsys, script, "--target", "mindformers")
+    assert "did you mean" in refusal(capsys, script, "--target", "mindsped-llm")
+
+
+def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    # MindFormers has no class that trains Llama: no plan for it is legal there.
+    document = tuned(capsys, FOLDER / "41-llama2-7b.yaml", "--time-limit", "5", code=4)
+    assert document["target"].startswith("mindformers")
+    assert document["strategy"]["dp"] == 8
+    assert document["estimate"]["step_time_s"] > 0
+    assert document["violations"]
+    assert (document["best"], document["diff"]) == (None, "")
+    assert document["nearest"]
+
+
+def test_an_estimate_takes_what_a_script_does_not_say(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    text = SCRIPT.replace("TP=8\n", "source degrees.conf\n").replace("    --vocab-size 32000 \\\n", "").replace("11008", "11264")
+    script.write_text(text, encoding="utf-8")
+    degrees = script.with_name("degrees.conf")
+    degrees.write_text("TP=${DEGREE}\n", encoding="utf-8")
+    flags = ["--set", "DEGREE=4", "--with", str(degrees), "--vocab-size", "32000"]
+    assert main(["estimate", str(script), "--hardware", HARDWARE, "--json", *flags]) == 0
+    assert json.loads(capsys.readouterr().out)["strategy"]["tp"] == 4
+    for flag, value in (("--set", "TP=4"), ("--with", str(degrees)), ("--vocab-size", "32000")):
+        assert main(["estimate", "llama2-7b", "--hardware", HARDWARE, "--devices", "8", "--tp", "8", flag, value]) == 2
+        assert f"{flag}: only of a launch script" in capsys.readouterr().err
+
+
+def test_a_new_argument_stands_beside_its_group_or_the_one_in_front(script: Path) -> None:
+    release = BY_NAME["mindspeed-llm"].release
+    launch = ShellLaunch(SCRIPT, Given("script"), release)
+    lines = next(launch.with_values("moe-aux-loss-coeff", ("0.1",))).splitlines()
+    at = next(index for index, line in enumerate(lines) if "--moe-aux-loss-coeff" in line)
+    before = lines[at - 1].strip().removeprefix("--").split(" ")[0]
+    assert release.group_of(before) in ("Parallelism", "Lengths, batch and precision")
