@@ -13,7 +13,7 @@ STOP_WORDS = re.compile(
 )
 # Quotations, commands, citations and options, which stay as they are.
 KEPT = re.compile(
-    r"'[^'\n]*'|`[^`\n]*`|\[[^\]\n]*\]|--[\w-]+|https?://\S+|\"[^\"\n]*\"|arXiv [^）\n]*|\\b(?:on|off) -> (?:on|off)\\b"
+    r"'[^'\n]*'|`[^`\n]*`|\[[^\]\n]*\]|--[\w-]+|https?://\S+|\"[^\"\n]*\"|arXiv [^）\n]*|\b(?:on|off) -> (?:on|off)\b"
 )
 
 

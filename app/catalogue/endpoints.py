@@ -16,8 +16,7 @@ from app.http.bodies import StrictRoute
 from app.http.etag import NOT_MODIFIED, IfNoneMatch
 from app.http.paging import Listing
 from app.http.problems import ServiceError, described
-from app.text.documents import json_with_parts
-from app.text.json_documents import DescribedBy
+from app.text.json_documents import DescribedBy, json_with_parts
 from documents.errors import InputError, nearest, show
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue

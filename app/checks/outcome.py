@@ -38,17 +38,24 @@ def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: b
     status: ItemStatus = "passed" if holds else "failed"
     if may_grow and holds is (end == "max"):
         status = "undetermined"
-    bound = Sentence("{} {}", Sentence("at least") if end == "min" else Sentence("at most"), shown(metric, limit))
-    said = {
-        "passed": Sentence("{} is allowed", bound),
-        "failed": Sentence("but {} is allowed", bound),
-        "undetermined": Sentence("and {} is allowed; the search was cut before it was known", bound),
-    }[status]
+    said = _allowance(status, end, shown(metric, limit))
     text = shown(metric, value)
     sentence = (
         Sentence("{} is at least {}, {}.", metric, text, said) if may_grow else Sentence("{} is {}, {}.", metric, text, said)
     )
     return item(f"budget.{metric}.{end}", status, sentence, metric, value, limit)
+
+
+def _allowance(status: ItemStatus, end: str, bound: str) -> str:
+    """What a bound allows, as the end of the sentence on a value."""
+    if status == "passed":
+        return Sentence("at least {} is allowed", bound) if end == "min" else Sentence("at most {} is allowed", bound)
+    if status == "failed":
+        return Sentence("but at least {} is allowed", bound) if end == "min" else Sentence("but at most {} is allowed", bound)
+    known = Sentence("the search was cut before it was known")
+    if end == "min":
+        return Sentence("and at least {} is allowed; {}", bound, known)
+    return Sentence("and at most {} is allowed; {}", bound, known)
 
 
 def skipped(budget: Budget, *, with_regression: bool, why: str) -> list[CheckItem]:

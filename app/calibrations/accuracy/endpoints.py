@@ -12,7 +12,7 @@ from app.http import etag
 from app.http.bodies import StrictRoute
 from app.http.etag import NOT_MODIFIED, IfNoneMatch
 from app.http.problems import described
-from app.text.documents import json_with_parts
+from app.text.json_documents import json_with_parts
 
 router = APIRouter(tags=["runs"], route_class=StrictRoute)
 

@@ -70,7 +70,7 @@ def _lines(document: CheckDocument) -> Iterator[str]:
     yield _heads("check", "result", "")
     yield "|---|---|---|"
     for check in document.checks:
-        result = headed(WORDS[check.status])
+        result = said(WORDS[check.status])
         yield f"| `{check.id}` | {f'**{result}**' if check.status == 'failed' else result} | {_text(check.sentence)} |"
     for title, entries in (("Warnings:", document.warnings), ("Assumed:", document.assumptions)):
         if entries:

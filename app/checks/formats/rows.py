@@ -10,8 +10,18 @@ from app.checks.metrics import shown
 from app.checks.schemas import CheckDocument
 from documents.sentences import Sentence
 
-HEADLINES = {"passed": "PASSED", "broken": "BUDGET BROKEN", "infeasible": "INFEASIBLE", "cut": "SEARCH CUT"}
-WORDS = {"passed": "passed", "failed": "FAILED", "undetermined": Sentence("not known"), "not_evaluated": Sentence("not checked")}
+HEADLINES = {
+    "passed": Sentence("PASSED"),
+    "broken": Sentence("BUDGET BROKEN"),
+    "infeasible": Sentence("INFEASIBLE"),
+    "cut": Sentence("SEARCH CUT"),
+}
+WORDS = {
+    "passed": Sentence("passed"),
+    "failed": Sentence("FAILED"),
+    "undetermined": Sentence("not known"),
+    "not_evaluated": Sentence("not checked"),
+}
 
 
 def headline(document: CheckDocument) -> str:

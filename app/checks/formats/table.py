@@ -26,7 +26,6 @@ from app.checks.formats.rows import (
 from app.checks.schemas import CheckDocument
 from app.language.choice import said
 from app.text.terminal import WIDTH_WITHOUT_TERMINAL, output, plain_table, plain_text
-from documents.sentences import word
 
 STYLES = {"passed": "green", "failed": "bold red", "undetermined": "yellow", "not_evaluated": "dim"}
 
@@ -80,8 +79,6 @@ def print_check(console: Console, document: CheckDocument) -> None:
         console.print()
     table = plain_table("check", "result", "")
     for check in document.checks:
-        table.add_row(
-            Text(check.id), Text(said(word(WORDS[check.status])), style=STYLES[check.status]), Text(said(check.sentence))
-        )
+        table.add_row(Text(check.id), Text(said(WORDS[check.status]), style=STYLES[check.status]), Text(said(check.sentence)))
     console.print(table)
     console.print(headline(document), markup=False, style=STYLES["passed" if document.status == "passed" else "failed"])
