@@ -19,7 +19,8 @@ from tests.databases import database, database_url, postgresql, sqlite_template
 
 __all__ = ["database", "database_url", "postgresql", "sqlite_template"]
 
-OPENAPI = openapi_document(create_app(Database("sqlite:///never-opened.db")))
+APP = create_app(Database("sqlite:///never-opened.db"))
+OPENAPI: dict[str, Any] = openapi_document(APP)
 LOCAL = "http://127.0.0.1:8765"
 JOB: dict[str, Any] = {
     "model": "llama-2-7b",

@@ -167,7 +167,7 @@ def test_a_proof_that_is_cut_says_how_many_places_it_has() -> None:
     assert whole.counts.simulated is not None
     times = sorted(plan.estimate["step_time_s"] for plan in whole.plans)
     numbers = set()
-    for most in range(6, whole.counts.simulated, 8):
+    for most in range(6, whole.counts.simulated, whole.counts.simulated // 4):
         found = run(job, SMALL, top=6, max_simulations=most)
         numbers.add(found.proof.places)
         assert found.proof.proved_best == (found.proof.places > 0)
