@@ -1,4 +1,4 @@
-"""The trials of a refinement: proposed by Optuna around the elites, evaluated, remembered."""
+"""The trials of a refinement: proposed by Optuna around the elites, evaluated and kept."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from search.trials.optuna_sampler import Asker, Told
 from search.trials.trial import FITS, SAMPLED, SEED, Evaluation, Trial, evaluation_of
 
 BATCH_TRIALS = 16
-PATIENCE = 8  # batches in a row, the first changes of the elites apart, that find nothing better
-CHANGED, BY_CHANCE = 4, 4  # trials of a batch that the sampler does not propose: changes of the best one, and chance
+PATIENCE = 8  # batches in a row without a better plan, after the first changes of the elites
+CHANGED, BY_CHANCE = 4, 4  # trials of a batch beside the sampler's: changes of the best one, and random ones
 TPE = "tpe"
 MAX_TRIALS, STAGNATION = "max_trials", "stagnation"
 
 
 @dataclass(frozen=True)
 class RefinementSettings:
-    """The number of trials, and what they are for: ``front`` asks NSGA-II for plans that are fast or need little memory."""
+    """The number of trials and their purpose: ``front`` asks NSGA-II for plans that are fast or need little memory."""
 
     max_trials: int
     seed: int = 0
@@ -41,7 +41,7 @@ class RefinementSettings:
 
 
 class Stage:
-    """A refinement, a batch of trials at a time; ``stored`` are those of one that is continued, as JSON."""
+    """A refinement, one batch of trials at a time; ``stored`` trials, as JSON, continue an earlier one."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Stage:
 
     @property
     def stopped_by(self) -> str | None:
-        """What ended it, if it has ended."""
+        """The reason why it has ended, if it has."""
         if len(self.trials) >= self.settings.max_trials:
             return MAX_TRIALS
         last = [trial for trial in self.trials if trial.source != SEED][-PATIENCE * BATCH_TRIALS :]
@@ -91,7 +91,7 @@ class Stage:
         return None
 
     def _is_new(self, trial: Trial) -> bool:
-        """Whether it was better than all before, or, of a front, simulated, which only what may belong to it is."""
+        """Whether the trial was better than all before. For a front: whether it was simulated, as it may belong to the front."""
         if trial.duplicate_of is not None or trial.evaluation.step_time_s is None:
             return False
         return self.settings.front or trial.evaluation.step_time_s == trial.best_value
@@ -116,7 +116,7 @@ class Stage:
         return True
 
     def _beside_the_sampler(self, first: int) -> Iterator[Mapping[str, Value]]:
-        """Changes of the best trial so far, and chance, which keep a sampler that has seen few good trials from settling."""
+        """Changes of the best trial so far, and random trials. They keep a sampler with few good trials exploring."""
         rng = Random(f"{self.settings.seed} {first}")  # noqa: S311 - no secret
         best = min(self.trials, key=lambda trial: (max(trial.evaluation.constraints.values()) > 0.0, trial.evaluation.value))
         for number in range(CHANGED + BY_CHANCE):
@@ -151,7 +151,7 @@ class Stage:
 
     @property
     def _beaten(self) -> Beaten:
-        """What a trial must be better than: one plan, or each that needs no more memory."""
+        """Times and peaks that a trial must beat: those of one plan, or of each that needs no more memory."""
         found = [*self._first, *(of_trial for trial in self._seen.values() if (of_trial := _numbers(trial)) is not None)]
         return found if self.settings.front else [(min(time_s for time_s, _ in found), 0.0)]
 
