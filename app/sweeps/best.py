@@ -51,7 +51,7 @@ def best_plan(
     found, _ = search.best()
     if found is None:
         if stopped_by is None:
-            return {"state": "infeasible", "reason": search.why_nothing()}
+            return {"state": "infeasible", "reason": search.why_no_plan()}
         return {"state": "found", "reason": f"stopped by {stopped_by.replace('_', ' ')} before a plan was found"}
     space = search_space(workload, job.limits)
     (numbers,) = ResultBuilder(workload, space, constants, simulate).estimates([found.strategy])

@@ -58,7 +58,7 @@ class Draft:
     placed: bool = False
 
 
-class Choices:
+class DraftChoices:
     """Drafts around the elites, best first, by their parameters."""
 
     def __init__(self, workload: Workload, space: SearchSpace, limits: SearchLimits, elites: Sequence[ParallelStrategy]) -> None:
@@ -247,7 +247,7 @@ def _selective(plan: ParallelStrategy, modules: RecomputeModule) -> ParallelStra
     return replace(plan, recompute=Recompute.SELECTIVE if modules else Recompute.NONE, recompute_modules=modules)
 
 
-def answering(known: Mapping[str, Value], rng: Random) -> Choose:
+def with_random_answers(known: Mapping[str, Value], rng: Random) -> Choose:
     """Answers with known values, and random ones where a value is unknown or not offered."""
 
     def choose(name: str, offered: Offered) -> Value:
@@ -256,7 +256,7 @@ def answering(known: Mapping[str, Value], rng: Random) -> Choose:
     return choose
 
 
-def changed(known: Mapping[str, Value], rng: Random) -> Choose:
+def with_random_changes(known: Mapping[str, Value], rng: Random) -> Choose:
     """The known parameters with one to three random choices left open, and those that depend on them."""
     anew = set(rng.choices(list(known), k=rng.choice(ANEW)))
-    return answering({name: value for name, value in known.items() if name not in anew}, rng)
+    return with_random_answers({name: value for name, value in known.items() if name not in anew}, rng)

@@ -11,12 +11,12 @@ from search.errors import SearchError
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import placed_values, strategy_from_values
 from search.ranking.leaderboard import RankedStrategy
-from search.refinement.draft_choices import ELITES, Choices
+from search.refinement.draft_choices import ELITES, DraftChoices
 from search.refinement.refinement_report import reported
 from search.refinement.refinement_trials import RefinementSettings, Stage
 from search.results.search_result import SearchResult
 from search.session.progress import REFINE, Clock, Progress
-from search.session.runner import Stepwise
+from search.session.runner import SteppedSearch
 from search.trials.trial import Trial
 
 SHARE = 0.1  # of the progress
@@ -31,7 +31,7 @@ class RefinedSearch:
 
     def __init__(
         self,
-        whole: Stepwise,
+        whole: SteppedSearch,
         lattice: LatticeSearch,
         *,
         checkpoint: Mapping[str, Any] | None = None,
@@ -77,7 +77,7 @@ class RefinedSearch:
     def _begin(self, elites: Sequence[RankedStrategy], trials: Sequence[Mapping[str, Any]] = ()) -> None:
         lattice = self._lattice
         self._elites = tuple(elites)
-        choices = Choices(lattice.workload, self._space, self._limits, [elite.strategy for elite in elites])
+        choices = DraftChoices(lattice.workload, self._space, self._limits, [elite.strategy for elite in elites])
         self._stage = Stage(self._prices, lattice.simulator, choices, elites, self._settings, trials)
 
     @property

@@ -12,10 +12,10 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.step.priced_keys import LayerPrices
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
-from search.refinement.draft_choices import Choices, Draft, answering, changed
+from search.refinement.draft_choices import Draft, DraftChoices, with_random_answers
 from search.refinement.draft_evaluation import Beaten, Evaluator
 from search.trials.named_choices import Value
-from search.trials.optuna_sampler import Asker, Told
+from search.trials.optuna_sampler import SamplerStudy, TrialNotes
 from search.trials.trial import FITS, SAMPLED, SEED, Evaluation, Trial, evaluation_of
 
 BATCH_TRIALS = 16
@@ -47,7 +47,7 @@ class Stage:
         self,
         prices: LayerPrices,
         simulate: Estimator,
-        choices: Choices,
+        choices: DraftChoices,
         plans: Sequence[RankedStrategy],
         settings: RefinementSettings,
         stored: Sequence[Mapping[str, Any]] = (),
@@ -58,16 +58,17 @@ class Stage:
         self.trials: list[Trial] = []
         self._drafts: dict[Draft, ParallelStrategy] = {}
         self._seen: dict[ParallelStrategy, Trial] = {}
-        self._asker: Asker[Draft] = Asker(settings.sampler_name, settings.seed, choices.draft, 2 if settings.front else 1)
+        num_objectives = 2 if settings.front else 1
+        self._study: SamplerStudy[Draft] = SamplerStudy(settings.sampler_name, settings.seed, choices.draft, num_objectives)
         for first in range(0, len(stored), BATCH_TRIALS):
             beaten = self._beaten
             for mapping in stored[first : first + BATCH_TRIALS]:
                 self._remember(self._restored(mapping, beaten))
-        self._asker.restore(self.trials, lambda trial: self._values(trial.evaluation))
+        self._study.restore(self.trials, lambda trial: self._values(trial.evaluation))
         seeds = list(islice(choices.seeds(), max(len(choices.elites), settings.max_trials // 2)))
         self._num_seeds = len(seeds)
         for parameters in seeds[len(self.trials) :]:
-            self._asker.enqueue(parameters, SEED)
+            self._study.enqueue(parameters, SEED)
 
     def _restored(self, mapping: Mapping[str, Any], beaten: Beaten) -> Trial:
         parameters = mapping["sampler_state"]["parameters"]
@@ -103,15 +104,15 @@ class Stage:
         first, beaten = len(self.trials), self._beaten
         if first >= self._num_seeds and self.settings.sampler_name == TPE:
             for parameters in self._beside_the_sampler(first):
-                self._asker.enqueue(parameters, SAMPLED)
-        asked = self._asker.ask(first, min(BATCH_TRIALS, self.settings.max_trials - first))
+                self._study.enqueue(parameters, SAMPLED)
+        asked = self._study.ask(first, min(BATCH_TRIALS, self.settings.max_trials - first))
         strategies = [self._completed(one.drawn, beaten) for one in asked]
         evaluations = {strategy: self._seen[strategy].evaluation for strategy in strategies if strategy in self._seen}
         new = [strategy for strategy in dict.fromkeys(strategies) if strategy not in evaluations]
         evaluations |= self._evaluator.evaluated(new, beaten)
         for one, strategy in zip(asked, strategies, strict=True):
             evaluation = evaluations[strategy]
-            told = self._asker.tell(one, self._values(evaluation), evaluation.constraints)
+            told = self._study.tell(one, self._values(evaluation), evaluation.constraints)
             self._remember(self._trial(strategy, evaluation, told))
         return True
 
@@ -120,7 +121,9 @@ class Stage:
         rng = Random(f"{self.settings.seed} {first}")  # noqa: S311 - no secret
         best = min(self.trials, key=lambda trial: (max(trial.evaluation.constraints.values()) > 0.0, trial.evaluation.value))
         for number in range(CHANGED + BY_CHANCE):
-            yield self._choices.parameters(changed(best.parameters, rng) if number < CHANGED else answering({}, rng))
+            yield self._choices.parameters(
+                with_random_changes(best.parameters, rng) if number < CHANGED else with_random_answers({}, rng)
+            )
 
     def _completed(self, draft: Draft, beaten: Beaten) -> ParallelStrategy:
         if draft not in self._drafts:
@@ -131,7 +134,7 @@ class Stage:
         peak = evaluation.peak_memory_bytes
         return (evaluation.value, evaluation.value if peak is None else peak) if self.settings.front else (evaluation.value,)
 
-    def _trial(self, strategy: ParallelStrategy, evaluation: Evaluation, told: Told) -> Trial:
+    def _trial(self, strategy: ParallelStrategy, evaluation: Evaluation, told: TrialNotes) -> Trial:
         first = self._seen.get(strategy)
         times = [time_s for time_s in (evaluation.step_time_s, self.trials[-1].best_value if self.trials else None) if time_s]
         return Trial(
