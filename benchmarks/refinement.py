@@ -24,7 +24,7 @@ from cost_models.simulation.step_times import simulate
 from cost_models.step.priced_keys import LayerPrices
 from search.exhaustive.lattice_search import LatticeSearch
 from search.ranking.leaderboard import RankedStrategy
-from search.refinement.draft_choices import ELITES, DraftChoices, with_random_answers
+from search.refinement.draft_choices import ELITES, DraftChoices, with_random_answers, with_random_changes
 from search.refinement.draft_evaluation import Evaluator
 from search.refinement.refinement_trials import BATCH_TRIALS, RefinementSettings, Stage
 from search.session.request import SearchRequest

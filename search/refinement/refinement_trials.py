@@ -12,7 +12,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.step.priced_keys import LayerPrices
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
-from search.refinement.draft_choices import Draft, DraftChoices, with_random_answers
+from search.refinement.draft_choices import Draft, DraftChoices, with_random_answers, with_random_changes
 from search.refinement.draft_evaluation import Beaten, Evaluator
 from search.trials.named_choices import Value
 from search.trials.optuna_sampler import SamplerStudy, TrialNotes
