@@ -38,7 +38,7 @@ def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
     """What a search tries, and what physics alone adds where the job has a target, no sampler, and plans are not judged."""
     workload = job.workload
     space = search_space(workload, job.limits)
-    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE or job.settings.judges_plans:
+    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE or job.settings.needs_criteria:
         return space, None
     return space, search_space(on_physics(workload), job.limits)
 
