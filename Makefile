@@ -35,8 +35,8 @@ lint: setup ## formatting, lint, types, package layers, Dockerfile
 	$(BIN)/lint-imports
 	$(BIN)/hadolint Dockerfile
 
-test: setup ## run the tests but the slow ones; ARGS adds pytest options
-	$(BIN)/python -m pytest $(IN_PARALLEL) -m 'not slow' $(ARGS)
+test: setup ## run the tests but the slow ones; SLOW=1 takes those too, ARGS adds pytest options
+	$(BIN)/python -m pytest $(IN_PARALLEL) $(if $(SLOW),,-m 'not slow') $(ARGS)
 
 quick: setup ## a minute of processor time: lint, and the tests nearest to what differs from BASE (main)
 	$(BIN)/python -m scripts.checks.quick $(or $(BASE),main)
@@ -107,4 +107,6 @@ chromium: # what tests/browser drive, and the Chinese font that its pages are me
 	@fc-list "WenQuanYi Micro Hei" 2>/dev/null | grep -q . || { apt-get update -q && $(APT_INSTALL) fontconfig fonts-wqy-microhei; } || \
 	echo "A Chinese font cannot be installed: browser tests of Chinese pages will be skipped"
 
-check: lint dashboard-check chromium test ## lint, the dashboard's build, then the tests; CI runs `make slow` after it
+check: setup ## lint beside the dashboard's build, then the tests; SLOW=1, as in CI, takes the slow ones in the same run
+	@$(MAKE) --no-print-directory -j2 --output-sync=target lint dashboard-check chromium
+	@$(MAKE) --no-print-directory test

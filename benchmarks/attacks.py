@@ -28,9 +28,7 @@ from scripts.dashboard.server import server
 MAX_RSS_MB = 300
 MAX_SLOWDOWN = 3
 MAX_FILES = 1024  # open-file limit of the server that half-open requests attack
-MAX_CLOSED_S = (
-    ConnectionLimits().header_s + 5.0
-)  # half-open requests were answered, given time to read, and cut
+MAX_CLOSED_S = ConnectionLimits().header_s + 5.0  # half-open requests were answered, given time to read, and cut
 NUM_HEADERS, NUM_HALF_OPEN, NUM_STREAMS, NUM_BODIES = 400, 1200, 1000, 6
 NUM_BATCH_CLIENTS, NUM_BATCHED = 4, 2000
 JOB = {"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}}

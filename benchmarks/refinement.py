@@ -24,7 +24,7 @@ from cost_models.simulation.step_times import simulate
 from cost_models.step.priced_keys import LayerPrices
 from search.exhaustive.lattice_search import LatticeSearch
 from search.ranking.leaderboard import RankedStrategy
-from search.refinement.draft_choices import ELITES, Choices, answering, changed
+from search.refinement.draft_choices import ELITES, DraftChoices, with_random_answers, with_random_changes
 from search.refinement.draft_evaluation import Evaluator
 from search.refinement.refinement_trials import BATCH_TRIALS, RefinementSettings, Stage
 from search.session.request import SearchRequest
@@ -59,7 +59,7 @@ class Proved(NamedTuple):
 
     job: Job
     elites: tuple[RankedStrategy, ...]
-    choices: Choices
+    choices: DraftChoices
     took_s: float
 
 
@@ -79,7 +79,7 @@ def proved(document: dict[str, Any]) -> Proved:
     run_to_end(lattice, None, None)
     elites = lattice.ranked()[:ELITES]
     took_s = time.process_time() - begun_s
-    return Proved(job, elites, Choices(job.workload, space, job.limits, [one.strategy for one in elites]), took_s)
+    return Proved(job, elites, DraftChoices(job.workload, space, job.limits, [one.strategy for one in elites]), took_s)
 
 
 def of_stage(found: Proved, seed: int) -> Run:
@@ -96,7 +96,7 @@ def gain_of(best_s: float, found: Proved) -> float:
     return max(0.0, 1.0 - best_s / found.elites[0].step_time_s)
 
 
-def by(method: Callable[[Choices, random.Random, list[tuple[float, Parameters]]], Proposer]) -> Callable[[Proved, int], Run]:
+def by(method: Callable[[DraftChoices, random.Random, list[tuple[float, Parameters]]], Proposer]) -> Callable[[Proved, int], Run]:
     """A method that proposes from the trials so far and their values."""
 
     def run(found: Proved, seed: int) -> Run:
@@ -109,7 +109,9 @@ def by(method: Callable[[Choices, random.Random, list[tuple[float, Parameters]]]
         for _ in range(NUM_TRIALS // BATCH_TRIALS):
             batch = list(islice(proposals, BATCH_TRIALS))
             beaten = [(best_s, 0.0)]
-            strategies = [evaluator.completed(found.choices.draft(answering(own, random.Random())), beaten) for own in batch]
+            strategies = [
+                evaluator.completed(found.choices.draft(with_random_answers(own, random.Random())), beaten) for own in batch
+            ]
             known |= evaluator.evaluated([one for one in dict.fromkeys(strategies) if one not in known], beaten)
             for own, strategy in zip(batch, strategies, strict=True):
                 evaluation = known[strategy]
@@ -121,19 +123,19 @@ def by(method: Callable[[Choices, random.Random, list[tuple[float, Parameters]]]
     return run
 
 
-def chance(choices: Choices, rng: random.Random, _seen: list[tuple[float, Parameters]]) -> Proposer:
+def chance(choices: DraftChoices, rng: random.Random, _seen: list[tuple[float, Parameters]]) -> Proposer:
     yield from islice(choices.seeds(), len(choices.elites))
     while True:
-        yield choices.parameters(answering({}, rng))
+        yield choices.parameters(with_random_answers({}, rng))
 
 
-def local(choices: Choices, rng: random.Random, seen: list[tuple[float, Parameters]]) -> Proposer:
+def local(choices: DraftChoices, rng: random.Random, seen: list[tuple[float, Parameters]]) -> Proposer:
     """Change one to three choices of the best trial so far, or sometimes of an elite."""
     elites = list(islice(choices.seeds(), len(choices.elites)))
     yield from elites
     while True:
         best = min(seen, key=lambda one: one[0])[1] if seen and rng.random() < 0.8 else rng.choice(elites)
-        yield choices.parameters(changed(best, rng))
+        yield choices.parameters(with_random_changes(best, rng))
 
 
 METHODS: dict[str, Callable[[Proved, int], Run]] = {

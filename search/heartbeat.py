@@ -10,7 +10,7 @@ _HEARD: ContextVar[Callable[[], None] | None] = ContextVar("heard", default=None
 
 
 @contextmanager
-def heard(tell: Callable[[], None]) -> Iterator[None]:
+def heartbeats_to(tell: Callable[[], None]) -> Iterator[None]:
     """Call ``tell`` at every ``beat`` inside the context."""
     before = _HEARD.set(tell)
     try:

@@ -25,7 +25,7 @@ from search.ranking.criteria import PlanLimit, RankingCriteria
 def criteria_of(job: Job, own: Sequence[Calibration] = ()) -> RankingCriteria | None:
     """None where step time or memory alone ranks; ``InputError`` for an objective or a limit that has no number."""
     settings = job.settings
-    if not settings.judges_plans:
+    if not settings.needs_criteria:
         return None
     context, objectives = objective_context(job, own), tuple(OBJECTIVES[name] for name in settings.objectives)
     for need in sorted({need for objective in objectives for need in objective.needs}, key=lambda need: need.value):

@@ -10,7 +10,7 @@ from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, Te
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.json_documents import DescribedBy, Document
-from documents.said import Said
+from search.objectives.table import OBJECTIVES
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError
 from search.results.search_result import Rejection
@@ -401,8 +401,9 @@ class Plan(Document):
     variants: list[Variant]
     values: dict[str, float] | None = Field(
         default=None,
-        description="by objective, where several or others than the step count: step_time and robust [s], memory_headroom "
-        "[bytes], delivered [tokens a day]; for 1e12 tokens device_hours, cost [USD], energy [kWh]",
+        description="by objective, where several or others than the step count: "
+        + ", ".join(f"{name} [{entry.unit}]" for name, entry in OBJECTIVES.items())
+        + "; device_hours, cost and energy are those of 1e12 tokens",
     )
 
 

@@ -29,7 +29,7 @@ from search.ranking.criteria import RankingCriteria
 from search.ranking.ties import PairedError
 from search.session.progress import SEARCHED, ProgressCallback
 from search.session.request import SearchOptions, SearchRequest, on_physics
-from search.session.runner import Stepwise, answer_of, run_to_end
+from search.session.runner import SteppedSearch, explained_result, run_to_end
 from search.space.search_space import SearchSpace, search_space
 from search.trials.trial import trials_from_mappings
 
@@ -38,7 +38,7 @@ def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
     """What a search tries, and what physics alone adds where the job has a target, no sampler, and plans are not judged."""
     workload = job.workload
     space = search_space(workload, job.limits)
-    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE or job.settings.judges_plans:
+    if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE or job.settings.needs_criteria:
         return space, None
     return space, search_space(on_physics(workload), job.limits)
 
@@ -90,7 +90,7 @@ def search_of(
     checkpoint: Mapping[str, Any] | None = None,
     trials: Sequence[Mapping[str, Any]] = (),
     executor: Executor = SERIAL,
-) -> Stepwise:
+) -> SteppedSearch:
     """The search from its beginning, or from where the checkpoint and the trials of an earlier one left it.
 
     ``executor`` takes parts of an exhaustive one.
@@ -110,7 +110,7 @@ def search_of(
 
 def _exhaustive(
     request: SearchRequest, checkpoint: Mapping[str, Any] | None, executor: Executor
-) -> tuple[Stepwise, LatticeSearch]:
+) -> tuple[SteppedSearch, LatticeSearch]:
     """The exhaustive search, and the part of it whose plans are ranked."""
     if request.physics is not None:
         whole = TargetSearch(request, checkpoint=checkpoint, executor=executor)
@@ -138,7 +138,7 @@ def search_document(
         criteria=criteria_of(job, own),
     )
     search = search_of(request, executor=executor)
-    result = answer_of(
+    result = explained_result(
         search, run_to_end(search, job.settings.time_limit_s, on_progress, SEARCHED), on_progress, time.perf_counter
     )
     told = about(job, own, result.plans[0].parallel if result.plans else None, "search")

@@ -27,7 +27,7 @@ from hardware_profiles import catalogue
 from meshplan import __version__
 from meshplan.client import Client, MeshplanError, Study
 from search.post_training.search import PlacementProgress
-from search.session.progress import Far, Progress, ProgressCallback
+from search.session.progress import Progress, ProgressCallback, ProgressT
 
 
 def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, labels: Mapping[str, Any]) -> SearchDocument:
@@ -127,7 +127,7 @@ def _connected(url: str) -> Iterator[Client]:
         _refuse(error, url)
 
 
-def _finished(study: Study, client: Client, on_progress: Callable[[Far], bool | None], far: type[Far]) -> Study:
+def _finished(study: Study, client: Client, on_progress: Callable[[ProgressT], bool | None], far: type[ProgressT]) -> Study:
     """The submitted study once it has an answer; an interrupt cancels it."""
     try:
         for event in client.events(study.id):

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 NOTED = Sentence("Interrupted: the answer so far follows; once more does not wait for the step at work.")
 
-Far = TypeVar("Far")
+ProgressT = TypeVar("ProgressT")
 
 
 class Heeding(Protocol):
     """Wraps what shows progress."""
 
-    def __call__(self, show: Callable[[Far], object], /) -> Callable[[Far], bool]:
+    def __call__(self, show: Callable[[ProgressT], object], /) -> Callable[[ProgressT], bool]:
         """The same, which says whether to go on."""
 
 
@@ -52,8 +52,8 @@ def interruptible() -> Iterator[Heeding]:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         sys.stderr.write(f"\n{said(NOTED)}\n")
 
-    def heeding(show: Callable[[Far], object]) -> Callable[[Far], bool]:
-        def shown(progress: Far) -> bool:
+    def heeding(show: Callable[[ProgressT], object]) -> Callable[[ProgressT], bool]:
+        def shown(progress: ProgressT) -> bool:
             show(progress)
             return not has_come
 

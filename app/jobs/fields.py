@@ -324,7 +324,7 @@ class HowToSearch(Section):
         return tuple(dict.fromkeys([self.objective] if isinstance(self.objective, str) else self.objective))
 
     @property
-    def judges_plans(self) -> bool:
+    def needs_criteria(self) -> bool:
         """Whether more ranks or bounds plans than one order of the lattice itself."""
         is_one = len(self.objectives) == 1 and OBJECTIVES[self.objectives[0]].orders_lattice_by is not None
         return not is_one or self.deadline_days is not None or self.budget_usd is not None
@@ -333,15 +333,9 @@ class HowToSearch(Section):
     def _a_sampler_ranks_strategies(self) -> Self:
         judged = [name for name in self.objectives if OBJECTIVES[name].orders_lattice_by is None]
         several = len(self.objectives) > 1
-        if self.sampler != EXHAUSTIVE and self.judges_plans:
-            what = (
-                Sentence("objective {}", judged[0])
-                if judged
-                else Sentence("more than one objective")
-                if several
-                else Sentence("a deadline or a budget")
-            )
-            raise ValueError(Sentence("{} needs the exhaustive search; leave sampler out.", what))
+        if self.sampler != EXHAUSTIVE and self.needs_criteria:
+            what = f"objective {judged[0]}" if judged else "more than one objective" if several else "a deadline or a budget"
+            raise ValueError(f"{what} needs the exhaustive search; leave sampler out.")
         return self
 
 

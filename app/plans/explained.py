@@ -26,7 +26,7 @@ from documents.errors import InfeasibleError
 from documents.sentences import Sentence
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
-from search.explain.explanation import best_change, bound_by, changes, compared, legal_of, one_change, priced_changes
+from search.explain.explanation import are_legal, best_change, bound_by, changes, compared, one_change, priced_changes
 from search.placement.layer_moves import neighbouring_moves
 from search.results.search_result import SearchResult
 from search.sensitivity.quantities import sensitivity
@@ -99,7 +99,7 @@ def _rival(found: SearchResult, strategy: ParallelStrategy) -> ParallelStrategy 
 
 def _moves(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> list[dict[str, Any]]:
     moves = neighbouring_moves(workload, strategy)
-    legal = legal_of(workload, list(moves))
+    legal = are_legal(workload, list(moves))
     allowed = {option: name for (option, name), is_legal in zip(moves.items(), legal, strict=True) if is_legal}
     return priced_changes(workload, strategy, allowed, constants, estimate)
 

@@ -19,7 +19,7 @@ from cost_models.shapes.workload import WorkloadError
 from documents.errors import InputError
 from documents.sentences import Sentence
 from meshplan import __version__
-from search.heartbeat import heard
+from search.heartbeat import heartbeats_to
 from search.session.progress import EXPLAIN, UNFINISHED, Progress, while_explaining
 from search.session.runner import run_to_end
 
@@ -68,7 +68,7 @@ class StudyRun:
         if self._is_released:
             return "queued"
         state = "cancelled" if stopped_by == "interrupt" else "completed"
-        with heard(self._explaining(work)):
+        with heartbeats_to(self._explaining(work)):
             outcome = work.outcome(state, stopped_by)
         progress = replace(work.progress, done_fraction=1.0) if stopped_by is None else work.progress
         with self._database.write() as session:

@@ -30,7 +30,7 @@ from hardware_profiles.loader import parse_profile
 from hardware_profiles.writer import profile_document
 from search.plans.plan import strategy_to_mapping
 from search.session.progress import Progress, while_searching
-from search.session.runner import Stepwise
+from search.session.runner import SteppedSearch
 from search.space.stored_space import space_from_mapping, space_to_mapping
 
 PHYSICS = "physics"  # beside a target's space: that of the physics alone
@@ -69,7 +69,7 @@ class SearchWork:
     """A study's search, the job behind it, and the calibration that says how sure its estimates are."""
 
     job: Job
-    search: Stepwise
+    search: SteppedSearch
     calibration: Calibration
 
     @property

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from app.storage.tables import Point, Trial
 from meshplan import __version__
 from search.session.progress import Progress
-from search.session.runner import Steps
+from search.session.runner import SteppedWork
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -73,7 +73,7 @@ class Outcome:
     warnings: Sequence[str] | None = None  # None: those with which it was asked
 
 
-class Work(Steps[Progress], Protocol):
+class Work(SteppedWork[Progress], Protocol):
     """A study under way."""
 
     @property

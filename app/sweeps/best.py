@@ -52,8 +52,8 @@ def best_plan(
     found, _ = search.best()
     if found is None:
         if stopped_by is None:
-            return {"state": "infeasible", "reason": search.why_nothing()}
-        return {"state": "found", "reason": Sentence("stopped by {} before a plan was found", word(stopped_by))}
+            return {"state": "infeasible", "reason": search.why_no_plan()}
+        return {"state": "found", "reason": f"stopped by {stopped_by.replace('_', ' ')} before a plan was found"}
     space = search_space(workload, job.limits)
     (numbers,) = ResultBuilder(workload, space, constants, simulate).estimates([found.strategy])
     fill_intervals(workload, numbers, own, [found.strategy])

@@ -115,15 +115,16 @@ Remaining errors, and the data that would settle them:
 - DeepSeek-V3 with experts over several nodes is predicted up to 85 % too slow where a table does not state
   the router's groups, the experts' tensor parallelism and the overlap. With 4 of 8 groups, whole experts and
   overlap two such rows are within 10 %. Tables of recipes that state these would settle it.
-- Dropped tokens (the 25.09 tables) and captured graphs are not in the records, so that the release decides whether dispatch is
-  eager.
+- The records do not have dropped tokens (the 25.09 tables) and captured graphs. The release therefore decides
+  whether dispatch is eager.
 - Mixtures with biases and clamped activations (experts 2,880 wide, on B200) are predicted a quarter too fast
   at EP8 and a tenth at EP64, after 4 ms a layer and micro batch of passes that no kernel fuses. Matmuls of
   that machine in bfloat16, and the hidden share of the experts' gradients, are open. Records that do not
   state biases, clamps and windows are priced without them. A profile of one such layer would settle it.
-- Recipes of mixtures in 8 bits gained with every release: some of 2025 are predicted 10 to 25 % too fast, some of mid-2026 up to
-  24 % too slow.
-- FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows each.
+- Recipes of mixtures in 8 bits gained with every release: some of 2025 are predicted 10 to 25 % too fast,
+  some of mid-2026 up to 24 % too slow.
+- FlashAttention-2 runs of PyTorch beyond 65,536 tokens, and row-wise scaled FP8 under TP8, are a few rows
+  each.
 
 ## One framework predicts another
 
@@ -288,9 +289,9 @@ EXPLANATIONS = {
 
 NOT_COVERED = """## Not covered by any measured run
 
-- Ascend: A3 beyond one post-training update, Atlas 950 supernodes, 910A, 910B4; dense models on more than 96 NPUs; overlap of
-  expert traffic with compute. The published
-  Pangu Ultra MoE results (4,096 and 6,144 NPUs) are a [case study](case-studies/pangu-ultra-moe.md), not fitted to.
+- Ascend: A3 beyond one post-training update, Atlas 950 supernodes, 910A, 910B4; dense models on more than 96
+  NPUs; overlap of expert traffic with compute. The published Pangu Ultra MoE results (4,096 and 6,144 NPUs)
+  are a [case study](case-studies/pangu-ultra-moe.md), not fitted to.
 - GPUs: AMD beyond two rows in FP8; MoE models above 1,024 devices.
 - DualPipe schedules, failures and stragglers, data loading, checkpoints.
 - Routing imbalance: published runs do not state it. An estimate takes the factor that you give.

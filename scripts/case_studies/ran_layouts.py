@@ -99,22 +99,26 @@ def ran_section() -> str:
 RAN = """\
 ### Layouts that ran
 
-Two trainings on 80 GB devices whose reports say what memory rests on, as jobs (`scripts/case_studies/ran_layouts.py`);
-no constant is fitted to them, and neither report states a peak.
+Two trainings on 80 GB devices are priced here as jobs, because their reports state what their memory depends
+on (`scripts/case_studies/ran_layouts.py`). No constant is fitted to them, and neither report states a peak.
 
 {table}
-- **DeepSeek-V3** on 2,048 H800 (`deepseek-v3`, sections 3.2 and 3.3) fits with what its report lists: moments in 16 bits
-  (`bf16_moments`), activation inputs in 8 bits (`fp8_activation_input`), recompute of norms, activation functions and
-  up-projections, one embedding for the prediction layer and the model. In doubt: where its 61 layers sat (four a stage here); the
-  1.5 bytes in which it keeps attention's output, 2 here, 2.1 GiB less on a middle rank; dispatch in 8 bits, 16 here; whether the
-  optimizer is shared over both copies of a stage, 2.7 GiB less; and the load of the fullest rank, 1.1 times the mean here, of
-  which each tenth is 2.3 GiB. That is what it is expected to need: at a confidence of 90 % the room left is too small.
-- **Llama 3.1 405B** on 8,192 H100 (`llama-3`, section 3.3.2), gradients and optimizer sharded, no checkpoint, eight chunks of one
-  layer (its first chunk holds the embedding alone): {over:.1f} GiB too much, from 141 layers in flight on the second rank, 2 · 14
-  + 7 · 16 + 1; gradients kept whole until the step ends would add 10.2. The byte in doubt is the product of gate and up: 2 bytes
-  a token and channel, 104 MiB a layer, {products:.1f} GiB. Megatron keeps it for the second matmul; the fused operator of Llama's
-  authors keeps gate and up alone and makes the product again in its backward (`xformers`, swiglu_op.py), which nobody would call
-  checkpointing. Whether the training used it is not published. So it is found infeasible with `recompute: none`, and feasible
-  with `recompute: mlp_act`. Smaller doubts: input and output of a chunk, which that training frees early; and {assumed:.1f} GiB
-  of communicators and runtime, which are assumed.
+- **DeepSeek-V3** on 2,048 H800 (`deepseek-v3`, sections 3.2 and 3.3) fits with the settings of its report:
+  moments in 16 bits (`bf16_moments`), activation inputs in 8 bits (`fp8_activation_input`), recompute of
+  norms, activation functions and up-projections, one embedding for the prediction layer and the model. These
+  points are in doubt: the place of its 61 layers (four a stage here); the 1.5 bytes in which it keeps
+  attention's output, 2 here, 2.1 GiB less on a middle rank; dispatch in 8 bits, 16 here; whether the
+  optimizer is shared over both copies of a stage, 2.7 GiB less; and the load of the fullest rank, 1.1 times
+  the mean here, of which each tenth is 2.3 GiB. The figure is the expected need: at a confidence of 90 % the
+  remaining room is too small.
+- **Llama 3.1 405B** on 8,192 H100 (`llama-3`, section 3.3.2) has gradients and optimizer sharded, no
+  checkpoint, and eight chunks of one layer (its first chunk holds the embedding alone). It needs {over:.1f}
+  GiB too much, from 141 layers in flight on the second rank, 2 · 14 + 7 · 16 + 1. Gradients kept whole until
+  the step ends would add 10.2. The byte in doubt is the product of gate and up: 2 bytes a token and channel,
+  104 MiB a layer, {products:.1f} GiB. Megatron keeps it for the second matmul. The fused operator of Llama's
+  authors keeps only gate and up and makes the product again in its backward (`xformers`, swiglu_op.py), which
+  nobody would call checkpointing. Whether the training used it is not published. The layout is therefore
+  infeasible with `recompute: none`, and feasible with `recompute: mlp_act`. Smaller doubts are the input and
+  output of a chunk, which that training frees early, and {assumed:.1f} GiB of communicators and runtime,
+  which are assumed.
 """

@@ -1,4 +1,4 @@
-"""The life of a process that calls functions for another one."""
+"""The process that calls functions for another one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ ERROR = "error"
 
 
 def main(handle: int, collect_every: int) -> None:
-    """Answers calls that come over a socket, one after the other, until it is closed at the other end.
+    """Answer calls that come over a socket, one after the other, until the other end closes it.
 
-    It is ready once what a search calls is imported: until then the other process works by itself and does not wait. Garbage is
-    collected as often as there.
+    It reports readiness once the modules of a search are imported; until then the other process works alone. It collects garbage
+    as often as the other process.
     """
     gc.set_threshold(collect_every)
     with Connection(handle) as connection:
@@ -27,14 +27,14 @@ def main(handle: int, collect_every: int) -> None:
             while True:
                 function, arguments = connection.recv()
                 connection.send(_answer(function, arguments))
-        except (EOFError, OSError):  # the other process is gone, however it ended
+        except (EOFError, OSError):  # the other process has ended
             return
 
 
 def _answer(function: Any, arguments: tuple[Any, ...]) -> tuple[str, Any]:
     try:
         return RESULT, function(*arguments)
-    except Exception as error:  # it is raised where the result is wanted
+    except Exception as error:  # the caller raises it
         return ERROR, _as_it_travels(error)
 
 

@@ -1,4 +1,4 @@
-"""An engine that runs elsewhere: the workers of a Dask scheduler."""
+"""The workers of a Dask scheduler as an executor."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from meshplan.remote import called, version
 from search.errors import SearchError
 from search.executors.executor import WorkerLostError
 
-PATIENCE_S = 5.0  # for the scheduler to answer
-LOOK_S = 1.0  # between two questions of how many workers there are
+PATIENCE_S = 5.0  # seconds for the scheduler to answer
+LOOK_S = 1.0  # seconds between two counts of the workers
 AHEAD = 1  # calls that wait for each thread of a worker
 
 
@@ -29,13 +29,13 @@ class Engine:
 
     @property
     def room(self) -> int:
-        """Calls that it would take now."""
+        """The number of calls that it takes now."""
         if time.monotonic() - self._looked_s >= LOOK_S:
             self._threads, self._looked_s = sum(self._client.nthreads().values()), time.monotonic()
         return max(0, (1 + AHEAD) * self._threads - len(self._unfinished))
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Have a function called by some worker; the scheduler makes it again where one is lost."""
+        """Have some worker call a function. The scheduler repeats the call if that worker is lost."""
         answer: Future[Any] = Future()
         asked = self._client.submit(called, function.__module__, function.__qualname__, pickle.dumps(arguments), pure=False)
         self._unfinished.add(asked)
@@ -53,7 +53,7 @@ class Engine:
         return answer
 
     def close(self) -> None:
-        """Take back what is not finished; the engine goes on."""
+        """Cancel calls that are not finished; the scheduler goes on."""
         self._client.cancel(list(self._unfinished), force=True)
         self._client.close()
 
@@ -65,7 +65,7 @@ def _is_lost(error: BaseException) -> bool:
 
 
 def engine_at(host: str, port: int, field: str) -> Engine:
-    """The engine whose scheduler listens there. ``SearchError`` without the extra, an answer, or workers of this version."""
+    """The engine of the scheduler at an address. ``SearchError`` without the extra, an answer, or workers of this version."""
     address = f"dask://{host}:{port}"
     try:
         import distributed

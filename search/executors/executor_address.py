@@ -1,4 +1,4 @@
-"""Executors by their address: ``serial``, ``process://N`` or ``dask://HOST:PORT``."""
+"""Executors by address: ``serial``, ``process://N`` or ``dask://HOST:PORT``."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from search.executors.executor import SERIAL, Executor
 from search.executors.processes import Processes
 
 MAX_PROCESSES = 256
-AFTER_S = 0.4  # of a search, before processes are started unasked: many are over by then, and a process takes as long to start
-ALLOWED = Sentence("give serial, process://N with N from 1 to {}, or dask://HOST:PORT", MAX_PROCESSES)
+AFTER_S = 0.4  # seconds of a search before processes start by default: many searches are over by then
+ALLOWED = f"give serial, process://N with N from 1 to {MAX_PROCESSES}, or dask://HOST:PORT"
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def executor_of(address: str | None, field: str = "executor") -> Executor:
-    """The executor at an address; without one, processes on all cores that are started once the work has taken a while.
+    """The executor at an address. Without one, processes on all cores, which start once a search has taken a while.
 
-    ``field`` is what the address is called where it was given. Raises ``SearchError`` for what is none, and where nobody answers.
+    ``field`` is the name of the address for messages. Raises ``SearchError`` for a bad address and where nobody answers.
     """
     if address is None:
         begun_s = time.monotonic()

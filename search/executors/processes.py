@@ -1,4 +1,4 @@
-"""Processes of this machine: started when there is work for them, and again when one dies; none outlives this one."""
+"""Processes of this machine as an executor. They start when there is work, restart when one dies, and end with this one."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from search.executors.child_process import ERROR, READY
 from search.executors.executor import WorkerLostError
 
-TRIES = 3  # of a call, each in a process that died of it
-AHEAD = 1  # calls that wait for each process, so that it need not
+TRIES = 3  # attempts of a call, each in a process that died
+AHEAD = 1  # calls that are queued for each process
 
-# The process imports nothing of the caller's script, which need not expect to be imported twice.
+# The process does not import the caller's script, which may not expect it.
 _BOOT = "import sys; sys.path[:] = {path!r}; from search.executors.child_process import main; main({handle}, {collect_every})"
-_SHARED_CORES = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # processes share the cores by being several
+_SHARED_CORES = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # one thread each: the processes share the cores
 
 
 class _Call(NamedTuple):
@@ -33,10 +33,10 @@ class _Call(NamedTuple):
 
 
 class Processes:
-    """``number`` processes, this one among them: it works on what the others have no room for.
+    """``number`` processes, including this one, which works on what the others have no room for.
 
-    They are started when ``room`` is first asked for once ``begin`` says so; until they are ready there is none. A search that
-    is over before has not waited for them.
+    They start when ``room`` is first asked for after ``begin`` returns true. Until they are ready there is no room, so a short
+    search does not wait for them.
     """
 
     def __init__(self, number: int, begin: Callable[[], bool] = lambda: True) -> None:
@@ -48,12 +48,12 @@ class Processes:
 
     @property
     def pids(self) -> list[int]:
-        """The other processes that live."""
+        """The other processes that are alive."""
         return [slot.process.pid for slot in self._slots if slot.process is not None and slot.process.poll() is None]
 
     @property
     def room(self) -> int:
-        """Calls that it would take now."""
+        """The number of calls that it takes now."""
         if not self._slots and self._number and self._begin():
             self._slots = [_Slot(self, place) for place in range(self._number)]
             for slot in self._slots:
@@ -63,7 +63,7 @@ class Processes:
         return max(0, (1 + AHEAD) * ready - busy - len(self._calls))
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Have a function called by the next process that is free."""
+        """Have the next free process call a function."""
         call = _Call(function, arguments, Future())
         with self._changed:
             if self.is_ending or all(slot.has_failed for slot in self._slots):
@@ -74,7 +74,7 @@ class Processes:
         return call.future
 
     def close(self) -> None:
-        """End the processes; what they had is lost."""
+        """End the processes; their calls are lost."""
         with self._changed:
             self.is_ending = True
             self._lose_all()
@@ -85,14 +85,14 @@ class Processes:
             slot.join()
 
     def take(self) -> _Call | None:
-        """The next call; none when the end has come."""
+        """The next call; ``None`` at the end."""
         with self._changed:
             while not self._calls and not self.is_ending:
                 self._changed.wait()
             return None if self.is_ending else self._calls.popleft()
 
     def give_back(self, call: _Call) -> None:
-        """Make a call whose process died once more, before others."""
+        """Queue a call again, before others, after its process died."""
         with self._changed:
             if self.is_ending or call.lost + 1 >= TRIES:
                 call.future.set_exception(WorkerLostError())
@@ -101,7 +101,7 @@ class Processes:
                 self._changed.notify()
 
     def note_failure(self) -> None:
-        """A process could not be started: once none can, nothing more is taken."""
+        """Note that a process could not be started. Once none can, no calls are taken."""
         with self._changed:
             if all(slot.has_failed for slot in self._slots):
                 self._lose_all()
@@ -140,7 +140,7 @@ class _Slot(threading.Thread):
                 self.process.kill()
 
     def _answered(self, call: _Call) -> bool:
-        """Whether there is a process for the next call."""
+        """Whether a process made the next call."""
         assert self._connection is not None
         try:
             self._connection.send((call.function, call.arguments))
@@ -150,7 +150,7 @@ class _Slot(threading.Thread):
             again = not self._pool.is_ending and self._has_begun()
             self._pool.give_back(call)
             return again
-        except Exception as error:  # what cannot be pickled
+        except Exception as error:  # the result cannot be pickled
             call.future.set_exception(error)
             return True
         if kind == ERROR:
@@ -160,7 +160,7 @@ class _Slot(threading.Thread):
         return True
 
     def _has_begun(self) -> bool:
-        """Whether a new process is there and can import what it needs."""
+        """Whether a new process has started and can import a search."""
         ours, theirs = socket.socketpair()
         with theirs, self._changing:
             if self._pool.is_ending:
@@ -177,7 +177,7 @@ class _Slot(threading.Thread):
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,  # that of an answer
                 env={**os.environ, **_SHARED_CORES},
-                start_new_session=True,  # a terminal's Ctrl-C is for this process
+                start_new_session=True,  # Ctrl-C of a terminal is for the parent process
             )
         self._connection = Connection(ours.detach())
         try:

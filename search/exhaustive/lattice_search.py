@@ -34,7 +34,7 @@ from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import ENUMERATE, SEARCHED, SIMULATE, Clock, Progress, ProgressCallback
 from search.session.request import SearchRequest
-from search.session.runner import answer_of, check_time_limit, run_to_end
+from search.session.runner import check_time_limit, explained_result, run_to_end
 from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
 from search.tensor_choice.tensor_refinement import TensorRefinement, refined
 from search.trials.trial import Trial
@@ -274,7 +274,7 @@ class LatticeSearch:
         story = None if ranked or stopped_by else self._builder.infeasible(state.leanest)
         nearest = None if story is None else self._builder.nearest(state.rejections, state.leanest, story)
         if ranked and not plans:
-            nearest = self._builder.why_beyond(ranked)
+            nearest = self._builder.why_beyond_limits(ranked)
         explain_s = self._now() - simulated_s
         by_tensor = self._by_tensor(ranked) if stopped_by is None else ()
         refine_s = self._now() - simulated_s - explain_s if self._refines else None
@@ -422,4 +422,4 @@ def search(
     """
     check_time_limit(time_limit_s, request.clock)
     lattice = LatticeSearch(request, executor=executor, pricer=pricer, simulator=simulator)
-    return answer_of(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)
+    return explained_result(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)

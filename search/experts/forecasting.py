@@ -1,4 +1,4 @@
-"""What the loads of the next steps will be: three forecasts, scored on steps that were held back."""
+"""Forecasts of expert loads in the next steps: three methods, scored on held-back steps."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import numpy as np
 from search.experts.packing import Floats
 
 KEPT = 0.9  # of the old average at each step [mindspeed-expert-placement, planner.py]
-LEAST_STEPS = 3  # one to judge by, and two before it
+LEAST_STEPS = 3  # one to score, and two before it
 HELD_BACK_FRACTION = 0.2
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """Shares of each layer's tokens by expert, ``[layer, expert]``, for the steps that follow.
+    """Shares of each layer's tokens by expert, ``[layer, expert]``, for the next steps.
 
-    ``errors`` is the share of tokens that each method gave to the wrong experts on the ``held_back`` last steps of ``all_shares``
-    ``[step, layer, expert]``, and ``earlier`` what the chosen one said of them; without any, ``method`` is the mean of all.
+    ``errors`` is the share of tokens that each method gave to the wrong experts in the ``held_back`` last steps of ``all_shares``
+    ``[step, layer, expert]``; ``earlier`` is the forecast of the chosen method for these. Without held-back steps, ``method`` is
+    the mean of all.
     """
 
     all_shares: Floats
@@ -31,14 +32,14 @@ class Forecast:
 
 
 def held_back_steps(num_steps: int, wanted: int | None = None) -> int:
-    """How many of the last steps judge; 0 where there are too few to forecast them."""
+    """The number of last steps that score a forecast; 0 where there are too few steps."""
     if num_steps < LEAST_STEPS:
         return 0
     return max(1, round(num_steps * HELD_BACK_FRACTION)) if wanted is None else wanted
 
 
 def forecast(shares: Floats, held_back: int) -> Forecast:
-    """The forecast of the method that was nearest on the last ``held_back`` steps of ``shares`` ``[step, layer, expert]``."""
+    """The forecast of the method with the smallest error on the last ``held_back`` steps of ``shares``."""
     if not held_back:
         return Forecast(shares, 0, None, shares.mean(axis=0), "mean", {})
     earlier, later = shares[:-held_back], shares[-held_back:]
@@ -49,20 +50,20 @@ def forecast(shares: Floats, held_back: int) -> Forecast:
 
 
 def window(shares: Floats, horizon: int) -> Floats:
-    """The mean of the last ``horizon`` steps, as many as are to come [expert-load-prediction]."""
+    """The mean of the last ``horizon`` steps, as many as are forecast [expert-load-prediction]."""
     found: Floats = shares[-horizon:].mean(axis=0)
     return found
 
 
 def exponential_average(shares: Floats, horizon: int) -> Floats:
-    """Of all steps, each counting ``KEPT`` of the next [mindspeed-expert-placement, planner.py]."""
+    """The moving average of all steps, which keeps ``KEPT`` a step [mindspeed-expert-placement, planner.py]."""
     weights = KEPT ** np.arange(len(shares) - 1, -1, -1.0)
     found: Floats = np.tensordot(weights / weights.sum(), shares, axes=1)
     return found
 
 
 def autoregression(shares: Floats, horizon: int) -> Floats:
-    """Each expert returns to its mean as those of its layer did, by least squares: the mean of the next ``horizon`` steps."""
+    """The mean of the next ``horizon`` steps if each expert returns to its mean at the rate of its layer (least squares)."""
     mean = shares.mean(axis=0)
     off = shares - mean
     before = (off[:-1] ** 2).sum(axis=(0, 2))

@@ -1,4 +1,4 @@
-"""A trace that nobody logged: expert loads of a two-level spread that drift from step to step."""
+"""A generated trace: expert loads of a two-level spread that drift from step to step."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def generated_counts(
 ) -> Floats:
     """Token copies by step, layer and expert, ``[step, layer, expert]``, ``copies`` in each layer of each step.
 
-    An expert's weight in a domain is exp(base + domain), both normal with the sd of ``spread``; the second drifts. A step
-    averages the shares of its domains, and draws from them.
+    The weight of an expert in a domain is exp(base + domain), both normal with the sd of ``spread``; the second drifts. A step
+    averages the shares of its domains and draws from them.
     """
     random = np.random.default_rng(seed)
     kept = EARLY_KEPT if early else STABLE_KEPT

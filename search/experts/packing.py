@@ -1,8 +1,8 @@
-"""Balanced packing: items into bins of equal numbers, so that the fullest bin is as light as can be. All rows at once.
+"""Balanced packing: items into bins of equal numbers, with the fullest bin as light as possible. All rows at once.
 
-A row is one problem: the experts of a layer over ranks, the sequences of a step over replicas. Greedy first, the heaviest item
-to the lightest bin that has room, with a bound of 4/3 - 1/(3 n) for bins without limit [graham1969]; then exchanges between the
-fullest bin and any other, until none helps; and where a row is small, an exact search from there.
+A row is one problem: the experts of a layer over ranks, or the sequences of a step over replicas. First greedily: the heaviest
+item goes to the lightest bin with room, which is within 4/3 - 1/(3 n) of the optimum for bins without limit [graham1969]. Then by
+exchanges between the fullest bin and any other, until none helps. For small rows an exact search follows.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 Splits = tuple[Ints, Ints, Floats]
 
-GOOD = 2e-3  # a fullest bin this close to the bound is left
+GOOD = 2e-3  # relative; a fullest bin this close to the bound is accepted
 MAX_EXCHANGES = 200  # of one row
-LIGHTEST = 3  # bins that an exchange is looked for in first
+LIGHTEST = 3  # bins that are tried first for an exchange
 MAX_SPLIT_SIZE = 4  # items of two bins are shared anew in all of 70 ways; of larger bins one is exchanged for one
 EXACT_ITEMS = 16
-EXACT_VISITS = 5_000  # partial packings of one row that the exact search looks at
+EXACT_VISITS = 5_000  # partial packings of one row in the exact search
 ALL_VISITS, LEAST_VISITS = 500_000, 50  # of all rows together; with fewer for a row none is searched
 MAX_COMPARED = 4_000_000  # exchanges that are compared at once; of a row with more none is made, as it has many items a bin
 
 
 def pack(weights: Floats, num_bins: int, names: Ints | None = None) -> Ints:
-    """The items of each row, ``[row, bin, place]``: every bin gets as many, and the fullest as little weight as was found.
+    """The items of each row, ``[row, bin, place]``: equally many in every bin, with the fullest as light as was found.
 
-    ``weights`` is ``[row, item]``; the number of items divides by ``num_bins``. Items of one name, copies of an expert, do not
-    meet in a bin where that can be helped; without ``names`` all differ.
+    ``weights`` is ``[row, item]``; the number of items divides by ``num_bins``. Items with one name, copies of an expert, are
+    kept apart where possible; without ``names`` all differ.
     """
     num_rows, num_items = weights.shape
     size = num_items // num_bins
@@ -51,7 +51,7 @@ def pack(weights: Floats, num_bins: int, names: Ints | None = None) -> Ints:
 
 
 def exchange(weights: Floats, bins: Ints, names: Ints | None = None) -> Ints:
-    """The same bins after exchanges between the fullest and another, each of which makes the fuller of both lighter."""
+    """The bins after exchanges between the fullest and another, each of which makes the fuller of both lighter."""
     num_rows, num_bins, size = bins.shape
     splits = _splits(size) if names is None and size <= MAX_SPLIT_SIZE else None
     compared = num_bins * (size * size if splits is None else comb(2 * size, size))
@@ -105,7 +105,7 @@ def _heaviest_first(weights: Floats, num_bins: int, names: Ints | None) -> Ints:
 
 
 def _exchange_one(bins: Ints, active: Ints, loads: Floats, sums: Floats, full: Ints, names: Ints | None) -> NDArray[np.bool_]:
-    """The best exchange of one item of the fullest bin for one of another. Whether there was one, by active row."""
+    """Make the best exchange of one item of the fullest bin for one of another; whether there was one, by active row."""
     num_bins = bins.shape[1]
     improved = np.zeros(len(active), dtype=bool)
     for number in (LIGHTEST, num_bins) if LIGHTEST < num_bins else (num_bins,):
@@ -118,7 +118,7 @@ def _exchange_one(bins: Ints, active: Ints, loads: Floats, sums: Floats, full: I
 
 
 def _best_exchange(bins: Ints, active: Ints, loads: Floats, full: Ints, others: Ints, names: Ints | None) -> NDArray[np.bool_]:
-    """The same, for an item of ``others`` ``[row, bin]`` alone."""
+    """The best exchange with ``others`` ``[row, bin]`` alone."""
     rows, (size, number) = np.arange(len(active)), (bins.shape[2], others.shape[1])
     own, theirs = loads[rows, full], loads[rows[:, None], others]
     top = own.sum(axis=1)
@@ -143,7 +143,7 @@ def _best_exchange(bins: Ints, active: Ints, loads: Floats, full: Ints, others: 
 
 
 def _share_anew(bins: Ints, active: Ints, loads: Floats, sums: Floats, full: Ints, splits: Splits) -> NDArray[np.bool_]:
-    """The best way to share the items of the fullest bin and another anew. Whether there was one, by active row."""
+    """Redistribute the items of the fullest bin and another in the best way; whether that helped, by active row."""
     rows = np.arange(len(active))
     first_places, other_places, mask = splits
     pair = np.concatenate([np.broadcast_to(loads[rows, full][:, None], loads.shape), loads], axis=2)
@@ -162,7 +162,7 @@ def _share_anew(bins: Ints, active: Ints, loads: Floats, sums: Floats, full: Int
 
 
 def _splits(size: int) -> Splits:
-    """Every choice of ``size`` of twice as many places: those, the others, and which they are as ones and zeros."""
+    """Every choice of ``size`` of twice as many places, its complement, and the choice as zeros and ones."""
     first = np.array(list(combinations(range(2 * size), size)), dtype=np.int64)
     mask = np.zeros((len(first), 2 * size))
     np.put_along_axis(mask, first, 1.0, axis=1)
@@ -171,7 +171,7 @@ def _splits(size: int) -> Splits:
 
 
 def _bound(weights: Floats, num_bins: int) -> Floats:
-    """No fullest bin is lighter than the mean, nor than the heaviest item with the lightest others beside it."""
+    """Lower bound on the fullest bin: the mean, or the heaviest item with the lightest others beside it."""
     size = weights.shape[1] // num_bins
     ordered = np.sort(weights, axis=1)
     bound: Floats = np.maximum(weights.sum(axis=1) / num_bins, ordered[:, -1] + ordered[:, : size - 1].sum(axis=1))
@@ -185,7 +185,7 @@ def fullest(weights: Floats, bins: Ints) -> Floats:
 
 
 def _exact(weights: Floats, found: Ints, names: Ints, most_visits: int) -> Ints:
-    """The lightest fullest bin of one small row, or what was found until ``most_visits``: depth first, heaviest first."""
+    """The lightest fullest bin of a small row, depth first, heaviest first; the best so far after ``most_visits``."""
     num_bins, size = found.shape
     order = np.argsort(-weights, kind="stable").tolist()
     heavy = weights[order].tolist()

@@ -1,4 +1,4 @@
-"""Experts on ranks: what a placement loads each rank with, new placements in two levels, and what must move for them."""
+"""Placement of experts on ranks: the load of each rank, new placements in two levels, and the moves to them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ MAX_CHOICES = 512  # of copies, times rows, that are all tried
 class Placement:
     """The routed experts of every layer on the ranks of an expert-parallel group, ``experts[layer, rank, slot]``.
 
-    An expert that stands several times has copies, which share its tokens evenly [eplb]. Ranks of a node follow each other.
+    An expert in several slots has copies, which share its tokens evenly [eplb]. Ranks of a node follow each other.
     """
 
     experts: Ints
 
     @property
     def num_ranks(self) -> int:
-        """Of the group."""
+        """Ranks of the group."""
         return int(self.experts.shape[1])
 
     @property
     def slots(self) -> int:
-        """Experts that each rank holds, copies counted."""
+        """Experts that each rank holds, with copies."""
         return int(self.experts.shape[2])
 
     def copies(self, num_experts: int) -> Ints:
-        """How many ranks hold each expert, ``[layer, expert]``."""
+        """The number of ranks that hold each expert, ``[layer, expert]``."""
         num_layers = len(self.experts)
         flat = self.experts.reshape(num_layers, -1) + np.arange(num_layers)[:, None] * num_experts
         return np.bincount(flat.ravel(), minlength=num_layers * num_experts).reshape(num_layers, num_experts)
 
     def slot_loads(self, loads: Floats) -> Floats:
-        """What each slot gets of ``loads`` ``[..., layer, expert]``: ``[..., layer, rank, slot]``."""
+        """The part of ``loads`` ``[..., layer, expert]`` in each slot: ``[..., layer, rank, slot]``."""
         num_layers, num_experts = loads.shape[-2:]
         each = loads / np.maximum(self.copies(num_experts), 1)
         layers = np.arange(num_layers)[:, None, None]
@@ -50,7 +50,7 @@ class Placement:
         return found
 
     def relative_loads(self, loads: Floats) -> Floats:
-        """What each rank gets over the mean, ``[..., layer, rank]``."""
+        """The load of each rank over the mean, ``[..., layer, rank]``."""
         ranks = self.slot_loads(loads).sum(axis=-1)
         found: Floats = ranks / ranks.mean(axis=-1, keepdims=True)
         return found
@@ -68,13 +68,13 @@ class Placement:
 
 
 def in_order(num_layers: int, num_experts: int, num_ranks: int) -> Placement:
-    """As frameworks start: rank i of n holds the experts from i E / n on [megatron-0.12, moe_layer.py]."""
+    """The start of frameworks: rank i of n holds the experts from i E / n on [megatron-0.12, moe_layer.py]."""
     one = np.arange(num_experts, dtype=np.int64).reshape(num_ranks, -1)
     return Placement(np.broadcast_to(one, (num_layers, *one.shape)).copy())
 
 
 def exchanged(loads: Floats, current: Placement, num_nodes: int) -> Placement:
-    """The ``current`` placement after exchanges of an expert for another, in each node alone; few move. None may have copies."""
+    """The ``current`` placement after exchanges of experts inside each node; few move. None may have copies."""
     num_layers, num_ranks, slots = current.experts.shape
     of_nodes = current.experts.reshape(num_layers * num_nodes, num_ranks // num_nodes, slots)
     names = of_nodes.reshape(len(of_nodes), -1)
@@ -85,10 +85,10 @@ def exchanged(loads: Floats, current: Placement, num_nodes: int) -> Placement:
 
 
 def placed_anew(loads: Floats, current: Placement, num_nodes: int, extra_slots: int = 0) -> Placement:
-    """Experts of ``loads`` ``[layer, expert]`` balanced over nodes, then over the ranks of each, near the ``current``.
+    """Experts of ``loads`` ``[layer, expert]`` balanced over nodes, then over their ranks, near the ``current`` placement.
 
-    Each rank has E / n slots and ``extra_slots`` more, in which the hottest experts of its node are copied. One node is one
-    level: over all ranks at once. Bins are named after the nodes and ranks that hold most of their experts already.
+    Each rank has E / n slots and ``extra_slots`` more for copies of the hottest experts of its node. With one node there is one
+    level, over all ranks. Each bin is matched to the node or rank that holds most of its experts already.
     """
     num_layers, num_experts = loads.shape
     per_node, ranks_per_node = num_experts // num_nodes, current.num_ranks // num_nodes
@@ -108,7 +108,7 @@ def placed_anew(loads: Floats, current: Placement, num_nodes: int, extra_slots: 
 
 
 def _packed(loads: Floats, num_ranks: int, extra: int) -> tuple[Ints, Ints]:
-    """The expert of each of E + ``extra`` slots, and the slots of each rank. Of few experts all choices of copies are tried."""
+    """The expert of each of E + ``extra`` slots, and the slots of each rank. For few experts all choices of copies are tried."""
     num_rows, num_experts = loads.shape
     names, weights = _copied(loads, extra, num_ranks)
     bins = pack(weights, num_ranks, names if extra else None)
@@ -129,7 +129,7 @@ def _packed(loads: Floats, num_ranks: int, extra: int) -> tuple[Ints, Ints]:
 
 
 def _copied(loads: Floats, extra: int, most: int) -> tuple[Ints, Floats]:
-    """The expert of each of E + ``extra`` slots and what it gets: the hottest copy is split again and again [eplb]."""
+    """The expert and the load of each of E + ``extra`` slots: the hottest copy is split again and again [eplb]."""
     num_rows, num_experts = loads.shape
     rows = np.arange(num_rows)
     names = np.concatenate([np.tile(np.arange(num_experts), (num_rows, 1)), np.zeros((num_rows, extra), dtype=np.int64)], axis=1)
@@ -161,7 +161,7 @@ def _matching(bins: Bools, places: Bools) -> Ints:
 
 @dataclass(frozen=True)
 class Moves:
-    """Experts that come to a rank which has not held them, by layer; ``*_of_rank`` what the busiest rank sends or gets."""
+    """Experts that come to a rank which has not held them, by layer; ``*_of_rank`` is the maximum over ranks."""
 
     inside: Ints
     between: Ints
@@ -170,7 +170,7 @@ class Moves:
 
 
 def moves(before: Placement, after: Placement, num_experts: int, num_nodes: int) -> Moves:
-    """What must be sent, each expert from the first rank that holds it: in the same node, where one does."""
+    """The experts to send, each from the first rank that holds it, in the same node where possible."""
     num_layers, num_ranks = before.experts.shape[:2]
     per_node = num_ranks // num_nodes
     had = before.holds(num_experts)
@@ -196,7 +196,7 @@ def moves(before: Placement, after: Placement, num_experts: int, num_nodes: int)
 
 
 def shared_slots(placement: Placement, num_experts: int, num_nodes: int) -> tuple[Ints, Ints]:
-    """Slots of the fullest rank whose expert has copies, in its node alone and in others too, by layer."""
+    """Slots of the fullest rank whose expert has copies in its node alone, and in others too, by layer."""
     num_layers, num_ranks = placement.experts.shape[:2]
     held = placement.holds(num_experts)
     copies = held.sum(axis=1)

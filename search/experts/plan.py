@@ -1,4 +1,4 @@
-"""A plan for the experts of a job: of several placements the one whose gain is most above its moves, layer by layer, or none."""
+"""The plan for the experts of a job: for each layer the placement with the largest gain after its moves, or none."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from search.experts.forecasting import Forecast, forecast, held_back_steps
 from search.experts.packing import Floats, Ints
 from search.experts.placement import Moves, Placement, exchanged, moves, placed_anew, shared_slots
 
-LEVELS_DIFFER = 0.01  # a load factor this far above what could be reached: more is tried
+LEVELS_DIFFER = 0.01  # a load factor this far above the best possible: further candidates are tried
 MAX_EXTRA_SLOTS = 8
 MAX_VALID_STEPS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Prices:
-    """What balance is worth, and what moving and copying cost. Seconds of the step of one job.
+    """The value of balance, and the costs of moving and copying. Seconds of the step of one job.
 
-    ``load_s``: of one layer whose fullest rank has the mean more. ``move_*_s``: an expert's weights and optimizer states sent
-    inside a node, and between nodes. ``share_*_s``: a step's gradients of an expert added up over its copies.
-    ``expert_bytes`` are sent with a move, ``copy_bytes`` held by each copy, of which ``spare_copies`` in each layer fit.
+    ``load_s``: the cost of one layer whose fullest rank has twice the mean load. ``move_*_s``: for the weights and optimizer
+    states of an expert, inside a node and between nodes. ``share_*_s``: to add up the gradients of an expert over its copies in a
+    step. ``expert_bytes`` are sent with a move; each copy holds ``copy_bytes``; ``spare_copies`` fit in each layer.
     """
 
     load_s: float
@@ -41,13 +41,13 @@ class Prices:
         return float(np.bincount(self.stage_of_layer).max() / len(self.stage_of_layer))
 
     def of_stages(self, layers_s: Floats) -> float:
-        """What layers cost a step, each stage after its own."""
+        """The cost of layers in a step, where each stage works after the other."""
         return float(np.bincount(self.stage_of_layer, weights=layers_s).max())
 
 
 @dataclass(frozen=True)
 class Terms:
-    """How a plan is to be made: ranks of how many nodes, for how many steps, with how many copies at most."""
+    """The terms of a plan: nodes, steps, and the largest number of copies."""
 
     num_nodes: int
     valid_steps: int
@@ -57,7 +57,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Change:
-    """A placement beside the one that is: by layer, all ``[layer]``."""
+    """A new placement beside the current one, by layer: all are ``[layer]``."""
 
     placement: Placement
     load_factors: Floats
@@ -69,10 +69,10 @@ class Change:
 
 @dataclass(frozen=True)
 class ExpertPlan:
-    """What to do with the experts, and why: ``change.placement`` is that which is where nothing pays.
+    """The plan and its reasons; ``change.placement`` is the current one where nothing pays.
 
-    ``realised_fraction``: of the gain that a forecast promised, what a plan made before the held-back steps had in them; 1
-    without any. ``held_back_load_factors`` are the mean of layers there, before and after that plan.
+    ``realised_fraction``: the part of its forecast gain that a plan made before the held-back steps had in them; 1 without any.
+    ``held_back_load_factors`` are the mean over layers there, before and after that plan.
     """
 
     coming: Forecast
@@ -91,20 +91,20 @@ class ExpertPlan:
 
 
 def expected(counts: Floats, terms: Terms) -> Forecast:
-    """The forecast for the steps that follow those of ``counts`` ``[step, layer, expert]``."""
+    """The forecast for the steps after those of ``counts`` ``[step, layer, expert]``."""
     shares = counts / counts.sum(axis=-1, keepdims=True)
     return forecast(shares, held_back_steps(len(shares), terms.held_back))
 
 
 def plan(coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> ExpertPlan:
-    """The plan for the steps that a forecast is of."""
+    """The plan for the steps of a forecast."""
     realised, seen = _backtest(coming, current)
     before = current.load_factors(coming.shares)
     stay = best = _change(current, current, coming.shares, before, prices, terms, realised)
     plain = current.slots * current.num_ranks == coming.shares.shape[1]
     for extra in range(1 + min(terms.max_extra_slots, prices.spare_copies)):
         if extra and best.load_factors.mean() <= 1.0 + LEVELS_DIFFER:
-            break  # copies could gain no more than that
+            break  # an upper bound on the gain of copies
         found = _cheapest(coming.shares, current, stay if plain and not extra else None, prices, terms, extra, realised)
         if gain_s(before, found, prices, terms, realised) > gain_s(before, best, prices, terms, realised):
             best = found
@@ -112,20 +112,20 @@ def plan(coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> 
 
 
 def unchanged(found: ExpertPlan, prices: Prices, terms: Terms) -> ExpertPlan:
-    """The same plan with nothing done."""
+    """The same plan without any change."""
     shares, current = found.coming.shares, found.current
     before = current.load_factors(shares)
     return replace(found, change=_change(current, current, shares, before, prices, terms, found.realised_fraction))
 
 
 def gain_s(before: Floats, change: Change, prices: Prices, terms: Terms, realised: float) -> float:
-    """What all steps gain, moves paid, with stages that move at the same time."""
+    """The gain over all steps, less the moves. Stages move at the same time."""
     a_step_s = prices.load_s * float((before - change.load_factors).sum()) * realised - prices.of_stages(change.share_s)
     return terms.valid_steps * a_step_s - prices.of_stages(change.move_s)
 
 
 def _candidates(shares: Floats, current: Placement, num_nodes: int, extra: int) -> Iterator[Placement]:
-    """Placements worth a look, those that move least first; what a look shows to be balanced ends the list."""
+    """Candidate placements, those that move least first. The list ends with a balanced one."""
     reachable = np.maximum(1.0, shares.max(axis=1) * current.num_ranks / (shares.sum(axis=1) * (1 + extra)))
     if not extra and current.slots * current.num_ranks == shares.shape[1]:
         if num_nodes > 1:
@@ -146,7 +146,7 @@ def _candidates(shares: Floats, current: Placement, num_nodes: int, extra: int) 
 def _cheapest(
     shares: Floats, current: Placement, stay: Change | None, prices: Prices, terms: Terms, extra: int, realised: float
 ) -> Change:
-    """Of each layer the candidate that gains most, or to ``stay``; with ``extra`` slots, which all layers have, none may."""
+    """For each layer the candidate that gains most, or the current placement; with ``extra`` slots, only candidates."""
     before = current.load_factors(shares)
     changes = [] if stay is None else [stay]
     changes += [
@@ -172,7 +172,7 @@ def _change(
 
 
 def _backtest(coming: Forecast, current: Placement) -> tuple[float, tuple[float, float] | None]:
-    """What a plan of the earlier steps realised of its promise in the held-back ones, and the load factors before and after."""
+    """The realised fraction of a plan of the earlier steps in the held-back ones, and its load factors."""
     if coming.earlier is None:
         return 1.0, None
     later, num_experts = coming.all_shares[-coming.held_back :], coming.shares.shape[1]

@@ -1,4 +1,4 @@
-"""What balance is worth to one strategy of a job, from estimates with its experts' loads, and the plan that follows."""
+"""The value of balance for one strategy, from estimates with the loads of its experts, and the plan that follows."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ Estimator = Callable[[Workload, StrategyBatch, Constants], Estimate]
 
 @dataclass(frozen=True)
 class PricedPlan:
-    """A plan and the step of its job: with every rank alike, as the experts lie, and as they are to lie. [s]
+    """A plan and the step of its job: with equal ranks, with the current placement, and with the new one. [s]
 
-    ``exposed_*_s`` ``[layer]``: what the step takes longer for the fullest rank of each layer; they sum to what it is above
-    ``balanced_s``. ``after_s`` holds the gradients of copies too, and no moves, which take ``move_s`` once.
+    ``exposed_*_s`` ``[layer]``: the extra time of a step for the fullest rank of each layer; they sum to the time above
+    ``balanced_s``. ``after_s`` includes the gradients of copies, and excludes the moves, which take ``move_s`` once.
     """
 
     plan: ExpertPlan
@@ -45,25 +45,25 @@ class PricedPlan:
 
     @property
     def is_worth(self) -> bool:
-        """Whether anything changes."""
+        """Whether the plan changes anything."""
         return self.plan.change.placement is not self.plan.current
 
     @property
     def break_even_steps(self) -> float | None:
-        """Steps after which the moves are paid; none where nothing is gained."""
+        """Steps after which the moves have paid; ``None`` without a gain."""
         gained_s = (self.before_s - self.after_s + self.share_s) * self.plan.realised_fraction - self.share_s
         return self.move_s / gained_s if self.is_worth and gained_s > 0.0 else None
 
 
 def nodes_of_group(workload: Workload, strategy: ParallelStrategy, num_experts: int) -> int:
-    """Nodes, or supernodes, over which an expert-parallel group and its experts lie evenly; 1 where they do not."""
+    """Nodes, or supernodes, over which an expert-parallel group and its experts spread evenly; 1 where they do not."""
     per_node = min(strategy.ep, max(expert_domain_devices(workload.cluster) // strategy.etp, 1))
     number = strategy.ep // per_node
     return number if strategy.ep % per_node == 0 and num_experts % number == 0 else 1
 
 
 def stages_of_moe_layers(workload: Workload, strategy: ParallelStrategy) -> Ints:
-    """The pipeline rank of each MoE layer; under a schedule that turns around, that of the virtual stage's column."""
+    """The pipeline rank of each MoE layer; under a schedule that turns around, the column of its virtual stage."""
     model = workload.model
     layout = strategy.layer_layout or default_layout(model, strategy.pp, strategy.vpp, strategy.schedule)
     stages = [stage for row in layout for stage, count in enumerate(row) for _ in range(count)]
@@ -79,7 +79,7 @@ def priced_plan(
     current: Placement,
     terms: Terms,
 ) -> PricedPlan:
-    """The plan for the steps that follow those of ``counts`` ``[step, layer, expert]``; nothing moves where that is no slower."""
+    """The plan for the steps after those of ``counts`` ``[step, layer, expert]``; empty where no move makes it faster."""
     batch = StrategyBatch.of([strategy])
     coming = expected(counts, terms)
 
@@ -119,7 +119,7 @@ def _shared_out(total_s: float, excess: Floats) -> Floats:
 
 
 def _with_loads(workload: Workload, placement: Placement | None, shares: Floats) -> Workload:
-    """The workload with loads of each slot, in the order of the ranks, or with every rank alike."""
+    """The workload with loads of each slot, in the order of the ranks, or with equal ranks."""
     counts = None
     if placement is not None:
         slots = placement.slot_loads(shares)
@@ -131,7 +131,7 @@ def _with_loads(workload: Workload, placement: Placement | None, shares: Floats)
 def _prices(
     workload: Workload, strategy: ParallelStrategy, constants: Constants, load_s: float, room_bytes: float, num_nodes: int
 ) -> Prices:
-    """Moves carry weights, master copies and moments whole, as MindSpeed gathers them [mindspeed-expert-placement]."""
+    """Prices of moves: weights, master copies and moments are sent whole [mindspeed-expert-placement]."""
     moe = workload.model.moe
     assert moe is not None
     batch = StrategyBatch.of([strategy])

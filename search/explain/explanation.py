@@ -259,7 +259,7 @@ def one_change(
     moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]
     placed = placer.best(constants, moved)
     others = [option for option in others if option not in moved] + placed
-    others = [option for option, legal in zip(others, legal_of(workload, others), strict=True) if legal]
+    others = [option for option, legal in zip(others, are_legal(workload, others), strict=True) if legal]
     named = {other: changes(best, other) for other in others}
     for other in placed:  # the numbers belong to that placement
         if other in named and other.layer_layout is not None:
@@ -303,7 +303,7 @@ def shortfall(peak_bytes: float, rule: FitRule) -> str:
     return Sentence("{}, of which {:.1f} GiB are kept free to be {:g} % sure{}", missing, kept, 100 * rule.confidence, wanted)
 
 
-def legal_of(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
+def are_legal(workload: Workload, strategies: Sequence[ParallelStrategy]) -> Sequence[bool]:
     """Whether each strategy is legal; for an empty list too."""
     return legal_mask(workload, StrategyBatch.of(strategies)).tolist() if strategies else ()
 

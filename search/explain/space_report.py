@@ -19,7 +19,7 @@ from cost_models.step.result import Estimate
 from documents.sentences import Sentence
 from frameworks.accepted_switches import rivals
 from frameworks.legality import violations
-from search.space.search_space import SearchSpace, offered_here
+from search.space.search_space import SearchSpace, offered_switches
 
 GRAPH_EXECUTION = "software.execution=graph"
 
@@ -59,7 +59,7 @@ class SpaceReport:
 
 def space_report(workload: Workload, space: SearchSpace, best: ParallelStrategy | None, constants: Constants) -> SpaceReport:
     """The report on one space. Switches that are left out are priced beside ``best``."""
-    known = offered_here(workload) & possible(workload.model)
+    known = offered_switches(workload) & possible(workload.model)
     known &= ~acting_on(OF_SCHEDULE & ~reduce(or_, map(schedule_scope, space.schedule)))
     combinations = [features for schedule in space.schedule for features in space.features_with(schedule)]
     always, ever = reduce(and_, combinations), reduce(or_, combinations)

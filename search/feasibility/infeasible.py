@@ -25,7 +25,7 @@ from search.plans.estimator import Estimator
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 from search.space.enumeration import Rejections, chunks
 from search.space.limits import SearchLimits
-from search.space.search_space import SearchSpace, offered_here, search_space
+from search.space.search_space import SearchSpace, offered_switches, search_space
 
 MAX_CLUSTER_GROWTH = 64  # times as many devices
 MAX_CLUSTER_SHRINKAGE = 4  # smaller device counts that are tried where rules refuse all strategies
@@ -148,10 +148,8 @@ class _Nearby:
             return
         if self.limits.zero_stage is None:
             for stage, what in ((2, "gradients"), (3, "weights")):
-                yield self._limited(
-                    Sentence("zero_stage {} (sharded {})", stage, what), "search.zero_stage", stage, zero_stage=(stage,)
-                )
-        offered = offered_here(self.workload) & ~Feature(sum(self.limits.switches))
+                yield self._limited(f"zero_stage {stage} (sharded {what})", "search.zero_stage", stage, zero_stage=(stage,))
+        offered = offered_switches(self.workload) & ~Feature(sum(self.limits.switches))
         for feature in SWITCHES:
             if SWITCHES[feature].in_search in LEFT_OUT and SWITCHES[feature].priced and feature in offered:
                 name = str(feature.name).lower()

@@ -1,4 +1,4 @@
-"""Training and rollout layouts that a pool can hold, and the one that is taken where a job names none."""
+"""Training and rollout layouts that fit a pool, and the default layout of a job that names none."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from documents.errors import InfeasibleError
 from documents.sentences import Sentence
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 320, 512)
-ROOM_FOR_CACHE = 0.35  # of the memory that an instance may fill, at least, where its layout is chosen
+ROOM_FOR_CACHE = 0.35  # least part of the memory that an instance may fill for its cache
 FULL = {"recompute": Recompute.FULL, "recompute_method": RecomputeMethod.UNIFORM, "recompute_num_layers": 1}
 
 
@@ -66,7 +66,7 @@ def strategy_of(
 
 
 def training_layouts(workload: Workload, *, zero_stage: int | None = None) -> Iterator[ParallelStrategy]:
-    """Layouts worth pricing on a training pool, without and with full recompute."""
+    """Layouts that are priced for a training pool, without and with full recompute."""
     model, devices = workload.model, workload.cluster.num_devices
     node = workload.cluster.profile.devices_per_node
     experts = [ep for ep in POWERS if ep <= devices] if model.moe is not None else [1]
@@ -82,7 +82,7 @@ def training_layouts(workload: Workload, *, zero_stage: int | None = None) -> It
 
 @dataclass(frozen=True)
 class PricedLayout:
-    """A training layout with its times; ``cost_s`` is what a step takes of it."""
+    """A training layout with its times; ``cost_s`` is its part of a step."""
 
     strategy: ParallelStrategy
     times: TrainingTimes
@@ -90,7 +90,7 @@ class PricedLayout:
 
     @property
     def key(self) -> tuple[bool, float]:
-        """Smaller is better: what fits first, the faster of those, the smaller of those that do not fit."""
+        """Smaller is better: layouts that fit, by time; then the others, by memory."""
         return not self.times.fits, self.cost_s if self.times.fits else self.times.peak_memory_bytes
 
 
@@ -104,7 +104,7 @@ def priced_layout(
     num_updates: int = 1,
     cost_s: Callable[[ParallelStrategy, TrainingTimes], float] = lambda _, times: times.update_s,
 ) -> PricedLayout | None:
-    """The fastest of those that fit, else the one that needs least memory; ``None`` without a candidate that has a price."""
+    """The fastest layout that fits, else the one of least memory; ``None`` where no candidate has a price."""
     if not candidates:
         return None
     priced = partial(
@@ -145,7 +145,7 @@ def best_training_layout(
 
 
 def rollout_layouts(workload: ServingWorkload, *, memory_fraction: float = 0.9) -> list[ServingLayout]:
-    """Layouts of an instance that leave room for a cache, smallest first; experts sliced inside a node, spread beyond it."""
+    """Layouts of an instance with room for a cache, smallest first; experts sliced inside a node, spread beyond it."""
     devices, node = workload.cluster.num_devices, workload.cluster.profile.devices_per_node
     found = []
     for tp in (degree for degree in POWERS if degree <= min(devices, 2 * node)):
@@ -158,7 +158,7 @@ def rollout_layouts(workload: ServingWorkload, *, memory_fraction: float = 0.9) 
 
 
 def default_rollout_layout(workload: ServingWorkload, *, memory_fraction: float = 0.9) -> ServingLayout:
-    """The smallest instance that leaves room for a cache, by tensor parallelism as far as a node goes."""
+    """The smallest instance with room for a cache, with tensor parallelism up to a node."""
     found = rollout_layouts(workload, memory_fraction=memory_fraction)
     if not found:
         raise InfeasibleError(
@@ -173,13 +173,13 @@ def default_rollout_layout(workload: ServingWorkload, *, memory_fraction: float 
 
 
 def roomy_fraction(workload: ServingWorkload, layout: ServingLayout, least: float, most: float = 0.9) -> float:
-    """Of a device's memory, the least in steps of a tenth that leaves an instance room for a cache; the most where none does."""
+    """The least fraction of memory, in steps of a tenth, with room for a cache; the largest one where none has."""
     tenths = [least + 0.1 * step for step in range(round((most - least) / 0.1) + 1)]
     return next((fraction for fraction in tenths if has_room(workload, layout, fraction)), most)
 
 
 def has_room(workload: ServingWorkload, layout: ServingLayout, memory_fraction: float) -> bool:
-    """Whether an instance's weights leave a cache worth having."""
+    """Whether an instance's weights leave room for a useful cache."""
     memory = serving_memory(workload, layout, utilisation=memory_fraction)
     return memory.cache_bytes > ROOM_FOR_CACHE * memory.limit_bytes
 

@@ -1,4 +1,4 @@
-"""How much of a training pool is used, and by which layout: no device more makes the answer slower."""
+"""The part of a training pool that is used, and its layout: more devices never make the result slower."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ CostOf = Callable[[ParallelStrategy, TrainingTimes], float]
 def pool_sizes(devices: int) -> Iterator[int]:
     """Numbers of devices that are tried for a pool of ``devices``, the largest first.
 
-    Every one up to 64, then every second up to 128, every fourth up to 256: whole nodes of 8 up to 512 devices are all there, and
-    the sizes of a smaller pool are among those of a larger one.
+    Every number up to 64, then every second up to 128, every fourth up to 256: that includes whole nodes of 8 up to 512 devices.
+    The sizes of a smaller pool are among those of a larger one.
     """
     size = devices
     while size > 0:
@@ -40,10 +40,10 @@ def pool_sizes(devices: int) -> Iterator[int]:
 
 @dataclass
 class TrainingPools:
-    """The best layouts of training on pools of every size, each size priced once.
+    """The best training layouts on pools of every size; each size is priced once.
 
-    ``layouts_of``: what may fill a pool. ``cost_s``: of a layout, what the step takes of it; at least the matmuls of ``passes``
-    forward passes. A pool keeps devices idle where the layouts that fill it are slower than those of fewer.
+    ``layouts_of``: the layouts of a pool. ``cost_s``: the part of a step that a layout takes, at least the matmuls of ``passes``
+    forward passes. A pool keeps devices idle where layouts that fill it are slower than those of fewer devices.
     """
 
     workload: Workload
@@ -57,9 +57,9 @@ class TrainingPools:
     _priced: dict[int, PricedLayout | None] = field(default_factory=dict, repr=False)
 
     def best(self, devices: int, each: int = 1) -> tuple[Workload, PricedLayout]:
-        """The workload on the devices that are used, and its layout; one that fits where there is one.
+        """The workload on the devices that are used, and its layout; one that fits if there is any.
 
-        ``each``: devices of a replica, in whole numbers. ``InfeasibleError`` where no layout fills a pool of any size.
+        ``each``: devices of a replica; whole replicas are used. ``InfeasibleError`` where no layout fills a pool of any size.
         """
         best: tuple[Workload, PricedLayout] | None = None
         for size in (each * count for count in pool_sizes(devices // each)):
@@ -87,7 +87,7 @@ class TrainingPools:
         return self._priced[size]
 
     def _least_s(self, size: int) -> float:
-        """Matmuls at the best rate that was measured, on that many devices: no layout is faster. [s]"""
+        """Lower bound for all layouts: the matmuls at the best measured rate, on that many devices. [s]"""
         rate = achievable_flops_per_s(self.workload.cluster.profile, self.workload.training.precision)
         flops = model_flops_per_token(self.workload.model, 1.0) * FORWARD_PART * float(self.sequence_lengths.sum())
         return flops * self.passes / (rate * size)

@@ -1,4 +1,4 @@
-"""Placements, splits, layouts and staleness of one post-training job, priced and ranked."""
+"""The search of placements, splits, layouts and staleness for a post-training job."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LayoutsOf = Callable[[ServingWorkload, PlacementKind], Sequence[ServingLayout]]
 
 @dataclass(frozen=True)
 class Split:
-    """Devices of the pools of a placement."""
+    """The devices of each pool of a placement."""
 
     kind: PlacementKind
     rollout_devices: int
@@ -35,7 +35,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One priced choice: the places of its split and of its instance among those tried, and what ranks it."""
+    """One priced choice: the indices of its split and its instance, and the numbers that rank it."""
 
     place: int
     instance: int
@@ -48,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Choice:
-    """A candidate with all that was priced of it."""
+    """A candidate with all of its prices."""
 
     job: PostTraining
     step: PostTrainingStep
@@ -56,20 +56,20 @@ class Choice:
 
     @property
     def tokens_per_s(self) -> float:
-        """Of prompts and answers that are trained on, over the whole step."""
+        """Tokens of prompts and answers per second that are trained on, over the whole step."""
         return self.job.tokens / self.step.step_s
 
 
 @dataclass(frozen=True)
 class PlacementProgress(Progress):
-    """How far a search is; ``enumerated`` and ``legal`` count what was priced, ``fits_memory`` what of it fits."""
+    """The progress of a search; ``enumerated`` and ``legal`` count priced choices, ``fits_memory`` those that fit."""
 
     num_done: int = 0
     num_splits: int = 0
 
 
 def splits(devices: int, node: int, *, has_reference: bool, kinds: Sequence[PlacementKind]) -> Iterator[Split]:
-    """Pools of every placement, in whole nodes where a pool is that large."""
+    """The pools of every placement, in whole nodes where a pool is that large."""
     for kind in kinds:
         if kind is PlacementKind.FULLY_COLOCATED:
             yield Split(kind, devices, devices)
@@ -85,10 +85,10 @@ def splits(devices: int, node: int, *, has_reference: bool, kinds: Sequence[Plac
 
 
 class PlacementSearch:
-    """Prices every split with the layouts of its pools under every staleness it can have, an instance's layout a step.
+    """Prices every split with the layouts of its pools under every staleness, one layout of an instance at a time.
 
-    A training layout is the fastest that fits on its pool, which no choice of rollout moves. ``checkpoint`` is that of an earlier
-    search of the same arguments, which goes on where it was. ``clock`` returns seconds; without it none pass.
+    The training layout is the fastest that fits its pool; it does not depend on the rollout. ``checkpoint`` continues an earlier
+    search with the same arguments. ``clock`` returns seconds; without it timings are zero.
     """
 
     def __init__(
@@ -106,9 +106,9 @@ class PlacementSearch:
         self._max_staleness, self._is_queued = max_staleness, is_queued
         self._now: Clock = clock or (lambda: 0.0)
         self.priced: list[Candidate] = []
-        self.refused: list[tuple[Split, str]] = []  # why a split has no candidate
-        self._place = self._instance = 0  # what is priced next
-        self._reason = NO_ROOM  # why the split at work has none, if it stays so
+        self.refused: list[tuple[Split, str]] = []  # reasons why splits have no candidate
+        self._place = self._instance = 0  # the next layout to price
+        self._reason = NO_ROOM  # the reason for the current split, if it gets no candidate
         self._laid: dict[int, tuple[PostTraining, TrainingTimes, Sequence[ServingLayout]]] = {}
         self._known: dict[Candidate, Choice] = {}
         if checkpoint is not None:
@@ -139,7 +139,7 @@ class PlacementSearch:
         )
 
     def checkpoint(self) -> dict[str, Any]:
-        """The state as JSON: what was priced, without what it was priced from."""
+        """The state as JSON: the prices, without their inputs."""
         return {
             "place": self._place,
             "instance": self._instance,
@@ -167,14 +167,14 @@ class PlacementSearch:
         return True
 
     def ranked(self) -> list[Candidate]:
-        """What was priced, what fits first and then the faster; ``InfeasibleError`` where nothing can be laid out."""
+        """Priced choices: those that fit first, then by speed. ``InfeasibleError`` without any layout."""
         if not self.priced:
             reason = self.refused[0][1].rstrip(".") if self.refused else Sentence("there is no split")
             raise InfeasibleError(Sentence("No placement holds the job: {}.", reason))
         return sorted(self.priced, key=lambda one: (not one.fits, round(one.step_s, 6), one.staleness_steps))
 
     def pareto(self) -> list[Candidate]:
-        """The fastest of each staleness, where more staleness is faster. The synchronous one comes first."""
+        """The fastest choice of each staleness, where more staleness is faster. The synchronous one comes first."""
         front: list[Candidate] = []
         ranked = self.ranked()
         fitting = [one for one in ranked if one.fits] or ranked
@@ -186,7 +186,7 @@ class PlacementSearch:
         return front
 
     def choice(self, candidate: Candidate) -> Choice:
-        """All about a candidate, priced again where another process did that."""
+        """All prices of a candidate. They are computed again if another process priced it."""
         if candidate not in self._known:
             job, trained, layouts = self._laid_out(candidate.place)
             (staleness,) = (each for each in self._stalenesses(candidate.kind) if (each.steps or 0) == candidate.staleness_steps)
@@ -231,7 +231,7 @@ def _candidate(row: Sequence[Any]) -> Candidate:
 
 
 def _step(step_of: StepOf, split: Split) -> PostTraining:
-    """The step of a split; devices that training has no use for roll out."""
+    """The step of a split. Devices that training does not use do rollouts."""
     job = step_of(split.kind, split.rollout_devices, split.train_devices)
     if split.kind is PlacementKind.SEPARATE and job.idle_train_devices:
         return step_of(split.kind, split.rollout_devices + job.idle_train_devices, job.training.cluster.num_devices)

@@ -102,6 +102,8 @@ class RankingCriteria:
         return replace(found, objective=self.first.name, proved_best=proved, places=int(proved), optimality_gap_fraction=gap)
 
     def _gap_fraction(self, value: float, least_step_s: float) -> float:
-        """How much better another plan could be at most; 0 where none can."""
-        gap = 0.0 if value <= 0.0 else (value - self.first.lower_bound(self.context, least_step_s)) / value
-        return gap if gap > EXACT else 0.0
+        """How much better another plan could be at most, relative to the value; 0 where none can."""
+        difference = value - self.first.lower_bound(self.context, least_step_s)
+        if difference <= EXACT * abs(value):
+            return 0.0
+        return difference / abs(value) if value else 1.0

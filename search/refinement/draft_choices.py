@@ -1,8 +1,8 @@
-"""What a refinement may change of the best plans, as named choices: what a sampler is asked, and the draft that its answers make.
+"""The choices of a refinement: changes of the best plans that a sampler is asked for, and the draft that its answers make.
 
-A choice that another one makes void is not asked. The values offered under one name never change, as samplers require: where they
-depend on the elite, its number is part of the name. A dimension that the user's limits speak of stays as the lattice had it, and
-what the target refuses of an elite with that one value is not offered.
+A choice without effect is not asked for. The values offered under one name never change, as samplers require: where they depend
+on the elite, its number is part of the name. A dimension that the user limits stays as in the lattice. A value that the target
+refuses for an elite is not offered.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from search.trials.named_choices import Choose, Value
 Offered = Sequence[Value]
 Pick = Callable[[str, Offered], Any]
 
-ELITES = 4  # plans around which is searched
+ELITES = 4  # best plans that are refined
 WIDEST = 4  # times the elite's micro batch
-TURNS = (1, 2, 3, 4)  # times pp micro batches that a chunk takes in turn
-PARTS = (1, 2, 4, 8)  # into which the ranks that share an optimizer state are divided
-ANEW = (1, 1, 2, 3)  # choices that a change makes anew
+TURNS = (1, 2, 3, 4)  # times pp: micro batches that a chunk takes in turn
+PARTS = (1, 2, 4, 8)  # parts into which the ranks that share an optimizer state are divided
+ANEW = (1, 1, 2, 3)  # choices that a change leaves open
 MOST_MOVES = 2  # of single layers
 AS_IT_IS, MODULES, BY_RANK, BLOCK, BY_TENSOR = "as_it_is", "modules", "by_rank", "block", "by_tensor"
 BEST, MOVED = "best", "moved"
@@ -49,9 +49,9 @@ BEST, MOVED = "best", "moved"
 
 @dataclass(frozen=True)
 class Draft:
-    """A strategy but for what follows from the rest of it.
+    """A strategy whose recompute and placement are still to be completed.
 
-    ``recompute`` says which recompute is to be the least that fits, ``placed`` whether layers go where they do best.
+    ``recompute`` says which recompute is to be the least that fits, ``placed`` whether the fastest placement is chosen.
     """
 
     strategy: ParallelStrategy
@@ -59,7 +59,7 @@ class Draft:
     placed: bool = False
 
 
-class Choices:
+class DraftChoices:
     """Drafts around the elites, best first, by their parameters."""
 
     def __init__(self, workload: Workload, space: SearchSpace, limits: SearchLimits, elites: Sequence[ParallelStrategy]) -> None:
@@ -73,8 +73,8 @@ class Choices:
     def seeds(self) -> Iterator[dict[str, Value]]:
         """The parameters of each elite itself, then, best elite first, those with one change.
 
-        A change of the way of recompute begins without modules, since what the elite recomputes may leave nothing to choose; it
-        counts as none, so that each other change stands beside each way.
+        A change of the kind of recompute begins without modules, since the elite's recompute may leave nothing to choose. It does
+        not count as a change, so that each other change is tried under each kind.
         """
         own = [self.parameters(self._as_is(place)) for place in range(len(self.elites))]
         yield from own
@@ -92,7 +92,7 @@ class Choices:
                             yield self.parameters(self._as_is(place, {**base, name: value}))
 
     def parameters(self, choose: Choose, offers: dict[str, Offered] | None = None) -> dict[str, Value]:
-        """All that is asked where ``choose`` answers, with the answers; ``offers`` takes note of what it had to choose from."""
+        """All choices that are asked for when ``choose`` answers, with the answers; ``offers`` collects the offered values."""
         found: dict[str, Value] = {}
 
         def noted(name: str, offered: Offered) -> Value:
@@ -105,7 +105,7 @@ class Choices:
         return found
 
     def _as_is(self, place: int, changed: Mapping[str, Value] | None = None) -> Choose:
-        """Answers with what an elite has, but for what is ``changed``."""
+        """Answers with the values of an elite, except for those in ``changed``."""
         elite = self.elites[place]
         own: dict[str, Value] = {"elite": place, "recompute": MODULES if _by_module(elite) else AS_IT_IS, "placement": AS_IT_IS}
         own |= changed or {}
@@ -126,7 +126,7 @@ class Choices:
         return choose
 
     def draft(self, choose: Choose) -> Draft:
-        """The draft that ``choose(name, offered values)`` decides."""
+        """The draft that the answers of ``choose(name, offered values)`` make."""
 
         def pick(name: str, values: Offered) -> Any:
             return values[0] if len(values) == 1 else choose(name, values)
@@ -143,7 +143,7 @@ class Choices:
         return Draft(canonical(self._workload, self._switched(plan, recompute, place, pick)), recompute, placed)
 
     def _numbers(self, plan: ParallelStrategy) -> dict[str, tuple[int, ...]]:
-        """What may take the place of an elite's numbers, as far as the user's limits leave it open."""
+        """The values that may replace the numbers of an elite, as far as the user's limits leave them open."""
         limits, ranks = self._limits, plan.dp * plan.cp
         per_replica = self._workload.training.global_batch_size // plan.dp
         sizes = range(1, min(per_replica, WIDEST * plan.micro_batch_size) + 1)
@@ -159,7 +159,7 @@ class Choices:
         return found
 
     def _taken(self, place: int, name: str, values: Sequence[int]) -> tuple[int, ...]:
-        """An elite's own value and those that its target takes in its place."""
+        """The own value of an elite, and those that its target takes in its place."""
         if (place, name) not in self._legal:
             elite = self.elites[place]
             every = tuple(dict.fromkeys((getattr(elite, name), *values)))
@@ -168,7 +168,7 @@ class Choices:
         return self._legal[place, name]
 
     def _refinable_modules(self) -> dict[str, RecomputeModule]:
-        """Modules that the model has, the user does not forbid, and the target takes of some elite, alone."""
+        """Modules that the model has, the user does not forbid, and the target takes alone for some elite."""
         open_to = present_modules(self._workload.model) & ~modules_among(self._limits.forbid)
         return {
             name: module
@@ -227,10 +227,10 @@ class Choices:
         return replace(plan, **Placement(layout, before)._asdict()), False
 
     def _switched(self, plan: ParallelStrategy, recompute: str, place: int, pick: Pick) -> ParallelStrategy:
-        """With what saves memory for time on or off, where that changes the plan."""
+        """The draft with memory-saving switches on or off, where that changes the plan."""
         for name, feature in self._leaner.items():
             if recompute == BY_TENSOR and feature in LEAN_ON and feature not in plan.features:
-                continue  # tensors are moved one by one in its place, or it is chosen with the plan
+                continue  # tensors are swapped one by one instead, or the choice comes with the plan
             usual = plan.features & ~feature if feature in LEAN_ON else plan.features | feature
             if all_change(self._workload.model, StrategyBatch.of([replace(plan, features=usual)]), feature)[0]:
                 on = pick(Sentence("{}.{}", name, place), (False, True))
@@ -244,12 +244,12 @@ def _by_module(plan: ParallelStrategy) -> bool:
 
 
 def _selective(plan: ParallelStrategy, modules: RecomputeModule) -> ParallelStrategy:
-    """With these modules recomputed, of a plan that recomputes nothing."""
+    """The plan with these modules recomputed, if it recomputes nothing."""
     return replace(plan, recompute=Recompute.SELECTIVE if modules else Recompute.NONE, recompute_modules=modules)
 
 
-def answering(known: Mapping[str, Value], rng: Random) -> Choose:
-    """Answers with what is known, and with chance where it is not, or is not offered."""
+def with_random_answers(known: Mapping[str, Value], rng: Random) -> Choose:
+    """Answers with known values, and random ones where a value is unknown or not offered."""
 
     def choose(name: str, offered: Offered) -> Value:
         return known[name] if name in known and known[name] in offered else rng.choice(offered)
@@ -257,7 +257,7 @@ def answering(known: Mapping[str, Value], rng: Random) -> Choose:
     return choose
 
 
-def changed(known: Mapping[str, Value], rng: Random) -> Choose:
-    """Answers with what is known but for one to three choices, which are made anew, and what follows from them."""
+def with_random_changes(known: Mapping[str, Value], rng: Random) -> Choose:
+    """The known parameters with one to three random choices left open, and those that depend on them."""
     anew = set(rng.choices(list(known), k=rng.choice(ANEW)))
-    return answering({name: value for name, value in known.items() if name not in anew}, rng)
+    return with_random_answers({name: value for name, value in known.items() if name not in anew}, rng)

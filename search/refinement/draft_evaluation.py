@@ -1,4 +1,4 @@
-"""Prices drafts: completes them, counts memory, rules out by a bound what cannot be better, simulates the rest."""
+"""Evaluates drafts: completes them, counts memory, rules some out by a lower bound, and simulates the rest."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from search.refinement.least_recompute import least_block, least_by_rank
 from search.tensor_choice.tensor_plan import keeping_all, with_tensors
 from search.trials.trial import FITS, ILLEGAL, TOO_LARGE, UNPRICED, Evaluation
 
-Beaten = Sequence[tuple[float, float]]  # seconds and bytes of what has been simulated
+Beaten = Sequence[tuple[float, float]]  # seconds and bytes of simulated plans
 
 
 class Evaluator:
-    """Evaluates drafts of one job at the fidelity of the plans that they are held against."""
+    """Evaluates drafts of one job at the fidelity of the plans that they are compared with."""
 
     def __init__(self, prices: LayerPrices, simulate: Estimator) -> None:
         self._prices, self._simulate = prices, simulate
@@ -37,8 +37,8 @@ class Evaluator:
     def completed(self, draft: Draft, beaten: Beaten) -> ParallelStrategy:
         """The strategy of a draft.
 
-        As it is where it is illegal, where no recompute makes it fit, and where the bound says that without any recompute it is
-        not below what is ``beaten`` anyway.
+        It is left unchanged where it is illegal, where no recompute makes it fit, and where its lower bound without recompute is
+        not below ``beaten``.
         """
         workload, plan = self._prices.workload, draft.strategy
         batch = StrategyBatch.of([plan])
@@ -63,10 +63,10 @@ class Evaluator:
         return None if answer is None else answer.strategy
 
     def evaluated(self, strategies: Sequence[ParallelStrategy], beaten: Beaten) -> dict[ParallelStrategy, Evaluation]:
-        """What becomes of distinct strategies.
+        """The evaluations of distinct strategies.
 
-        One that fits but cannot be faster than all of ``beaten`` that need no more memory is not simulated: it has no step time,
-        and its value is that of the closed form.
+        A strategy that fits but cannot be faster than all of ``beaten`` that need no more memory is not simulated. It has no step
+        time, and its value is that of the closed form.
         """
         if not strategies:
             return {}
@@ -102,7 +102,7 @@ class Evaluator:
 
 
 def _to_beat_s(beaten: Beaten, peak_bytes: Floats) -> Floats:
-    """Of each peak, the least time of what needs no more, ``[n]``."""
+    """For each peak, the least time of plans that need no more memory, ``[n]``."""
     times, peaks = np.array(beaten, dtype=np.float64).reshape(-1, 2).T
     least: Floats = np.where(peaks[None] <= peak_bytes[:, None], times[None], np.inf).min(axis=1, initial=np.inf)
     return least

@@ -1,4 +1,4 @@
-"""The least recompute under which every rank fits: layers of each pipeline rank, or of every virtual stage."""
+"""The least recompute with which every rank fits, by rank or by virtual stage."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from cost_models.step.priced_keys import LayerPrices
 
 
 def least_by_rank(prices: LayerPrices, strategy: ParallelStrategy) -> ParallelStrategy | None:
-    """The strategy with as few layers of each rank recomputed whole as fit; ``None`` where not even all of them are enough.
+    """The strategy with as few layers of each rank recomputed as fit; ``None`` where not even all are enough.
 
-    Modules that the strategy recomputes, it recomputes in the other layers. What a rank holds follows from its own number, so
-    that each rank's least is found from plans that give all ranks the same.
+    Modules that the strategy recomputes are recomputed in the other layers. The memory of a rank depends on its own number alone.
+    So the least of each rank is found from plans with the same number on all ranks.
     """
     most = _most_layers(prices, strategy)
     plans = [_by_rank(strategy, (number,) * strategy.pp) for number in range(most + 1)]
@@ -33,7 +33,7 @@ def least_by_rank(prices: LayerPrices, strategy: ParallelStrategy) -> ParallelSt
 
 
 def least_block(prices: LayerPrices, strategy: ParallelStrategy) -> ParallelStrategy | None:
-    """The strategy with the first layers of every virtual stage recomputed, as few as fit; ``None`` where that is not enough."""
+    """The strategy with as few first layers of every virtual stage recomputed as fit; ``None`` where not all are enough."""
     most = max(map(max, strategy.layer_layout or _usual(prices, strategy)))
     plain = replace(strategy, recompute_modules=type(strategy.recompute_modules)(0))
     blocks = [
@@ -51,7 +51,7 @@ def _usual(prices: LayerPrices, strategy: ParallelStrategy) -> tuple[tuple[int, 
 
 
 def _most_layers(prices: LayerPrices, strategy: ParallelStrategy) -> int:
-    """Layers of the fullest rank, at most; where a rank runs both ends of the model or two stages, those of two ranks."""
+    """Upper bound on the layers of a rank. Where a rank has both ends of the model or two stages, it is that of two ranks."""
     layout = strategy.layer_layout or _usual(prices, strategy)
     most = max(map(sum, zip(*layout, strict=True)))
     return min((2 if strategy.schedule.rules.ends_meet else 1) * most, prices.workload.model.num_layers)
@@ -68,7 +68,7 @@ def _by_rank(strategy: ParallelStrategy, layers: tuple[int, ...]) -> ParallelStr
 
 
 def _without_layers(strategy: ParallelStrategy) -> ParallelStrategy:
-    """With the modules alone, if there are any."""
+    """The strategy with its modules alone, if there are any."""
     return replace(
         strategy,
         recompute=Recompute.SELECTIVE if strategy.recompute_modules else Recompute.NONE,

@@ -1,4 +1,4 @@
-"""A search of the lattice, then a refinement of its best plans; saved and continued as one."""
+"""A search of the lattice followed by a refinement of its best plans; saved and continued as one."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from search.errors import SearchError
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import placed_values, strategy_from_values
 from search.ranking.leaderboard import RankedStrategy
-from search.refinement.draft_choices import ELITES, Choices
+from search.refinement.draft_choices import ELITES, DraftChoices
 from search.refinement.refinement_report import reported
 from search.refinement.refinement_trials import RefinementSettings, Stage
 from search.results.search_result import SearchResult
 from search.session.progress import REFINE, Clock, Progress
-from search.session.runner import Stepwise
+from search.session.runner import SteppedSearch
 from search.trials.trial import Trial
 
-SHARE = 0.1  # of the progress that is shown
+SHARE = 0.1  # of the progress
 
 
 class RefinedSearch:
-    """``whole``, then trials around the best plans of ``lattice``, which is it or the part of it whose plans count by their time.
+    """The search ``whole``, then trials around the best plans of ``lattice``, which is ``whole`` or its ranked part.
 
-    ``request.options`` of the lattice give the number of trials. ``checkpoint`` and ``trials`` (as JSON) are those of a search of
-    the same request, which this one continues.
+    ``request.options`` of the lattice give the number of trials. ``checkpoint`` and ``trials`` (as JSON) continue a search of the
+    same request.
     """
 
     def __init__(
         self,
-        whole: Stepwise,
+        whole: SteppedSearch,
         lattice: LatticeSearch,
         *,
         checkpoint: Mapping[str, Any] | None = None,
@@ -52,7 +52,7 @@ class RefinedSearch:
 
     @staticmethod
     def part(checkpoint: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """What of a checkpoint is that of ``whole``. Raises ``SearchError`` for one of another kind of search."""
+        """The checkpoint of ``whole``. Raises ``SearchError`` for that of another kind of search."""
         if checkpoint is None:
             return None
         try:
@@ -78,12 +78,12 @@ class RefinedSearch:
     def _begin(self, elites: Sequence[RankedStrategy], trials: Sequence[Mapping[str, Any]] = ()) -> None:
         lattice = self._lattice
         self._elites = tuple(elites)
-        choices = Choices(lattice.workload, self._space, self._limits, [elite.strategy for elite in elites])
+        choices = DraftChoices(lattice.workload, self._space, self._limits, [elite.strategy for elite in elites])
         self._stage = Stage(self._prices, lattice.simulator, choices, elites, self._settings, trials)
 
     @property
     def trials(self) -> Sequence[Trial]:
-        """What the refinement has tried so far."""
+        """The trials of the refinement so far."""
         return () if self._stage is None else self._stage.trials
 
     def advance(self) -> bool:
@@ -103,7 +103,7 @@ class RefinedSearch:
 
     @property
     def progress(self) -> Progress:
-        """That of the lattice, then the trials; the best time is that of either."""
+        """The progress of the lattice, then of the trials, with the best time of both."""
         first = self._whole.progress
         if self._stage is None:
             return replace(first, done_fraction=(1.0 - SHARE) * first.done_fraction)
@@ -119,13 +119,13 @@ class RefinedSearch:
         )
 
     def checkpoint(self) -> dict[str, Any]:
-        """The state of the lattice, and what the refinement is around; its trials are saved beside it."""
+        """The state of the lattice, and the elites. The trials are saved beside it."""
         elites = [(*placed_values(one.strategy), one.step_time_s, one.peak_memory_bytes) for one in self._elites]
         begun = {} if self._stage is None else {"elites": elites, "elapsed_s": self._elapsed_s}
         return {"whole": self._whole.checkpoint(), **begun}
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """The answer of the lattice, and what the refinement adds to it."""
+        """The result of the lattice, with the refinement."""
         stage = self._stage
         found = self._whole.result(stopped_by if stage is None else None)
         if stage is None:

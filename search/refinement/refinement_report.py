@@ -1,4 +1,4 @@
-"""Makes the answer of a refinement from its trials."""
+"""Makes the record of a refinement from its trials."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ON_FRONT = 20
 def reported(
     prices: LayerPrices, simulate: Estimator, stage: Stage, proved: RankedStrategy, stopped_by: str | None
 ) -> Refinement:
-    """The refinement of one search, so far as it came; ``stopped_by`` says who ended it where it did not end itself."""
+    """The record of a refinement so far; ``stopped_by`` is the reason where it did not end by itself."""
     settings, distinct = stage.settings, [trial for trial in stage.trials if trial.duplicate_of is None]
     legal = [trial for trial in distinct if trial.evaluation.peak_memory_bytes is not None]
     fitting = [trial for trial in legal if trial.evaluation.outcome == FITS]

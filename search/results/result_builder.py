@@ -143,7 +143,7 @@ class ResultBuilder:
         told = len(criteria.objectives) > 1 or not criteria.is_of_lattice
         return [best_first[row] for row in rows], [dict(found[row]) for row in rows], values if told else [{}] * len(rows)
 
-    def why_beyond(self, ranked: Sequence[RankedStrategy]) -> str:
+    def why_beyond_limits(self, ranked: Sequence[RankedStrategy]) -> str:
         """Why no plan is within all limits."""
         assert self.criteria is not None
         strategies = [entry.strategy for entry in ranked]

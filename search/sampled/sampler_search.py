@@ -27,10 +27,10 @@ from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import SAMPLE, SEARCHED, Clock, Progress, ProgressCallback
 from search.session.request import SearchRequest
-from search.session.runner import answer_of, check_time_limit, run_to_end
+from search.session.runner import check_time_limit, explained_result, run_to_end
 from search.space.enumeration import Rejections
-from search.trials.named_choices import Proposals
-from search.trials.optuna_sampler import Asker, Told
+from search.trials.named_choices import StrategyChoices
+from search.trials.optuna_sampler import SamplerStudy, TrialNotes
 from search.trials.trial import BASELINE, FITS, ILLEGAL, OUTCOMES, TOO_LARGE, UNPRICED, Evaluation, Trial
 
 BATCH_TRIALS = 32
@@ -68,14 +68,14 @@ class SamplerSearch:
         self._ask_s, self._price_s, self._elapsed_s = _times(checkpoint)
         self._started_s = self._now() - self._elapsed_s
         self._rules = rules_for(workload.software.target)
-        self._proposals, self._wanted = Proposals(workload, request.space), request.space.wanted
+        self._proposals, self._wanted = StrategyChoices(workload, request.space), request.space.wanted
         self._seen: dict[ParallelStrategy, Trial] = {}
         self._distinct = {outcome: 0 for outcome in OUTCOMES}
         self._best: Trial | None = None
         for trial in self.trials:
             self._consider(trial)
-        self._asker = Asker(options.sampler, options.seed, self._proposals.strategy)
-        self._asker.restore(self.trials, lambda trial: (trial.evaluation.value,))
+        self._study = SamplerStudy(options.sampler, options.seed, self._proposals.strategy)
+        self._study.restore(self.trials, lambda trial: (trial.evaluation.value,))
 
     def advance(self) -> bool:
         """Propose, price and tell one more batch; ``False`` once there are ``max_trials`` trials."""
@@ -85,13 +85,13 @@ class SamplerSearch:
         begun_s = self._now()
         if first == 0:
             self._enqueue_baseline()
-        asked = self._asker.ask(first, min(BATCH_TRIALS, self.max_trials - first))
+        asked = self._study.ask(first, min(BATCH_TRIALS, self.max_trials - first))
         asked_s = self._now()
         evaluations = self._evaluated([one.drawn for one in asked])
         priced_s = self._now()
         for one in asked:
             evaluation = evaluations[one.drawn]
-            self._record(one.drawn, evaluation, self._asker.tell(one, (evaluation.value,), evaluation.constraints))
+            self._record(one.drawn, evaluation, self._study.tell(one, (evaluation.value,), evaluation.constraints))
         self._price_s += priced_s - asked_s
         self._ask_s += (self._now() - priced_s) + (asked_s - begun_s)
         self._elapsed_s = self._now() - self._started_s
@@ -104,7 +104,7 @@ class SamplerSearch:
             forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))
             parameters = next(filter(None, map(self._proposals.parameters, forms)), None)
         if parameters is not None:
-            self._asker.enqueue(parameters, BASELINE)
+            self._study.enqueue(parameters, BASELINE)
 
     def _evaluated(self, strategies: Sequence[ParallelStrategy]) -> dict[ParallelStrategy, Evaluation]:
         """The evaluation of every strategy. Only strategies without an earlier trial are priced."""
@@ -134,7 +134,7 @@ class SamplerSearch:
                 )
         return found
 
-    def _record(self, strategy: ParallelStrategy, evaluation: Evaluation, told: Told) -> None:
+    def _record(self, strategy: ParallelStrategy, evaluation: Evaluation, told: TrialNotes) -> None:
         first = self._seen.get(strategy)
         fitting = [one.value for one in (evaluation, self._best and self._best.evaluation) if one and one.outcome == FITS]
         trial = Trial(
@@ -239,7 +239,7 @@ def sample(
     """The best plans among those that a sampler tries. Limits and progress as in ``search`` of the exhaustive search."""
     check_time_limit(time_limit_s, request.clock)
     sampled = SamplerSearch(request)
-    return answer_of(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)
+    return explained_result(sampled, run_to_end(sampled, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)
 
 
 def _times(checkpoint: Mapping[str, Any] | None) -> tuple[float, float, float]:

@@ -1,4 +1,4 @@
-"""Samples packed into sequences, sequences shared out over replicas and micro batches, and how long each makes its step."""
+"""Order of sequences: samples packed into sequences, sequences assigned to replicas and micro batches, and their times."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ MAX_SAMPLES = 20_000_000
 
 
 def packed_fractions(lengths: Ints, seq_length: int, num_sequences: int) -> Floats:
-    """Sum of squared sample lengths over ``seq_length`` squared, of each of ``num_sequences`` full sequences in a row.
+    """Sum of squared sample lengths over ``seq_length`` squared, for ``num_sequences`` full sequences in a row.
 
-    Samples follow each other and are cut where a sequence ends [megatron-0.12, gpt_dataset.py]; ``lengths`` hold enough tokens.
+    Samples follow each other and are cut where a sequence ends [megatron-0.12, gpt_dataset.py]. ``lengths`` must hold enough
+    tokens.
     """
     ends = np.cumsum(lengths)
     cuts = np.arange(1, num_sequences + 1, dtype=np.int64) * seq_length
@@ -27,9 +28,9 @@ def packed_fractions(lengths: Ints, seq_length: int, num_sequences: int) -> Floa
 
 
 def as_they_come(num_steps: int, num_replicas: int, num_microbatches: int, micro_batch_size: int) -> Ints:
-    """The sequence at each place, ``[step, replica, micro batch, place]``, counted in its step.
+    """The sequence at each place, ``[step, replica, micro batch, place]``, counted within its step.
 
-    Micro batch after micro batch, in each replica after replica [megatron-0.12, data_samplers.py].
+    Sequences fill one micro batch after the other, of one replica after the other [megatron-0.12, data_samplers.py].
     """
     per_step = num_replicas * num_microbatches * micro_batch_size
     order = np.arange(per_step).reshape(num_microbatches, num_replicas, micro_batch_size).swapaxes(0, 1)
@@ -37,10 +38,10 @@ def as_they_come(num_steps: int, num_replicas: int, num_microbatches: int, micro
 
 
 def rearranged(fractions: Floats, num_replicas: int, num_microbatches: int, micro_batch_size: int, coupled: int = 1) -> Ints:
-    """The same places, balanced: groups of ``coupled`` replicas first, then what they hold. ``fractions`` ``[step, sequence]``.
+    """The balanced order: first over groups of ``coupled`` replicas, then inside each. ``fractions`` ``[step, sequence]``.
 
-    One replica balances its micro batches. Several that wait for each other in each of them take like ones together: of one
-    sequence a micro batch, sequences in order of their fraction, which no other order beats.
+    One replica balances its micro batches. Replicas that wait for each other in every micro batch take similar sequences
+    together. With one sequence in a micro batch, the order by fraction is the best.
     """
     num_steps, num_groups = len(fractions), num_replicas // coupled
     groups = pack(fractions, num_groups).reshape(num_steps, num_groups, -1)
@@ -61,7 +62,7 @@ def rearranged(fractions: Floats, num_replicas: int, num_microbatches: int, micr
 
 @dataclass(frozen=True)
 class Spread:
-    """How unevenly a step's attention lies, ``[step]`` each: fullest over mean, and what the slowest replica is like."""
+    """The imbalance of attention in each step, ``[step]``: fullest over mean, and the slowest replica."""
 
     replicas: Floats
     micro_batches: Floats
@@ -69,10 +70,10 @@ class Spread:
 
 
 def spread(fractions: Floats, order: Ints, bubble: float, coupled: int = 1) -> Spread:
-    """Of the places of ``order``, ``coupled`` replicas waiting for each other in each micro batch.
+    """The imbalance of ``order``, where ``coupled`` replicas wait for each other in every micro batch.
 
-    Filling and draining a pipeline takes as long as the longest micro batch makes it: m of f_k are as slow as m alike of
-    (sum f + b max f) / (m + b), with a ``bubble`` of b micro batches.
+    Filling and draining a pipeline takes as long as its longest micro batch. So m micro batches of f_k take as long as m equal
+    ones of (sum f + b max f) / (m + b), with a ``bubble`` of b micro batches.
     """
     num_steps, num_replicas, num_microbatches, _ = order.shape
     micro = np.take_along_axis(fractions, order.reshape(num_steps, -1), axis=1).reshape(order.shape).mean(axis=3)

@@ -1,4 +1,4 @@
-"""What the order of sequences costs one strategy of a job, from estimates at several fractions of attention."""
+"""The cost of an order of sequences for one strategy, from estimates at several fractions of attention."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from search.experts.packing import Floats, Ints
 from search.sequences.order import Spread, as_they_come, rearranged, spread
 
 Estimator = Callable[[Workload, StrategyBatch, Constants], Estimate]
-NUM_PRICED = 5  # fractions between the least and the most that are met; the step is all but linear in them
+NUM_PRICED = 5  # fractions between the least and the most; the step is nearly linear between them
 
 
 @dataclass(frozen=True)
 class SequencePlan:
-    """Steps as sequences come, rearranged, and with even attention. Seconds, ``[step]``; ``order`` as of ``as_they_come``."""
+    """Step times in the given order, rearranged, and with even attention. Seconds, ``[step]``."""
 
     fractions: Floats
     order: Ints
@@ -38,7 +38,7 @@ def sequence_plan(
     estimate: Estimator,
     fractions: Floats,
 ) -> SequencePlan:
-    """What an order of the sequences of each step recovers; ``fractions`` ``[step, sequence]``. Never slower than they come.
+    """The gain from rearranging the sequences of each step; ``fractions`` ``[step, sequence]``. Never below zero.
 
     Replicas that share an expert-parallel group wait for each other in every micro batch, others once a step.
     """
@@ -60,7 +60,7 @@ def sequence_plan(
 def _priced(
     workload: Workload, batch: StrategyBatch, constants: Constants, estimate: Estimator, met: Floats
 ) -> Callable[[Floats], Floats]:
-    """The step by its fraction: estimated at some, a straight line between them."""
+    """The step time for a fraction: estimated at some, with straight lines between them."""
     priced = np.unique(np.linspace(met.min(), met.max(), NUM_PRICED))
     times_s = [
         float(

@@ -1,4 +1,4 @@
-"""Layouts that an instance may have on so many devices."""
+"""Layouts of an inference instance on a number of devices."""
 
 from __future__ import annotations
 

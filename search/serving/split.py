@@ -1,4 +1,4 @@
-"""The best layouts of prefill and decode, and how many devices each gets."""
+"""The best layouts of prefill and decode, and the devices of each."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from cost_models.serving.service import (
 )
 from search.serving.layouts import instance_sizes, layouts
 
-POINTS = 12  # numbers of requests in flight that are tried of a layout
+POINTS = 12  # numbers of requests in flight that are tried for a layout
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a plan must keep; ``math.inf`` for no limit."""
+    """Latency limits of a plan; ``math.inf`` for no limit."""
 
     ttft_s: float = math.inf
     tpot_s: float = math.inf
@@ -68,17 +68,17 @@ class ServingPlan:
 
 @dataclass(frozen=True)
 class ServingSearch:
-    """The plans, best first, and what was tried: layouts of a device count each, and those whose weights do not fit."""
+    """The plans, best first, and the counts: layouts, and layouts whose weights do not fit."""
 
     plans: Sequence[ServingPlan]
     num_layouts: int
     num_too_large: int
-    num_too_slow: int  # fit, and keep no limit at any number of requests
+    num_too_slow: int  # layouts that fit and break a limit at any number of requests
 
 
 @dataclass(frozen=True)
 class _Pool:
-    """An instance with its rate in requests a second."""
+    """An instance with its rate in requests per second."""
 
     layout: ServingLayout
     rate: float
@@ -131,7 +131,7 @@ def search_serving(workload: ServingWorkload, shape: RequestShape, limits: Limit
 
 
 def _pools(workload: ServingWorkload, shape: RequestShape, limits: Limits, layout: ServingLayout) -> dict[str, _Pool]:
-    """What an instance of this layout can be."""
+    """The pools that an instance of this layout can be."""
     pools: dict[str, _Pool] = {}
     rate = prefill_rate(workload, layout, shape, limits.pass_tokens)
     quick = rate.pass_s <= limits.ttft_s
@@ -192,7 +192,7 @@ def most_in_flight(
 def _splits(
     decoding: Sequence[_Pool], prefilling: Sequence[_Pool], num_devices: int, top: int
 ) -> list[tuple[_Pool, int, _Pool, int]]:
-    """For each pair of instances the numbers of each that let most requests through; the best of all pairs."""
+    """For each pair of instances, the numbers of each that serve most requests; the best of all pairs."""
     found: list[tuple[float, int, tuple[_Pool, int, _Pool, int]]] = []
     for decode in decoding:
         for prefill in prefilling:
@@ -217,7 +217,7 @@ def _plan(
     prefill: _Pool | None,
     num_prefill: int,
 ) -> ServingPlan:
-    """The plan, with no more in flight than prefill keeps busy or the job has."""
+    """The plan, with no more requests in flight than prefill keeps busy or the job has."""
     pools = None if prefill is None else (prefill.layout, num_prefill)
     flying = min(float(decode.in_flight), limits.in_flight / num_decode)
     result = service(workload, shape, decode.layout, num_decode, flying, pools, limits.pass_tokens)

@@ -32,15 +32,15 @@ class Progress:
 
 Clock = Callable[[], float]  # seconds
 ProgressCallback = Callable[[Progress], bool | None]
-Far = TypeVar("Far", bound=Progress)
+ProgressT = TypeVar("ProgressT", bound=Progress)
 
 
-def while_searching(progress: Far, share: float = SEARCHED) -> Far:
+def while_searching(progress: ProgressT, share: float = SEARCHED) -> ProgressT:
     """The progress of a search whose result is still to be explained: ``share`` once everything is found."""
     return replace(progress, done_fraction=share * progress.done_fraction)
 
 
-def while_explaining(progress: Far, num_beats: int) -> Far:
+def while_explaining(progress: ProgressT, num_beats: int) -> ProgressT:
     """The progress after ``num_beats`` heartbeats of the explanation; never 1."""
     left = (UNFINISHED - min(progress.done_fraction, UNFINISHED)) * 0.5 ** (num_beats / HALF_EXPLAINED)
     return replace(progress, phase=EXPLAIN, done_fraction=UNFINISHED - left)

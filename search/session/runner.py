@@ -8,29 +8,38 @@ from typing import Any, Protocol, TypeVar
 
 from documents.sentences import Sentence
 from search.errors import SearchError
-from search.heartbeat import heard
+from search.heartbeat import heartbeats_to
 from search.results.search_result import SearchResult
-from search.session.progress import EXPLAIN, UNFINISHED, Clock, Far, Progress, ProgressCallback, while_explaining, while_searching
+from search.session.progress import (
+    EXPLAIN,
+    UNFINISHED,
+    Clock,
+    Progress,
+    ProgressCallback,
+    ProgressT,
+    while_explaining,
+    while_searching,
+)
 from search.trials.trial import Trial
 
 INTERRUPT = "interrupt"
 
 
-Far_co = TypeVar("Far_co", bound=Progress, covariant=True)
+ProgressT_co = TypeVar("ProgressT_co", bound=Progress, covariant=True)
 
 
-class Steps(Protocol[Far_co]):
+class SteppedWork(Protocol[ProgressT_co]):
     """Work that advances in steps of about a second or less."""
 
     def advance(self) -> bool:
         """Do one more step; ``False`` once there is none."""
 
     @property
-    def progress(self) -> Far_co:
+    def progress(self) -> ProgressT_co:
         """How far the work has come."""
 
 
-class Stepwise(Steps[Progress], Protocol):
+class SteppedSearch(SteppedWork[Progress], Protocol):
     """A search. ``checkpoint()`` and ``trials`` as JSON are all that another process needs to continue it."""
 
     @property
@@ -45,9 +54,9 @@ class Stepwise(Steps[Progress], Protocol):
 
 
 def run_to_end(
-    work: Steps[Far],
+    work: SteppedWork[ProgressT],
     time_limit_s: float | None,
-    on_progress: Callable[[Far], bool | None] | None,
+    on_progress: Callable[[ProgressT], bool | None] | None,
     share: float = UNFINISHED,
 ) -> str | None:
     """Advance until nothing is left (``None``), the time is over or an interrupt comes; returns what stopped it.
@@ -71,8 +80,8 @@ def run_to_end(
     return stopped_by
 
 
-def answer_of(
-    search: Stepwise, stopped_by: str | None, on_progress: ProgressCallback | None = None, clock: Clock | None = None
+def explained_result(
+    search: SteppedSearch, stopped_by: str | None, on_progress: ProgressCallback | None = None, clock: Clock | None = None
 ) -> SearchResult:
     """The result of a search. A first interrupt stops the explanation; only a second one ends the process.
 
@@ -91,7 +100,7 @@ def answer_of(
                 stopped_by = INTERRUPT
                 raise KeyboardInterrupt
 
-    with heard(tell):
+    with heartbeats_to(tell):
         try:
             return search.result(stopped_by)
         except KeyboardInterrupt:

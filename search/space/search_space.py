@@ -119,7 +119,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
 
     Raises ``SearchError`` where a range leaves a dimension without a value.
     """
-    limits = with_names(workload, limits or SearchLimits())
+    limits = limits_with_names(workload, limits or SearchLimits())
     options = tried_options(workload, limits)
     features = _feature_combinations(workload, limits, {})
     merged = _feature_combinations(workload, limits, _with_merged_pairs(workload))
@@ -144,9 +144,9 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
     )
 
 
-def with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
+def limits_with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:
     """The limits, with the switches that they allow and forbid as values of these switches."""
-    both = allowed_both_ways(limits.allow) & offered_here(workload) & possible(workload.model)
+    both = allowed_both_ways(limits.allow) & offered_switches(workload) & possible(workload.model)
     switches = {
         **limits.switches,
         **dict.fromkeys(both, (False, True)),
@@ -177,14 +177,14 @@ def _if_allowed(workload: Workload, limits: SearchLimits) -> Feature:
     return _open(workload, limits, InSearch.IF_ALLOWED) & features_among(limits.allow)
 
 
-def offered_here(workload: Workload) -> Feature:
+def offered_switches(workload: Workload) -> Feature:
     """The switches that the job's target offers on its devices."""
     return offered(workload.software.target, workload.cluster.profile.family)
 
 
 def _open(workload: Workload, limits: SearchLimits, *ways: InSearch) -> Feature:
     """The switches that the target offers, that a search treats in these ways, and that no limit decides."""
-    return treated(*ways) & offered_here(workload) & possible(workload.model) & ~Feature(sum(limits.switches))
+    return treated(*ways) & offered_switches(workload) & possible(workload.model) & ~Feature(sum(limits.switches))
 
 
 def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedule, ...]:
@@ -194,7 +194,7 @@ def _default_schedules(workload: Workload, ep: tuple[int, ...]) -> tuple[Schedul
 
 def _merges_pairs(workload: Workload, ep: tuple[int, ...]) -> bool:
     """Whether the target can merge forwards and backwards, and that could hide expert communication."""
-    return workload.model.moe is not None and max(ep) > 1 and Feature.MOE_COMM_OVERLAP in offered_here(workload)
+    return workload.model.moe is not None and max(ep) > 1 and Feature.MOE_COMM_OVERLAP in offered_switches(workload)
 
 
 def _with_merged_pairs(workload: Workload) -> dict[Feature, tuple[bool, ...]]:

@@ -103,7 +103,7 @@ class PointSearch(LatticeSearch):
         simulated = self.state.candidates.simulated
         return None if simulated is None else simulated.batch.row(int(simulated.step_time_s.argmin()))
 
-    def why_nothing(self) -> str:
+    def why_no_plan(self) -> str:
         """Why this point has no plan."""
         leanest = self.state.leanest
         return self._builder.nearest(self.state.rejections, leanest, self._builder.infeasible(leanest))

@@ -29,7 +29,7 @@ class _NotOfferedError(Exception):
     """A strategy has a value that the space does not offer."""
 
 
-class Proposals:
+class StrategyChoices:
     """Strategies of one space by their parameters. Raises ``SearchError`` where the space holds none."""
 
     def __init__(self, workload: Workload, space: SearchSpace) -> None:

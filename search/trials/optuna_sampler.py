@@ -27,7 +27,7 @@ Values = Callable[[Trial], Sequence[float]]
 
 
 @dataclass(frozen=True)
-class Asked(Generic[Drawn]):
+class Proposal(Generic[Drawn]):
     """A proposal: the thing that its choices make, and the handle by which its value is told."""
 
     drawn: Drawn
@@ -35,7 +35,7 @@ class Asked(Generic[Drawn]):
 
 
 @dataclass(frozen=True)
-class Told:
+class TrialNotes:
     """The parameters of a trial, its source, and the sampler's own notes."""
 
     parameters: Mapping[str, Value]
@@ -43,7 +43,7 @@ class Told:
     attributes: Mapping[str, Any]
 
 
-class Asker(Generic[Drawn]):
+class SamplerStudy(Generic[Drawn]):
     """An Optuna study of things that ``draw`` makes of choices; ``num_objectives`` are minimised."""
 
     def __init__(self, sampler: str, seed: int, draw: Callable[[Choose], Drawn], num_objectives: int = 1) -> None:
@@ -69,19 +69,19 @@ class Asker(Generic[Drawn]):
         """Propose these parameters before all others."""
         self._study.enqueue_trial(dict(parameters), user_attrs={"source": source})
 
-    def ask(self, first: int, number: int) -> list[Asked[Drawn]]:
+    def ask(self, first: int, number: int) -> list[Proposal[Drawn]]:
         """The next ``number`` proposals; the first one is trial ``first``."""
         self._study.sampler = _sampler(self._name, _batch_seed(self._seed, first))
         asked = [self._study.ask() for _ in range(number)]
-        return [Asked(self._draw(_choices_of(trial)), trial) for trial in asked]
+        return [Proposal(self._draw(_choices_of(trial)), trial) for trial in asked]
 
-    def tell(self, asked: Asked[Drawn], values: Sequence[float], constraints: Mapping[str, float]) -> Told:
+    def tell(self, asked: Proposal[Drawn], values: Sequence[float], constraints: Mapping[str, float]) -> TrialNotes:
         """Tell the values of a proposal. A constraint above zero is violated."""
         for name, violation in constraints.items():
             asked.trial.set_constraint(name, violation)
         told = self._study.tell(asked.trial, list(values))
         attributes = {name: value for name, value in told.system_attrs.items() if not name.startswith("constraints")}
-        return Told(told.params, told.user_attrs.get("source", SAMPLED), attributes)
+        return TrialNotes(told.params, told.user_attrs.get("source", SAMPLED), attributes)
 
 
 class _Nsga2(NSGAIISampler):

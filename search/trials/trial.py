@@ -11,7 +11,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from search.errors import SearchError
 from search.space.search_space import SearchSpace
-from search.trials.named_choices import Proposals, Value
+from search.trials.named_choices import StrategyChoices, Value
 
 OUTCOMES = FITS, TOO_LARGE, ILLEGAL = ("fits", "too_large", "illegal")
 _EVALUATED = ("outcome", "rule", "step_time_s", "peak_memory_bytes")  # as they are in a trial's JSON
@@ -72,14 +72,14 @@ class Trial:
 
 def trials_from_mappings(workload: Workload, space: SearchSpace, mappings: Iterable[Mapping[str, Any]]) -> list[Trial]:
     """The trials that ``Trial.to_mapping`` wrote for the same search. Raises ``SearchError`` for anything else."""
-    proposals = Proposals(workload, space)
+    proposals = StrategyChoices(workload, space)
     try:
         return [_trial(proposals, mapping) for mapping in mappings]
     except (KeyError, TypeError, ValueError) as error:
         raise SearchError(Sentence("trials: not those that a search of this version wrote ({}).", error)) from None
 
 
-def _trial(proposals: Proposals, mapping: Mapping[str, Any]) -> Trial:
+def _trial(proposals: StrategyChoices, mapping: Mapping[str, Any]) -> Trial:
     state = mapping["sampler_state"]
     parameters = state["parameters"]
     return Trial(

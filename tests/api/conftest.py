@@ -10,16 +10,15 @@ import jsonschema
 import pytest
 from fastapi.testclient import TestClient
 
-from app.http.openapi import openapi_document
 from app.server.application import create_app
 from app.storage.session import Database
 from app.studies import queue
 from app.studies.runner import StudyRun
 from tests.databases import database, database_url, postgresql, sqlite_template
+from tests.openapi import openapi
 
 __all__ = ["database", "database_url", "postgresql", "sqlite_template"]
 
-OPENAPI = openapi_document(create_app(Database("sqlite:///never-opened.db")))
 LOCAL = "http://127.0.0.1:8765"
 JOB: dict[str, Any] = {
     "model": "llama-2-7b",
@@ -38,15 +37,15 @@ def kind() -> str:
 @cache
 def _schema(path: str, method: str, status: str) -> jsonschema.Draft202012Validator:
     """Of the JSON answers of an operation, as the OpenAPI document says."""
-    content = OPENAPI["paths"][path][method]["responses"][status]["content"]
+    content = openapi()["paths"][path][method]["responses"][status]["content"]
     (media,) = content.values()
-    return jsonschema.Draft202012Validator({**media["schema"], "components": OPENAPI["components"]})
+    return jsonschema.Draft202012Validator({**media["schema"], "components": openapi()["components"]})
 
 
 def check_answer(response: Any) -> None:
     """Every answer is what its schema says, also where the server sends columns or what a study holds without a look at it."""
     path = unquote(response.request.url.path)
-    templates = [name for name in OPENAPI["paths"] if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)), path)]
+    templates = [name for name in openapi()["paths"] if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)), path)]
     if not path.startswith("/v1/") or not templates or response.status_code in (204, 304, 405):
         return
     if "json" not in response.headers.get("content-type", ""):
@@ -54,7 +53,7 @@ def check_answer(response: Any) -> None:
     template = max(templates, key=lambda name: len(re.sub(r"{\w+}", "", name)))
     response.read()
     method = response.request.method.lower()
-    if method in OPENAPI["paths"][template]:
+    if method in openapi()["paths"][template]:
         _schema(template, method, str(response.status_code)).validate(response.json())
 
 

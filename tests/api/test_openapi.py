@@ -8,27 +8,25 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
-from app.http.openapi import openapi_document
 from app.http.problems import KINDS, MEDIA_TYPE
 from app.server.application import create_app
 from app.storage.session import Database
 from scripts.pages import write_openapi
+from tests.openapi import openapi
 
 ROOT = Path(__file__).resolve().parents[2]
-APP = create_app(Database("sqlite:///never-opened.db"))
-DOCUMENT: dict[str, Any] = openapi_document(APP)
-OPERATIONS = [(path, method) for path, item in DOCUMENT["paths"].items() for method in item]
+OPERATIONS = [(path, method) for path, item in openapi()["paths"].items() for method in item]
 
 
 def test_the_dashboard_is_built_from_what_a_server_answers(tmp_path: Path) -> None:
     write_openapi.main(tmp_path / "build/openapi.json")
     written = json.loads((tmp_path / "build/openapi.json").read_text(encoding="utf-8"))
-    assert written == TestClient(APP).get("/openapi.json").json()
+    assert written == TestClient(create_app(Database("sqlite:///never-opened.db"))).get("/openapi.json").json()
 
 
 @pytest.mark.parametrize(("path", "method"), OPERATIONS)
 def test_every_error_is_documented_as_a_problem(path: str, method: str) -> None:
-    responses = DOCUMENT["paths"][path][method]["responses"]
+    responses = openapi()["paths"][path][method]["responses"]
     errors = {status for status in responses if status >= "400"}
     assert {"403", "401", "500"} <= errors or path in ("/healthz", "/readyz")
     for status in errors:
@@ -36,7 +34,7 @@ def test_every_error_is_documented_as_a_problem(path: str, method: str) -> None:
 
 
 def test_names_of_schemas_say_nothing_of_our_modules() -> None:
-    assert [name for name in DOCUMENT["components"]["schemas"] if "__" in name] == []
+    assert [name for name in openapi()["components"]["schemas"] if "__" in name] == []
 
 
 def _numbers(schema: Any, where: str) -> list[tuple[str, dict[str, Any]]]:
@@ -57,17 +55,17 @@ def _referenced(schema: Any, seen: set[str]) -> set[str]:
     for name in re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(schema)):
         if name not in seen:
             seen.add(name)
-            _referenced(DOCUMENT["components"]["schemas"][name], seen)
+            _referenced(openapi()["components"]["schemas"][name], seen)
     return seen
 
 
 def test_every_number_that_comes_in_is_bounded_on_both_sides() -> None:
     incoming: list[tuple[str, dict[str, Any]]] = []
     for path, method in OPERATIONS:
-        operation = DOCUMENT["paths"][path][method]
+        operation = openapi()["paths"][path][method]
         incoming += _numbers(operation.get("parameters", []), f"{method} {path}")
         for name in _referenced(operation.get("requestBody", {}), set()):
-            incoming += _numbers(DOCUMENT["components"]["schemas"][name], name)
+            incoming += _numbers(openapi()["components"]["schemas"][name], name)
     assert len(incoming) > 50
     lows, highs = ("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")
     unbounded = [where for where, s in incoming if not (any(k in s for k in lows) and any(k in s for k in highs))]

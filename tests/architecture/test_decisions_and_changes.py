@@ -104,3 +104,14 @@ def test_the_hook_reads_the_message_that_git_gives_it(tmp_path: Path) -> None:
         message.write_text(text, encoding="utf-8")
         done = subprocess.run([sys.executable, ROOT / script[1], message], capture_output=True, text=True, check=False)
         assert (done.returncode, bool(done.stdout)) == (code, bool(code)), text
+
+
+def test_tests_that_contributing_names_exist() -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    defined = {
+        name
+        for path in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^(?:async )?def (test_\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+    }
+    assert len(named) > 30
+    assert named - defined == set()

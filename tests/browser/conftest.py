@@ -85,7 +85,7 @@ FONT_CONFIGURATION = """<?xml version="1.0"?>
 <fontconfig>
   <include ignore_missing="yes">/etc/fonts/fonts.conf</include>
   <selectfont>
-    <rejectfont><glob>*</glob></rejectfont>
+    <rejectfont><pattern/></rejectfont>
     <acceptfont>{accepted}</acceptfont>
   </selectfont>
 </fontconfig>

@@ -21,7 +21,7 @@ from frameworks.legality import RULES, first_violation, legal_mask
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import Pipeline, SearchSpace
-from search.trials.named_choices import Choose, Proposals, Value
+from search.trials.named_choices import Choose, StrategyChoices, Value
 from tests.search_workloads import DENSE, MOE, workload
 
 MODES = [
@@ -165,7 +165,7 @@ def test_a_sampler_can_propose_every_strategy_of_the_lattice(job: Workload, spac
     legal = streamed(job, space, 65536)[0]
     if not legal:
         return
-    proposals = Proposals(job, space)
+    proposals = StrategyChoices(job, space)
     for strategy in legal[:: max(len(legal) // 50, 1)]:
         # Combinations of switches are listed whole in a space; a sampler chooses each on its own.
         parameters = proposals.parameters(strategy)

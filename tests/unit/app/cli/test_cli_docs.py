@@ -11,6 +11,7 @@ import typer.main
 from app.cli.main import application
 from app.jobs.fields import DEFAULT_TRIALS, ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
 from cost_models.shapes.strategy import Schedule
+from search.objectives.table import OBJECTIVES
 
 PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
 
@@ -48,6 +49,16 @@ def test_the_help_of_an_estimate_names_every_schedule() -> None:
     parameters = typer.main.get_command(application).commands["estimate"].params
     text = next(parameter.help for parameter in parameters if parameter.name == "schedule")
     assert text.split(", ") == [kind.label for kind in Schedule if kind is not Schedule.NONE]
+
+
+def test_the_help_of_a_search_and_the_page_of_objectives_name_every_objective() -> None:
+    parameters = typer.main.get_command(application).commands["search"].params
+    text = next(parameter.help for parameter in parameters if parameter.name == "objective")
+    listed = re.split(r", | or ", text.split(";")[0].replace(" (default)", ""))
+    assert listed == list(OBJECTIVES)
+    page = (Path(__file__).parents[4] / "docs" / "sweep.md").read_text(encoding="utf-8")
+    rows = page.split("| objective | ranks by |")[1].split("\n\n")[0].split("\n")[2:]
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row.split("|")[1])) == sorted(OBJECTIVES)
 
 
 def test_the_help_of_a_search_names_the_default_of_trials() -> None:

@@ -27,7 +27,7 @@ from search.space.enumeration import Rejections, charge_illegal, chunks, option_
 from search.space.limits import SearchLimits
 from search.space.memory_saving_forms import memory_saving_forms
 from search.space.recompute_modes import recompute_mode
-from search.space.search_space import offered_here, search_space
+from search.space.search_space import offered_switches, search_space
 from tests.search_workloads import DENSE, MOE, RECURRENT, WINDOWED, request, workload
 
 CONSTANTS = prior_constants("ascend")
@@ -59,7 +59,7 @@ def everything(job: Workload, limits: SearchLimits | None = None) -> list[Parall
 def with_both_settings(job: Workload, limits: SearchLimits) -> SearchLimits:
     """The limits, with every switch that a search treats in some way as a dimension of its own."""
     ways = treated(InSearch.ON, InSearch.LEAN_ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES
-    return replace(limits, switches=dict.fromkeys(ways & offered_here(job) & possible(job.model), (False, True)))
+    return replace(limits, switches=dict.fromkeys(ways & offered_switches(job) & possible(job.model), (False, True)))
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_proof_that_is_cut_says_how_many_places_it_has() -> None:
     assert whole.counts.simulated is not None
     times = sorted(plan.estimate["step_time_s"] for plan in whole.plans)
     numbers = set()
-    for most in range(6, whole.counts.simulated, 8):
+    for most in range(6, whole.counts.simulated, whole.counts.simulated // 4):
         found = run(job, SMALL, top=6, max_simulations=most)
         numbers.add(found.proof.places)
         assert found.proof.proved_best == (found.proof.places > 0)

@@ -89,6 +89,24 @@ def test_what_grows_with_the_step_alone_is_proved_with_it() -> None:
     assert result.plans[0].parallel == ranked(STEP).plans[0].parallel
 
 
+@pytest.mark.parametrize("offset", [0.0, 1e3], ids=["no-more-than-zero", "below-zero"])
+def test_a_value_that_is_not_above_zero_proves_nothing_by_itself(offset: float) -> None:
+    """Each second of a step earns something, so that the bound is a step of all plans away from the best value."""
+    fastest_s = ranked(STEP).plans[0].estimate["step_time_s"]
+    earning = objective("cost", 0.0, 0.0)
+    earning = replace(
+        earning,
+        values=lambda context, strategies, estimates: [
+            Value(value := fastest_s - each["step_time_s"] - offset, value, "earned") for each in estimates
+        ],
+        lower_bound=lambda context, step_s: -1e6,
+    )
+    proof = ranked(earning).proof
+    assert not proof.proved_best
+    assert proof.optimality_gap_fraction is not None
+    assert proof.optimality_gap_fraction > 0.0
+
+
 def test_of_several_objectives_the_first_ranks_and_the_front_is_told() -> None:
     result = ranked(STEP, objective("energy", 0.0, 1.0), top=2)
     assert result.proof.objective == "step_time"

@@ -21,7 +21,7 @@ from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import LatticeState
 from search.objectives.objective import Criterion
 from search.ranking.leaderboard import RankedStrategy
-from search.refinement.draft_choices import BY_RANK, BY_TENSOR, ELITES, Choices, Draft
+from search.refinement.draft_choices import BY_RANK, BY_TENSOR, ELITES, Draft, DraftChoices
 from search.refinement.refined_search import RefinedSearch
 from search.refinement.refinement_trials import BATCH_TRIALS, PATIENCE, STAGNATION, RefinementSettings, Stage
 from search.results.search_result import SearchResult
@@ -54,8 +54,8 @@ def elites_of(job: Workload, limits: SearchLimits = LIMITS) -> tuple[RankedStrat
     return _ELITES[key]
 
 
-def choices_of(job: Workload, elites: tuple[RankedStrategy, ...], limits: SearchLimits = LIMITS) -> Choices:
-    return Choices(job, search_space(job, limits), limits, [elite.strategy for elite in elites])
+def choices_of(job: Workload, elites: tuple[RankedStrategy, ...], limits: SearchLimits = LIMITS) -> DraftChoices:
+    return DraftChoices(job, search_space(job, limits), limits, [elite.strategy for elite in elites])
 
 
 def stage_of(job: Workload, settings: RefinementSettings, stored: list[dict[str, Any]] | None = None) -> Stage:
@@ -187,7 +187,7 @@ def test_a_target_is_asked_for_nothing_that_it_refuses_of_every_elite() -> None:
     assert not any(draft.strategy.optimizer_shard_size for draft in bound)  # MindSpeed-LLM shards over all ranks
 
 
-def drafts_of(choices: Choices) -> list[Draft]:
+def drafts_of(choices: DraftChoices) -> list[Draft]:
     return [choices.draft(lambda name, offered, own=own: own[name]) for own in choices.seeds()]
 
 

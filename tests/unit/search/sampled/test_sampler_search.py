@@ -50,12 +50,12 @@ def described(trials: list[Trial]) -> str:
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_search_continued_from_its_stored_trials_proposes_what_one_that_never_stopped_does(sampler: str) -> None:
-    whole = run(sampler, max_trials=5 * BATCH_TRIALS, seed=3)
+    whole = run(sampler, max_trials=3 * BATCH_TRIALS, seed=3)
     trials: list[Trial] = []
-    for _ in range(5):
+    for _ in range(3):
         stored = json.loads(described(trials))
         part = SamplerSearch(
-            request(JOB, SPACE, CONSTANTS, sampler=sampler, seed=3, max_trials=5 * BATCH_TRIALS),
+            request(JOB, SPACE, CONSTANTS, sampler=sampler, seed=3, max_trials=3 * BATCH_TRIALS),
             trials=trials_from_mappings(JOB, SPACE, stored),
         )
         assert part.advance()

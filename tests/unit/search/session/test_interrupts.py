@@ -22,7 +22,7 @@ from search.refinement.refined_search import RefinedSearch
 from search.results.search_result import SearchResult
 from search.session.progress import PHASES, SEARCHED, Progress
 from search.session.request import on_physics
-from search.session.runner import Stepwise, answer_of, run_to_end
+from search.session.runner import SteppedSearch, explained_result, run_to_end
 from search.space.limits import SearchLimits
 from search.space.search_space import search_space
 from tests.search_workloads import MOE, request, workload
@@ -33,16 +33,16 @@ JOB = workload(MOE, num_devices=16, target="any")
 ON_TARGET = workload(MOE, num_devices=16, target="mindspeed-llm")
 
 
-def lattice() -> Stepwise:
+def lattice() -> SteppedSearch:
     return LatticeSearch(request(JOB, search_space(JOB, LIMITS), CONSTANTS, top=3))
 
 
-def launchable() -> Stepwise:
+def launchable() -> SteppedSearch:
     space, physics = search_space(ON_TARGET, LIMITS), search_space(on_physics(ON_TARGET), LIMITS)
     return TargetSearch(request(ON_TARGET, space, CONSTANTS, physics=physics, top=3))
 
 
-def refined() -> Stepwise:
+def refined() -> SteppedSearch:
     whole = LatticeSearch(request(JOB, search_space(JOB, LIMITS), CONSTANTS, limits=LIMITS, top=3, refine=48))
     return RefinedSearch(whole, whole)
 
@@ -65,10 +65,10 @@ def interrupted_after(calls: float) -> Iterator[list[int]]:
         sys.setprofile(None)
 
 
-def answered(begin: Callable[[], Stepwise], calls: float) -> tuple[SearchResult, int]:
+def answered(begin: Callable[[], SteppedSearch], calls: float) -> tuple[SearchResult, int]:
     search = begin()
     with interrupted_after(calls) as seen:
-        result = answer_of(search, run_to_end(search, None, None))
+        result = explained_result(search, run_to_end(search, None, None))
     return result, seen[0]
 
 
@@ -77,7 +77,7 @@ def without_times(result: SearchResult) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("begin", [lattice, launchable, refined], ids=lambda begin: begin.__name__)
-def test_an_answer_is_true_wherever_the_search_was_interrupted(begin: Callable[[], Stepwise]) -> None:
+def test_an_answer_is_true_wherever_the_search_was_interrupted(begin: Callable[[], SteppedSearch]) -> None:
     answered(begin, float("inf"))  # what is kept from one search to the next is there now
     whole, num_calls = answered(begin, float("inf"))
     assert whole.proof.proved_best
@@ -110,10 +110,10 @@ def test_an_answer_is_true_wherever_the_search_was_interrupted(begin: Callable[[
 
 
 @pytest.mark.parametrize("begin", [lattice, launchable, refined], ids=lambda begin: begin.__name__)
-def test_progress_says_what_is_being_done_and_never_goes_back(begin: Callable[[], Stepwise]) -> None:
+def test_progress_says_what_is_being_done_and_never_goes_back(begin: Callable[[], SteppedSearch]) -> None:
     seen: list[Progress] = []
     search = begin()
-    answer_of(search, run_to_end(search, None, seen.append, SEARCHED), seen.append)
+    explained_result(search, run_to_end(search, None, seen.append, SEARCHED), seen.append)
     phases = list(dict.fromkeys(progress.phase for progress in seen))
     assert set(phases) <= set(PHASES)
     assert phases[-1] == "explain"
@@ -131,10 +131,10 @@ def test_progress_says_what_is_being_done_and_never_goes_back(begin: Callable[[]
 
 
 @pytest.mark.parametrize("begin", [lattice, launchable, refined], ids=lambda begin: begin.__name__)
-def test_every_plan_is_a_sign_of_life_while_it_is_explained(begin: Callable[[], Stepwise]) -> None:
+def test_every_plan_is_a_sign_of_life_while_it_is_explained(begin: Callable[[], SteppedSearch]) -> None:
     search, seen = begin(), list[Progress]()
     stopped_by, seconds = run_to_end(search, None, None), iter(range(1000))
-    result = answer_of(search, stopped_by, seen.append, lambda: float(next(seconds)))
+    result = explained_result(search, stopped_by, seen.append, lambda: float(next(seconds)))
     assert {progress.phase for progress in seen} == {"explain"}
     assert len(seen) >= len(result.plans)
     elapsed_s = [progress.elapsed_s for progress in seen]
@@ -146,10 +146,10 @@ def test_a_plan_is_climbed_once_however_often_the_answer_is_asked_for() -> None:
     run_to_end(search, None, None)
     first, again, more = list[Progress](), list[Progress](), list[Progress]()
     for seen in (first, again, more):
-        result = answer_of(search, None, seen.append)
+        result = explained_result(search, None, seen.append)
     assert len(first) >= len(again) + len(result.plans)
     assert len(again) == len(more)
-    answer_of(search, "interrupt", again.append)  # who has had enough is told nothing more
+    explained_result(search, "interrupt", again.append)  # who has had enough is told nothing more
     assert len(again) == len(more)
 
 
@@ -161,7 +161,7 @@ def test_who_has_had_enough_while_plans_are_explained_gets_the_answer_without_an
         seen.append(progress)
         return False
 
-    result = answer_of(search, None, enough)
+    result = explained_result(search, None, enough)
     assert len(seen) == 1
     assert result.proof.proved_best  # all had been found
     assert without_times(result) == without_times(lattice_answer())
@@ -178,12 +178,12 @@ def test_layers_move_in_the_first_places_alone_and_not_in_an_answer_that_was_cut
     monkeypatch.setattr("search.exhaustive.lattice_search.MOST_CLIMBED", 2)
     search = lattice()
     search.advance()
-    assert answer_of(search, "time_limit").plans
+    assert explained_result(search, "time_limit").plans
     assert moved == []
-    assert len(answer_of(search, run_to_end(search, None, None)).plans) == 3
+    assert len(explained_result(search, run_to_end(search, None, None)).plans) == 3
     assert len(moved) == 2
 
 
 def lattice_answer() -> SearchResult:
     search = lattice()
-    return answer_of(search, run_to_end(search, None, None))
+    return explained_result(search, run_to_end(search, None, None))

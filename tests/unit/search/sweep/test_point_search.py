@@ -76,4 +76,4 @@ def test_a_point_without_a_plan_says_what_stands_in_the_way() -> None:
     search = pointed(tight)
     assert search.best()[0] is None
     assert search.before_climbing is None
-    assert search.why_nothing().startswith("No legal strategy fits")
+    assert search.why_no_plan().startswith("No legal strategy fits")
