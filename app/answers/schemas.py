@@ -10,6 +10,7 @@ from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, Te
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.json_documents import DescribedBy, Document
+from documents.said import Said
 from search.objectives.table import OBJECTIVES
 from search.ranking.proof import Proof
 from search.ranking.ties import PairedError

@@ -334,8 +334,14 @@ class HowToSearch(Section):
         judged = [name for name in self.objectives if OBJECTIVES[name].orders_lattice_by is None]
         several = len(self.objectives) > 1
         if self.sampler != EXHAUSTIVE and self.needs_criteria:
-            what = f"objective {judged[0]}" if judged else "more than one objective" if several else "a deadline or a budget"
-            raise ValueError(f"{what} needs the exhaustive search; leave sampler out.")
+            what = (
+                Sentence("objective {}", judged[0])
+                if judged
+                else Sentence("more than one objective")
+                if several
+                else Sentence("a deadline or a budget")
+            )
+            raise ValueError(Sentence("{} needs the exhaustive search; leave sampler out.", what))
         return self
 
 

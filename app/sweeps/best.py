@@ -53,7 +53,7 @@ def best_plan(
     if found is None:
         if stopped_by is None:
             return {"state": "infeasible", "reason": search.why_no_plan()}
-        return {"state": "found", "reason": f"stopped by {stopped_by.replace('_', ' ')} before a plan was found"}
+        return {"state": "found", "reason": Sentence("stopped by {} before a plan was found", word(stopped_by))}
     space = search_space(workload, job.limits)
     (numbers,) = ResultBuilder(workload, space, constants, simulate).estimates([found.strategy])
     fill_intervals(workload, numbers, own, [found.strategy])

@@ -15,7 +15,7 @@ from search.executors.processes import Processes
 
 MAX_PROCESSES = 256
 AFTER_S = 0.4  # seconds of a search before processes start by default: many searches are over by then
-ALLOWED = f"give serial, process://N with N from 1 to {MAX_PROCESSES}, or dask://HOST:PORT"
+ALLOWED = Sentence("give serial, process://N with N from 1 to {}, or dask://HOST:PORT", MAX_PROCESSES)
 
 
 def cores() -> int:

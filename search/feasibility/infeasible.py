@@ -148,7 +148,9 @@ class _Nearby:
             return
         if self.limits.zero_stage is None:
             for stage, what in ((2, "gradients"), (3, "weights")):
-                yield self._limited(f"zero_stage {stage} (sharded {what})", "search.zero_stage", stage, zero_stage=(stage,))
+                yield self._limited(
+                    Sentence("zero_stage {} (sharded {})", stage, what), "search.zero_stage", stage, zero_stage=(stage,)
+                )
         offered = offered_switches(self.workload) & ~Feature(sum(self.limits.switches))
         for feature in SWITCHES:
             if SWITCHES[feature].in_search in LEFT_OUT and SWITCHES[feature].priced and feature in offered:
