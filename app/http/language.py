@@ -1,4 +1,4 @@
-"""Answers in the language that the caller reads: JSON is translated where ``Accept-Language`` wants Chinese more than English."""
+"""Answers in the caller's language: JSON is translated if ``Accept-Language`` prefers Chinese to English."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.language.choice import Language, of_header
 from app.language.documents import translated
 
-_TYPE = "application/json"  # a problem document is translated where it is made
+_TYPE = "application/json"  # a problem document is translated when it is created
 _TAG = re.compile(r'(W/)?"([^"]*)-zh"')
-LARGE_BYTES = 64 * 1024  # beside the event loop from here on
+LARGE_BYTES = 64 * 1024  # from this size on, outside the event loop
 
 
 class Languages:
-    """ASGI middleware. An answer without a reader of Chinese goes through as it is, but says that it depends on the language."""
+    """ASGI middleware. An answer in English passes unchanged, with a header that it depends on the language."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -68,7 +68,7 @@ def _english_tags(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 class _Translated:
-    """Holds an answer in JSON until it is whole, and sends its translation."""
+    """Collects a JSON answer and sends its translation."""
 
     def __init__(self, send: Send, language: Language) -> None:
         self._send, self._language = send, language
@@ -109,7 +109,7 @@ class _Translated:
 
 
 def _tag(headers: MutableHeaders) -> None:
-    """A translation is another representation, which has a tag of its own."""
+    """The tag of a translation, which is another representation."""
     tag = headers.get("etag", "")
     if tag.endswith('"'):
         headers["ETag"] = f'{tag[:-1]}-zh"'

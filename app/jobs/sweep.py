@@ -11,7 +11,7 @@ from documents.checking import Section
 
 
 class DeviceRange(Section):
-    """From ``min`` on, doubled up to ``max``."""
+    """Device counts from ``min``, doubled up to ``max``."""
 
     min: Devices
     max: Devices

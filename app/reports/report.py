@@ -1,4 +1,4 @@
-"""A search's answer as one page that stands alone: HTML with its pictures inside, or Markdown."""
+"""A search's answer as one self-contained page: HTML with pictures inside, or Markdown."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _environment() -> jinja2.Environment:
 def report(document: SearchDocument, form: Form, language: Language, on: date, name: str = "") -> str:
     """The page, in ``form``; ``pdf-ready`` is HTML laid out for paper, which every browser prints to PDF.
 
-    ``name`` is what people call the study: its title, where there is one.
+    ``name`` of the study is the title, if it has one.
     """
     if language != "en":
         document = SearchDocument.model_validate(translated(plain(document), language))
@@ -102,7 +102,7 @@ def _heading(document: SearchDocument, on: date) -> dict[str, Any]:
 
 
 def _headline(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str]:
-    """What a meeting decides on, a sentence each."""
+    """Sentences with the main results."""
     if not document.plans:
         yield words["no_plan"]
         if document.nearest:
@@ -216,7 +216,7 @@ def _rejections(document: SearchDocument, words: Mapping[str, str]) -> list[tupl
 
 
 def _launches(document: SearchDocument) -> list[tuple[str, str]]:
-    """What starts plan 1, for each framework that takes it."""
+    """Launch commands of plan 1, for each framework that takes it."""
     if not document.plans:
         return []
     return [

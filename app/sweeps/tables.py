@@ -1,4 +1,4 @@
-"""A sweep for a person, and for a spreadsheet."""
+"""A sweep as tables, and as CSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.text.quantities import column_seconds, count, days, gibibytes, percent
 from app.text.terminal import plain_table
 
 NOTHING = "-"
-_AXES = {  # shown where it varies
+_AXES = {  # shown if it varies
     "hardware": "hardware",
     "stack": "stack",
     "seq_length": ">sequence",
@@ -120,7 +120,7 @@ def _print_reasons(console: Console, document: SweepDocument) -> None:
 
 
 def columns_of(document: SweepDocument) -> dict[str, list[Any]]:
-    """A row for each point, by column; None where there is no number."""
+    """Columns with a row for each point; None without a value."""
     found: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, *_STRATEGY)}
     for point in document.points:
         values = plain(point)

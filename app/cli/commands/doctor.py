@@ -11,7 +11,7 @@ from app.cli.commands.serve import DEFAULT_PORT, MAX_PORT
 from app.exit_codes import DONE, OUR_FAULT
 from documents.errors import InputError
 
-STATES = {"ok": "ok", "warning": "warning", "error": "broken"}  # as a reader is told of them
+STATES = {"ok": "ok", "warning": "warning", "error": "broken"}  # names of the findings for a reader
 
 
 def doctor(
