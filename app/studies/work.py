@@ -96,7 +96,7 @@ class Work(SteppedWork[Progress], Protocol):
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of study. ``asked`` reads a request (``InputError`` if it has no answer); ``continued`` starts or continues the work.
+    """A kind of study. ``asked`` reads a request, ``InputError`` for a bad one; ``continued`` starts or continues the work.
 
     ``table`` is where records go, if the work makes any.
     """
