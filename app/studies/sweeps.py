@@ -14,7 +14,7 @@ from app.storage.session import Database
 from app.storage.tables import Point
 from app.studies.inputs import calibration_from, calibration_to_mapping, constants_from
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
-from app.sweeps.points import Source, first_jobs, points_of
+from app.sweeps.points import Source, first_jobs, points_of, refuse_unread
 from app.sweeps.service import Fitted, SweepProgress, SweepRun
 from app.text.json_documents import plain
 from calibration.files.calibrations import calibration_for
@@ -25,7 +25,12 @@ from hardware_profiles.writer import profile_document
 def asked(document: Mapping[str, Any], database: Database) -> Asked:
     """The sweep of a request; ``InputError`` if no point of it is a job."""
     source = Source(document)
-    jobs = first_jobs(source, check_request)
+
+    def check(job: Job) -> None:
+        check_request(job)
+        refuse_unread(job)
+
+    jobs = first_jobs(source, check)
     first = jobs[0]
     profiles = {job.workload.cluster.profile.name: job.workload.cluster.profile for job in jobs}
     own = {}

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from app.jobs.fields import EXHAUSTIVE
+from app.jobs.fields import EXHAUSTIVE, HowToSearch
 from app.jobs.job import PARTS, Job, parse_job
 from app.jobs.sweep import DeviceRange, SweepSection
 from cost_models.shapes.workload import WorkloadError
@@ -93,6 +93,13 @@ def job_of(source: Source, point: Point) -> Job:
     if constraints_of(job) and job.workload.training.train_tokens is None:
         raise InputError("search: a deadline or a budget is for how many tokens? Give training.train_tokens.")
     return job
+
+
+def refuse_unread(job: Job) -> None:
+    """Raise ``InputError`` for an option of a search that a sweep does not read. Stored sweeps may still hold one."""
+    for name in ("max_trials", "seed", "refine", "refine_front", "by_tensor"):
+        if getattr(job.settings, name) != HowToSearch.model_fields[name].default:
+            raise InputError(f"search.{name}: a sweep does not read it; leave it out.")
 
 
 def constraints_of(job: Job) -> dict[str, float]:

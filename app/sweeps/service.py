@@ -13,7 +13,7 @@ from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.job import Job
 from app.sweeps.best import Reached, best_plan, reached, tokens_of
-from app.sweeps.points import Point, Source, job_of, points_of
+from app.sweeps.points import Point, Source, job_of, points_of, refuse_unread
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.sweeps.summary import assumptions_of, summary
 from app.text.json_documents import plain
@@ -69,6 +69,7 @@ def sweep_document(
 
     def fitted_of(job: Job) -> Fitted:
         check(job)
+        refuse_unread(job)
         own = own_of(job)
         return Fitted(own, lambda workload: constants_for(workload, own))
 
