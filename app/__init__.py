@@ -1,1 +1,1 @@
-"""Everything with side effects, a folder a resource: command line, REST, database, workers."""
+"""The application: command line, REST API, database and workers. Only this package has side effects."""

@@ -1,4 +1,4 @@
-"""What the process returns."""
+"""Exit codes of the process."""
 
 from typing import Final
 

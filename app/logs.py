@@ -9,7 +9,7 @@ import structlog
 
 
 def configure_logs(format: str = "text") -> None:
-    """``text`` or ``json``; what is imported logs through the same lines."""
+    """Set up ``text`` or ``json`` logs, also for imported libraries."""
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer() if format == "json" else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
     )

@@ -1,4 +1,4 @@
-"""What the environment decides: one field for each variable, named ``MESHPLAN_`` and the field's name."""
+"""Settings from the environment: a field for each variable, named ``MESHPLAN_`` and the field's name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Settings(BaseSettings):
 
 
 def load_settings(**given: Any) -> Settings:
-    """The settings, where ``given`` (flags, without None) stands above the environment."""
+    """The settings; ``given`` (flags, without None) override the environment."""
     try:
         return Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What each default of a job moves: the plan priced again with another value of each, in closed form as it is itself."""
+"""Effects of a job's defaults: the plan is priced again, in closed form, with another value of each."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from search.space.search_space import search_space
 
 TOLD_STEP_FRACTION: Final = 0.02
 TOLD_PEAK_BYTES: Final = 1.0 * GIB
-MAX_VIRTUAL_STAGES: Final = 128  # a price grows with their square, and this takes dozens
-MOST_KEYS: Final = 1024  # of layers, under each other value of a job: a few hundred bytes each, kept as long as the job is
+MAX_VIRTUAL_STAGES: Final = 128  # pipeline stages at most: a price grows with their square, and this needs dozens of prices
+MOST_KEYS: Final = 1024  # prices of layers under each other value of a job: a few hundred bytes each, kept as long as the job
 _NO_OTHER = Sentence("not measured, as no other value runs with this strategy")
-_LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # of the search's limits and space, where it is not the strategy's own
+_LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # from the search's limits and space, if it is not the strategy's own
 _FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # from the other fields of a resolved strategy
 
 
 class Price(NamedTuple):
-    """Of a plan in closed form."""
+    """Price of a plan in closed form."""
 
     step_time_s: float
     peak_bytes: float
@@ -55,7 +55,7 @@ class Price(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """A plan with another value of one field, which ``told`` is about; without a ``strategy``, other switches alone."""
+    """A plan with another value of one field, described by ``told``; without a ``strategy``, only switches differ."""
 
     told: str
     value: str
@@ -65,7 +65,7 @@ class _Variant(NamedTuple):
 
 @dataclass(frozen=True)
 class _Effect:
-    """What another value of a field does to the step, as a fraction of it, and to the peak."""
+    """Effect of another value of a field on the step time, as a fraction, and on the peak."""
 
     value: str
     step_fraction: float
@@ -74,7 +74,7 @@ class _Effect:
 
     @property
     def weight(self) -> float:
-        """Above 1, an answer tells it."""
+        """Importance; an answer lists the default if this is above 1."""
         return max(abs(self.step_fraction) / TOLD_STEP_FRACTION, abs(self.peak_bytes) / TOLD_PEAK_BYTES)
 
     def sentence(self) -> str:
@@ -92,7 +92,7 @@ class _Effect:
 
 @dataclass(frozen=True)
 class _Line:
-    """A default's sentence. ``effects``: of the values that were tried; ``None`` where there is no other."""
+    """A default's sentence. ``effects`` are those of the values that were tried; ``None`` if there is no other value."""
 
     told: str
     is_silent: bool
@@ -113,7 +113,7 @@ class _Line:
 
 
 class Asked(NamedTuple):
-    """A plan of a job. Its options are defaults where the job's strategy (``section``) or its search left them out."""
+    """A plan of a job. An option is a default if neither the job's strategy (``section``) nor its search gave it."""
 
     plan: ParallelStrategy
     section: StrategySection | None = None
@@ -126,10 +126,10 @@ def assumption_sentences(
     plan: ParallelStrategy | None = None,
     left_out_of: Literal["strategy", "search"] | None = None,
 ) -> list[str]:
-    """What an answer assumes, what moves it most first.
+    """Assumptions of an answer, the one with the largest effect first.
 
-    Without a ``plan`` there is nothing to try other values on. Its own options are defaults where the job's ``strategy`` left
-    them out, or where its ``search`` tried one value of them unasked.
+    Without a ``plan``, no other values can be tried. An option of the plan is a default if the job's ``strategy`` left it out,
+    or if its ``search`` tried only one value without being asked to.
     """
     if plan is None:
         return _told_anyway(job, own)
@@ -142,7 +142,7 @@ def _told_anyway(job: Job, own: Sequence[Calibration]) -> list[str]:
 
 
 class _Changed(NamedTuple):
-    """A field outside the strategy, with the prices of layers under each other value of it; ``None``: that is no job."""
+    """A field outside the strategy, with the prices of layers under each other value; ``None``: the value gives no job."""
 
     entry: Assumption
     shown: Any
@@ -150,15 +150,15 @@ class _Changed(NamedTuple):
 
 
 class _Prices(NamedTuple):
-    """What plans under one workload share, each part priced once."""
+    """Prices that plans under one workload share, each computed once."""
 
     layers: LayerPrices
     pipelines: KnownPipelines
-    broken: tuple[bool | None, ...]  # rules that look at the job alone: whether it breaks them; None for the others
+    broken: tuple[bool | None, ...]  # whether the job breaks each rule that depends on the job only; None for other rules
 
 
 class Measured:
-    """Plans of one job, priced as they are and with other values of what nobody gave: many of them as fast as one."""
+    """Plans of one job, priced as they are and with other values of their defaults. Many plans take as long as one."""
 
     def __init__(self, job: Job, own: Sequence[Calibration] = ()) -> None:
         self._job, self._own, self._workload = job, own, job.workload
@@ -166,9 +166,9 @@ class Measured:
         self._as_it_is = self._prices_of(job.workload)
 
     def sentences(self, asked: Sequence[Asked], known: Sequence[Price] | None = None) -> list[list[str]]:
-        """What an answer on each plan assumes, what moves it most first.
+        """Assumptions of an answer on each plan, the one with the largest effect first.
 
-        ``known``: their prices in closed form, where they have been worked out.
+        ``known`` are their prices in closed form, if already computed.
         """
         whole = _told_anyway(self._job, self._own)
         found = [whole] * len(asked)
@@ -184,7 +184,7 @@ class Measured:
 
     def _lines(self, asked: Sequence[Asked], now: Sequence[Price] | None) -> list[list[_Line]]:
         batch = StrategyBatch.of([one.plan for one in asked])
-        # What its user could run: under the target, else with the stack's framework, as far as the plan itself keeps its rules.
+        # Variants that the user could run: legal for the target, or for the stack's framework, as far as the plan itself is.
         kept = [~rule.violates(self._workload, batch) for rule in self._rules]
         now = now or _priced(self._as_it_is, batch)
         lines = self._of_job(batch, kept, now)
@@ -225,7 +225,7 @@ class Measured:
         return found
 
     def _of_options(self, asked: Sequence[Asked], kept: Sequence[Mask], now: Sequence[Price]) -> list[list[_Line]]:
-        """One line for each option of each plan, all of them priced in one batch."""
+        """A line for each option of each plan; all are priced in one batch."""
         variants = [(owner, variant) for owner, one in enumerate(asked) for variant in self._variants(one)]
         effects: list[dict[str, list[_Effect]]] = [{} for _ in asked]
         if variants:
@@ -254,7 +254,7 @@ class Measured:
         yield from _other_switches("strategy.switches", plan, switches)
 
     def _of_search(self, plan: ParallelStrategy) -> Iterator[_Variant]:
-        """The options that the job's search tries one value of, which the job does not name."""
+        """Options of which the search tries one value only and that the job does not name."""
         limits, space = self._job.limits, search_space(self._workload, self._job.limits)
         mapping = strategy_to_mapping(self._workload, plan)
         fields = {name: _LIMIT_NAMES.get(name, name) for name in LimitFields.model_fields}
@@ -275,13 +275,13 @@ class Measured:
             for other in others_of_plan(f"strategy.{name}", self._workload, plan, value):
                 given, text = (other.value, other.text) if isinstance(other, Other) else (other, text_of(other))
                 with suppress(InputError):
-                    # In place of a copy of the section, which takes as long as reading it.
+                    # Avoids a copy of the section, which takes as long as reading it.
                     other_section = cast(StrategySection, SimpleNamespace(**{**vars(section), name: given}))
                     strategy = strategy_from_section(other_section, self._workload)
                     yield _Variant(told, text, strategy.features, strategy)
 
     def _runs(self, prices: _Prices, batch: StrategyBatch, kept: Sequence[Mask], owners: IntColumn) -> Mask:
-        """Which rows break no rule that the plan they are made of keeps."""
+        """Mask of the rows that break no rule kept by the plan that they derive from."""
         workload, found = prices.layers.workload, np.ones(len(batch), dtype=np.bool_)
         for rule, by_plan, broken in zip(self._rules, kept, prices.broken, strict=True):
             if broken is not False:
@@ -300,7 +300,7 @@ def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str])
 
 
 def _batch_of(plans: Sequence[ParallelStrategy], variants: Sequence[tuple[int, _Variant]]) -> StrategyBatch:
-    """The variants, each of the plan of that number, as rows: most are their plan with other switches, and are never made."""
+    """The variants as rows, each with the number of its plan. Most differ in switches only, so no strategy is built for them."""
     strategies, rows = list(plans), []
     for owner, variant in variants:
         rows.append(owner if variant.strategy is None else len(strategies))
@@ -310,9 +310,9 @@ def _batch_of(plans: Sequence[ParallelStrategy], variants: Sequence[tuple[int, _
     return replace(batch, features=np.array([int(variant.features) for _, variant in variants]))
 
 
-@lru_cache(maxsize=1024)  # most plans that a server is asked for have the same switches
+@lru_cache(maxsize=1024)  # most requests to a server have the same switches
 def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[_Variant, ...]:
-    """A plan with each of the switches turned."""
+    """Variants of a plan, each with one of the switches flipped."""
     found = []
     for name in filter(names.__contains__, SWITCHES):
         is_on = bool(features & SWITCHES[name])
@@ -342,13 +342,13 @@ def _rules_of(workload: Workload) -> tuple[Rule, ...]:
     rules = rules_for(software.target)
     if software.target != ANY.name:
         return rules
-    with suppress(TargetError):  # no release of the stack is known here
+    with suppress(TargetError):  # no release of the stack is known
         rules += own_rules(software.stack)
     return rules
 
 
 def _with_value(job: Job, field: str, value: Any) -> Workload | None:
-    """The job's workload with another value of one field, and with what follows from it; ``None`` where that is no job."""
+    """The job's workload with another value of one field and its consequences; ``None`` if that is no valid job."""
     silent = {entry.field for entry in job.assumed.values() if entry.is_silent}
     document = {name: part for name, part in job.document.items() if name not in ("strategy", "assumed", "search")}
     for section in ("cluster", "training", "software"):
@@ -359,7 +359,7 @@ def _with_value(job: Job, field: str, value: Any) -> Workload | None:
         changed = parse_job(document, profile=job.workload.cluster.profile).workload
     except (InputError, WorkloadError):
         return None
-    return replace(changed, model=job.workload.model, room=job.workload.room)  # an equal model, of which more is known already
+    return replace(changed, model=job.workload.model, room=job.workload.room)  # an equal model with cached values
 
 
 def _shown(name: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Requests for the price of one strategy each: those that come together, and are of one job, are priced together."""
+"""Requests for the price of one strategy: requests of one job that arrive together are priced together."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 
-MAX_JOBS = 16  # that are kept, a few megabytes each once many strategies of one have been asked for
-OF_ESTIMATE = ("strategies", "simulate", "advise", "memory_plan")  # keys of a request that are none of the job's
+MAX_JOBS = 16  # jobs that are kept; each takes a few megabytes after many strategies
+OF_ESTIMATE = ("strategies", "simulate", "advise", "memory_plan")  # keys of a request that do not belong to the job
 
 
 class _Asked(NamedTuple):
@@ -32,23 +32,23 @@ class _Asked(NamedTuple):
 
 
 class EstimateBatches:
-    """Answers in batches; the jobs that were asked for last are kept, parsed, with the prices of their layers."""
+    """Answers in batches. The most recent jobs are kept in parsed form, with the prices of their layers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._jobs: OrderedDict[str, JobPrices] = OrderedDict()
 
     def answers(self, requests: Sequence[Mapping[str, Any]], *, advised: bool = True) -> list[bytes | InputError | None]:
-        """The answer to each request, the same whatever else was asked with it.
+        """The answer to each request; it does not depend on the other requests.
 
-        Unless they are ``advised``, None stands for an answer that is to say which runs to make, which takes far longer.
+        Unless ``advised``, None is returned for a request that needs the next runs, which takes far longer.
         """
         found: dict[int, bytes | InputError | None] = {}
         together: dict[tuple[str, bool], tuple[JobPrices, list[_Asked]]] = {}
         for index, request in enumerate(requests):
             try:
                 name, prices, job, is_advised = self._read(request)
-                assert job.strategy is not None  # else it is refused
+                assert job.strategy is not None  # otherwise it is refused
                 together.setdefault((name, is_advised), (prices, []))[1].append(_Asked(index, job, job.strategy))
             except InputError as error:
                 found[index] = error
@@ -64,7 +64,7 @@ class EstimateBatches:
         return [found[index] for index in range(len(requests))]
 
     def _read(self, request: Mapping[str, Any]) -> tuple[str, JobPrices, Job, bool]:
-        """The job's name among those that are kept, its prices, the job with the strategy, and whether runs are advised."""
+        """The key of the kept job, its prices, the job with the strategy, and whether runs are advised."""
         check_keys(request, EstimateRequest.model_fields)
         is_advised = request.get("advise")
         if not isinstance(is_advised, bool | None):
@@ -82,7 +82,7 @@ class EstimateBatches:
             return name, self._jobs[name]
         job = parse_request(document)
         prices = JobPrices(job, stored_calibrations(self._database, job))
-        if job.calibration is None:  # one that is stored may be gone the next time
+        if job.calibration is None:  # a stored calibration may be deleted before the next request
             self._jobs[name] = prices
             if len(self._jobs) > MAX_JOBS:
                 self._jobs.popitem(last=False)

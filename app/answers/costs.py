@@ -1,4 +1,4 @@
-"""Power and money that a running job takes, from its plan's step and its site."""
+"""Power and cost of a running job, from its plan's step and its site."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Price:
-    """What an hour of a device costs, and a day of all devices and spares with their energy where it has a price."""
+    """Cost of an hour of a device, and of a day of all devices and spares, with energy if it has a price."""
 
     device_hour_usd: float
     usd_per_day: float
@@ -57,7 +57,7 @@ def busy_fraction(estimate: Mapping[str, Any]) -> float:
 def draw_of(
     workload: Workload, section: DeliverySection, estimate: Mapping[str, Any], *, running: float = 1.0, num_spares: int = 0
 ) -> Draw | None:
-    """What the site draws while steps run for that part of the time; nothing where nobody knows what a device draws."""
+    """Power of the site while steps run for that part of the time; None if the power of a device is unknown."""
     profile = workload.cluster.profile
     power_w = section.power_w or profile.power_w
     if power_w is None:
@@ -71,7 +71,7 @@ def draw_of(
 
 
 def price_of(workload: Workload, section: DeliverySection, draw: Draw | None, *, num_spares: int = 0) -> Price | None:
-    """What a day costs; nothing without a price of the user or of the profile."""
+    """Cost of a day; None without a price of the user or of the profile."""
     profile, hour = workload.cluster.profile, section.price_per_device_hour_usd
     basis = Sentence("delivery.price_per_device_hour_usd, as given")
     if hour is None:
@@ -99,7 +99,7 @@ _WITHOUT_SITE = ("idle_power_fraction", "waiting_power_fraction", "host_power_fr
 
 
 def basis_sentences(jobs: Sequence[Job]) -> list[str]:
-    """Where power and price of each hardware come from, and which defaults of the site are behind them."""
+    """Sources of power and price of each hardware, and the site's defaults behind them."""
     sentences: list[str] = []
     with_power = with_price = False
     for job in {job.workload.cluster.profile.name: job for job in jobs}.values():

@@ -1,4 +1,4 @@
-"""What plans deliver on their job's site, as answers say it beside their step."""
+"""Delivered rates of plans on their job's site, for answers about steps."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from cost_models.delivery.delivered import Delivered, Site, delivered
 from cost_models.delivery.failures import DAY_S
 from cost_models.shapes.strategy import ParallelStrategy
 
-LEAST_RATE = 1e-4  # below, days have no end that anybody waits for
+LEAST_RATE = 1e-4  # delivered share below which the number of days is meaningless
 
 
 def delivered_of(
     job: Job, section: DeliverySection, strategy: ParallelStrategy, step_time_s: float, own: Sequence[Calibration] = ()
 ) -> tuple[Delivered, Site]:
-    """What a plan of the job delivers on a site, and that site."""
+    """Delivered rate of a plan on a site, and the site."""
     workload = job.workload
     site = site_of(section, nodes_of(workload))
     return delivered(running_plan(workload, strategy, step_time_s, constants_for(workload, own)), site), site
@@ -30,7 +30,7 @@ def delivered_of(
 def delivery_summary(
     job: Job, strategy: ParallelStrategy, estimate: Mapping[str, Any], own: Sequence[Calibration] = ()
 ) -> dict[str, Any]:
-    """The document of ``DeliverySummary``, of a job that has a site."""
+    """A ``DeliverySummary`` as a document, for a job with a site."""
     assert job.delivery is not None
     found, _ = delivered_of(job, job.delivery, strategy, estimate["step_time_s"], own)
     workload = job.workload
@@ -47,7 +47,7 @@ def delivery_summary(
 def with_deliveries(
     job: Job, document: dict[str, Any], strategies: Sequence[ParallelStrategy], own: Sequence[Calibration] = ()
 ) -> dict[str, Any]:
-    """A search's document whose plans, of these strategies, say what they deliver where the job has a site."""
+    """The document of a search with the delivered rates of its plans, if the job has a site."""
     if job.delivery is not None:
         for plan, strategy in zip(document["plans"], strategies, strict=True):
             plan["delivery"] = delivery_summary(job, strategy, plan["estimate"], own)

@@ -1,4 +1,4 @@
-"""Who works on a search: given with it, or by the environment."""
+"""The executor of a search, from its options or the environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from search.executors.executor_address import executor_of
 
 @contextmanager
 def opened(address: str | None, field: str = "executor") -> Iterator[Executor]:
-    """The executor at that address, or at the one that the environment gives; its processes end with the context."""
+    """Open the executor at the address, or at that of the environment; its processes end with the context."""
     if address is None:
         address, field = load_settings().executor, f"{PREFIX}EXECUTOR"
     executor = executor_of(address, field)

@@ -25,13 +25,13 @@ EXPERT_COUNTS = "expert_counts.json"
 
 
 def report_files(document: SearchDocument) -> dict[str, str]:
-    """Texts of ``report.txt``, ``report.json``, ``job.yaml``, and for each plan of a job and its launch files, by name."""
+    """Text by name of ``report.txt``, ``report.json``, ``job.yaml``, and of each plan's job and launch files."""
     report = io.StringIO()
     print_search(plain_text(report, REPORT_WIDTH), document)
     files = {"report.txt": report.getvalue(), REPORT: json_text(document)}
     job: Mapping[str, Any] = document.job
-    counts = job["training"].get("expert_counts")  # a server of old does not state it
-    if counts is not None:  # they are long: in a file that all saved jobs name
+    counts = job["training"].get("expert_counts")  # an older server does not state it
+    if counts is not None:  # they are long, so all saved jobs refer to one file
         files[EXPERT_COUNTS] = json_text({"expert_counts": counts})
         job = {**job, "training": {**job["training"], "expert_counts": EXPERT_COUNTS}}
     files["job.yaml"] = _yaml(job)
@@ -58,7 +58,7 @@ def files_of_plan(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, 
 
 
 def _devices_per_node(hardware: str) -> int:
-    """A server may know hardware that this machine does not; the file's comments say how many processes to start."""
+    """Devices of a node. A server may know hardware that this machine does not; then the file's comments give the processes."""
     try:
         return catalogue.profile(hardware).devices_per_node
     except ProfileError:

@@ -1,4 +1,4 @@
-"""A folder that holds one saved answer and is known by a list of its files, so that nothing of the user's is removed."""
+"""A folder for one saved answer. A list of its files ensures that no file of the user is removed."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _OURS = re.compile(
 
 @dataclass(frozen=True)
 class AnswerFolder:
-    """A folder to write an answer to, and the names of the files that an earlier one left there."""
+    """A folder for an answer, and the names of the files of an earlier answer in it."""
 
     path: Path
     left: frozenset[str]
 
     def write(self, texts: Mapping[str, str]) -> None:
-        """The files of an answer by name, in place of those that were left; ``InputError`` where that cannot be."""
+        """Write the files of an answer in place of the earlier ones; ``InputError`` if that fails."""
         try:
-            self._list(self.left | texts.keys())  # first, so that what a fault leaves behind is known as ours
+            self._list(self.left | texts.keys())  # first, so that files left by a failure are known as ours
             for name in self.left - texts.keys():
                 (self.path / name).unlink(missing_ok=True)
             for name, text in texts.items():
@@ -48,9 +48,9 @@ class AnswerFolder:
 
 
 def answer_folder(folder: Path, *, overwrite: bool) -> AnswerFolder:
-    """The folder, made where there is none; ``InputError`` where it holds another answer, or files of the user's by our names.
+    """Open or create the folder; ``InputError`` if it has another answer, or files of the user with our names.
 
-    Asked before a search, so that none is lost for want of a place to write to.
+    This runs before a search, so that no answer is lost because it cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -80,7 +80,7 @@ def answer_folder(folder: Path, *, overwrite: bool) -> AnswerFolder:
 
 
 def _known(folder: Path) -> frozenset[str] | None:
-    """Names that the list holds; None where an answer of a version without a list stands there, whose every file is ours."""
+    """Names in the list; None for an answer of a version without a list, where every file is ours."""
     manifest = _document(folder / MANIFEST, MAX_MANIFEST_BYTES)
     if isinstance(manifest, dict) and isinstance(manifest.get("files"), list):
         return frozenset(name for name in manifest["files"] if isinstance(name, str))
@@ -90,7 +90,7 @@ def _known(folder: Path) -> frozenset[str] | None:
 
 
 def _document(path: Path, most_bytes: int) -> object:
-    """What a JSON file holds; nothing where it cannot be read as one."""
+    """Content of a JSON file; None if it cannot be read."""
     if path.is_symlink() or not path.is_file() or path.stat().st_size > most_bytes:
         return None
     try:

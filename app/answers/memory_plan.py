@@ -1,4 +1,4 @@
-"""Which tensors each virtual stage computes again or moves to the host so that a strategy fits, with wider micro batches too."""
+"""Recompute and swap of tensors for each virtual stage so that a strategy fits, also with larger micro batches."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from search.plans.plan import estimates_to_mappings, strategy_to_mapping
 from search.tensor_choice.tensor_plan import TensorAnswer, keeping_all, with_tensors
 from search.tensor_choice.tensor_refinement import saved_fraction
 
-WIDER = (1, 2, 4)  # times the micro batch
+WIDER = (1, 2, 4)  # factors on the micro batch
 
 
 def memory_plan_document(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> MemoryPlanDocument:
-    """What ``--memory-plan`` adds to an estimate. ``InputError`` for a pipeline that is too long to be played."""
+    """The part of an estimate for ``--memory-plan``. ``InputError`` for a pipeline that is too long for a simulation."""
     workload, constants = job.workload, constants_for(job.workload, own)
     whole = canonical(workload, keeping_all(strategy))
     check_cost(workload, [whole], "strategy")
@@ -69,7 +69,7 @@ def _tensors(workload: Workload, whole: ParallelStrategy, constants: Constants) 
 
 
 def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Calibration]) -> dict[str, Any]:
-    """The plan of one micro batch, or why there is none."""
+    """The plan for one micro batch, or the reason why there is none."""
     nothing = dict.fromkeys(("strategy", "estimate", "whole_step_time_s", "saved_fraction", "host_bytes", "added_s", "gap_s"))
     found: dict[str, Any] = {"micro_batch_size": whole.micro_batch_size, "refused": None, **nothing, "stages": []}
     if broken := violations(workload, whole, ANY):
@@ -97,7 +97,7 @@ def _micro_batch(workload: Workload, whole: ParallelStrategy, own: Sequence[Cali
 
 
 def _stages(workload: Workload, answer: TensorAnswer, costs: tuple[TensorCosts, ...]) -> list[dict[str, Any]]:
-    """What every virtual stage drops, those that keep everything left out."""
+    """Tensors that each virtual stage drops, without stages that keep everything."""
     strategy, kinds = answer.strategy, workload.model.layer_kinds()
     table = stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout, strategy.schedule)
     mtp = _prediction_layers(workload, strategy)
@@ -129,13 +129,13 @@ def _sets(choice: TensorChoice) -> dict[str, Tensor]:
 
 
 def added_s(costs: TensorCosts, choice: TensorChoice) -> float:
-    """What a choice adds to both passes of one layer and micro batch."""
+    """Seconds that a choice adds to both passes of one layer and micro batch."""
     copies = costs.copies(costs.bytes_of(choice.swap))
     return float((costs.recomputed_s(choice.recompute) + copies.forward_s + copies.backward_s)[0])
 
 
 def _prediction_layers(workload: Workload, strategy: ParallelStrategy) -> dict[tuple[int, int, int], int]:
-    """Of the virtual stage and kind of layer that has them, (chunk, stage, kind)."""
+    """Prediction layers by virtual stage and kind of layer, (chunk, stage, kind)."""
     model = workload.model
     if not model.mtp_num_layers:
         return {}

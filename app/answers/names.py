@@ -1,4 +1,4 @@
-"""What is said of the names that a search's limits hold: those that change nothing for this job and its target."""
+"""Warnings about names in a search's limits that have no effect for the job and its target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a batch of strategies is estimated at, with its breakdown."""
+"""Estimates of a batch of strategies, with breakdowns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def numbers_of(
     simulated: bool = False,
     known: KnownPipelines | None = None,
 ) -> Estimate:
-    """``known``: what earlier strategies of the workload shared, which a simulation does not look at."""
+    """Estimate the strategies. ``known`` are shared prices of earlier strategies of the workload; simulations ignore them."""
     constants = constants_for(workload, own)
     if simulated:
         return simulate(workload, batch, constants, breakdown=True)

@@ -38,9 +38,9 @@ _NOT_FINITE = Sentence("job: its numbers lead to times or sizes beyond 1e308; ch
 def fill_intervals(
     workload: Workload, document: Any, own: Sequence[Calibration] = (), strategies: Sequence[ParallelStrategy] = ()
 ) -> Any:
-    """The document, with the interval of the step time and the evidence in every estimate inside it.
+    """Add the interval of the step time and its evidence to every estimate in the document.
 
-    An estimate beside a ``strategy`` is of that one; ``strategies`` are those of a list of estimates without, or of one.
+    An estimate beside a ``strategy`` belongs to it; ``strategies`` are those of a list of estimates without one, or of one.
     """
     shares = _Shares(workload, calibration_for(workload, own))
     if strategies:
@@ -53,7 +53,7 @@ def fill_intervals(
 
 
 class _Shares:
-    """The interval of a step of one second, by what a plan exercises: estimates that exercise the same have the same share."""
+    """Intervals of a step of one second, by the mechanisms of a plan, since plans with equal mechanisms share them."""
 
     def __init__(self, workload: Workload, calibration: Calibration) -> None:
         self.workload = workload
@@ -62,7 +62,7 @@ class _Shares:
         self._known: dict[frozenset[str], Interval] = {}
 
     def of(self, used: frozenset[str]) -> Interval:
-        """The interval of a plan that exercises these."""
+        """The interval of a plan with these mechanisms."""
         if used not in self._known:
             self._known[used] = self._calibration.interval(self.workload, 1.0, used)
         return self._known[used]
@@ -90,7 +90,7 @@ def _fill(document: Any, shares: _Shares, used: frozenset[str]) -> None:
 
 
 def _exercised(workload: Workload, plan: dict[str, Any]) -> frozenset[str]:
-    """What a strategy exercises, from its mapping (``strategy_to_mapping``)."""
+    """Mechanisms of a strategy, from its mapping (``strategy_to_mapping``)."""
     return plan_mechanisms(
         workload,
         schedule=plan["schedule"],
@@ -103,7 +103,7 @@ def _exercised(workload: Workload, plan: dict[str, Any]) -> frozenset[str]:
 
 
 def priced(workload: Workload, batch: StrategyBatch, own: Sequence[Calibration] = (), *, simulated: bool = False) -> Estimate:
-    """Legal strategies with their breakdown; ``InputError`` where a job is so extreme that a price is no finite number."""
+    """Estimates of legal strategies with breakdowns; ``InputError`` if a job is so extreme that a price is not finite."""
     with np.errstate(all="ignore"):
         found = numbers_of(workload, batch, own, simulated=simulated)
     if not _is_finite(found).all():
@@ -119,9 +119,9 @@ def _is_finite(found: Estimate) -> Mask:
 
 
 class JobPrices:
-    """The prices of one job's strategies: what they share is worked out once, and those that come together are priced together.
+    """Prices of one job's strategies. Shared parts are computed once, and strategies of one call are priced together.
 
-    ``job``: a strategy that it has does not count.
+    A strategy in ``job`` is ignored.
     """
 
     def __init__(self, job: Job, own: Sequence[Calibration] = ()) -> None:
@@ -134,7 +134,7 @@ class JobPrices:
     def documents(
         self, asked: Sequence[tuple[Job, ParallelStrategy]], *, advised: bool, with_software: bool
     ) -> list[EstimateDocument | InputError]:
-        """The document of each strategy, of the job with that strategy or with one of a search, or why there is none."""
+        """The document of each strategy of the job, or the reason why there is none."""
         workload = self.job.workload
         whole = StrategyBatch.of([strategy for _, strategy in asked])
         refused: dict[int, InputError] = {}
@@ -179,7 +179,7 @@ class JobPrices:
     def _software(
         self, strategies: Sequence[ParallelStrategy], numbers: Estimate, rows: Sequence[int]
     ) -> list[dict[str, Any] | None]:
-        """What the options of the software move, of strategies that are not too long to price so often."""
+        """Effects of the software's options, for strategies whose price is fast enough."""
         short = [index for index, one in enumerate(strategies) if one.pp * one.vpp <= MAX_VIRTUAL_STAGES]
         found: list[dict[str, Any] | None] = [None] * len(strategies)
         if short:
@@ -217,7 +217,7 @@ class JobPrices:
         return document
 
     def simulated(self, job: Job, strategy: ParallelStrategy, *, replayed: bool, advised: bool) -> EstimateDocument:
-        """The document of one strategy whose step is played task by task; ``InputError`` where it cannot be."""
+        """The document of one strategy whose step is simulated task by task; ``InputError`` if it cannot be."""
         workload, batch = job.workload, StrategyBatch.of([strategy])
         if first_violation(workload, batch)[0] >= 0:
             raise _refusal(workload, strategy)
@@ -235,7 +235,7 @@ class JobPrices:
 
 
 def is_far(document: EstimateDocument, strategy: ParallelStrategy) -> bool:
-    """Whether runs nearer to the strategy's are worth advising."""
+    """Whether the strategy is so far from measured runs that new runs are advised."""
     return _is_far(document.estimate.evidence.extrapolated, strategy)
 
 
@@ -263,8 +263,8 @@ def estimate_document(
 ) -> EstimateDocument:
     """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run.
 
-    A simulated one also says what the replay of its tasks shows, unless ``replayed`` is false; one that is ``advised`` says what
-    the options of the software move, and which runs would bring measured ones nearer, where these are far.
+    A simulated one includes the replay of its tasks unless ``replayed`` is false. An ``advised`` one includes the effects of the
+    software's options and, if measured runs are far, the next runs.
     """
     prices = JobPrices(job, own)
     if simulated:

@@ -1,4 +1,4 @@
-"""What stood behind a price: the version, the calibration and the hardware profile, by hashes that a later run compares."""
+"""Provenance of a price: version, calibration and hardware profile, as hashes that a later run compares."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ def about(
     plan: ParallelStrategy | None = None,
     left_out_of: Literal["strategy", "search"] | None = None,
 ) -> dict[str, Any]:
-    """What every answer says of its job; on the ``plan`` it says what the defaults of the job move."""
+    """The part of an answer about its job; with a ``plan``, it has the effects of the job's defaults."""
     return head(job, assumption_sentences(job, own, plan, left_out_of))
 
 
 def head(job: Job, assumptions: Sequence[str]) -> dict[str, Any]:
-    """What an answer begins with."""
+    """The first fields of an answer."""
     return {
         "schema_version": SCHEMA_VERSION,
         "job": job.document,

@@ -23,7 +23,7 @@ from search.ranking.criteria import PlanLimit, RankingCriteria
 
 
 def criteria_of(job: Job, own: Sequence[Calibration] = ()) -> RankingCriteria | None:
-    """None where step time or memory alone ranks; ``InputError`` for an objective or a limit that has no number."""
+    """Ranking criteria; None if only step time or memory ranks. ``InputError`` for an objective or a limit without a value."""
     settings = job.settings
     if not settings.needs_criteria:
         return None
@@ -34,13 +34,13 @@ def criteria_of(job: Job, own: Sequence[Calibration] = ()) -> RankingCriteria | 
 
 
 def criteria_sentences(job: Job) -> list[str]:
-    """The sources of power, price and failures, where an objective or a limit needs them."""
+    """Sentences on the sources of power, price and failures, if an objective or a limit needs them."""
     needed = any(OBJECTIVES[name].needs for name in job.settings.objectives)
     return basis_sentences([job]) if needed or job.settings.budget_usd is not None else []
 
 
 def objective_context(job: Job, own: Sequence[Calibration] = ()) -> ObjectiveContext:
-    """The site, the prices and the constants of a job, as objectives read them."""
+    """Site, prices and constants of a job, for objectives."""
     workload, section, failing = job.workload, job.delivery or DeliverySection(), failing_site(job)
     num_spares = 0 if failing is None else spares_of(failing, nodes_of(workload))
 
@@ -73,7 +73,7 @@ def objective_context(job: Job, own: Sequence[Calibration] = ()) -> ObjectiveCon
 
 
 def _check(need: Need, context: ObjectiveContext) -> None:
-    """Raise ``InputError`` where nobody says what an objective needs."""
+    """Raise ``InputError`` if the job lacks a value that an objective needs."""
     if not context.lacks(need):
         return
     if need is Need.POWER:

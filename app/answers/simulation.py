@@ -1,4 +1,4 @@
-"""Steps played task by task: how long they take, where ranks wait, when memory peaks, and every bar of one of them."""
+"""Steps simulated task by task: their time, waits of ranks, peaks of memory, and every bar of one step."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from cost_models.step.result import Estimate
 from documents.errors import InputError
 from documents.sentences import Sentence
 
-MAX_SIMULATED_TASKS = 1_000_000  # about a minute where no steady state sets in, a second where one does
+MAX_SIMULATED_TASKS = 1_000_000  # about a minute without a steady state, a second with one
 
 
 @dataclass(frozen=True)
 class PlayedStep:
     timeline: Timeline
-    memory: list[MemoryCurve]  # by rank, in the time of its bars
+    memory: list[MemoryCurve]  # by rank, on the time axis of its bars
 
 
 def play(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> PlayedStep:
-    """``ValueError``, without a full stop, for what cannot be played: too long, or too few micro batches for its schedule."""
+    """Simulate the step. ``ValueError``, without a full stop, if it is too long or has too few micro batches for its schedule."""
     played = _replayed(workload, strategy, constants)
     with np.errstate(all="ignore"):
         shown = timeline(workload, played, constants)
@@ -52,7 +52,7 @@ def _memory(workload: Workload, played: Replay) -> list[MemoryCurve]:
 
 
 def check_cost(workload: Workload, strategies: Iterable[ParallelStrategy], field: str) -> None:
-    """``InputError`` for more tasks than one request simulates; strategies of one pipeline are played together."""
+    """``InputError`` for more tasks than one request simulates; strategies with one pipeline are simulated together."""
     pipelines = {
         (s.schedule, s.pp, s.vpp, s.micro_batch_size * s.dp, s.microbatch_group_size_per_vp_stage): num_tasks(workload, s)
         for s in strategies
@@ -73,7 +73,7 @@ def check_cost(workload: Workload, strategies: Iterable[ParallelStrategy], field
 def simulation_document(
     workload: Workload, strategy: ParallelStrategy, constants: Constants, found: Estimate, closed_form_s: float
 ) -> Simulation:
-    """What the simulation knows beside an estimate; ``found`` is that of the one strategy, with its breakdown."""
+    """Results of the simulation beyond an estimate; ``found`` is the estimate of the strategy, with its breakdown."""
     assert found.breakdown is not None
     assert found.stage_bubble_s is not None
     assert found.stage_peak_memory_bytes is not None

@@ -1,4 +1,4 @@
-"""A job and its delivery section as the physics takes them."""
+"""A job and its delivery section, as inputs of the cost model."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from hardware_profiles.schema import HardwareProfile
 from search.objectives.objective import Need
 from search.objectives.table import OBJECTIVES
 
-SPARE_FRACTION = 0.02  # of a job's nodes, which vendors advise
+SPARE_FRACTION = 0.02  # share of a job's nodes that vendors advise as spares
 
 
 def failing_site(job: Job) -> DeliverySection | None:
-    """The site whose failures count in days and costs: the job's, unless it is about prices alone, or one that is asked for."""
+    """The site whose failures count in days and costs: the job's, unless it has prices only, or the requested one."""
     if any(Need.FAILURES in OBJECTIVES[name].needs for name in job.settings.objectives):
         return job.delivery or DeliverySection()
     return None if job.delivery is None or job.delivery.is_of_prices_alone else job.delivery
 
 
 def running_plan(workload: Workload, strategy: ParallelStrategy, step_time_s: float, constants: Constants) -> RunningPlan:
-    """What of the plan its failures touch. Experts spread over replicas tie these together."""
+    """The parts of a plan that failures affect. Experts spread over replicas tie these together."""
     profile, num_devices = workload.cluster.profile, workload.cluster.num_devices
     experts = strategy.ep * strategy.etp if workload.model.moe else 1
     replica = strategy.pp * math.lcm(strategy.tp * strategy.cp, experts)
@@ -91,7 +91,7 @@ def resolved(section: DeliverySection, num_nodes: int) -> DeliverySection:
 
 
 def assumed_sentences(section: DeliverySection, num_nodes: int, *, with_power: bool, with_price: bool) -> list[str]:
-    """A line for each default that decides something of this answer."""
+    """A line for each default that affects this answer."""
     unused = set(section.model_fields_set)
     unused |= {"failures_per_node_day"} if section.mtbf_s is not None else set()
     unused |= set() if with_power else {"idle_power_fraction", "waiting_power_fraction", "host_power_fraction", "pue"}
@@ -105,7 +105,7 @@ def assumed_sentences(section: DeliverySection, num_nodes: int, *, with_power: b
 
 
 def changed_sites(site: Site, *, has_replicas: bool) -> dict[str, Site]:
-    """What could be done otherwise, one thing at a time, by what it says."""
+    """Alternative sites, each with one change, by description."""
     spares = math.ceil(1.5 * site.num_spares) + 1
     changes = {
         Sentence("detection in 10 s"): replace(site, detection_s=min(site.detection_s, 10.0)),

@@ -1,4 +1,4 @@
-"""What the options of a job's software move: the plan priced again with one of them the other way, under the same fidelity."""
+"""Effects of a job's software options: the plan priced again, at the same fidelity, with one option flipped."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def software_documents(
     own: Sequence[Calibration],
     known: Mapping[Software, KnownPipelines],
 ) -> list[dict[str, Any]]:
-    """The ``software`` of the documents of some strategies; ``rows`` of ``numbers`` are theirs, with their breakdown.
+    """The ``software`` part of the documents of some strategies; ``rows`` of ``numbers`` are their estimates with breakdown.
 
-    ``known``: what earlier strategies of the job shared, under each software.
+    ``known`` are shared prices of earlier strategies of the job, for each software.
     """
     options: list[list[dict[str, Any]]] = [[] for _ in rows]
     places = np.array(rows)
@@ -45,7 +45,7 @@ def software_documents(
 
 
 def other_way(software: Software, option: SoftwareOption) -> Software:
-    """The same software with the option if it has not, else without."""
+    """The same software with the option flipped."""
     if option.kind == HOST:
         now = {one.name for one in SOFTWARE_OPTIONS if one.kind == HOST and has_option(one, (), software.host)} ^ {option.name}
         return replace(software, host=tuple(name for name in OPTION_NAMES[HOST] if name in now))
@@ -53,7 +53,7 @@ def other_way(software: Software, option: SoftwareOption) -> Software:
 
 
 def _host_s(numbers: Estimate) -> Floats:
-    """What a step waits for its hosts: for kernels, and for the sizes of exchanges."""
+    """Seconds that a step waits for its hosts: for kernel launches and for the sizes of exchanges."""
     assert numbers.breakdown is not None
     host_s: Floats = numbers.breakdown.time_s["host"] + numbers.breakdown.time_s["size_synchronisation"]
     return host_s
@@ -101,7 +101,7 @@ def _larger_micro_batches(
     known: Mapping[Software, KnownPipelines],
     found: list[list[dict[str, Any]]],
 ) -> None:
-    """Twice the micro batch, which the host dispatches in as many kernels, where it is legal."""
+    """The strategy with twice the micro batch, which needs no more kernels, if it is legal."""
     larger = [replace(strategy, micro_batch_size=2 * strategy.micro_batch_size) for strategy in strategies]
     batch = StrategyBatch.of(larger)
     legal = np.flatnonzero(first_violation(workload, batch) < 0)

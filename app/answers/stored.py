@@ -1,4 +1,4 @@
-"""The answer of a search as a study holds it."""
+"""The answer of a search in the form that a study stores."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ FOUND = [name for name in SearchDocument.model_fields if name not in {*Answer.mo
 def search_document_of(
     study: Mapping[str, Any], rejections: Sequence[Any], plans: Sequence[Any], **instead: Any
 ) -> SearchDocument:
-    """The document that ``meshplan schema search`` describes; ``ValidationError`` where the study is of another version.
+    """The document that ``meshplan schema search`` describes; ``ValidationError`` if the study is of another version.
 
-    ``study`` has a result; ``instead`` replaces what it says.
+    ``study`` has a result; ``instead`` replaces fields of it.
     """
     found = {**study["result"], "rejections": rejections, "plans": plans}
     profile = parse_profile(study["hardware_profile"], Sentence("study {}", study["id"]))
@@ -32,7 +32,7 @@ def search_document_of(
                 "calibration": study["calibration"].get("fingerprint"),
                 "hardware_profile": fingerprint(profile),
             },
-            **{name: found[name] for name in FOUND if name in found},  # an older study knows fewer
+            **{name: found[name] for name in FOUND if name in found},  # an older study has fewer
             **instead,
         }
     )

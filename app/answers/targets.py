@@ -1,4 +1,4 @@
-"""The target of a search that names none: the framework of the hardware's usual stack, where it takes a plan of the job."""
+"""The default target of a search: the framework of the hardware's usual stack, if it takes a plan of the job."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from search.space.enumeration import Rejections, refusals
 
 
 def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
-    """The job of a search with its target decided, and an assumption that says which and why; as it is where it names one.
+    """The job of a search with its target decided, and an assumption with the reason; unchanged if the job names one.
 
-    Names of its limits that mean nothing there are among its warnings.
+    Its warnings list names of its limits that have no effect for the target.
     """
     return with_notes_on_names(_with_target(job, own))
 

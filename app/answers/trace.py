@@ -14,7 +14,7 @@ from documents.sentences import Sentence
 
 
 def trace_text(played: PlayedStep) -> str:
-    """Complete events (`X`) in microseconds from 0, to the nanosecond, and counters (`C`) of each rank's memory."""
+    """Complete events (`X`) in microseconds from 0, with nanoseconds, and counters (`C`) of each rank's memory."""
     events = [*_names(played.timeline), *_bars(played.timeline), *_counters(played)]
     return '{"displayTimeUnit":"ms","traceEvents":[\n' + ",\n".join(events) + "\n]}\n"
 
@@ -35,7 +35,7 @@ def _metadata(what: str, rank: int, stream: int, **arguments: str | int) -> str:
 
 
 def _bars(shown: Timeline) -> Iterator[str]:
-    """Whole nanoseconds, so that no viewer's rounding lets neighbours overlap; the last end is exact."""
+    """Bars in whole nanoseconds, so that rounding by a viewer never makes neighbours overlap; the last end is exact."""
     bars = shown.bars
     start_ns, end_ns = (np.rint(column * 1e9).astype(np.int64) for column in (bars.start_s, bars.end_s))
     last = bars.end_s == bars.end_s.max()

@@ -1,4 +1,4 @@
-"""The constants that price a job: those that ship, or a calibration of the user's own."""
+"""The constants that price a job: the shipped ones, or a calibration of the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ FIELD = "software.calibration (--calibration)"
 
 
 def constants_for(workload: Workload, own: Sequence[Calibration] = ()) -> Constants:
-    """What measured runs taught: a user's own calibration where one applies, else the shipped one."""
+    """The constants of the user's calibration if one applies, otherwise of the shipped one."""
     return calibration_for(workload, own).constants_of(workload)
 
 
@@ -35,7 +35,7 @@ def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration
 
 
 def paired_error_of(workload: Workload, own: Sequence[Calibration] = ()) -> PairedError:
-    """Below which difference two plans of the workload tie."""
+    """The difference below which two plans of the workload tie."""
     calibration = calibration_for(workload, own)
     found = calibration.paired_error(workload)
     jobs = Sentence(
@@ -56,7 +56,7 @@ def read_own(path: Path | None) -> tuple[Calibration, ...]:
 
 
 def own_calibrations(job: Job) -> tuple[Calibration, ...]:
-    """The calibration file that the job names, which must be for the job's hardware and stack."""
+    """The calibration file that the job names; ``InputError`` unless it is for the job's hardware and stack."""
     if job.calibration is None:
         return ()
     if "/" not in job.calibration:
@@ -77,7 +77,7 @@ def own_calibrations(job: Job) -> tuple[Calibration, ...]:
 
 
 def check_applies(calibration: Calibration, job: Job, name: str, field: str) -> None:
-    """``InputError`` where the calibration was fitted for other hardware or software than the job's."""
+    """``InputError`` if the calibration was fitted for other hardware or software than the job's."""
     workload = job.workload
     if not calibration.applies_to(workload):
         fitted_for = Sentence(
@@ -96,7 +96,7 @@ def check_applies(calibration: Calibration, job: Job, name: str, field: str) -> 
 
 
 def calibration_sentence(calibration: Calibration) -> str:
-    """What an answer says about a calibration that the user gave."""
+    """The sentence of an answer about a calibration that the user gave."""
     return Sentence(
         "software.calibration = {}, fitted to runs of {} on {} by `{}`",
         calibration.fingerprint,

@@ -1,4 +1,4 @@
-"""Constants fitted to a user's runs: those of a file, or those that the server stores."""
+"""Constants fitted to a user's runs, from a file or stored on the server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
 MAX_FIT_S = 120.0  # 200 runs converge in about a minute
-_fitting = threading.Lock()  # a fit keeps a core busy: one at a time leaves the others to the rest of the server
+_fitting = threading.Lock()  # a fit uses one core: one fit at a time leaves the others to the server
 
 
 def check_stack(stack: str, family: str, field: str) -> None:
@@ -31,7 +31,7 @@ def check_stack(stack: str, family: str, field: str) -> None:
 
 
 def site_profile(hardware: str) -> HardwareProfile:
-    """The profile of that name or file; ``InputError`` where there is none."""
+    """The profile of that name or file; ``InputError`` if there is none."""
     try:
         return catalogue.profile(hardware)
     except ProfileError as error:
@@ -39,7 +39,7 @@ def site_profile(hardware: str) -> HardwareProfile:
 
 
 def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | None = None) -> SiteOutcome:
-    """The shipped calibration moved to the runs of a file; ``InputError`` where nothing can be learned."""
+    """The shipped calibration fitted to the runs of a file; ``InputError`` if the fit can use none."""
     profile = site_profile(hardware)
     check_stack(stack, profile.family, "--stack")
     try:
@@ -58,12 +58,12 @@ def fit_of_file(runs: Path, hardware: str, stack: str, on_progress: Progress | N
 
 
 def _profile_of(own: HardwareProfile, reference: str) -> Callable[[str], HardwareProfile]:
-    """Finds a profile by name; the user's own file goes by its name and by its path."""
+    """A function that finds a profile by name; the user's file is found by its name and its path."""
     return lambda name: own if name in (own.name, reference) else catalogue.named(name)
 
 
 def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, stack: str) -> SiteOutcome:
-    """The shipped calibration moved to the runs; ``InputError`` where they teach nothing or take too long."""
+    """The shipped calibration fitted to the runs; ``InputError`` if the fit can use none or takes too long."""
     if not records:
         raise InputError(Sentence("hardware: no run of {} on {} is stored; send some to POST /v1/runs first.", stack, hardware))
     if not _fitting.acquire(blocking=False):

@@ -1,4 +1,4 @@
-"""The cheapest runs that would teach most about a job: short ones, cut from it to fewer layers and devices."""
+"""Runs that would reduce a job's uncertainty most at the least cost: cut from it to fewer layers and devices."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from frameworks.legality import legal_mask
 from search.plans.plan import strategy_to_mapping
 
 NUM_RUNS = 3
-NUM_STEPS = 20  # of a run: the first half warms up, the rest agrees to a per cent on a quiet machine
-START_S = 120.0  # assumed: to start processes and communicators, load and compile, whatever the run
-LARGEST_SHARE = 0.1  # of the device-seconds that as many steps of the job take
-MICRO_BATCHES_A_STAGE = 4  # fill and drain then weigh as in short steps of real jobs
+NUM_STEPS = 20  # steps of a run: the first half is warm-up, the rest agrees to a per cent on a quiet machine
+START_S = 120.0  # assumed seconds to start processes and communicators, load and compile
+LARGEST_SHARE = 0.1  # largest share of the device-seconds of as many steps of the job
+MICRO_BATCHES_A_STAGE = 4  # so that fill and drain have the weight that they have in short steps of real jobs
 SHORT_LAYERS = 4  # on a rank
 
 
@@ -42,7 +42,7 @@ class _Candidate:
 
 @dataclass(frozen=True)
 class _Question:
-    """Equal where ``key`` is: what a server was just asked, it answers again without pricing."""
+    """A question; equal keys are equal questions, so that a server answers a repeated one without pricing."""
 
     key: str
     job: Job = field(compare=False)
@@ -51,9 +51,9 @@ class _Question:
 
 
 def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> list[NextRun]:
-    """Up to ``NUM_RUNS`` runs of the job's hardware and software, the one to make first first; none where none is legal.
+    """Up to ``NUM_RUNS`` runs on the job's hardware and software, the most useful first; empty if none is legal.
 
-    Candidates are priced in closed form under the constants of the job's calibration, and with each of them moved a step.
+    Candidates are priced in closed form with the constants of the job's calibration, and with each constant moved by a step.
     """
     calibration = calibration_for(job.workload, own)
     key = fingerprint((job.document, job.workload.cluster.profile, strategy, calibration.fingerprint))
@@ -61,7 +61,7 @@ def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] =
 
 
 @lru_cache(maxsize=64)
-@np.errstate(all="ignore")  # a job may be so odd that a run of it has no finite price: none of its comparisons then holds
+@np.errstate(all="ignore")  # the price of a run of an extreme job may not be finite; then no comparison is true
 def _answer(question: _Question) -> tuple[NextRun, ...]:
     job, strategy, calibration = question.job, question.strategy, question.calibration
     workload = job.workload
@@ -108,7 +108,7 @@ def _times(workload: Workload, batch: StrategyBatch, constants: Sequence[Constan
 
 
 def _candidates(workload: Workload, strategy: ParallelStrategy) -> Iterator[_Candidate]:
-    """Legal short runs: fewer devices and layers, and from there one degree at a time, so that their number stays small."""
+    """Legal short runs: fewer devices and layers, then one degree changed at a time, which keeps their number small."""
     layers_a_rank = -(-workload.model.num_layers // strategy.pp)
     period = _period(workload.model)
     short = -(-SHORT_LAYERS // period) * period
@@ -140,7 +140,7 @@ def _legal(workload: Workload, strategy: ParallelStrategy, num_layers: int, num_
 
 
 def _training(workload: Workload, model: ModelShape, batch_size: int) -> TrainingJob:
-    """The job's, with fewer sequences; counts of experts by layer give way to what is usual, as the layers are others."""
+    """The job's training with fewer sequences; expert counts by layer are replaced by the usual load, since layers differ."""
     training = replace(workload.training, global_batch_size=batch_size)
     return (
         training if training.expert_counts is None else replace(training, expert_counts=None, expert_spread=model.expert_spread())
@@ -148,7 +148,7 @@ def _training(workload: Workload, model: ModelShape, batch_size: int) -> Trainin
 
 
 def _device_counts(cluster: Cluster) -> list[int]:
-    """One node and two, and two domains of the tier inside the outermost, as far as the job has them."""
+    """Devices of one node, of two, and of two domains of the tier below the outermost, if the job has as many."""
     node, outermost = cluster.profile.devices_per_node, [t.domain_devices for t in cluster.profile.tiers if t.domain_devices][-1:]
     counts = {node, 2 * node, *(2 * domain for domain in outermost if domain)}
     return sorted(count for count in counts if node <= count <= cluster.num_devices) or [cluster.num_devices]
@@ -163,13 +163,13 @@ def _expert_ranks(strategy: ParallelStrategy, tp: int, dp: int) -> int:
 
 
 def _period(model: ModelShape) -> int:
-    """Layers after which the kinds of layers repeat: a run of whole periods has the job's mixture of them."""
+    """Number of layers after which the kinds of layers repeat; a run of whole periods has the job's mixture."""
     every = 1 if model.local_attention is None else max(model.local_attention.full_attention_every, 1)
     return every if model.moe is None else math.lcm(every, max(model.moe.moe_layer_freq, 1))
 
 
 def _cut(model: ModelShape, num_layers: int) -> ModelShape:
-    """Fewer layers, of which as large a part is dense, without prediction layers."""
+    """The model with fewer layers, the same share of dense ones, and no prediction layers."""
     moe = model.moe
     if moe is not None:
         dense = min(round(moe.num_leading_dense_layers * num_layers / model.num_layers), num_layers - 1)
@@ -201,7 +201,7 @@ def _with_degrees(strategy: ParallelStrategy, tp: int, pp: int, vpp: int, dp: in
 
 
 def _document(job: Job, run: _Candidate) -> dict[str, Any]:
-    """The job file of a run: the job's own, with what was cut."""
+    """The job file of a run: the job's file with the cuts."""
     workload = run.workload
     kept = {name: value for name, value in job.document.items() if name in ("schema_version", "software")}
     training = {**job.document["training"], "global_batch_size": workload.training.global_batch_size, "train_tokens": None}
@@ -217,7 +217,7 @@ def _document(job: Job, run: _Candidate) -> dict[str, Any]:
 
 
 def _record(job: Job, run: _Candidate) -> dict[str, Any]:
-    """The run record of a run, without what it measures: the release goes by its date."""
+    """The run record of a run, without measurements; the release is given by its date."""
     document, software = _document(job, run), run.workload.software
     parts = {name: document[name] for name in ("model", "cluster", "training", "strategy")}
     year = software.year

@@ -1,4 +1,4 @@
-"""What a user's runs taught, as a document."""
+"""The result of a fit to a user's runs, as a document."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def free(outcome: SiteOutcome) -> list[FittedConstant]:
 
 
 def learned_fraction(entry: FittedConstant) -> float:
-    """How much of a constant's spread the runs took away."""
+    """Share of a constant's spread that the runs removed."""
     return max(0.0, 1.0 - entry.log_spread / entry.prior_log_spread)
 
 

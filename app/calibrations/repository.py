@@ -25,7 +25,7 @@ def put(session: Session, row: dict[str, Any]) -> Calibration:
 
 
 def find(session: Session, calibration_id: str) -> Calibration | None:
-    if not _ID.fullmatch(calibration_id):  # not every text is one that every database takes
+    if not _ID.fullmatch(calibration_id):  # some databases refuse some texts
         return None
     return session.scalars(select(Calibration).where(Calibration.id == calibration_id)).one_or_none()
 

@@ -30,7 +30,7 @@ from meshplan import __version__
 
 SUMMARIZED = ("hardware", "stack", "num_runs")  # of a report
 MAX_RUNS = 200
-MAX_RECORDS = 2_000  # read to find that many of one stack
+MAX_RECORDS = 2_000  # records read at most, to find that many of one stack
 
 
 def parse_request(body: Mapping[str, Any]) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def parse_request(body: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def site_records(session: Session, hardware: str, stack: str) -> tuple[list[RunRecord | RefusedRecord], list[str]]:
-    """The newest stored runs of this hardware and stack, and a sentence where older ones stay out."""
+    """The newest stored runs of this hardware and stack, and a sentence if older ones are left out."""
     read = [readable_record(row, number) for number, row in enumerate(records_of(session, hardware, MAX_RECORDS), start=1)]
     found = [r for r in read if isinstance(r, RefusedRecord) or r.workload.software.stack == stack]
     if len(found) <= MAX_RUNS and len(read) < MAX_RECORDS:
@@ -69,7 +69,7 @@ def site_records(session: Session, hardware: str, stack: str) -> tuple[list[RunR
 
 
 def store(session: Session, outcome: SiteOutcome, warnings: list[str]) -> CalibrationDocument:
-    """The stored document; the same runs teach the same, so repeating a request stores nothing twice."""
+    """Store the document and return it; the same runs give the same document, so a repeated request stores nothing twice."""
     report = plain(learned(outcome))
     row = {
         "id": outcome.calibration.fingerprint,

@@ -11,7 +11,7 @@ from calibration.files.calibrations import Calibration, parse_calibration
 from documents.errors import InputError, show
 from documents.sentences import Sentence
 
-if TYPE_CHECKING:  # SQLAlchemy takes a quarter of a second to import: commands without a database do without it
+if TYPE_CHECKING:  # importing SQLAlchemy takes a quarter of a second, which commands without a database avoid
     from sqlalchemy.orm import Session
 
     from app.storage.session import Database
@@ -21,7 +21,7 @@ FIELD = "software.calibration"
 
 
 def stored_constants(session: Session, name: str, field: str) -> Calibration:
-    """The stored calibration of that id; ``InputError`` where there is none, or none that this version reads."""
+    """The stored calibration of that id; ``InputError`` if there is none, or this version cannot read it."""
     from app.calibrations import repository
 
     found = repository.find(session, name)
@@ -40,7 +40,7 @@ def stored_constants(session: Session, name: str, field: str) -> Calibration:
 
 
 def calibrations_of(session: Session, job: Job) -> tuple[Calibration, ...]:
-    """The stored calibration that the job names, which must be for its hardware and software; ``InputError`` where none is."""
+    """The stored calibration that the job names; ``InputError`` if it does not exist or is for other hardware or software."""
     name = job.calibration
     if name is None:
         return ()
@@ -50,7 +50,7 @@ def calibrations_of(session: Session, job: Job) -> tuple[Calibration, ...]:
 
 
 def stored_calibrations(database: Database, job: Job) -> tuple[Calibration, ...]:
-    """``calibrations_of`` in a transaction of its own, which most jobs do without."""
+    """``calibrations_of`` in a transaction of its own, opened only if the job names a calibration."""
     if job.calibration is None:
         return ()
     with database.read() as session:

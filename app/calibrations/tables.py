@@ -1,4 +1,4 @@
-"""What runs taught, and how far predictions are off, as tables."""
+"""Results of fits and errors of predictions, as tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from calibration.procedure.calibrate import SiteOutcome
 from calibration.validation.predictions import ValidationReport, ValidationRow
 from documents.sentences import Sentence, joined, word
 
-LEARNED_FROM = 0.05  # less of a spread gone than this counts as nothing learned
+LEARNED_FROM = 0.05  # smallest share of a removed spread that counts as learned
 SHOWN_WORST = 5
 SHOWN_REASONS = 5
 SECONDS_PER_HOUR = 3600
@@ -64,7 +64,7 @@ def print_outcome(console: Console, outcome: SiteOutcome, path: Path) -> None:
 
 
 def print_next_runs(console: Console, runs: Sequence[NextRun]) -> None:
-    """What to run, one line each, and what `meshplan calibrate` then knows; nothing where there is none."""
+    """Print the next runs, a line for each, and the uncertainty after them; nothing without runs."""
     if not runs:
         return
     for number, run in enumerate(runs, start=1):
@@ -107,7 +107,7 @@ def print_validation(console: Console, report: ValidationReport, *, with_rows: b
 
 
 def _print_flags(console: Console, report: ValidationReport) -> None:
-    """Of every predicted run the flags that were read, those of no effect, those assumed and those not understood."""
+    """Print the flags of every predicted run: read, without effect, assumed, and not understood."""
     for row in report.rows:
         if row.refused:
             continue
@@ -132,7 +132,7 @@ def _print_flags(console: Console, report: ValidationReport) -> None:
 
 
 def _print_rows(console: Console, report: ValidationReport, limit: int | None) -> None:
-    """The runs that are furthest off, or all in the order of the file."""
+    """Print the runs with the largest errors, or all in the order of the file."""
     rows = [row for row in report.rows if row.error_fraction is not None]
     if limit is not None:
         rows = sorted(rows, key=lambda row: -abs(row.error_fraction or 0.0))[:limit]

@@ -1,4 +1,4 @@
-"""How far predictions are off, as a document."""
+"""Errors of predictions, as a document."""
 
 from __future__ import annotations
 

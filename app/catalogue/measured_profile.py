@@ -1,4 +1,4 @@
-"""A user's own hardware profile: a known one with their collective benchmarks and matmul rates."""
+"""A user's hardware profile: a known profile with their collective benchmarks and matmul rates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from hardware_profiles.loader import parse_profile_text
 from hardware_profiles.schema import HardwareProfile, ProfileError
 from hardware_profiles.writer import profile_document
 
-LARGE_MATMUL_FLOPS = 1e11  # 4,096 x 4,096 x 3,072: below, launch and ragged tiles hide what the cores can do
+LARGE_MATMUL_FLOPS = 1e11  # 4,096 x 4,096 x 3,072: in smaller ones, launch and ragged tiles hide the rate of the cores
 
 
 def measured_profile(
@@ -52,7 +52,7 @@ def measured_profile(
 
 
 def rates_of(op_summary: Path | None, measurements: Measurements | None) -> tuple[OperatorRate, ...]:
-    """The operator rates of the one file or of the other; ``InputError`` where it has none to read."""
+    """The operator rates of one of the two files; ``InputError`` if it has none."""
     if op_summary is not None:
         return read_op_summary(op_summary)
     return () if measurements is None else matmul_rates(measurements)
@@ -67,7 +67,7 @@ def curves_of(
 
 
 def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
-    """The file of ``meshplan hardware measure``; ``InputError`` where it is none, or of devices of another kind."""
+    """Read the file of ``meshplan hardware measure``; ``InputError`` if it is none, or of another kind of device."""
     try:
         found = read_measurements(path)
     except InputError as error:
@@ -92,7 +92,7 @@ def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
 
 
 def read_op_summary(path: Path) -> tuple[OperatorRate, ...]:
-    """The operator rates in a file of msprof; ``InputError`` where it has none."""
+    """The operator rates in a file of msprof; ``InputError`` without any."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise InputError(

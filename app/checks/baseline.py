@@ -1,4 +1,4 @@
-"""The answer that a check compares with, and what priced it."""
+"""The baseline of a check: an earlier answer, with the profile and calibration that priced it."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ HASHES = ("version", "calibration", "hardware_profile")
 FILES = ("cluster.hardware", "software.calibration")  # fields that may name one
 MAX_DEPTH = 32
 LARGEST = 1e30
-MAX_CHANGES, MAX_PATH = 20, 100  # of the job, in a report; characters of a field's path
-NAME, MAX_NAMES = re.compile(r"[a-z][a-z0-9_]{0,59}"), 12  # of a list of them, such as features, and how many are told
+MAX_CHANGES, MAX_PATH = 20, 100  # changes of the job in a report; characters of a field's path
+NAME, MAX_NAMES = re.compile(r"[a-z][a-z0-9_]{0,59}"), 12  # names in a list, such as features, and how many are reported
 SOURCES = Sentence("`meshplan check --write-baseline`, `meshplan estimate --json` or `meshplan search --json`")
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """A priced strategy of an earlier day. ``calibration`` and ``profile`` are there where the file holds them in full."""
+    """An earlier priced strategy. ``calibration`` and ``profile`` are set if the file has them in full."""
 
     name: str
     job: Mapping[str, Any]
@@ -55,7 +55,7 @@ def baseline_document(job: Job, priced: EstimateDocument | CheckDocument, own: S
 
 
 def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
-    """The baseline in a document that one of our commands wrote; ``InputError`` where it is none. A search's is its best plan."""
+    """The baseline in a document of one of our commands; ``InputError`` for others. For a search it is the best plan."""
     _check_values(document, name)
     chosen = document
     if "plans" in document:
@@ -83,7 +83,7 @@ def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
 
 
 def _check_values(document: Mapping[str, Any], name: str) -> None:
-    """Refuses what no answer of ours holds, before anything computes with it."""
+    """Refuse values that no answer of ours has, before they are used."""
     inner: list[tuple[Any, int]] = [(document, 1)]
     while inner:
         value, depth = inner.pop()
@@ -108,7 +108,7 @@ def _profile(document: object, name: str) -> HardwareProfile | None:
 
 
 def pinned(job: Job, baseline: Baseline) -> tuple[Job, tuple[Calibration, ...]]:
-    """The job on the baseline's profile, and the baseline's calibration; ``InputError`` where the baseline holds only hashes."""
+    """The job on the baseline's profile, and the baseline's calibration; ``InputError`` if the baseline has only hashes."""
     profile, current = job.workload.cluster.profile, priced_with(job.workload)
     if baseline.profile is not None and baseline.profile.name == profile.name:
         workload = replace(job.workload, cluster=replace(job.workload.cluster, profile=baseline.profile))
@@ -134,14 +134,14 @@ def _only_hashes(baseline: Baseline, what: str) -> InputError:
 
 
 def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> EstimateDocument:
-    """The baseline's job priced with the profile and the calibration that price ``job``; ``InputError`` where it has no price."""
+    """The baseline's job priced with the profile and calibration of ``job``; ``InputError`` if it has no price."""
     old = _old_job(baseline, job)
     assert old.strategy is not None  # parse_baseline puts it there
     return estimate_document(old, old.strategy, own, simulated=is_simulated(baseline), replayed=False)
 
 
 def is_simulated(baseline: Baseline) -> bool:
-    """Whether its numbers are those of a simulation, as those of a search are."""
+    """Whether its numbers are simulated, like those of a search."""
     return baseline.estimate.get("fidelity") == "simulated"
 
 
@@ -156,7 +156,7 @@ def _old_job(baseline: Baseline, job: Job) -> Job:
 
 
 def tool_changes(baseline: Baseline, now: Mapping[str, Any]) -> list[str]:
-    """What of the tool is no longer what priced the baseline: one sentence each."""
+    """Sentences on changes of the tool since the baseline was priced."""
     words = {
         "version": Sentence("version of meshplan"),
         "calibration": "calibration",
@@ -172,7 +172,7 @@ def tool_changes(baseline: Baseline, now: Mapping[str, Any]) -> list[str]:
 def job_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     """Fields of two jobs that differ, up to ``MAX_CHANGES``.
 
-    How a job is searched, and what of it was given, are no part of its price.
+    Search settings, and the list of given fields, do not affect the price and are left out.
     """
     others = ("search", "schema_version", "assumed")
     before, after = ({key: value for key, value in job.items() if key not in others} for job in (old, new))
@@ -183,7 +183,7 @@ def job_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
 
 
 def _same_file(before: object, after: object) -> bool:
-    """A site's own files lie in another folder on another machine; their numbers are compared by their hash."""
+    """Whether two paths name the same user's file: folders differ between machines, so the content is compared by hash."""
     return isinstance(before, str) and isinstance(after, str) and PurePath(before).name == PurePath(after).name
 
 
@@ -196,7 +196,7 @@ def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
 
 
 def _names_moved(before: Any, after: Any) -> str | None:
-    """Of two lists of names, such as features, what came and what went; None where that is not all that differs."""
+    """Names added and removed between two lists, such as features; None if the lists differ in another way."""
     lists = [names for names in (before, after) if isinstance(names, list) and len(set(map(str, names))) == len(names)]
     if len(lists) < 2 or not all(isinstance(name, str) and NAME.fullmatch(name) for names in lists for name in names):
         return None

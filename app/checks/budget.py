@@ -1,4 +1,4 @@
-"""The budget of a check: bounds on what a job may cost, and how far it may fall behind its baseline."""
+"""The budget of a check: bounds on metrics of a job, and tolerances against its baseline."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Bound = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
 
 
 class Bounds(Section):
-    """What a metric may be, both ends included."""
+    """Bounds of a metric, both ends included."""
 
     min: Bound | None = None
     max: Bound | None = None
 
 
 class Tolerance(Section):
-    """How much worse than the baseline a metric may be, as a part of the baseline's size."""
+    """How much worse than the baseline a metric may be, as a fraction of the baseline."""
 
     max_fraction: float = Field(ge=0, le=1e6, description="0.02: up to 2 % worse; 0: not worse at all")
 
@@ -36,7 +36,7 @@ class BudgetSettings(Section):
     schema_version: Literal[1] = 1
 
 
-# One field for each metric: an unknown one is told from a misspelt one like any other key.
+# One field for each metric, so that an unknown or misspelt metric is refused like any other key.
 if TYPE_CHECKING:
     RegressionSection = Section
     BudgetDocument = BudgetSettings
@@ -59,7 +59,7 @@ NO_SLOWER: Mapping[str, float] = {"step_time_s": 0.0}
 
 @dataclass(frozen=True)
 class Budget:
-    """A checked budget; ``tolerances`` are the worsening, by metric, that a baseline allows."""
+    """A checked budget; ``tolerances`` are the worsenings against a baseline that are allowed, by metric."""
 
     bounds: Mapping[str, Bounds] = field(default_factory=dict)
     tolerances: Mapping[str, float] = field(default_factory=lambda: NO_SLOWER)
@@ -77,7 +77,7 @@ class Budget:
 
 
 def parse_budget(document: Mapping[str, Any], *, has_baseline: bool = False) -> Budget:
-    """The budget in a document; ``InputError`` where it is none, or where it would check nothing."""
+    """The budget in a document; ``InputError`` if it is none, or would check nothing."""
     parsed = check(BudgetDocument, dict(document), "budget")
     bounds = {name: found for name in METRICS if (found := getattr(parsed, name)) is not None}
     for name, found in bounds.items():

@@ -1,4 +1,4 @@
-"""The change that a check judges, as options say it, else as the variables of a GitHub or GitLab job do. Nothing is guessed."""
+"""The change that a check judges, from options or the variables of a GitHub or GitLab job. Nothing is guessed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ PARTS = ("commit", "branch", "change_url")
 MAX_EVENT_BYTES = 8 * 2**20
 _EVENT = "GITHUB_EVENT_PATH"
 
-Found = Mapping[str, tuple[str, str]]  # by part: the value, and what said it
+Found = Mapping[str, tuple[str, str]]  # by part: the value, and its source
 
 
 @dataclass(frozen=True)
 class Change:
-    """``values`` and ``taken_from`` by part; ``passed_over`` are sentences on variables that no history takes."""
+    """``values`` and ``taken_from`` by part; ``passed_over`` are sentences on variables that a history does not take."""
 
     values: Mapping[str, str] = field(default_factory=dict)
     taken_from: Mapping[str, str] = field(default_factory=dict)
@@ -29,17 +29,17 @@ class Change:
 
     @property
     def sentence(self) -> str:
-        """What was taken, and from where."""
+        """A sentence on the values and their sources."""
         if not self.values:
             return Sentence("no commit, branch or address of a change was given")
         return joined(", ", (Sentence("{} {} ({})", part, value, self.taken_from[part]) for part, value in self.values.items()))
 
 
 def change_of(given: Mapping[str, str | None], environment: Mapping[str, str], accepted: Callable[[str, str], object]) -> Change:
-    """The change of options ``--commit``, ``--branch`` and ``--change-url``, and of what they leave open.
+    """The change given by ``--commit``, ``--branch`` and ``--change-url``, and by variables for missing parts.
 
-    ``accepted`` raises ``InputError`` for a part's value that a history does not take: an option's is the user's to correct, a
-    variable's is passed over.
+    ``accepted`` raises ``InputError`` for a value that a history does not take. For an option this is an error of the user; a
+    variable with such a value is passed over.
     """
     found = _of_environment(environment)
     values, taken_from, passed_over = {}, {}, []
@@ -70,7 +70,7 @@ def _of_environment(environment: Mapping[str, str]) -> Found:
 def _github(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
     kind, _, rest = environment.get("GITHUB_REF", "").removeprefix("refs/").partition("/")
     number = rest.partition("/")[0] if kind == "pull" else ""
-    # A pull request's GITHUB_SHA is that of a merge that is made for the run and nobody finds again.
+    # A pull request's GITHUB_SHA is that of a temporary merge commit.
     head = _head_of_event(environment) if number else None
     commit = head or environment.get("GITHUB_SHA")
     if commit:
@@ -86,7 +86,7 @@ def _github(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, st
 
 
 def _head_of_event(environment: Mapping[str, str]) -> str | None:
-    """The commit at the head of the pull request, of the event that started the job; None where the file does not say it."""
+    """The commit at the head of the pull request, from the event that started the job; None if the file lacks it."""
     path = Path(environment.get(_EVENT, ""))
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
         if path.is_file() and path.stat().st_size <= MAX_EVENT_BYTES:
@@ -97,7 +97,7 @@ def _head_of_event(environment: Mapping[str, str]) -> str | None:
 
 
 def _gitlab(environment: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, str]]]:
-    # The first is empty but in pipelines of merged results, whose own commit nobody finds again.
+    # The first is empty except in pipelines of merged results, whose own commit is temporary.
     commit = next((n for n in ("CI_MERGE_REQUEST_SOURCE_BRANCH_SHA", "CI_COMMIT_SHA") if environment.get(n)), None)
     if commit:
         yield "commit", (environment[commit], commit)

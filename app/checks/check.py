@@ -1,4 +1,4 @@
-"""Holds a job against a budget and a baseline."""
+"""Comparison of a job with a budget and a baseline."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from search.session.progress import ProgressCallback
 from search.session.request import SearchRequest
 from search.space.search_space import search_space
 
-SAME_FRACTION = 1e-9  # two ways to the same price may differ in the last digits
+SAME_FRACTION = 1e-9  # two computations of the same price may differ in the last digits
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ def check_job(
     on_progress: ProgressCallback | None = None,
     executor: Executor = SERIAL,
 ) -> Checked:
-    """What ``meshplan schema check`` describes; ``InputError`` for a budget or a baseline that does not go with the job."""
+    """Make the document of ``meshplan schema check``; ``InputError`` for a budget or a baseline that does not fit the job."""
     own = tuple(own)
     changes = [] if baseline is None else tool_changes(baseline, priced_with(job.workload, own))
     if pin:
@@ -71,7 +71,7 @@ def check_job(
     if standing.status != "passed" or strategy is None:
         nothing = skipped(budget, with_regression=baseline is not None, why=Sentence("there is no strategy to price"))
         return Checked(_document(job, [standing, *nothing]))
-    # Numbers that are compared are of one fidelity: the baseline's, else that of a search.
+    # Compared numbers have one fidelity: that of the baseline, otherwise that of a search.
     simulated = baseline is None or is_simulated(baseline)
     priced = estimate_document(job, strategy, own, simulated=simulated, replayed=False)
     items = [standing, _memory_item(priced.estimate, priced.job)]
@@ -89,13 +89,13 @@ def check_job(
 
 
 def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -> Checked:
-    """The answer where the strategy does not even divide the devices, so that there is no job to price."""
+    """The answer for a strategy that does not divide the devices, so that there is no job to price."""
     nothing = skipped(budget, with_regression=with_regression, why=Sentence("there is no strategy to price"))
     return Checked(_document(None, [item(STRATEGY, "failed", sentence), *nothing]))
 
 
 def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor) -> SearchResult:
-    """The fastest plan, whatever the job's own objective: a budget asks for the distance in step time."""
+    """The fastest plan, whatever the job's objective, since a budget bounds the distance in step time."""
     request = SearchRequest(
         job.workload,
         search_space(job.workload, job.limits),
@@ -156,7 +156,7 @@ def _budget_items(
     assert found is not None
     is_cut = found.proof.stopped_by is not None
     if found.plans:
-        # Both from the search, which simulates them: a closed form beside a simulation would be no comparison.
+        # Both come from the search, which simulates them: closed form and simulation cannot be compared.
         own = (
             found.baseline.estimate
             if found.baseline is not None and found.baseline.source == "given"
@@ -182,7 +182,7 @@ def _budget_items(
 
 
 def _not_yet(found: CheckItem) -> CheckItem:
-    """A cut search may have missed a plan that does better than the one that was checked."""
+    """Whether a search was cut, so that it may have missed a better plan than the checked one."""
     if found.status != "failed":
         return found
     sentence = Sentence("{}; the search was cut, a better plan may exist.", found.sentence.rstrip("."))

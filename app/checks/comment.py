@@ -1,4 +1,4 @@
-"""One comment on a merge request, made anew by each run: GitHub's and GitLab's APIs."""
+"""A comment on a merge request that each run replaces, through the APIs of GitHub and GitLab."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from documents.sentences import Sentence
 SERVICES = ("github", "gitlab")
 TIMEOUT_S = 20.0
 MAX_COMMENT = 60_000  # characters; GitHub takes 65,536 bytes
-PAGE, MAX_PAGES = 100, 20  # of comments that are looked through for the last run's
+PAGE, MAX_PAGES = 100, 20  # pages of comments that are searched for that of the last run
 MAX_ANSWER_BYTES = 16 * 2**20
 
 
@@ -25,9 +25,9 @@ class CommentError(Exception):
 
 
 def comment(service: str, text: str, jobs: Sequence[str], environment: Mapping[str, str]) -> str:
-    """Writes ``text`` over this run's last comment on the same jobs, or as a new one, and says which.
+    """Replace the last comment on the same jobs with ``text``, or add one; return which of the two.
 
-    ``environment`` is that of the CI job: where the API is, which merge request it runs for, and the token.
+    ``environment`` is that of the CI job, with the API's address, the merge request and the token.
     """
     marker = f"<!-- meshplan check {hashlib.sha256(repr(list(jobs)).encode()).hexdigest()[:16]} -->"
     body = f"{marker}\n{text}"
@@ -49,7 +49,7 @@ def comment(service: str, text: str, jobs: Sequence[str], environment: Mapping[s
         raise CommentError(Sentence("the API's answer is not what it documents")) from None
 
 
-Requests = tuple[str, str, dict[str, str], str]  # address of the list, of one, headers, method that changes one
+Requests = tuple[str, str, dict[str, str], str]  # address of the list, address of one comment, headers, method of a change
 
 
 def _github(environment: Mapping[str, str]) -> Requests:
@@ -92,7 +92,7 @@ def _given(environment: Mapping[str, str], name: str, form: str) -> str:
 
 
 def _is_own(client: httpx.Client, environment: Mapping[str, str], service: str) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether a comment is ours to change: anyone may write our marker. The token of a GitHub job knows no user of its own."""
+    """Whether a comment is ours: anyone may write our marker. The token of a GitHub job has no user of its own."""
     who = "author" if service == "gitlab" else "user"
     response = _sent(client, "GET", f"{_base(environment, 'CI_API_V4_URL' if service == 'gitlab' else 'GITHUB_API_URL')}/user")
     if response[0] == 200:
@@ -111,7 +111,7 @@ def _comments(client: httpx.Client, listing: str) -> Iterator[Mapping[str, Any]]
 
 def _answer(client: httpx.Client, method: str, url: str, body: Mapping[str, Any] | None = None) -> Any:
     status, content = _sent(client, method, url, body)
-    if status == 403 and b"rate limit" in content.lower():  # GitHub's other word for 429
+    if status == 403 and b"rate limit" in content.lower():  # GitHub's other status for too many requests
         status = 429
     if not 200 <= status < 300:
         why = {
@@ -125,7 +125,7 @@ def _answer(client: httpx.Client, method: str, url: str, body: Mapping[str, Any]
 
 
 def _sent(client: httpx.Client, method: str, url: str, body: Mapping[str, Any] | None = None) -> tuple[int, bytes]:
-    """Status and content; an answer is read no further than it may be long."""
+    """Send a request; return status and content, read up to a limit."""
     with client.stream(method, url, json=body) as response:
         content = b""
         for chunk in response.iter_bytes():

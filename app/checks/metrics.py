@@ -22,7 +22,7 @@ ESTIMATED = tuple(
     if field.annotation is float or set(get_args(field.annotation)) == {float, NoneType}
 )
 DELIVERED = tuple(DeliverySummary.model_fields)  # of a job with a site
-MEASURES = (*ESTIMATED, *DELIVERED, DEVICE_DAYS)  # of one strategy alone; a baseline has them too
+MEASURES = (*ESTIMATED, *DELIVERED, DEVICE_DAYS)  # metrics of one strategy; a baseline has them too
 METRICS = (*MEASURES, SLOWDOWN)
 HIGHER_IS_BETTER = frozenset({
     "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", "memory_limit_bytes", "headroom_bytes", "fit_limit_bytes",
@@ -31,7 +31,7 @@ HIGHER_IS_BETTER = frozenset({
 
 
 def numbers_of(priced: EstimateDocument) -> dict[str, Any]:
-    """All that a budget can bound, by name."""
+    """Values of all metrics that a budget can bound, by name."""
     delivered = {} if priced.delivery is None else plain(priced.delivery)
     return {**plain(priced.estimate), **delivered}
 
@@ -55,7 +55,7 @@ def measured(metric: str, estimate: Mapping[str, Any], job: Mapping[str, Any], *
 
 
 def worsening(metric: str, before: float, after: float) -> float | None:
-    """By which part of its size before the metric got worse, negative where it got better; None where that has no meaning."""
+    """Relative worsening of the metric, negative for an improvement; None if it is undefined."""
     change = before - after if metric in HIGHER_IS_BETTER else after - before
     if change == 0:
         return 0.0

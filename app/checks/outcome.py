@@ -1,4 +1,4 @@
-"""What a check says of each thing that it looked at, and of the whole."""
+"""Results of a check: its items, and its status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.checks.schemas import CheckItem, ItemStatus, Status
 from app.exit_codes import BUDGET_BROKEN, DONE, NOTHING_FEASIBLE, SEARCH_CUT
 from documents.sentences import Sentence
 
-STRATEGY, MEMORY, PLAN = "strategy", "memory", "plan"  # what must hold before a budget means anything
+STRATEGY, MEMORY, PLAN = "strategy", "memory", "plan"  # conditions without which a budget is meaningless
 EXIT_CODES: Mapping[Status, Literal[0, 3, 4, 5]] = {
     "passed": DONE,
     "broken": BUDGET_BROKEN,
@@ -28,12 +28,12 @@ def item(
     value: float | None = None,
     limit: float | None = None,
 ) -> CheckItem:
-    """One thing that was looked at. ``value`` is held against ``limit``; both are null where the item is no number."""
+    """An item of a check. ``value`` is compared with ``limit``; both are null if the item is no number."""
     return CheckItem(id=id, status=status, sentence=sentence, metric=metric, value=value, limit=limit)
 
 
 def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: bool = False) -> CheckItem:
-    """A metric against one bound; ``may_grow`` where a cut search knows only the least that the value can be."""
+    """Compare a metric with a bound; ``may_grow`` if a cut search knows only a lower bound of the value."""
     holds = value >= limit if end == "min" else value <= limit
     status: ItemStatus = "passed" if holds else "failed"
     if may_grow and holds is (end == "max"):
@@ -59,7 +59,7 @@ def _allowance(status: ItemStatus, end: str, bound: str) -> str:
 
 
 def skipped(budget: Budget, *, with_regression: bool, why: str) -> list[CheckItem]:
-    """The items of a budget that nothing can be held against."""
+    """The items of a budget that cannot be checked."""
     items = [
         item(f"budget.{metric}.{end}", "not_evaluated", Sentence("{} was not checked: {}.", metric, why), metric, None, limit)
         for metric, end, limit in budget.limits()
@@ -73,7 +73,7 @@ def skipped(budget: Budget, *, with_regression: bool, why: str) -> list[CheckIte
 
 
 def status_of(items: Iterable[CheckItem]) -> Status:
-    """The worst first: what cannot run, then what is known to be broken, then what is not known."""
+    """The worst status: infeasible, then broken, then undecided."""
     statuses = {found.id: found.status for found in items}
     if "failed" in (statuses.get(STRATEGY), statuses.get(MEMORY), statuses.get(PLAN)):
         return "infeasible"

@@ -1,4 +1,4 @@
-"""A job's numbers beside those of its baseline: how far each moved, and whether the job or the tool moved it."""
+"""Numbers of a job and its baseline: how far each moved, and whether the job or the tool caused it."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from calibration.files.calibrations import Calibration
 from documents.errors import InputError, show
 from documents.sentences import Sentence
 
-TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # follow from the step time
+TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # from the step time
 ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
-SMALLEST = 1e-30  # of a stored number that others are divided by
-PART, MAX_PARTS = r"[a-z][a-z0-9_]{0,59}", 100  # of a breakdown
-TOLERATED_FRACTION = 1e-9  # the arithmetic of another machine may differ in the last digits
+SMALLEST = 1e-30  # smallest stored number used as a divisor
+PART, MAX_PARTS = r"[a-z][a-z0-9_]{0,59}", 100  # parts of a breakdown
+TOLERATED_FRACTION = 1e-9  # arithmetic on another machine may differ in the last digits
 
 
 def compared(
@@ -38,7 +38,7 @@ def compared(
     pin: bool,
     tool_changes: list[str],
 ) -> Comparison:
-    """The ``baseline`` part of a check's document; of ``wanted``, what the baseline has."""
+    """The ``baseline`` part of a check's document, for the ``wanted`` metrics that the baseline has."""
     note = None
     try:
         again: EstimateDocument | None = repriced(baseline, job, own)
@@ -48,7 +48,7 @@ def compared(
                 Sentence("pin (--pin): {}: its job cannot be priced by this version ({})", baseline.name, error)
             ) from None
         again, note = None, Sentence("The baseline's job cannot be priced by this version: {}", error)
-    # As this version reads it: a field that has come since, or another default, is the tool's change and not the job's.
+    # Read by this version: a newer field or another default is a change of the tool, not of the job.
     old = baseline.job if again is None else _with_strategy(again)
     movements = []
     for metric in dict.fromkeys((*ALWAYS_COMPARED, *needed, *wanted)):
@@ -70,7 +70,7 @@ def compared(
 def _parts(
     breakdown: str, baseline: Baseline, again: EstimateDocument | None, priced: EstimateDocument, *, pin: bool
 ) -> list[PartMovement]:
-    """Parts that are there in either, against the numbers that the tolerance holds against; none where the baseline has none."""
+    """Movements of parts in either breakdown; empty if the baseline has no breakdown."""
     held = getattr(again.estimate, breakdown) if pin and again is not None else baseline.estimate.get(breakdown)
     before = _plain_parts(held) if isinstance(held, Mapping) else {}
     now: Mapping[str, float] = getattr(priced.estimate, breakdown)
@@ -82,7 +82,7 @@ def _parts(
 
 
 def _plain_parts(held: Mapping[Any, Any]) -> dict[str, float]:
-    """Of a file that anyone may have written: names like ours, numbers alone."""
+    """Parts of an untrusted file: only names like ours, only numbers."""
     parts = [(name, value) for name, value in held.items() if isinstance(name, str) and re.fullmatch(PART, name)]
     numbers = [(name, float(value)) for name, value in parts if isinstance(value, int | float) and not isinstance(value, bool)]
     return dict(numbers[:MAX_PARTS])
@@ -131,9 +131,9 @@ def _change(before: float | None, after: float | None) -> float | None:
 
 
 def regression_items(comparison: Comparison, tolerances: Mapping[str, float], paired_fraction: float) -> list[CheckItem]:
-    """One item for each tolerated worsening. What is worse by less than ``paired_fraction`` is said to be, and fails too.
+    """An item for each tolerance. A worsening below ``paired_fraction`` is reported as within the error, and fails too.
 
-    That holds for times of two plans of one job and one tool. A tolerance is a budget's own word on what may creep in.
+    That error holds for times of two plans of one job and one tool. The tolerance of the budget decides.
     """
     only_the_plan = bool(comparison.job_changes) and all(change.startswith("strategy") for change in comparison.job_changes)
     is_paired = only_the_plan and (comparison.pinned or not comparison.tool_changes)

@@ -1,4 +1,4 @@
-"""A check of a job that a stranger sends."""
+"""A check of a job in a request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def check_request(document: Mapping[str, Any], database: Database) -> CheckDocument:
-    """The answer to a request body; ``InputError`` where nothing can be checked."""
+    """The answer to a request body; ``InputError`` if nothing can be checked."""
     check_keys(document, CheckRequest.model_fields)
     own = tuple(name for name in CheckRequest.model_fields if name not in JobDocument.model_fields)
     budget, baseline, pin = (document.get(name) for name in ("budget", "baseline", "pin"))

@@ -1,4 +1,4 @@
-"""The job as the target branch of a merge request has it: the baseline where none is committed."""
+"""The job on the target branch of a merge request: the baseline if none is committed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from documents.errors import InputError, show
 from documents.sentences import Sentence
 
 GIT_TIMEOUT_S = 30.0
-MAX_FILES, FILE_BYTES = 8, 16 * 2**20  # that a job names: model, hardware, calibration, counts
+MAX_FILES, FILE_BYTES = 8, 16 * 2**20  # files that a job names: model, hardware, calibration, counts
 MAX_REFERENCE, MAX_DEPTH = 200, 8
 
 
 @dataclass(frozen=True)
 class EarlierJob:
-    """A copy of a job file as a commit has it; ``former_name`` is its path there, where it has been renamed since."""
+    """A copy of a job file from a commit; ``former_name`` is its path there, if it was renamed since."""
 
     path: Path
     former_name: str | None
@@ -30,7 +30,7 @@ class EarlierJob:
 
 @contextmanager
 def job_at(reference: str, path: Path) -> Iterator[EarlierJob | None]:
-    """The job file in the commit that ``reference`` names, beside the files that it names; None where it has none."""
+    """The job file in the commit ``reference``, with the files that it names; None if the commit lacks it."""
     root = Path(_git(path.parent, "rev-parse", "--show-toplevel").decode().strip())
     commit = _commit(root, reference)
     name = path.resolve().relative_to(root.resolve()).as_posix()
@@ -42,7 +42,7 @@ def job_at(reference: str, path: Path) -> Iterator[EarlierJob | None]:
     with TemporaryDirectory(prefix="meshplan-") as folder:
         job = _copy(root, commit, place.as_posix(), Path(folder), DOCUMENT_BYTES)
         document: Mapping[str, Any] = {}
-        with suppress(InputError):  # of a file that is no job there, whoever prices it says why
+        with suppress(InputError):  # if the file is no job there, its pricing reports why
             document, _ = job_document(str(job), {})
         named = [found for text in _strings(document) if (found := _inside(place.parent.as_posix(), text)) is not None]
         held = [name for name in dict.fromkeys(named) if _holds(root, commit, name)]
@@ -67,13 +67,13 @@ def _commit(root: Path, reference: str) -> str:
 
 
 def _holds(root: Path, commit: str, name: str) -> bool:
-    """Whether it is a file of the commit, and no link."""
+    """Whether the name is a file of the commit and no link."""
     listed = _git(root, "ls-tree", "-z", commit, "--", f":(literal){name}")
     return listed.startswith((b"100644 blob ", b"100755 blob "))
 
 
 def _former_name(root: Path, commit: str, name: str) -> str | None:
-    """Where the commit has the file that is called ``name`` in the index now: git tells a rename by what stayed of the text."""
+    """Path in the commit of the file that is now ``name`` in the index; git detects renames by similarity."""
     words = ("diff-index", "--cached", "--find-renames", "--diff-filter=R", "--name-status", "-z", commit)
     status_from_to = _git(root, *words).decode(errors="surrogateescape").split("\0")
     return next((old for old, new in zip(status_from_to[1::3], status_from_to[2::3], strict=False) if new == name), None)
@@ -97,7 +97,7 @@ def _strings(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def _inside(folder: str, text: str) -> str | None:
-    """The path of a file of the repository that a job in ``folder`` may mean by ``text``."""
+    """Path of a file of the repository that a job in ``folder`` may name by ``text``."""
     if not 0 < len(text) <= MAX_REFERENCE or text.startswith("/") or not PurePosixPath(text).suffix or not text.isprintable():
         return None
     parts: list[str] = [] if folder == "." else folder.split("/")
@@ -112,7 +112,7 @@ def _inside(folder: str, text: str) -> str | None:
 
 
 def _git(folder: Path, *arguments: str) -> bytes:
-    """What git prints; nothing of the repository's own settings runs a program here: no hook, filter or pager is asked for."""
+    """Output of git. The repository's settings cannot run a program: no hook, filter or pager is used."""
     try:
         done = subprocess.run(  # noqa: S603 - no shell, and names of files and commits are checked
             ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's own git

@@ -1,4 +1,4 @@
-"""Has checks kept by a server: it judges each job itself, with the budget and the baseline that this command judged it with."""
+"""Upload of checks to a server, which makes each check itself with the same budget and baseline and keeps it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from meshplan.client import Client, MeshplanError
 
 @dataclass(frozen=True)
 class ToKeep:
-    """A job with what it was judged by; ``status`` is the verdict of this command."""
+    """A job with its budget and baseline; ``status`` is this command's result."""
 
     title: str
     job: Job
@@ -32,7 +32,7 @@ class ToKeep:
 
 
 class Keeper:
-    """One server's histories. Making one sends nothing; ``InputError`` where an option cannot be used."""
+    """The histories of one server. Construction sends nothing; ``InputError`` if an option cannot be used."""
 
     def __init__(self, url: str, history: str | None, change: Mapping[str, str | None], visibility: str | None) -> None:
         self._url = url.rstrip("/")
@@ -45,12 +45,12 @@ class Keeper:
         self.change: Change = change_of(change, os.environ, _accepted)
 
     def check_name(self, title: str) -> None:
-        """``InputError`` where the job's own name is none of a history."""
+        """The name of the check; ``InputError`` if the job's own name is not allowed for a history."""
         if self._history is None:
             _accepted("name", title)
 
     def kept(self, found: ToKeep, budget: Mapping[str, Any] | None, *, pin: bool) -> str:
-        """What became of it, in a sentence; a history that cannot be written is no fault of the job's."""
+        """Upload a check and return a sentence on the result; a failed upload is no failure of the check."""
         name, said = self._history or found.title, dict[str, Any]({**self.change.values, **self._shared})
         try:
             document, parts = self_contained(found.job)
@@ -79,7 +79,7 @@ class Keeper:
 
 
 def self_contained(job: Job) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The job with the names of its own files in place of their paths, and what those files hold, by part of a request."""
+    """The job with file names instead of paths, and the content of those files by part of the request."""
     document, parts = dict(job.document), dict[str, Any]()
     hardware = document["cluster"]["hardware"]
     if hardware not in catalogue.names():

@@ -1,4 +1,4 @@
-"""Names that a shell completes: presets, profiles and frameworks. A path is left to the shell, where no name begins so."""
+"""Names that a shell completes: presets, profiles and frameworks. The shell completes paths if no name matches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The help of commands in the language of the process."""
+"""Help of commands in the language of the process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import typer
 
 from app.language.choice import helped
 
-USAGE, SHOWS_HELP = "Usage: ", "Show this message and exit."  # what the library says of itself, beside these:
+USAGE, SHOWS_HELP = "Usage: ", "Show this message and exit."  # texts of the library, beside these:
 TITLES = ("ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "DEFAULT_STRING", "REQUIRED_LONG_STRING")
 
 
 def texts(command: Any) -> Iterator[tuple[Any, str, str]]:
-    """Each text of a command and of those below it: its owner, the attribute, the text without line breaks."""
+    """Every text of a command and its subcommands: its owner, the attribute, the text without line breaks."""
     for each in _commands(command):
         owners = [(each, ("help",)), *((param, ("help", "rich_help_panel")) for param in each.params)]
         for owner, names in owners:
@@ -32,14 +32,14 @@ def _commands(command: Any) -> Iterator[Any]:
 
 
 def of_library() -> list[str]:
-    """The texts around ours."""
+    """The texts of the library around ours."""
     from typer import rich_utils
 
     return [USAGE, SHOWS_HELP, *(getattr(rich_utils, title) for title in TITLES)]
 
 
 def _with_own_words(command: Any) -> None:
-    """The library makes the option ``--help`` of a command, and its line of usage, when they are asked for."""
+    """The command with translated ``--help`` option and usage line, which the library creates on demand."""
     make_option, make_usage = command.get_help_option, command.get_usage
 
     def help_option(context: Any) -> Any:
@@ -54,7 +54,7 @@ def _with_own_words(command: Any) -> None:
 
 @contextmanager
 def translated(application: typer.Typer) -> Iterator[Any]:
-    """What answers to the command line, with its help in the language of the process."""
+    """The command with its help in the language of the process."""
     from typer import main, rich_utils
 
     command = main.get_command(application)

@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and what the process returns."""
+"""The command line: the list of commands, and the exit code of the process."""
 
 from __future__ import annotations
 
@@ -113,8 +113,8 @@ def _say(message: str) -> None:
 
 
 def _spoken(argv: Sequence[str]) -> list[str]:
-    """The command line without ``--language``, which holds for all commands; given twice, the last one holds."""
-    speak("en")  # until it is known
+    """The arguments without ``--language``, which applies to all commands; the last one wins."""
+    speak("en")  # until the language is known
     language, left, given = of_environment(os.environ), [], iter(argv)
     for word in given:
         name, equals, value = word.partition("=")
@@ -130,7 +130,7 @@ def _spoken(argv: Sequence[str]) -> list[str]:
 
 
 def _called(argv: Sequence[str]) -> typer.Typer:
-    """The command line with the command alone that is called, where one is: to build all takes longer than most run."""
+    """The command line with only the called command, because building all commands takes longer than most of them run."""
     called = copy(application)
     called.registered_commands = [each for each in application.registered_commands if _name(each) in argv[:1]]
     called.registered_groups = [each for each in application.registered_groups if each.name in argv[:1]]

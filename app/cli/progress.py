@@ -1,4 +1,4 @@
-"""How far a search is, on standard error."""
+"""Progress of a search, on standard error."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ def _text_of_sweep(progress: SweepProgress) -> str:
 
 @contextmanager
 def search_progress() -> Iterator[Callable[[SearchProgress], None]]:
-    """A bar on a terminal; elsewhere a line now and then, none for a short search."""
+    """Show a bar on a terminal; elsewhere an occasional line, none for a short search."""
     with _shown(_text) as show:
         yield show
 
 
 @contextmanager
 def sweep_progress() -> Iterator[Callable[[SweepProgress], None]]:
-    """As ``search_progress``, with the points that are done."""
+    """Like ``search_progress``, with the finished points."""
     with _shown(_text_of_sweep) as show:
         yield show
 
@@ -67,7 +67,7 @@ def _text_of_placements(progress: PlacementProgress) -> str:
 
 @contextmanager
 def placement_progress() -> Iterator[Callable[[PlacementProgress], None]]:
-    """As ``search_progress``, with the splits that are done."""
+    """Like ``search_progress``, with the finished splits."""
     with _shown(_text_of_placements) as show:
         yield show
 

@@ -1,4 +1,4 @@
-"""Runs a search or a sweep on a server, and answers as if it had run here."""
+"""Searches and sweeps on a server, with the same answers as local ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from search.session.progress import Progress, ProgressCallback, ProgressT
 def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, labels: Mapping[str, Any]) -> SearchDocument:
     """The document that ``meshplan schema search`` describes, from the server at ``url``; an interrupt cancels the study.
 
-    ``labels`` are what the study is to be called: ``name``, ``tags``, ``note``.
+    ``labels`` of the study: ``name``, ``tags``, ``note``.
     """
     check_known(job)
     with _connected(url) as client:
@@ -52,7 +52,7 @@ def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, la
 
 
 def check_known(job: Job) -> None:
-    """``InputError`` for a job whose numbers a server does not have."""
+    """``InputError`` for a job whose files a server does not have."""
     hardware = job.document["cluster"]["hardware"]
     if hardware not in catalogue.names():
         raise InputError(
@@ -93,7 +93,7 @@ def remote_rl_search_document(
 ) -> RlSearchDocument:
     """The document that ``meshplan schema rl-search`` describes, from the server at ``url``; an interrupt cancels the study.
 
-    ``given`` is what the job's file says.
+    ``given`` is the content of the job file.
     """
     document, resolved = copy.deepcopy({**given}), job.document
     if isinstance(document["model"], str) and (document["model"].endswith(".json") or "/" in document["model"]):
@@ -113,7 +113,7 @@ def remote_rl_search_document(
 
 
 def remote_report(url: str, study_id: str, form: str, language: str) -> str:
-    """The report of a study that the server at ``url`` has."""
+    """The report of a study on the server at ``url``."""
     with _connected(url) as client:
         return client.report(study_id, form=form, language=language)
 
@@ -128,7 +128,7 @@ def _connected(url: str) -> Iterator[Client]:
 
 
 def _finished(study: Study, client: Client, on_progress: Callable[[ProgressT], bool | None], far: type[ProgressT]) -> Study:
-    """The submitted study once it has an answer; an interrupt cancels it."""
+    """Wait for the submitted study's answer; an interrupt cancels the study."""
     try:
         for event in client.events(study.id):
             if event.kind == "progress":

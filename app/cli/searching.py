@@ -1,4 +1,4 @@
-"""A search at work for a command: who works on it, how far it is, and Ctrl-C, heeded between two steps."""
+"""A search for a command: its executor, its progress, and Ctrl-C, which is handled between two steps."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ ProgressT = TypeVar("ProgressT")
 
 
 class Heeding(Protocol):
-    """Wraps what shows progress."""
+    """A progress callback that also handles interrupts."""
 
     def __call__(self, show: Callable[[ProgressT], object], /) -> Callable[[ProgressT], bool]:
-        """The same, which says whether to go on."""
+        """Show progress and return whether to go on."""
 
 
 @contextmanager
 def searching(executor: str | None) -> Iterator[tuple[ProgressCallback, Executor]]:
-    """What to tell how far a search is, and who takes parts of it: the ``--executor`` given, or that of the environment."""
+    """The progress callback of a search, and its executor: from ``--executor`` or the environment."""
     with interruptible() as heeding, opened(executor, "--executor") as workers, search_progress() as show:
         yield heeding(show), workers
 
 
 @contextmanager
 def interruptible() -> Iterator[Heeding]:
-    """Makes of what shows progress one that says ``False`` once an interrupt has come, which ends work after its step.
+    """Wrap a progress callback so that it returns ``False`` after an interrupt, which ends the work after the current step.
 
-    A second interrupt is raised where it comes, and so is the first where no handler can be set: outside of the main thread.
+    A second interrupt is raised at once. Outside of the main thread no handler can be set, so the first is raised as well.
     """
     has_come = False
 

@@ -1,4 +1,4 @@
-"""Token counts by step, layer and expert, from the logs that frameworks and people write; what is wrong is named by its place."""
+"""Token counts by step, layer and expert from logs of frameworks and people; an error names its place."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 RANK_FILES = "eplb_token_collects_*.json"
 MAX_FILES = 4096
-NAMES = ("expert_counts", "weight", "counts")  # of the list in a JSON mapping; the last two of an array in an NPZ
+NAMES = ("expert_counts", "weight", "counts")  # keys of the list in a JSON mapping; the last two also of an array in an NPZ
 _KINDS = Sentence("a CSV with the columns layer, expert, tokens (and step), JSON, or a log of MindSpeed's print_expert_load")
 _EXPERT_LOAD = re.compile(
     r"\[expert load statistics[^\]]*\] iter (\d+): rank \d+ dp(\d+) pp(\d+), vpp(\d+|None), .*?"
@@ -33,7 +33,7 @@ _EXPERT_LOAD = re.compile(
 
 
 def model_experts(model: ModelShape, field: str) -> tuple[int, int]:
-    """MoE layers and routed experts of the model; ``InputError`` where their load is not for a plan to balance."""
+    """MoE layers and routed experts of the model; ``InputError`` if a plan cannot balance their load."""
     if model.moe is None:
         raise InputError(Sentence("{}: {} has no experts.", field, model.name))
     if model.moe.capacity_factor:
@@ -44,7 +44,7 @@ def model_experts(model: ModelShape, field: str) -> tuple[int, int]:
 
 
 def read_counts(path: Path, model: ModelShape, field: str = "LOADS") -> Floats:
-    """Counts ``[step, layer, expert]`` in a file, or in a folder of MindSpeed-RL's files of all ranks."""
+    """Read counts ``[step, layer, expert]`` from a file, or from a folder with MindSpeed-RL's files of all ranks."""
     try:
         if path.is_dir():
             return _of_folder(path, model, field)
@@ -114,7 +114,7 @@ def _refused(where: str, value: object) -> InputError:
 
 
 def _check_lists(values: list[Any], num_layers: int, num_experts: int, field: str) -> None:
-    """Rows of equal length that hold numbers, so that an array can be made of them."""
+    """Check that rows have equal length and contain numbers."""
     is_by_step = bool(values) and isinstance(values[0], list) and bool(values[0]) and isinstance(values[0][0], list)
     steps = values if is_by_step else [values]
     if len(steps) > MAX_TRACE_STEPS or len(steps) * num_layers * num_experts > MAX_TRACE_COUNTS:
@@ -181,7 +181,7 @@ def _number(text: Any, field: str) -> int:
 
 
 def _of_folder(path: Path, model: ModelShape, field: str) -> Floats:
-    """What all ranks of MindSpeed-RL counted, added up: one step [mindspeed-rl, eplb_generate_map_ds.py]."""
+    """Sum of the counts of all ranks of MindSpeed-RL: one step [mindspeed-rl, eplb_generate_map_ds.py]."""
     files = sorted(path.glob(RANK_FILES))
     if not 1 <= len(files) <= MAX_FILES:
         raise InputError(
@@ -220,7 +220,7 @@ def _npz_array(path: Path) -> Any:
 
 
 def _of_csv(text: str, model: ModelShape, field: str) -> Floats:
-    """A row for each count; rows that are left out count nothing, and layers and steps go by the order of their numbers."""
+    """A row for each count; missing rows count as zero, and layers and steps are ordered by number."""
     num_layers, num_experts = model_experts(model, field)
     lines = csv.reader(io.StringIO(text))
     try:

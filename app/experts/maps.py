@@ -1,4 +1,4 @@
-"""Placement maps: the file that MindSpeed-RL and vLLM-Ascend read, and what EPLB's ``rebalance_experts`` returns."""
+"""Placement maps: the file of MindSpeed-RL and vLLM-Ascend, and the result of EPLB's ``rebalance_experts``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def mindspeed_map(placement: Placement) -> dict[str, Any]:
 
 
 def eplb_map(placement: Placement, num_experts: int) -> dict[str, Any]:
-    """The three tensors of ``rebalance_experts``; -1 fills up what an expert lacks of the most copies [eplb, eplb.py]."""
+    """The three tensors of ``rebalance_experts``; -1 pads experts with fewer copies [eplb, eplb.py]."""
     counts = placement.copies(num_experts)
     flat = placement.experts.reshape(len(placement.experts), -1)
     slots = np.full((*counts.shape, int(counts.max())), -1, dtype=np.int64)
@@ -54,7 +54,7 @@ def eplb_map(placement: Placement, num_experts: int) -> dict[str, Any]:
 
 
 def write_maps(folder: Path, placement: Placement, num_experts: int) -> list[Path]:
-    """Both maps as files in a folder, which is made."""
+    """Write both maps into a folder, which is created."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -76,7 +76,7 @@ def read_map(path: Path, model: ModelShape, num_ranks: int) -> Placement:
 
 
 def placement_of(document: Mapping[str, Any], model: ModelShape, num_ranks: int, field: str) -> Placement:
-    """The placement in a map of either kind; ``InputError`` where it is not one of this model and group."""
+    """The placement in a map of either kind; ``InputError`` if it does not fit the model and group."""
     num_layers, num_experts = model_experts(model, field)
     if "layer_list" in document:
         rows = [

@@ -1,4 +1,4 @@
-"""The plan for a job's experts as a document, for the command line and for requests."""
+"""Plans for a job's experts, as documents for the command line and for requests."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 
-MAX_PLACES = 50_000_000  # layers x experts x ranks, of which a plan holds tables
-MAX_MATCHED = 5 * 10**9  # layers x ranks^3, in which new placements are named after old ones
-MAX_GENERATED_COUNTS = 20_000_000  # of all domains: seconds
+MAX_PLACES = 50_000_000  # limit on layers x experts x ranks, the size of a plan's tables
+MAX_MATCHED = 5 * 10**9  # limit on layers x ranks^3, the work of matching new placements to old ones
+MAX_GENERATED_COUNTS = 20_000_000  # limit for all domains: seconds of work
 
 
 def expert_strategy(job: Job) -> ParallelStrategy:
-    """The job's strategy; ``InputError`` where it has none whose experts lie on several ranks."""
+    """The job's strategy; ``InputError`` if it has none with experts on several ranks."""
     strategy = job.strategy
     if strategy is None:
         raise InputError(Sentence("strategy: missing; give one with ep above 1."))
@@ -72,7 +72,7 @@ def expert_strategy(job: Job) -> ParallelStrategy:
 
 
 def generated(job: Job, given: GeneratedLoads) -> Floats:
-    """A trace of the spread that the job's router has, or that is usual of its model."""
+    """Generate a trace with the spread of the job's router, or the usual one of its model."""
     model, training = job.workload.model, job.workload.training
     num_layers, num_experts = model_experts(model, "model")
     most = max(MAX_GENERATED_COUNTS // (num_layers * num_experts * given.domains), 1)
@@ -98,7 +98,7 @@ def generated(job: Job, given: GeneratedLoads) -> Floats:
 def expert_plan_document(
     job: Job, counts: Floats, terms: PlanTerms, current: Placement | None = None, own: Sequence[Calibration] = ()
 ) -> ExpertPlanDocument:
-    """What to do with the experts of a job whose layers were routed ``counts`` ``[step, layer, expert]``."""
+    """The plan for the experts of a job with these ``counts`` ``[step, layer, expert]``."""
     workload, strategy = job.workload, expert_strategy(job)
     num_experts = counts.shape[2]
     held_back = terms.steps_held_back
@@ -220,7 +220,7 @@ def _layers(job: Job, found: PricedPlan, before: Floats, after: Floats) -> list[
 
 
 def _bound(shares: Floats, num_ranks: int, extra: int) -> Floats:
-    """The mean, or the hottest expert with the coldest beside it; of copies that each rank may have one of, the mean."""
+    """Lower bound of the load: the mean, or the hottest expert beside the coldest; with copies on each rank, the mean."""
     if extra:
         return np.ones(len(shares))
     ordered = np.sort(shares, axis=1)
@@ -252,7 +252,7 @@ def _reason(found: PricedPlan, terms: PlanTerms) -> str:
 
 
 def plan_request(document: Mapping[str, Any], database: Database) -> ExpertPlanDocument:
-    """The answer to a request body; ``InputError`` where nothing can be planned."""
+    """The answer to a request body; ``InputError`` if nothing can be planned."""
     check_keys(document, ExpertPlanRequest.model_fields)
     if document.get("loads") is None:
         raise InputError(Sentence("loads: missing; give counts, text or generated."))

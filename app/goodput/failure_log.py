@@ -19,7 +19,7 @@ COLUMN = "time"
 
 
 def read_failure_log(path: Path, num_nodes: int, num_days: float | None) -> FailureRate:
-    """The rate that a CSV with a column ``time`` (ISO 8601, one line an interruption) shows, with its 90 % interval."""
+    """The failure rate with its 90 % interval, from a CSV with a column ``time`` (ISO 8601, a line for each interruption)."""
     if not 1 <= num_nodes <= MAX_DEVICES:
         raise InputError(Sentence("--log-nodes: {} is not allowed; give an integer from 1 to {:,}.", num_nodes, MAX_DEVICES))
     if num_days is not None and not 0 < num_days <= MAX_DAYS:

@@ -1,4 +1,4 @@
-"""What the same degrees deliver on fewer and on more devices."""
+"""Delivered rates of the same degrees on fewer and on more devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cost_models.shapes.workload import Workload
 from documents.bounds import MAX_DEVICES
 from frameworks.legality import first_violation
 
-HALVINGS = range(4)  # to an eighth of the devices, and as often doubled
+HALVINGS = range(4)  # down to an eighth of the devices, and up by the same factor
 
 
 def on_devices(
@@ -29,9 +29,9 @@ def on_devices(
     device_hour_usd: float | None,
     own: Sequence[Calibration] = (),
 ) -> list[OnDevices]:
-    """The strategy with its degrees as they are and as many replicas as the devices make, at the same batch, where that is legal.
+    """The strategy with the same degrees and batch and as many replicas as the devices allow, if that is legal.
 
-    A site's ``mtbf_s`` is of this job: nodes fail as often elsewhere as it says of them.
+    A site's ``mtbf_s`` is that of this job; the failure rate of a node follows from it and stays.
     """
     num_nodes = nodes_of(workload)
     if section.mtbf_s is not None:

@@ -1,4 +1,4 @@
-"""What a job's plan delivers on a site, as a document."""
+"""The delivered rate of a job's plan on a site, as a document."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 
 MONTH_S = 30.0 * DAY_S
-CONSIDERED_PLANS = 50  # of a search, ranked by what they deliver
+CONSIDERED_PLANS = 50  # plans of a search that are ranked by delivered rate
 SHOWN_PLANS = 10
 TOLD_STRETCHES = 1000
-MAX_EVENTS = 5000  # of one history: seconds
+MAX_EVENTS = 5000  # events of one simulated history: seconds of work
 
 
 def goodput_request(document: Mapping[str, Any], database: Database) -> GoodputDocument:
-    """The answer to a request body; ``InputError`` where it has none."""
+    """The answer to a request body; ``InputError`` if it has none."""
     job = parse_request(document)
     if job.strategy is None:
         raise InputError(Sentence("strategy: missing; give the strategy of a plan, for instance of a study's."))
@@ -206,7 +206,7 @@ def _checkpoint(found: Delivered) -> CheckpointDocument:
 
 
 def _quantiles(job: Job, section: DeliverySection, found: Delivered, tokens_per_s: float) -> tuple[Quantiles, Quantiles | None]:
-    """Of months, and of the days to the job's tokens."""
+    """Quantiles of months, and of the days to the job's tokens."""
     per_day = tokens_per_s * DAY_S
     if found.rate < LEAST_RATE:
         return Quantiles(mean=0.0, p10=0.0, p50=0.0, p90=0.0), None
@@ -223,19 +223,19 @@ def _quantiles(job: Job, section: DeliverySection, found: Delivered, tokens_per_
 
 
 def _month(found: Delivered, seed: int) -> MonthDocument:
-    """The first of the months, as far as its stretches are few enough to be told."""
+    """The first simulated month, up to a limit of stretches."""
     span_s = MONTH_S * _played_part(found, MONTH_S)
     told = one_history(found.campaign, seed, span_s)[:TOLD_STRETCHES]
     return MonthDocument(span_s=told[-1].end_s, stretches=[StretchDocument.model_validate(asdict(one)) for one in told])
 
 
 def _played_part(found: Delivered, wall_s: float) -> float:
-    """Part of a stretch of wall time that is played: all, unless more happens in it than can be waited for."""
+    """Fraction of the period to simulate; below 1 if it has too many events."""
     return 1.0 if math.isinf(found.mtbf_s) else min(1.0, MAX_EVENTS * found.mtbf_s / wall_s)
 
 
 def _summary(mean: float, values: np.ndarray[Any, np.dtype[np.float64]], part: float) -> Quantiles:
-    """Of the whole, where ``values`` are of a part of it: what independent parts add up to spreads less, by the root."""
+    """Quantiles of the whole period from ``values`` of a part; the spread of a sum of independent parts grows with the root."""
     low, middle, high = (float(value) for value in np.quantile(values, (0.1, 0.5, 0.9)))
     shrunk = math.sqrt(part)
     return Quantiles(mean=mean, p10=middle + shrunk * (low - middle), p50=middle, p90=middle + shrunk * (high - middle))
@@ -246,7 +246,7 @@ def _changes(plan: RunningPlan, site: Site, found: Delivered, per_day: float) ->
         change: delivered(plan, changed).rate
         for change, changed in changed_sites(site, has_replicas=plan.num_replicas > 1).items()
     }
-    # What a plan could gain at most: nothing ever fails.
+    # The largest possible gain: no failures.
     rates[Sentence("no failures at all")] = delivered(
         plan,
         replace(

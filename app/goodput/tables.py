@@ -110,7 +110,7 @@ def _print_costs(console: Console, document: GoodputDocument) -> None:
 
 
 def _span(value_s: float) -> str:
-    """A time that may be days."""
+    """A time as text, in days if it is long."""
     for size, name in ((86_400.0, "d"), (3_600.0, "h"), (60.0, "min")):
         if value_s >= 2 * size:
             return Sentence("{:,.1f} {}", value_s / size, name)

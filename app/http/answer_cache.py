@@ -1,4 +1,4 @@
-"""Answers that are kept: planning tools ask the same again and again, and a version gives the same each time."""
+"""A cache of answers: planning tools repeat questions, and one version always gives the same answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ MAX_BYTES = 16 * 2**20
 
 
 class AnswerCache:
-    """Answers by question, those that were asked longest ago dropped first. Used in the event loop alone."""
+    """Answers by question; the least recently used are dropped first. For use in the event loop only."""
 
     def __init__(self, max_bytes: int = MAX_BYTES) -> None:
         self._max_bytes = max_bytes
@@ -18,14 +18,14 @@ class AnswerCache:
         self._answers: OrderedDict[str, bytes] = OrderedDict()
 
     def find(self, question: str) -> bytes | None:
-        """The answer that was given before."""
+        """The cached answer, or None."""
         key = sha256_of(question)
         if key in self._answers:
             self._answers.move_to_end(key)
         return self._answers.get(key)
 
     def keep(self, question: str, answer: bytes) -> None:
-        """Remembers the answer for the next who ask."""
+        """Store the answer."""
         key = sha256_of(question)
         self._num_bytes += len(answer) - len(self._answers.get(key, b""))
         self._answers[key] = answer

@@ -1,4 +1,4 @@
-"""The log of what keys did: written before the answer to a change is sent, read by admins, kept for a while."""
+"""The log of actions by keys: written before the answer to a change is sent, read by admins, kept for a while."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from documents.sentences import Sentence
 
 MAX_ACTION = 500  # characters
 _MANY = 1000  # records a transaction deletes
-_REFUSED = (403, 429)  # of reading, what a key may not
+_REFUSED = (403, 429)  # of reading requests, only refusals are logged
 
 log = structlog.get_logger("meshplan.audit")
 
 
 @dataclass(frozen=True)
 class Act:
-    """``action``: method and path, or the words of the command line; ``status`` that of the answer."""
+    """An action of a key. ``action``: method and path, or the command line; ``status``: that of the answer."""
 
     action: str
     owner: str | None
@@ -43,10 +43,10 @@ class Act:
 
 
 def of_key(key: ApiKey, action: str) -> Act:
-    """What somebody does to a key on this machine."""
+    """An action on a key, on this machine."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # of a container that knows no names
+    except (KeyError, OSError):  # the user id in a container without user names
         user = "unknown"
     return Act(action, key.owner, key.id, key.name, address=Sentence("command line of {}", user))
 
@@ -66,7 +66,7 @@ def list_records(session: Session, owner: str | None, after: int | None, limit: 
 
 
 def forget(session: Session, before_s: float) -> int:
-    """Some of the records that are older; 0 where none is left."""
+    """Delete some of the older records; return their number, 0 if none is left."""
     chosen = session.scalars(select(AuditRecord.number).where(AuditRecord.at_s < before_s).limit(_MANY)).all()
     if chosen:
         session.execute(delete(AuditRecord).where(AuditRecord.number.in_(chosen)))
@@ -74,7 +74,7 @@ def forget(session: Session, before_s: float) -> int:
 
 
 class Audit:
-    """ASGI middleware. Changes by a key, and what it was refused, are written down before they are answered."""
+    """ASGI middleware. Changes by a key, and refusals, are logged before they are answered."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -96,9 +96,9 @@ def _note(request: Request, holder: Principal, status: int, made: str | None) ->
     action = Sentence("{} {}{}", request.method, request.url.path, Sentence(": {}", made) if made else "")
     act = Act(action, holder.owner, holder.id, holder.name, status, address_of(request), request.scope.get("request_id"))
     if status == 429 and state_of(request).rates.take(("noted", holder.id), 1) > 0:
-        return  # one a minute says it: who is refused for asking too often must not fill the log
+        return  # one record a minute: a caller refused for too many requests must not fill the log
     try:
         with state_of(request).database.write() as session:
             record(session, act)
-    except SQLAlchemyError as error:  # what was done is done; the log on the disk of this machine says it
+    except SQLAlchemyError as error:  # the change is already done; the log on this machine's disk has it
         log.warning("not in the audit log", **vars(act), reason=cause(error))

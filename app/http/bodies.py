@@ -1,4 +1,4 @@
-"""JSON bodies: read strictly, written as documents are everywhere."""
+"""JSON bodies: read strictly, written in the form of all documents."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from documents.reading import Limits, parse_document
 from documents.sentences import Sentence
 
 _MAX_VALUES = 1_000_000
-_MAPPING_COUNTS, _LIST_COUNTS = 4, 2  # values: what the smallest one takes of memory
+_MAPPING_COUNTS, _LIST_COUNTS = 4, 2  # bytes of memory that the smallest value takes
 
 
 class _StrictRequest(Request):
@@ -35,17 +35,17 @@ class _StrictRequest(Request):
 
 
 def _parsed(body: bytes, entries: Mapping[str, int]) -> dict[str, Any]:
-    """The mapping in a body; ``ServiceError`` where it holds none, or more than a request ever does."""
-    # Counted before anything is made of it, inside texts too: it may only come out too high.
+    """The mapping in a body; ``ServiceError`` if it has none, or is too large."""
+    # Counted before parsing, also inside texts, so the count can only be too high.
     values = body.count(b",") + _MAPPING_COUNTS * body.count(b"{") + _LIST_COUNTS * body.count(b"[")
     if values > _MAX_VALUES:
         hint = Sentence("Send fewer values at a time.")
         raise ServiceError("too-large", Sentence("The body holds more than {:,} values.", _MAX_VALUES), hint=hint, pointer="#")
-    limits = Limits(num_bytes=sys.maxsize, depth=512, entries=entries)  # bytes are counted as they come in
+    limits = Limits(num_bytes=sys.maxsize, depth=512, entries=entries)  # bytes are counted as they arrive
     try:
         text = body.decode("utf-8")
         document = parse_document(text, "body", is_json=True, limits=limits)
-        if "\\u" in text:  # the only way for such characters into JSON in UTF-8
+        if "\\u" in text:  # the only form of such characters in JSON in UTF-8
             _refuse_unprintable(document)
     except UnicodeDecodeError:
         raise ServiceError("invalid-input", Sentence("body: not text in UTF-8."), pointer="#") from None
@@ -55,7 +55,7 @@ def _parsed(body: bytes, entries: Mapping[str, int]) -> dict[str, Any]:
 
 
 def _refuse_unprintable(value: object) -> None:
-    """Control characters but ends of lines, and lone surrogates, which neither every database nor every reader takes."""
+    """Refuse control characters except line ends, and lone surrogates, which some databases and readers refuse."""
     if isinstance(value, str) and any(category(letter) in ("Cc", "Cs") and letter not in "\t\r\n" for letter in value):
         raise InputError(Sentence("body: {} holds a control character or half a character; leave it out.", show(value)))
     if isinstance(value, dict):
@@ -68,21 +68,21 @@ def _refuse_unprintable(value: object) -> None:
 
 
 def sent(document: Document, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """The document as an answer, where more is to be said of it than its type."""
+    """The document as a response with its own status or headers."""
     return Response(json_bytes(document), status_code, headers, "application/json")
 
 
 def as_json(content: bytes) -> Response:
-    """A document that is written already."""
+    """A response from JSON text."""
     return Response(content, media_type="application/json")
 
 
 class StrictRoute(APIRoute):
     """A route whose body is one JSON object without duplicate keys, sent as JSON.
 
-    Other content types are refused, which also keeps a foreign web page from posting to a server on this machine: a
-    browser asks before it sends JSON to another origin. Its answer is written as documents are everywhere: without what
-    was not given.
+    Other content types are refused. This also keeps a foreign web page from posting to a server on this machine, because a
+    browser asks before it sends JSON to another origin. The answer has the form of all documents: fields that were not given
+    are left out.
     """
 
     def __init__(self, *given: Any, **options: Any) -> None:
@@ -94,7 +94,7 @@ class StrictRoute(APIRoute):
             return handler
 
         async def strict(request: Request) -> Response:
-            await authorized(request)  # before a stranger's body is read
+            await authorized(request)  # before the body of an unknown caller is read
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and not kind.endswith("+json"):
                 raise ServiceError("not-json", Sentence("The body's Content-Type is {}.", show(kind)))
@@ -116,7 +116,7 @@ class StrictRoute(APIRoute):
 
     @cached_property
     def _entries(self) -> dict[str, int]:
-        """How many entries each list at the top of the body may have, as its schema says."""
+        """Largest number of entries of each top-level list, from the schema of the body."""
         described = [
             mark.kind
             for hint in get_type_hints(self.endpoint, include_extras=True).values()

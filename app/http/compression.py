@@ -1,11 +1,11 @@
-"""What browsers load is sent compressed: lists of plans shrink to a sixth, the dashboard's scripts to a third."""
+"""Compression for browsers: lists of plans shrink to a sixth, the dashboard's scripts to a third."""
 
 from __future__ import annotations
 
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-# Above it, time grows faster than bytes shrink.
+# Above this level, time grows faster than bytes shrink.
 _LEVEL = 6
 
 

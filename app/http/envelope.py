@@ -36,21 +36,21 @@ _HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
 }
-# The dashboard's components carry their styles with them.
+# The dashboard's components have inline styles.
 _DASHBOARD_POLICY = (
     "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; frame-ancestors 'none'; form-action 'self'"
 )
-# The pages of the documentation and of the API's start themselves with a script in the page, and draw with inline styles.
+# The pages of the documentation and of the API have an inline script and inline styles.
 _PAGE_POLICY = (
     "default-src 'self'; script-src 'self' 'unsafe-inline'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; worker-src 'self' blob:; frame-ancestors 'none'"
 )
 
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # no more than a log line and a URN take
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")  # short enough for a log line and a URN
 _TRACE_PARENT = re.compile(
     r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(?:-.*)?"
 )  # https://www.w3.org/TR/trace-context/
-_GONE = 499  # in the log: the caller left before it had sent its request
+_GONE = 499  # status in the log if the caller left before it had sent its request
 
 log = structlog.get_logger("meshplan.http")
 
@@ -95,7 +95,7 @@ class Envelope:
     def _finish(self, scope: Scope, status: int, duration_s: float) -> None:
         route = getattr(scope.get("route"), "path", "unmatched")
         if scope["path"].startswith(f"{API}/") and route != "unmatched":
-            route = API + route  # a router's own paths begin behind the prefix
+            route = API + route  # a router's own paths begin after the prefix
         self.metrics.request(scope["method"], route, status, duration_s)
         if route not in ("/healthz", "/readyz", "/metrics"):
             log.info(
@@ -111,7 +111,7 @@ class Envelope:
 
 
 def _ids(scope: Scope) -> tuple[str, str | None]:
-    """The caller's request id, or one of our own, and the trace that the request belongs to."""
+    """The caller's request id, or a new one, and the trace of the request."""
     headers = Headers(scope=scope)
     given, trace = headers.get("x-request-id", ""), _TRACE_PARENT.fullmatch(headers.get("traceparent", ""))
     is_trace = trace is not None and trace[1] != "ff" and set(trace[2]) != {"0"} and set(trace[3]) != {"0"}
@@ -143,7 +143,7 @@ def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
         headers.setdefault(name, value)
     if scope["path"].startswith(_PAGES):
         headers["Content-Security-Policy"] = _PAGE_POLICY
-    elif not scope["path"].startswith(f"{API}/"):  # by the path: a 304 says no content type, and its policy replaces the page's
+    elif not scope["path"].startswith(f"{API}/"):  # by the path: a 304 has no content type, its policy replaces the page's
         headers["Content-Security-Policy"] = _DASHBOARD_POLICY
-    headers.setdefault("Cache-Control", "no-cache")  # the dashboard's files keep their names from version to version
+    headers.setdefault("Cache-Control", "no-cache")  # the dashboard's files have the same names in each version
     headers["X-Request-ID"] = scope["request_id"]

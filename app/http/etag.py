@@ -1,4 +1,4 @@
-"""Strong entity tags: a client that has the newest form is told so, and nobody changes what they have not seen."""
+"""Strong entity tags: a client with the newest version gets 304, and a change requires the version that was read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _tags(header: str) -> list[str]:
 
 
 def answer(content: bytes, if_none_match: str | None, tag: str | None = None) -> Response:
-    """The JSON ``content`` under a tag of its own or the given one, or 304 where the client has it already."""
+    """A response with the JSON ``content`` and its tag, or 304 if the client has it already."""
     tag = tag or f'"{hashlib.sha256(without_parts(content)).hexdigest()[:16]}"'
     if if_none_match is not None and any(known in ("*", tag, f"W/{tag}") for known in _tags(if_none_match)):
         return Response(status_code=304, headers={"ETag": tag})
@@ -33,7 +33,7 @@ def answer(content: bytes, if_none_match: str | None, tag: str | None = None) ->
 
 
 def required_version(if_match: str | None) -> int | None:
-    """The version that an If-Match header asks for; None without one. ``ServiceError`` for a tag that cannot match."""
+    """The version in the If-Match header; None without one. ``ServiceError`` for a tag that cannot match."""
     if if_match is None or if_match.strip() == "*":
         return None
     versions = [tag[1:-1] for tag in _tags(if_match) if len(tag) > 2 and tag[0] == tag[-1] == '"']

@@ -1,4 +1,4 @@
-"""HEAD wherever there is GET: the same status and headers, and no body."""
+"""HEAD for every GET: the same status and headers, without a body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 
 class HeadAsGet:
-    """ASGI middleware. A stream is ended when its headers are sent, as if its reader had left."""
+    """ASGI middleware. A stream ends when its headers are sent, as if its reader had left."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app

@@ -1,4 +1,4 @@
-"""API keys: 256 random bits that are shown once; the database holds their SHA-256."""
+"""API keys: 256 random bits that are shown once; the database has their SHA-256."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ MAX_DAYS = 3650
 MAX_OVERLAP_HOURS = 30 * 24
 MAX_REQUESTS_A_MINUTE = 1_000_000
 MAX_STUDIES = 1_000_000
-_SHOWN = 8  # characters of a key by which its owner knows it again
+_SHOWN = 8  # first characters of a key, by which its owner recognises it
 _USE_NOTED_EVERY_S = 60.0
 
 
 @dataclass(frozen=True)
 class KeyLimits:
-    """What a key may ask for. ``max_unfinished``: studies of its owner's that wait or run; ``max_stored``: all of them."""
+    """Limits of a key. ``max_unfinished``: studies of its owner that wait or run; ``max_stored``: all of them."""
 
     requests_a_minute: int = 30_000
     max_unfinished: int = 1000
     max_stored: int = 10_000
 
 
-OwnLimits = dict[str, int | None]  # by the fields above; what is None or absent is as the server says
+OwnLimits = dict[str, int | None]  # by the fields above; None or a missing field means the server's default
 
 
 def create_key(
@@ -52,7 +52,7 @@ def create_key(
     owner: str | None = None,
     limits: OwnLimits | None = None,
 ) -> tuple[ApiKey, str]:
-    """The stored key and its secret, which nobody can ask for again; without ``owner`` its name is its owner's, too."""
+    """Create a key; return it and its secret, which cannot be read again. Without ``owner``, its name is the owner."""
     if session.scalar(select(ApiKey).where(ApiKey.name == name, ApiKey.revoked_at_s.is_(None))):
         raise InputError(Sentence("NAME: {} has a key already; revoke or rotate it, or take another name.", show(name)))
     secret, now_s = _new_secret(), time.time()
@@ -77,7 +77,7 @@ def list_keys(session: Session) -> list[ApiKey]:
 
 
 def revoke_key(session: Session, name: str) -> ApiKey:
-    """The key of that name, or whose prefix it is, from now on refused."""
+    """Revoke the key with that name or prefix."""
     key = _in_force(session, name)
     key.revoked_at_s = time.time()
     key.previous_sha256 = key.previous_until_s = None
@@ -104,7 +104,7 @@ def rotate_key(session: Session, name: str, overlap_hours: float, days: int | No
 
 
 def authenticated(session: Session, secret: str) -> ApiKey | None:
-    """The key in force whose secret this is, or was before a rotation whose time of change is not over."""
+    """The valid key with this secret, current or replaced within its overlap."""
     digest, now_s = digest_of(secret), time.time()
     key = session.scalar(select(ApiKey).where(or_(ApiKey.secret_sha256 == digest, ApiKey.previous_sha256 == digest)))
     if key is None or key.revoked_at_s is not None:
@@ -117,12 +117,12 @@ def authenticated(session: Session, secret: str) -> ApiKey | None:
 
 
 def lock_owner(session: Session, owner: str) -> None:
-    """Holds the owner's keys until the transaction ends, so that what is counted stays true; SQLite has one writer anyway."""
+    """Lock the owner's keys until the transaction ends, so that counts stay valid; SQLite has one writer anyway."""
     session.execute(select(ApiKey.id).where(ApiKey.owner == owner).order_by(ApiKey.id).with_for_update())
 
 
 def needs_note(key: ApiKey) -> bool:
-    """Whether the key's last use is worth writing down again."""
+    """Whether the key's time of last use should be updated."""
     return key.last_used_at_s is None or time.time() - key.last_used_at_s > _USE_NOTED_EVERY_S
 
 
@@ -133,7 +133,7 @@ def note_use(session: Session, key_id: str) -> None:
 
 
 def granted(scopes: Sequence[str]) -> frozenset[str]:
-    """What they allow: an admin may read and write, too."""
+    """The scopes with those that they imply: an admin may also read and write."""
     return frozenset(SCOPES if "admin" in scopes else scopes)
 
 

@@ -18,9 +18,9 @@ from app.language.choice import Language, of_header, said
 from documents.said import WITH_PARTS, without_parts
 from documents.sentences import unpacked
 
-_TYPE = "application/json"  # a problem document is translated where it is made
+_TYPE = "application/json"  # a problem document is translated when it is created
 _TAG = re.compile(r'(W/)?"([^"]*)-zh"')
-LARGE_BYTES = 64 * 1024  # beside the event loop from here on
+LARGE_BYTES = 64 * 1024  # from this size on, outside the event loop
 
 
 class Languages:

@@ -1,4 +1,4 @@
-"""Large bodies take turns: what several of them hold at once would be most of the memory of a small machine."""
+"""Large bodies are handled one after the other: several at once could fill the memory of a small machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from app.http.problems import ServiceError
 from documents.sentences import Sentence
 
 LARGE_BYTES = 256 * 1024
-READ_AT_ONCE = 3  # while one is answered, the next ones come in
+READ_AT_ONCE = 3  # while one is answered, others arrive
 WAITING = 16
 _RETRY_AFTER_S = 10
 
@@ -31,7 +31,7 @@ def may_be_large(scope: Scope) -> bool:
 
 
 class LargeBodies:
-    """Those of one server. A body that waits stays with its caller."""
+    """The large bodies of one server. A waiting body is not read from its caller."""
 
     def __init__(self) -> None:
         self._reading = CapacityLimiter(READ_AT_ONCE)
@@ -44,7 +44,7 @@ class LargeBodies:
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """Held while the body, or what it was read to, is in memory; ``ServiceError`` where too many wait."""
+        """Hold this while the body or its content is in memory; ``ServiceError`` if too many wait."""
         if self.num_waiting >= WAITING:
             raise ServiceError(
                 "unavailable",
@@ -57,10 +57,10 @@ class LargeBodies:
 
     @asynccontextmanager
     async def answering(self) -> AsyncIterator[None]:
-        """Held while the body is parsed and answered."""
+        """Hold this while the body is parsed and answered."""
         async with self._answering:
             yield
 
     async def in_thread(self, call: Callable[[], Result]) -> Result:
-        """Outside the event loop, and not in the threads that answer requests."""
+        """Run outside the event loop, and not in the threads that answer requests."""
         return await to_thread.run_sync(call, limiter=self._parsing)

@@ -1,4 +1,4 @@
-"""What the server counts, in Prometheus' text format."""
+"""Metrics of the server, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 __all__ = ["CONTENT_TYPE_LATEST", "Metrics"]
 
 _BUCKETS_S = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
-# What `app.studies.service.figures` counts in the database, so that every server says the same.
+# Counts of `app.studies.service.figures` in the database, so that every server reports the same.
 _HELP = {
     "queue_age_seconds": "How long the study that has waited longest waits.",
     "queue_owners": "Owners whose studies wait.",
@@ -26,7 +26,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class Processes(NamedTuple):
-    """Processes beside the server's own that answer one class of requests, or run studies."""
+    """Processes beside the server's own that answer a class of requests or run studies."""
 
     name: str
     pids: Sequence[int]
@@ -35,7 +35,7 @@ class Processes(NamedTuple):
 
 
 class Metrics:
-    """Counters of one server; the studies are counted where they are asked for, in the database."""
+    """Counters of one server; studies are counted in the database on request."""
 
     def __init__(self) -> None:
         self._registry = CollectorRegistry()
@@ -59,7 +59,7 @@ class Metrics:
         )
 
     def request(self, method: str, route: str, status: int, duration_s: float) -> None:
-        method = method if method in _METHODS else "other"  # a stranger's words must not become labels
+        method = method if method in _METHODS else "other"  # labels must not come from callers
         self._requests.labels(method, route, status).inc()
         self._durations.labels(method, route).observe(duration_s)
 
@@ -67,11 +67,11 @@ class Metrics:
         self._limited.labels(reason).inc()
 
     def watch_workers(self, count: Callable[[], int], restarts: Callable[[], int]) -> None:
-        """The worker processes that this server looks after."""
+        """Watch the worker processes of this server."""
         self._workers = (count, restarts)
 
     def watch_processes(self, processes: Callable[[], Sequence[Processes]]) -> None:
-        """Those beside the server's own, by class."""
+        """Watch processes beside the server's own, by class."""
         self._processes = processes
 
     def text(self, studies_by_state: Mapping[str, int], figures: Mapping[str, float]) -> bytes:
@@ -104,7 +104,7 @@ def _of_processes(classes: Sequence[Processes]) -> list[Metric]:
 
 
 def _resident_bytes(pid: int) -> int:
-    """0 where the process has just ended, and where the system tells it another way than Linux."""
+    """Resident memory; 0 if the process has just ended, or the system is not Linux."""
     try:
         return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with the errors that this server really answers."""
+"""The OpenAPI document of FastAPI, with the errors of this server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app.http.problems import MEDIA_TYPE, Problem
 _REPLACED = ("HTTPValidationError", "ValidationError")
 
 
-_making = threading.Lock()  # a second of work: once, and not in the event loop
+_making = threading.Lock()  # takes a second: made once, outside the event loop
 
 
 def openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 
 
 def add_openapi(app: FastAPI, path: str) -> None:
-    """The document as it is sent, in a thread: FastAPI's own route makes it in the event loop, and writes it each time."""
+    """Serve the document from a thread. FastAPI's own route makes it in the event loop, on each request."""
     sent: list[bytes] = []
 
     def openapi() -> Response:
@@ -58,11 +58,11 @@ def _correct(operation: dict[str, Any]) -> None:
         refused.update({"description": "The request cannot be used", "content": {MEDIA_TYPE: reference}})
     operation["responses"] = dict(sorted(operation["responses"].items()))
     if "security" in operation:
-        operation["security"].append({})  # on loopback nobody needs a key
+        operation["security"].append({})  # on loopback no key is needed
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:
-    """The methods that the path takes; of templates that match, the one with most fixed characters counts."""
+    """Methods of the path; of several matching templates, the one with most fixed characters counts."""
     templates = openapi_document(app)["paths"]
     matching = [name for name in templates if re.fullmatch(re.sub(r"\\{\w+\\}", "[^/]+", re.escape(name)), path)]
     if not matching:

@@ -1,4 +1,4 @@
-"""Who may do what with what is stored: all with one's own and with nobody's, an admin with any; others read what is shared."""
+"""Rights on stored rows: owners change their own and ownerless rows, admins all; others read shared rows."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ _RETRY_AFTER_S = {"unfinished": 60, "stored": 3600}
 
 
 def standing(caller: Principal, owner: str | None, visibility: str) -> Literal["change", "read"] | None:
-    """What the caller may do with something of that owner; None where it may not know of it."""
+    """The caller's right on a row of that owner; None if the row must look absent."""
     if caller.is_admin or owner in (None, caller.owner):
         return "change"
     return None if visibility == "private" else "read"
 
 
 def listed(caller: Principal, table: Owned) -> list[ColumnElement[bool]]:
-    """What a list for the caller holds: what is shared by link is found by its address only."""
+    """Conditions of rows in the caller's lists; rows shared by link are reachable by address only."""
     if caller.is_admin:
         return []
     return [or_(table.owner == caller.owner, table.owner.is_(None), table.visibility == "public")]
 
 
 def num_owned(session: Session, owner: str, table: Owned, *filters: ColumnElement[bool]) -> int:
-    """How many rows the owner has; holds until the commit."""
+    """Number of the owner's rows; the count is locked until the commit."""
     keys.lock_owner(session, owner)
     return session.scalar(select(func.count()).select_from(table).where(table.owner == owner, *filters)) or 0
 

@@ -20,7 +20,7 @@ MAX_LIMIT = 200
 MAX_POSITION = 2**53
 _CURSOR = "^[A-Za-z0-9_-]{10,32}$"
 
-Wanted = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]  # a value that a list is filtered by
+Wanted = Annotated[str | None, Query(max_length=200, pattern=r"^[^\x00-\x1f]*$")]  # a value of a filter
 Limit = Annotated[int, Query(ge=1, le=MAX_LIMIT, description="items a page")]
 
 
@@ -30,14 +30,14 @@ class Listing(Document, Generic[Item]):
 
 
 class _Numbered(Protocol):
-    """A row of a list that is walked by its number."""
+    """A row of a list that is paged by row number."""
 
     @property
     def number(self) -> int: ...
 
 
 def listing(rows: Sequence[Row], limit: int, item: Callable[[Row], Item]) -> Listing[Item]:
-    """The first ``limit`` rows; one more of them says that there is another page."""
+    """A page of up to ``limit`` rows; a further row means that there is another page."""
     last = rows[limit - 1].number if len(rows) > limit else None
     return Listing(items=[item(row) for row in rows[:limit]], next_cursor=encoded(last))
 

@@ -1,4 +1,4 @@
-"""Who prices for requests: light questions and heavy ones apart, so that the former never wait behind the latter."""
+"""Pricing for requests: light and heavy requests are separate, so that light ones never wait for heavy ones."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 
 class Pricing(Protocol):
-    """What endpoints ask."""
+    """The interface for endpoints."""
 
     async def estimate(self, request: dict[str, Any]) -> bytes:
-        """The answer to a request for the price of one strategy in closed form."""
+        """Answer a request for the price of one strategy in closed form."""
         ...
 
     async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:
-        """What a function of these arguments and ``database`` returns, a document or text, as it is sent."""
+        """Call a function with these arguments and ``database``; return its document or text as bytes."""
         ...

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: what is wrong, where, and what would do."""
+"""Errors as RFC 9457 problem documents: the fault, its place, and a remedy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from documents.sentences import Sentence
 
 MEDIA_TYPE = "application/problem+json"
 
-# Kind -> status, title, and the hint where an error has none of its own.
+# Kind -> status, title, and the hint for an error without one.
 KINDS: Mapping[str, tuple[int, str, str]] = {
     "invalid-input": (422, Sentence("The request cannot be used"), Sentence("GET /openapi.json describes every field.")),
     "infeasible": (
@@ -87,7 +87,7 @@ class Problem(BaseModel):
 
 
 class ServiceError(HTTPException):
-    """An answer other than the wanted one; ``kind`` is a key of ``KINDS``."""
+    """An error answer; ``kind`` is a key of ``KINDS``."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class ServiceError(HTTPException):
 
 
 def described(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of an endpoint that can answer with these problems, beside those that every endpoint has."""
+    """The ``responses`` of an endpoint with these problems, beside those of every endpoint."""
     titles: dict[int, list[str]] = {}
     for kind in dict.fromkeys(("unauthorized", "forbidden", "rate-limited", "internal", "unavailable", *kinds)):
         titles.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])
@@ -144,13 +144,13 @@ def _hint(document: Problem, language: Language) -> str:
 
 
 def from_input_error(error: InputError, kind: str = "invalid-input") -> ServiceError:
-    """Messages about input begin with the field's path and, after a semicolon, say what would do."""
+    """A problem from an input error, whose message begins with the field's path and has its hint after a semicolon."""
     message = str(error)
     return ServiceError(kind, message, pointer=pointer_of(message), hint=hint_of(message))
 
 
 def _from_validation(errors: Sequence[Mapping[str, Any]]) -> ServiceError:
-    """The first error that FastAPI found in a body, a path, a query or a header."""
+    """A problem from FastAPI's first error in a body, a path, a query or a header."""
     chosen = errors[0]
     place, *path = chosen["loc"]
     if place == "body":
@@ -182,7 +182,7 @@ def add_problem_handlers(app: FastAPI, allowed_methods: Callable[[str], Sequence
         refused = _from_http(request, error)
         is_known = refused.kind == "method-not-allowed"
         methods = await run_in_threadpool(allowed_methods, request.url.path) if is_known else ()
-        if methods:  # the framework names those of the first route that matches
+        if methods:  # the framework names only those of the first matching route
             refused.headers = {"Allow": ", ".join(methods)}
         return problem(request, refused)
 

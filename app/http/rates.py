@@ -1,4 +1,4 @@
-"""How often somebody may ask: counted in this process, in a bounded number of names."""
+"""Rate limits, counted in this process for a bounded number of names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 
 MAX_NAMES = 10_000
-_BURST_S = 10.0  # of a minute's requests, these seconds' worth may come at once
+_BURST_S = 10.0  # a burst may have the requests of this many seconds
 
 
 class Rates:
@@ -23,7 +23,7 @@ class Rates:
         self._lock = threading.Lock()
 
     def take(self, name: Hashable, a_minute: int, *, at_once: int | None = None) -> float:
-        """0 where one more may come now, which is then counted; else the seconds until it may. [s]"""
+        """Count a request and return 0 if it is allowed now, otherwise the seconds until it is. [s]"""
         with self._lock:
             wait_s, now_s = self._wait_s(name, a_minute, at_once)
             if wait_s <= 0.0:
@@ -34,7 +34,7 @@ class Rates:
             return wait_s
 
     def wait_s(self, name: Hashable, a_minute: int, *, at_once: int | None = None) -> float:
-        """The same, with nothing counted. [s]"""
+        """The same, without counting. [s]"""
         with self._lock:
             return self._wait_s(name, a_minute, at_once)[0]
 
@@ -45,7 +45,7 @@ class Rates:
 
 
 class Known:
-    """Names that were met, at most so many; those met longest ago are forgotten first."""
+    """A bounded set of seen names; the oldest are dropped first."""
 
     def __init__(self, max_names: int = MAX_NAMES) -> None:
         self._max_names = max_names

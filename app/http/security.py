@@ -1,4 +1,4 @@
-"""Who may call: everybody from this machine where the server listens on loopback, else the holders of API keys."""
+"""Authentication: on loopback every caller from this machine is allowed, otherwise holders of API keys."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _READING_PATHS = (
     "/v1/rl/searches",
     "/v1/sweeps",
     "/v1/models:import",
-)  # POST for the size of the question; it stores nothing
+)  # POST because of the size of the question; nothing is stored
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Who asks: an API key, or, where none is needed, anybody on this machine, who may do all and owns nothing alone."""
+    """The caller: an API key, or, on loopback, any local user, with all rights and no rows of its own."""
 
     id: str
     name: str
@@ -71,7 +71,7 @@ def _host(netloc: str) -> str:
 
 
 def _check_local(request: Request) -> None:
-    """Keeps web pages that a local user visits from calling the server: by a name that resolves here, or by a form."""
+    """Refuse calls from web pages that a local user visits: through a host name that resolves here, or through a form."""
     host = request.headers.get("host", "")
     if not is_loopback(_host(host)):
         raise ServiceError(
@@ -83,7 +83,7 @@ def _check_local(request: Request) -> None:
 
 
 def authorize(request: Request) -> Principal:
-    """Whose request this is. Looked up, and counted, once a request."""
+    """The caller of a request, looked up and counted once per request."""
     if "principal" not in request.scope:
         state = state_of(request)
         if state.keys_required:
@@ -91,7 +91,7 @@ def authorize(request: Request) -> Principal:
         else:
             _check_local(request)
             principal = LOCAL
-        request.scope["holder"], request.scope["caller"] = principal, principal.id  # for the logs, also of what is refused
+        request.scope["holder"], request.scope["caller"] = principal, principal.id  # for the logs, also of refused requests
         if state.keys_required:
             _count(state, principal)
             _check_scope(request, principal)
@@ -102,19 +102,19 @@ def authorize(request: Request) -> Principal:
 
 
 async def authorized(request: Request) -> Principal:
-    """As ``authorize``; outside the event loop where a key is to be looked up."""
+    """Like ``authorize``, outside the event loop if a key must be looked up."""
     if "principal" in request.scope or not state_of(request).keys_required:
         return authorize(request)
     return await run_in_threadpool(authorize, request)
 
 
 def is_reading(method: str, path: str) -> bool:
-    """Whether a request changes nothing."""
+    """Whether a request only reads."""
     return method in _READING or path in _READING_PATHS
 
 
 def address_of(request: Request) -> str:
-    """Where a request comes from, in the lump that one caller has: of IPv6 the first 64 bits."""
+    """Address of a request for rate limits; the first 64 bits of an IPv6 address."""
     host = request.client.host if request.client else "unknown"
     try:
         address = ipaddress.ip_address(host)
@@ -130,7 +130,7 @@ def _holder(request: Request, state: ServerState) -> Principal:
     secret = secret.strip()
     digest, name = keys.digest_of(secret), ("wrong", address_of(request))
     allowed = state.wrong_keys_a_minute
-    # Who guesses asks the database nothing more; keys that were right before are not in the way of a neighbour's guesses.
+    # A caller that guesses keys no longer reaches the database; valid keys from the same address still work.
     wait_s = 0.0 if digest in state.known_keys else state.rates.wait_s(name, allowed, at_once=allowed)
     if wait_s > 0.0:
         raise _limited(
@@ -159,7 +159,7 @@ def _check_scope(request: Request, principal: Principal) -> None:
 
 
 def require_scope(principal: Principal, needed: keys.Scope) -> None:
-    """``ServiceError`` unless the key may."""
+    """``ServiceError`` unless the key has the scope."""
     if needed not in principal.scopes:
         may = joined(" and ", (scope for scope in keys.SCOPES if scope in principal.scopes)) or "nothing"
         raise ServiceError("forbidden", Sentence("The API key may not {}; it may {}.", needed, may))

@@ -1,4 +1,4 @@
-"""What the requests of one server share."""
+"""State that the requests of one server share."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from app.http.pricing import Pricing
 from app.http.rates import Known, Rates
 from app.storage.session import Database
 
-WRONG_KEYS_A_MINUTE = 30  # from one address
+WRONG_KEYS_A_MINUTE = 30  # connections from one address
 
 
 @dataclass(frozen=True)
 class ServerState:
-    """``stopping`` is set when the server is asked to end, so that open streams do not hold it."""
+    """Shared state. ``stopping`` is set when the server is asked to end, so that open streams end too."""
 
     database: Database
     keys_required: bool
     pricing: Pricing
-    limits: KeyLimits = field(default_factory=KeyLimits)  # of a key that has none of its own
+    limits: KeyLimits = field(default_factory=KeyLimits)  # limits of a key without its own
     wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE
     keep_studies_days: int = 0  # for ever
     rates: Rates = field(default_factory=Rates)
-    known_keys: Known = field(default_factory=Known)  # digests of keys that were in force when they came
+    known_keys: Known = field(default_factory=Known)  # digests of keys that were valid when used
     metrics: Metrics = field(default_factory=Metrics)
     large_bodies: LargeBodies = field(default_factory=LargeBodies)
     kept_answers: AnswerCache = field(default_factory=AnswerCache)

@@ -1,4 +1,4 @@
-"""Answers to Python in the same process: what ``meshplan.search`` and its like stand on."""
+"""The functions behind ``meshplan.search`` and the other local answers of the Python package."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from search.session.progress import ProgressCallback
 
 Source = Mapping[str, Any] | str
 Sections = Mapping[str, Any]
-# Fields by their own names, of the first section that has them; a search's limits go before the strategy that it is to beat.
+# Fields by name, in the first section that has them; limits of a search come before the strategy that it must beat.
 _SHARED = ("cluster", "training", "software", "delivery")
 _OF_STRATEGY, _OF_SEARCH = ("strategy", *_SHARED, "search"), ("search", *_SHARED, "strategy")
 _OF_SWEEP = ("sweep", *_OF_SEARCH)
@@ -61,7 +61,7 @@ _SHORT = {"devices": ("cluster", "num_devices")}
 
 
 def job_of(source: Source, given: Sections, order: Sequence[str] = _OF_STRATEGY) -> Job:
-    """The job of a mapping, of a file or of a preset, with what is ``given`` in place of its own: sections, or single fields."""
+    """The job of a mapping, file or preset, with the ``given`` sections or fields in place of its own."""
     document, folder = _document_of(source, given, order)
     return parse_job(document, folder=folder)
 
@@ -135,12 +135,12 @@ def played(job: Mapping[str, Any], strategy: Mapping[str, Any]) -> PlayedStep:
 
 
 def timeline(step: PlayedStep) -> PlanTimeline:
-    """Its bars and memory, as columns."""
+    """Bars and memory of a step, as columns."""
     return timeline_document(step)
 
 
 def trace(step: PlayedStep) -> str:
-    """Its trace events."""
+    """Trace events of a step."""
     return trace_text(step)
 
 
@@ -173,15 +173,15 @@ def swept(
 
 
 def columns_of_sweep(found: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """What ``meshplan sweep --output`` writes, by column."""
+    """Columns of ``meshplan sweep --output``."""
     return columns_of(SweepDocument.model_validate(found))
 
 
 def save(found: Mapping[str, Any], folder: Path, *, overwrite: bool) -> None:
-    """Writes what ``meshplan search --save-dir`` writes of the answer."""
+    """Write the folder of ``meshplan search --save-dir``."""
     try:
         answer_folder(folder, overwrite=overwrite).write(report_files(SearchDocument.model_validate(found)))
-    except InputError as error:  # which names the flags of the command
+    except InputError as error:  # the message names the flags of the command
         raise InputError(str(error).replace("--save-dir: ", "folder: ", 1).replace("--overwrite", "overwrite=True")) from None
 
 

@@ -1,4 +1,4 @@
-"""What a job takes where it says nothing: field, value and where that comes from, as an answer tells it."""
+"""Defaults of a job, for answers: field, value and source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _WHYS = (  # what stands behind a default: a resolved job holds the text alone
 
 
 class AssumedField(Section):
-    """A default that a job took; it counts as long as the job still has that value."""
+    """A default that a job took; it holds as long as the job has that value."""
 
     value: bool | Annotated[int, Bounds] | Annotated[float, Bounds] | Line | None = None
     why: LongLine
@@ -37,7 +37,7 @@ AssumedFields = Annotated[dict[Line, AssumedField], Field(max_length=MAX_ASSUMED
 
 @dataclass(frozen=True)
 class Assumption:
-    """A default that is in force. ``value`` is the one that the resolved job shows, which may be null for what the code knows."""
+    """A default in force. ``value`` is that of the resolved job; null if the code decides it."""
 
     field: str
     value: Any
@@ -45,34 +45,34 @@ class Assumption:
 
     @property
     def is_silent(self) -> bool:
-        """Told only where it moves the answer."""
+        """Whether the default is listed only if it affects the answer."""
         return self.why == NOT_GIVEN
 
     def sentence(self, shown: Any = None) -> str:
-        """``shown``: what a null stands for."""
+        """The sentence; ``shown`` is the meaning of a null."""
         return Sentence("{} = {} {}", self.field, text_of(self.value if self.value is not None else shown), self.why)
 
 
 def text_of(value: Any) -> str:
-    """A value as a sentence has it."""
+    """A value as text."""
     if value is None or isinstance(value, bool):
         return str(value).lower()
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def field_of(sentence: str) -> str:
-    """The field that a sentence of an answer's assumptions is about."""
+    """The field of a sentence in an answer's assumptions."""
     return sentence.partition(" = ")[0]
 
 
 def joined(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Both lists, with the sentence of the first where both have one of a field."""
+    """Both lists; if both have a sentence on a field, that of the first."""
     told = set(map(field_of, first))
     return [*first, *(sentence for sentence in second if field_of(sentence) not in told)]
 
 
 def assumed_in(given: object, value_of: Callable[[str], Any], allowed: Collection[str]) -> dict[str, Assumption]:
-    """What a resolved job says that it took, without what has another value since."""
+    """Defaults that a resolved job lists, without fields with another value since."""
     if not isinstance(given, Mapping):
         raise InputError(
             Sentence("assumed: {} is not allowed; give a mapping of fields to value and origin, or leave it out.", show(given))
@@ -88,5 +88,5 @@ def assumed_in(given: object, value_of: Callable[[str], Any], allowed: Collectio
 
 
 def assumed_to_mapping(assumed: Mapping[str, Assumption]) -> dict[str, Any]:
-    """As a resolved job holds them; reading them gives the same."""
+    """The defaults in the form of a resolved job; the inverse of ``assumed_in``."""
     return {name: {"value": entry.value, "why": plain(entry.why)} for name, entry in assumed.items()}

@@ -1,4 +1,4 @@
-"""What else each field of a job could be: the values that an answer tries where nobody gave one.
+"""Alternatives to the default of each field of a job, which an answer tries if the field was not given.
 
 A yes-or-no field and one of names have their other values, an integer with a default its double. Fields for which that says
 nothing have an entry here: other values, or why there are none.
@@ -38,19 +38,19 @@ OthersOfPlan = Callable[[Workload, ParallelStrategy], Sequence[Any]]
 
 @dataclass(frozen=True)
 class Other:
-    """A value with words of its own."""
+    """A value with its own description."""
 
     value: Any
     text: str
 
 
 def _bandwidth(workload: Workload) -> float:
-    """What a device has between nodes; a fabric that is shared two to one has half of it."""
+    """Bandwidth of a device between nodes; half of it for a fabric shared two to one."""
     return workload.cluster.profile.tiers[-1].bandwidth_bytes_per_s
 
 
 def _precisions(workload: Workload) -> Sequence[str]:
-    """Whoever trains in another precision does it for speed, or for devices that have no better."""
+    """Other precisions: a faster one, or the best of devices without it."""
     rates, own = workload.cluster.profile.matmul_flops_per_s, workload.training.precision
     return tuple(name for name, rate in rates.items() if name in PRECISIONS and name != own and rate >= rates[own])
 
@@ -64,14 +64,14 @@ def _attention(workload: Workload) -> Sequence[bool]:
 
 
 def _release(workload: Workload) -> str:
-    """The year that stands for what is not given, and the releases of the stack that it stands for."""
+    """The default year, and the releases of the stack that it covers."""
     year, ladder = release_years(workload)[0], workload.software_traits.releases
     return f"{year:g}" if ladder is None else Sentence("{:g}, {} {}", year, workload.software.stack, ladder.rung(year).releases)
 
 
 OF_WORKLOAD: Mapping[str, Others] = {
     "cluster.inter_node_bytes_per_s": lambda workload: (_bandwidth(workload) / 2,),
-    # Divides the one above, whose line speaks for both where neither is given.
+    # Divides the field above, whose line covers both if neither is given.
     "cluster.oversubscription": lambda workload: () if workload.cluster.inter_node_bytes_per_s is None else (2.0,),
     "training.seq_length": lambda workload: (2 * workload.training.seq_length,),
     "training.global_batch_size": lambda workload: (2 * workload.training.global_batch_size,),
@@ -82,13 +82,13 @@ OF_WORKLOAD: Mapping[str, Others] = {
     "software.fp32_parameters": lambda workload: (True,) if workload.training.precision == "fp16" else (),
     "software.portable_attention": _attention,
 }
-# What a null in the resolved job stands for.
+# Meaning of a null in the resolved job.
 SHOWN: Mapping[str, Callable[[Workload], Any]] = {
     "cluster.inter_node_bytes_per_s": _bandwidth,
     "software.year": _release,
 }
 
-# Other values of these move times alone, so that no memory need be counted again.
+# Other values of these change times only, so that memory need not be computed again.
 KEEP_PEAK: Final = frozenset(
     {"cluster.inter_node_bytes_per_s", "cluster.oversubscription", "training.mean_squared_length_fraction"}
 )
@@ -99,7 +99,7 @@ def _group_sizes(workload: Workload, strategy: ParallelStrategy) -> Sequence[int
 
 
 def _moved_layers(workload: Workload, strategy: ParallelStrategy) -> Sequence[Other]:
-    """One layer from either end to virtual stages with room for it, and to the middle."""
+    """Layouts with one layer moved from either end to virtual stages with room, or to the middle."""
     stages = strategy.pp * strategy.vpp
     rows = default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
     layers = [held for row in rows for held in row]
@@ -126,7 +126,7 @@ def _schedules(workload: Workload, strategy: ParallelStrategy) -> Sequence[str]:
     return [name for name in usual_others("strategy.schedule") or () if name in runnable]
 
 
-# Values that no strategy of that shape or model can have are left out where finding that out one by one would take long.
+# Values that are impossible for the shape or model are left out if testing them one by one would take long.
 OF_STRATEGY: Mapping[str, OthersOfPlan] = {
     "strategy.cp_algo": _cp_algorithms,
     "strategy.moe_dispatcher": _dispatchers,
@@ -177,7 +177,7 @@ def fields_with_defaults() -> tuple[str, ...]:
 
 @cache
 def usual_others(field: str) -> tuple[Any, ...] | None:
-    """The values that the field's own type has beside its default; None where the type says nothing."""
+    """Values of the field's type beside its default; None if the type gives none."""
     section, _, name = field.partition(".")
     schema = schema_of(SECTIONS[section])["properties"][name]
     kinds = schema.get("anyOf", [schema])
@@ -193,7 +193,7 @@ def usual_others(field: str) -> tuple[Any, ...] | None:
 
 
 def others(field: str, workload: Workload, value: Any) -> Sequence[Any]:
-    """What a field outside the strategy could be beside ``value``, which it has."""
+    """Alternatives to the ``value`` of a field outside the strategy."""
     if field in WITHOUT_OTHERS:
         return ()
     found = OF_WORKLOAD[field](workload) if field in OF_WORKLOAD else usual_others(field) or ()
@@ -201,7 +201,7 @@ def others(field: str, workload: Workload, value: Any) -> Sequence[Any]:
 
 
 def others_of_plan(field: str, workload: Workload, strategy: ParallelStrategy, value: Any) -> Sequence[Any]:
-    """What a field of the strategy could be beside ``value``, which it has."""
+    """Alternatives to the ``value`` of a field of the strategy."""
     if field in WITHOUT_OTHERS:
         return ()
     found = OF_STRATEGY[field](workload, strategy) if field in OF_STRATEGY else usual_others(field) or ()
@@ -209,10 +209,10 @@ def others_of_plan(field: str, workload: Workload, strategy: ParallelStrategy, v
 
 
 def priced_switches() -> Iterator[str]:
-    """Names of the switches that move a price."""
+    """Names of the switches that affect a price."""
     return (str(feature.name).lower() for feature in SWITCHES if not feature & UNPRICED_FEATURES)
 
 
 def silent_fields() -> Iterator[str]:
-    """Fields outside the strategy whose default an answer may have to tell."""
+    """Fields outside the strategy whose default an answer may list."""
     return (field for field in fields_with_defaults() if field not in WITHOUT_OTHERS and not field.startswith("strategy."))

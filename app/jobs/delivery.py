@@ -75,7 +75,7 @@ class DeliverySection(Section):
 
     @property
     def is_of_prices_alone(self) -> bool:
-        """Whether what was given of it is about power and money, and nothing about failures."""
+        """Whether only fields on power and cost were given, none on failures."""
         return bool(self.model_fields_set) and self.model_fields_set <= OF_PRICES
 
 
@@ -94,7 +94,7 @@ OF_PRICES = frozenset(
     )
 )
 
-# Field -> where its default comes from, told where it was not given and decides something.
+# Field -> source of its default, listed if the field was not given and affects the answer.
 SOURCES = {
     "failures_per_node_day": Sentence(
         "(Llama 3 405B 3.8e-3, ByteDance 4.3e-3, 32K GPUs at Meta 2.3e-3 [llama-3; robustrl; ft-hsdp]; "

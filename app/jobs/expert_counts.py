@@ -20,14 +20,14 @@ FIELD = "training.expert_counts"
 
 
 def counts_reference(given: Any, folder: Path | None) -> Any:
-    """A path from the root on; anything else as it is."""
+    """An absolute path for a path; any other value unchanged."""
     if isinstance(given, str) and folder is not None:
         return os.path.abspath(folder / given)  # noqa: PTH100 - Path's keeps "..".
     return given
 
 
 def expert_counts(given: Any, model: ModelShape, folder: Path | None, labels: Mapping[str, str]) -> ExpertCounts:
-    """The counts that a job gives, which must be those of its model; ``InputError`` where they cannot be used."""
+    """The counts of a job; ``InputError`` if they do not fit its model."""
     field = labels.get(FIELD, FIELD)
     if isinstance(given, str):
         if folder is None:
@@ -69,7 +69,7 @@ def expert_counts(given: Any, model: ModelShape, folder: Path | None, labels: Ma
 
 
 def counts_to_lists(counts: ExpertCounts | None) -> list[Any] | None:
-    """As a job holds them; reading them gives the same counts."""
+    """The counts in the form of a job; the inverse of reading."""
     if counts is None:
         return None
     rows = [[int(count) for count in row] for row in counts.layers]
@@ -79,7 +79,7 @@ def counts_to_lists(counts: ExpertCounts | None) -> list[Any] | None:
 def _read(path: Path, field: str) -> tuple[Any, str]:
     try:
         text = read_text(path, COUNTS_BYTES)
-        # A bare list is what a log gives; a mapping may say beside it where the counts come from.
+        # A log gives a bare list; a mapping may also name the source of the counts.
         whole = text if text.lstrip().startswith("{") else f'{{"expert_counts": {text}}}'
         document = parse_document(whole, str(path), is_json=True, limits=Limits(len(whole)))
     except InputError as error:

@@ -1,4 +1,4 @@
-"""How uneven a job's experts are: counts, one factor, or what balances the router, of which the model has a usual one."""
+"""The load of a job's experts: counts, one factor, or the router's balance, with a usual one for each model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _SHOWN = 4
 
 
 def with_capacity(section: TrainingSection, model: ModelShape, labels: Mapping[str, str]) -> ModelShape:
-    """The model with the capacity that the job gives its experts: drop-and-pad where the plan pads too, else dropping."""
+    """The model with the job's expert capacity: drop-and-pad if the plan pads, otherwise dropping."""
     if section.expert_capacity_factor is None:
         return model
     if model.moe is None:
@@ -43,7 +43,7 @@ def expert_load(
     assumed: dict[str, str],
     warnings: list[str],
 ) -> dict[str, Any]:
-    """The fields of a ``TrainingJob`` that say how uneven its experts are."""
+    """The fields of a ``TrainingJob`` for the load of its experts."""
     factor, counts, balance = section.expert_load_factor, section.expert_counts, section.router_balance
     given = [name for name, value in ((FACTOR, factor), (COUNTS, counts), (BALANCE, balance)) if value is not None]
     if len(given) > 1:

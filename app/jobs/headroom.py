@@ -1,4 +1,4 @@
-"""Device memory that must stay free: bytes, a quantity such as 4GiB, or a part of the device's limit such as 5%."""
+"""Device memory that must stay free: bytes, a quantity such as 4GiB, or a share of the device's limit such as 5%."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ HeadroomBytes = Annotated[int, Bytes] | Annotated[float, Bytes]  # bounds that t
 
 
 def checked_headroom(given: int | float | str) -> int | float | str:
-    """``given``, if it is a headroom; ``ValueError`` with a sentence where a text is none."""
+    """Check ``given``; ``ValueError`` with a sentence for a text that is no headroom."""
     if isinstance(given, str):
         _parts(given)
     return given
 
 
 def headroom_bytes(given: int | float | str, limit_bytes: float, labels: Mapping[str, str]) -> float:
-    """The headroom on a device of this limit; ``InputError`` where it leaves nothing of it."""
+    """The headroom on a device with this limit; ``InputError`` if nothing is left."""
     if isinstance(given, str):
         number, unit = _parts(given)
         found = number / 100.0 * limit_bytes if unit == "%" else to_si(number, unit or "B")

@@ -51,16 +51,15 @@ from search.space.limits import SearchLimits, limits_from_section
 
 SCHEMA_VERSION: Final = 1
 MAX_TOKENS_PER_STEP = 10**13
-PARTS: Final = (("", JobDocument), ("model", ModelSection))  # where each field of a job belongs
+PARTS: Final = (("", JobDocument), ("model", ModelSection))  # the section of each field of a job
 
 
 @dataclass(frozen=True)
 class Job:
     """A resolved job. ``document`` is the same job with every default filled in: parsing it gives this job again.
 
-    ``is_target_given``: it names the rules to plan under; a search chooses them where it does not. ``assumed`` holds the defaults
-    in force outside the strategy, ``section`` what was given of the strategy; ``assumptions`` are sentences that are told
-    whatever they move.
+    ``is_target_given``: the job names its target; otherwise a search chooses one. ``assumed`` has the defaults in force outside
+    the strategy, ``section`` the given fields of the strategy. ``assumptions`` are sentences that every answer lists.
     """
 
     workload: Workload
@@ -77,19 +76,19 @@ class Job:
 
     @property
     def calibration(self) -> str | None:
-        """What the job names in place of the shipped constants; who prices it finds it."""
+        """The calibration that the job names; the pricing code resolves it."""
         name: str | None = self.document["software"]["calibration"]
         return name
 
 
 def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> Job:
-    """The job that ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section, describe together."""
+    """The job of ``source`` (a preset, a ``config.json`` or a job file) and the flags, by section."""
     document, folder = job_document(source, flags)
     return parse_job(document, folder=folder, labels=labels)
 
 
 def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Path]:
-    """The document of ``load_job`` before it is checked, and the folder that its paths start from."""
+    """The document of ``load_job`` before it is checked, and the folder of its relative paths."""
     document, folder = _document(source)
     for section, values in flags.items():
         if values:
@@ -97,7 +96,7 @@ def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[d
     if isinstance(document.get("assumed"), Mapping):
         given = {Sentence("{}.{}", section, name) for section, values in flags.items() for name in values}
         document["assumed"] = {name: entry for name, entry in document["assumed"].items() if name not in given}
-    # A path in a flag starts where the user is, not where the job file lies.
+    # A path in a flag is relative to the working folder, not to the job file.
     if "hardware" in flags.get("cluster", {}):
         document["cluster"]["hardware"] = _hardware_reference(document["cluster"]["hardware"], Path())
     if "calibration" in flags.get("software", {}):
@@ -108,7 +107,7 @@ def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[d
 
 
 def _with_flags(section: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Flags in place of what the file has; of a mapping, such as ``switches``, only the entries that they name."""
+    """The document with flags in place of the file's values; in a mapping such as ``switches``, only the named entries."""
     return {
         **section,
         **{
@@ -125,15 +124,15 @@ def parse_job(
     labels: Mapping[str, str] | None = None,
     profile: HardwareProfile | None = None,
 ) -> Job:
-    """The job in ``document``. Files that it names are read only where ``folder`` is given, relative to it.
+    """The job in ``document``. Files that it names are read only if ``folder`` is given, relative to it.
 
-    ``profile`` takes the place of the one that the document names: a stored job runs on the numbers it was made with.
+    ``profile`` replaces the one that the document names: a stored job runs with its original numbers.
     """
     labels = labels or {}
     unknown = {key: value for key, value in document.items() if key not in JobDocument.model_fields}
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         check(JobDocument, document, labels=labels, parts=PARTS)
-    if document.get("model") in (None, ""):  # as an unset variable of a shell leaves it
+    if document.get("model") in (None, ""):  # from an unset variable of a shell
         others = lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
         also = Sentence(" Also missing: {}.", joined(", ", others)) if others else ""
         raise InputError(Sentence("model: missing; give a preset's name, the path of a config.json, or a mapping.{}", also))
@@ -206,7 +205,7 @@ def parse_job(
 
 
 def with_strategy(job: Job, given: Any, labels: Mapping[str, str] | None = None) -> Job:
-    """The job, which has no strategy, with one; ``InputError`` where that cannot be one of the job."""
+    """The job, which has no strategy, with one; ``InputError`` if the strategy does not fit the job."""
     section = check(StrategySection, given, "strategy", labels, PARTS)
     strategy = strategy_from_section(section, job.workload)
     document = {name: part for name, part in job.document.items() if name != "assumed"}
@@ -226,7 +225,7 @@ def _is_given(sections: Mapping[str, Section], field: str) -> bool:
 
 
 def _assumptions(found: Mapping[str, str], stated: object, resolved: Mapping[str, Any]) -> dict[str, Assumption]:
-    """Defaults that were taken now, behind those that the document says it took when it was resolved."""
+    """Defaults taken now, after those that the document took when it was resolved."""
 
     def value_of(field: str) -> Any:
         section, _, name = field.partition(".")
@@ -250,7 +249,7 @@ def _document(source: str) -> tuple[dict[str, Any], Path]:
     raise InputError(Sentence("{}: neither a job (no key 'model') nor a Hugging Face config.json (no key 'model_type').", source))
 
 
-SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
+SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # the field that a plain name in place of the mapping means
 
 
 def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
@@ -266,13 +265,13 @@ def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
 
 
 def _hardware_reference(name: str, folder: Path | None) -> str:
-    """A profile's name as it is, a path from the root on."""
+    """A profile's name unchanged, or an absolute path."""
     is_path = folder is not None and name not in hardware.names() and ("/" in name or name.endswith((".yaml", ".yml")))
     return os.path.abspath(folder / name) if is_path and folder is not None else name  # noqa: PTH100 - Path's keeps "..".
 
 
 def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
-    """A server's id as it is, a path from the root on."""
+    """A server's id unchanged, or an absolute path."""
     if name is None or folder is None:
         return name
     path = os.path.abspath(folder / name)  # noqa: PTH100 - Path's keeps "..".
@@ -380,7 +379,7 @@ def _software(section: SoftwareSection, profile: HardwareProfile, assumed: dict[
 
 
 def _options(section: SoftwareSection, family: str, stack: str, execution: str) -> dict[str, Any]:
-    """Operator packs and host options, each once and in the order of their table."""
+    """Operator packs and host options, without duplicates, in the order of their table."""
     allowed = {option.name for option in options_for(family_traits(family).library, eager=execution == "eager")}
     given = {OPERATORS: section.operators, HOST: section.host}
     for kind, names in given.items():
@@ -421,7 +420,7 @@ def _year(section: SoftwareSection, stack: str) -> float | None:
 
 
 def _option_sentences(software: Software) -> list[str]:
-    """What each option that differs from the measured runs does to the constants, and who says so."""
+    """Sentences on the effect of each option that differs from the measured runs, with its source."""
     found = []
     for option in SOFTWARE_OPTIONS:
         has = has_option(option, software.operators, software.host)
@@ -526,6 +525,6 @@ def _listed(software: Software) -> dict[str, Any]:
 
 
 def _section(kind: type[Section], resolved: Cluster | TrainingJob | Software, **others: Any) -> dict[str, Any]:
-    """The fields of a section, as ``others`` or ``resolved`` has them; what prices nothing is in neither."""
+    """The fields of a section from ``others`` or ``resolved``; fields without effect on prices are in neither."""
     values = {**vars(resolved), **others}
     return {name: values[name] for name in kind.model_fields if name in values}

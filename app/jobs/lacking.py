@@ -1,4 +1,4 @@
-"""Fields that a section of a job needs and does not have."""
+"""Missing fields of a job's sections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def lacking(section: type[Section], given: Mapping[str, Any], where: str, labels
 
 
 def with_what_a_model_lacks(sentence: str, model: object, labels: Mapping[str, str]) -> str:
-    """A sentence on what the cluster lacks, with the fields of the model that would be told next."""
+    """A sentence on missing fields of the cluster, with the missing fields of the model."""
     names = lacking(ModelSection, model, "model", labels) if isinstance(model, Mapping) else []
     if not names or ": missing; " not in sentence:
         return sentence

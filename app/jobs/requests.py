@@ -1,4 +1,4 @@
-"""Jobs that strangers send: no file of the server's is ever read for them."""
+"""Jobs in requests: no file of the server is ever read for them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile
 
-MAX_SEARCH_S = 10.0  # somebody waits for the answer; a longer search is a study
-MAX_SERVED_LAYERS = 2048  # the memory of an estimate grows with the square of its pipeline's stages, of which there are no more
+MAX_SEARCH_S = 10.0  # the caller waits for the answer; a longer search must be a study
+MAX_SERVED_LAYERS = 2048  # most pipeline stages: the memory of an estimate grows with their square
 
 
 def check_keys(body: Mapping[str, Any], allowed: Collection[str]) -> None:
-    """``InputError`` for a key that a request does not have."""
+    """``InputError`` for an unknown key of a request."""
     for name in body:
         if name not in allowed:
             raise unknown_name(name[:100], name, allowed, what="key")
 
 
 def parse_request(document: Mapping[str, Any], profile: HardwareProfile | None = None) -> Job:
-    """The job in a request; ``InputError`` where it is none. A ``profile`` stands for the one that the job names."""
+    """The job in a request; ``InputError`` if it is none. ``profile`` replaces the one that the job names."""
     cluster = document.get("cluster")
     hardware = cluster.get("hardware") if isinstance(cluster, Mapping) else cluster
     if profile is None and isinstance(hardware, str) and hardware not in catalogue.names():
@@ -37,7 +37,7 @@ def parse_request(document: Mapping[str, Any], profile: HardwareProfile | None =
 
 
 def check_request(job: Job) -> None:
-    """``InputError`` for a job that is too large to be served."""
+    """``InputError`` for a job that is too large for a request."""
     if job.workload.model.num_layers > MAX_SERVED_LAYERS:
         raise InputError(
             Sentence(
@@ -49,7 +49,7 @@ def check_request(job: Job) -> None:
 
 
 def with_time_limit(job: Job) -> Job:
-    """The job whose search ends while somebody waits for it."""
+    """The job with a time limit for its search, since the caller waits."""
     given = job.settings.time_limit_s
     limit_s = MAX_SEARCH_S if given is None else min(given, MAX_SEARCH_S)
     return replace(job, settings=job.settings.model_copy(update={"time_limit_s": limit_s}))

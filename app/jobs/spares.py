@@ -1,4 +1,4 @@
-"""Leaves devices spare where a cluster's count cannot be filled."""
+"""Spare devices for clusters whose device count no strategy can use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CONSIDERED_COUNTS = 1024
 
 
 def with_filled_devices(job: Job) -> Job:
-    """The job on the most devices, up to those it has, for which the search has a legal strategy."""
+    """The job on the largest number of devices, up to its own, with a legal strategy."""
     most = job.workload.cluster.num_devices
     below = sorted(
         (count for count in fillable_device_counts(job.workload, most, how_many=CONSIDERED_COUNTS) if count < most), reverse=True
@@ -42,6 +42,6 @@ def _has_legal_strategy(workload: Workload, limits: SearchLimits) -> bool:
     num_devices, batch = workload.cluster.num_devices, workload.training.global_batch_size
     products = {tp * cp * pp for tp in space.tp for cp in space.cp for pp in space.pp}
     if not any(num_devices % product == 0 and batch % (num_devices // product) == 0 for product in products):
-        return False  # most counts end here, at a thousandth of the cost of an enumeration
+        return False  # most counts are decided here, at a thousandth of the cost of an enumeration
     rules, unused = (*option_rules(workload), *placement_rules(workload)), Rejections()
     return any(len(charge_illegal(workload, chunk.batch, rules, unused)) > 0 for chunk in chunks(workload, space, unused))

@@ -34,13 +34,13 @@ from search.errors import SearchError
 from search.space.limits import DEGREES, SCHEDULES, SWITCHES
 from search.space.recompute_modes import recompute_mode
 
-_default_layout = lru_cache(maxsize=512)(default_layout)  # the parts of a strategy recur when a list of them is read
+_default_layout = lru_cache(maxsize=512)(default_layout)  # parts of strategies repeat in a list of them
 
 
 def strategy_from_section(section: StrategySection, workload: Workload) -> ParallelStrategy:
-    """The strategy that ``section`` describes for this model, batch and cluster; ``InputError`` where it cannot be one."""
+    """The strategy of ``section`` for this model, batch and cluster; ``InputError`` if it is impossible."""
     dp = _data_parallel(section, workload)
-    if section.pp * section.vpp > MAX_DEGREE:  # a rule says why too, but first an answer would list the layers of every stage
+    if section.pp * section.vpp > MAX_DEGREE:  # a rule would refuse it too, but only after the layers of every stage were listed
         raise InfeasibleStrategyError(
             Sentence(
                 "strategy: pp {} x vpp {} = {} virtual stages are more than {:,}, and {} has {} layers.",
@@ -77,7 +77,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         tensor_plan=None if section.tensor_plan is None else _tensor_plan(section.tensor_plan, section, workload.model),
     )
     if section.features is None:
-        # In place of `replace`, which takes half of the time that a list of strategies needs to be read.
+        # Avoids `replace`, which takes half of the time of reading a list of strategies.
         strategy = ParallelStrategy(**{**vars(strategy), "features": _acting(workload, strategy, strategy.features)})
         strategy = with_usual(workload, strategy)
     if section.switches.model_fields_set:
@@ -374,7 +374,7 @@ def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategyS
 
 
 def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str]:
-    """A sentence on each switch that has nothing to act on, and one on those that leave the price alone."""
+    """A sentence on each switch without anything to act on, and one on switches without effect on the price."""
     there = scope_of(workload.model, strategy)
     idle = [(feature, why) for feature in strategy.features if (why := why_idle(feature, there))]
     sentences = [Sentence("strategy.features: {} has no effect: {}.", (f.name or "").lower(), why) for f, why in idle]
@@ -417,7 +417,7 @@ def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> 
     elif positions:
         layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
     if layout is None and section.pp * section.vpp > num_layers:
-        return None  # a rule names the numbers
+        return None  # a rule reports the numbers
     default = _default_layout(model, section.pp, section.vpp, schedule)
     if isinstance(noops, int):
         _check_num_noops(noops, layout or default, num_layers)
@@ -425,7 +425,7 @@ def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> 
 
 
 def _layout_with_offsets(given: list[int] | list[list[int]], each: int, schedule: Schedule) -> LayerLayout:
-    """MindFormers lists the second chunk of a V by rank [mindformers-1.8, training_graph/transformer/utils.py]."""
+    """Layout with MindFormers' offsets; a V lists chunk 2 by rank [mindformers-1.8, training_graph/transformer/utils.py]."""
     rows = [row for row in given if isinstance(row, list)] or [[offset for offset in given if isinstance(offset, int)]]
     least = min(map(min, rows))
     if each + least < 0:

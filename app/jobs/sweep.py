@@ -12,7 +12,7 @@ from documents.sentences import Sentence
 
 
 class DeviceRange(Section):
-    """From ``min`` on, doubled up to ``max``."""
+    """Device counts from ``min``, doubled up to ``max``."""
 
     min: Devices
     max: Devices

@@ -27,7 +27,7 @@ def load_script(
     sections: Sections | None = None,
     vocab_size: int | None = None,
 ) -> ReadScript:
-    """The job in a script's file; ``values`` are ``NAME=VALUE``, ``files`` those that it sources."""
+    """The job in a script's file; ``values`` are ``NAME=VALUE``, ``files`` are sourced by the script."""
     given = Given(str(path), _values(values), _texts(files))
     profile = catalogue.profile(hardware)
     text = read_text(path)
@@ -47,7 +47,7 @@ def load_script(
 def script_job(
     path: str, sections: Sections, *, values: Sequence[str] = (), files: Sequence[Path] = (), vocab_size: int | None = None
 ) -> ReadScript:
-    """The job of a script, with flags by section in place of what it says."""
+    """The job of a script, with flags by section in place of its values."""
     cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
     hardware, devices, target = cluster.pop("hardware", None), cluster.pop("num_devices", None), software.pop("target", None)
     if hardware is None:

@@ -1,4 +1,4 @@
-"""What a text or a file is: a launch script, and of which form."""
+"""Detection of launch scripts and their form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a launch script says, whatever its form: arguments by name with the lines they stand in, and how to write them anew."""
+"""A launch script in any form: arguments by name with their lines, and edits of its text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from frameworks.release import Release
 
 @dataclass(frozen=True)
 class Given:
-    """Where a script comes from, and what it does not say itself: values of the environment, files that it sources."""
+    """A script's origin, and data outside of it: values of the environment, and sourced files."""
 
     name: str
     values: Mapping[str, str] = field(default_factory=dict)
@@ -20,7 +20,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Passed:
-    """Something that was passed over."""
+    """A part of the script that was passed over."""
 
     line: int | None
     text: str
@@ -40,14 +40,14 @@ class Launch(Protocol):
 
     @property
     def num_devices(self) -> int | None:
-        """What the launcher starts; None where the script does not decide it."""
+        """Number of processes that the launcher starts; None if the script does not decide it."""
 
     @property
     def not_understood(self) -> tuple[Passed, ...]:
-        """What was passed over and may matter."""
+        """Parts that were passed over and may matter."""
 
     def said(self) -> dict[str, tuple[str, ...]]:
-        """The values of each argument by its present name, then whatever else must stay as it is."""
+        """The values of each argument by its current name, then other parts that must stay unchanged."""
 
     def line_of(self, name: str) -> int | None:
         """The line of an argument."""
@@ -56,21 +56,21 @@ class Launch(Protocol):
         """Another text, read in the same way."""
 
     def with_values(self, name: str, values: tuple[str, ...]) -> Iterator[str]:
-        """The script with an argument set, in several ways of writing it, the nicest first."""
+        """The script with an argument set, in several notations, the best first."""
 
     def without(self, name: str) -> Iterator[str]:
         """The script with an argument left out."""
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The variables that it exports, as far as it decides them."""
+        """The exported variables whose values the script decides."""
 
     def with_variable(self, name: str, value: str | None) -> Iterator[str]:
-        """The script with a variable exported, or not (None); nothing where such a file cannot."""
+        """The script with a variable exported, or not (None); empty if the form has no variables."""
 
 
 def named_values(release: Release, arguments: list[str]) -> dict[str, tuple[str, ...]]:
-    """Values by name, of arguments as a writer gives them: ``--name value`` or ``name=value``."""
+    """Values by name from a writer's arguments: ``--name value`` or ``name=value``."""
     found: dict[str, tuple[str, ...]] = {}
     name = ""
     for token in arguments:

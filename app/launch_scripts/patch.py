@@ -1,4 +1,4 @@
-"""Changes a script's own text, argument by argument, until it says another plan. Each step is read back before it is taken."""
+"""Changes of a script's text, argument by argument, until it states another plan. Each step is read back first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError
 
-Values = tuple[str, ...] | None  # of an argument; None: it is not given
+Values = tuple[str, ...] | None  # values of an argument; None: not given
 MAX_EDITS = 400
 MAX_READ_AGAIN = 4_000_000  # characters; every edit is read back
 
@@ -26,13 +26,13 @@ class Patched:
     launch: Launch
     changes: tuple[ScriptChange, ...]
     is_exact: bool
-    left: tuple[str, ...] = ()  # what of the environment stands elsewhere, one sentence each
+    left: tuple[str, ...] = ()  # sentences on environment variables set elsewhere
 
 
 def patched(
     launch: Launch, framework: Framework, workload: Workload, own: ParallelStrategy, best: ParallelStrategy, num_devices: int
 ) -> Patched:
-    """The script that says ``best`` where it said ``own``.
+    """The script with plan ``best`` in place of ``own``.
 
     First what the writer writes differently for the two; then, where the script said its plan in other words, whatever
     brings what is read nearer to the best plan.
@@ -54,7 +54,7 @@ def patched(
 
 
 def _is_of_plan(framework: Framework, name: str, said: Mapping[str, Values]) -> bool:
-    """Whether a plan decides it; of the model (a padding that follows tp), only what the script says anyway."""
+    """Whether the plan decides an argument; one of the model (a padding that follows tp) counts only if the script has it."""
     return name in said or framework.release.group_of(name) != "Model"
 
 
@@ -72,7 +72,7 @@ class _Patch:
         self._edits = 0
 
     def distance(self) -> int:
-        """Fields of the plan that the script does not say as wanted."""
+        """Number of fields in which the script differs from the wanted plan."""
         return self._distance(self.launch)
 
     def _distance(self, launch: Launch) -> int:
@@ -88,7 +88,7 @@ class _Patch:
         goal: dict[str, Values] = {**self.launch.said()}
         if not only_nearer:
             goal |= wanted
-        # What goes comes last: new arguments stand beside those of their group.
+        # Removals come last, so that new arguments are placed beside those of their group.
         for name, values in sorted(wanted.items(), key=lambda item: item[1] is None):
             if self.launch.said().get(name) == values:
                 continue
@@ -112,7 +112,7 @@ class _Patch:
         return {name for name in {**goal, **said} if said.get(name) != goal.get(name)}
 
     def _first(self, name: str, values: Values, is_good: Callable[[Launch], bool]) -> None:
-        """Takes the first way of writing it that reads back well."""
+        """Take the first notation that is read back correctly."""
         for text in self._ways(name, values):
             self._edits += 1
             if self._edits > min(MAX_EDITS, MAX_READ_AGAIN // len(text)):
@@ -136,7 +136,7 @@ class _Environment:
         self._before, self._after = (framework.write(workload, strategy).environment for strategy in (own, best))
 
     def settle(self, patch: _Patch) -> tuple[str, ...]:
-        """Exports those of the best plan; a sentence for each that is left to the user."""
+        """Export the variables of the best plan; a sentence for each that the user must set."""
         left = []
         for name in {**self._after, **self._before}:
             value = self._after.get(name)

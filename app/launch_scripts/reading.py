@@ -1,4 +1,4 @@
-"""From a launch script to a job: which release it is for, what it trains, how, and on how many devices."""
+"""From a launch script to a job: its release, model, strategy and number of devices."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 from search.plans.plan import strategy_to_mapping
 
-MAX_TRIED = 2  # each doubles the space
+MAX_TRIED = 2  # most switches to try: each doubles the space
 Sections = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class ReadScript:
-    """A script, the release that it was read for, and the job that it says."""
+    """A script, the release that it was read for, and its job."""
 
     launch: Launch
     framework: Framework
@@ -42,7 +42,7 @@ class ReadScript:
 
 
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
-    """The script read for ``target``, else for the release that knows most of its arguments, on devices of ``family`` first."""
+    """Read the script for ``target``, or for the release that knows most of its arguments, preferring those of ``family``."""
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
     kind, suffix = (YamlLaunch, "yaml") if is_yaml(text) else (ShellLaunch, "sh")
@@ -111,7 +111,7 @@ def read_script_job(
 
 
 def _model(read: ReadJob, given: Given, vocab_size: int | None) -> tuple[ModelShape, tuple[str, ...]]:
-    """The model with a name and all its rows, which the tokenizer alone may know; a preset of the same shape has it too."""
+    """The model with a name and its vocabulary size, which may come from the tokenizer or a preset of the same shape."""
     model = replace(read.model, name=read.model.name or PurePath(given.name).stem[:100] or "script")
     if vocab_size is not None:
         if not 1 <= vocab_size <= MAX_VOCAB:
@@ -141,7 +141,7 @@ def _same_layers(one: ModelShape, other: ModelShape) -> bool:
 
 
 def _switches_to_try(features: Feature) -> dict[str, Any]:
-    """The script's own switches beside those that a search tries anyway: both ways, but for what changes the numbers."""
+    """Switches to try both ways: the script's own, beside the default ones, without those that change the results."""
     numeric = Feature.GRAD_REDUCE_IN_BF16
     own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | numeric)
     tried = [feature for feature in own if SWITCHES[feature].in_search in LEFT_OUT][:MAX_TRIED]
@@ -149,7 +149,7 @@ def _switches_to_try(features: Feature) -> dict[str, Any]:
 
 
 def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The strategy with what flags say; what follows from the fields that change is worked out again."""
+    """The strategy with changes by flags; dependent fields are derived again."""
     if not changes:
         return dict(strategy)
     placed = ("layer_layout", "noop_layers", "mtp_before_head", "tensor_plan")
@@ -167,7 +167,7 @@ def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: i
 
 
 def _sentences(read: ReadJob, launch: Launch, found: list[Passed]) -> list[Passed]:
-    """What the reader of arguments passed over, at the line of the argument that the sentence names first."""
+    """Sentences of the argument reader, each with the line of the argument that it names first."""
     known = {(passed.line, passed.text.split(" ")[0].lstrip("-").rstrip(":")) for passed in found}
     sentences = []
     for sentence in read.not_understood:

@@ -1,4 +1,4 @@
-"""A script's own plan priced, the best for the same model, batch and devices, and what to change."""
+"""The price of a script's own plan, the best plan for the same model, batch and devices, and the changes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
-    """The answer to a request body; ``InputError`` where the script cannot be read."""
+    """The answer to a request body; ``InputError`` if the script cannot be read."""
     check_keys(body, ScriptRequest.model_fields)
     request = check(ScriptRequest, body)
     if request.hardware not in catalogue.names():
@@ -75,7 +75,7 @@ def tune_document(
     """The document that ``meshplan schema tune`` describes."""
     job, workload = read.job, read.job.workload
     strategy = job.strategy
-    assert strategy is not None  # a script says one
+    assert strategy is not None  # a script has one
     broken = violations(workload, strategy)
     found = search_document(job, on_progress, own=own, executor=executor)
     is_played = not found.plans or found.plans[0].estimate.fidelity == "simulated"
@@ -119,14 +119,14 @@ def tune_document(
 
 
 def _proposed(plans: Sequence[Plan], estimate: Mapping[str, Any] | None) -> Plan:
-    """The first plan of the answer; where the script's own can stay, the first that is faster, if any is."""
+    """The first plan of the answer; if the script's own fits, the first faster plan, if any."""
     if estimate is None or not estimate["fits"]:
         return plans[0]
     return next((plan for plan in plans if plan.estimate.step_time_s < estimate["step_time_s"]), plans[0])
 
 
 def _tie(estimate: Mapping[str, Any] | None, found: SearchDocument) -> str | None:
-    """Says so where the script's own plan is not measurably slower than the fastest."""
+    """A sentence if the script's own plan is not measurably slower than the fastest."""
     error, fastest = found.paired_error, next((plan.estimate for plan in found.plans if plan.fastest), None)
     if error is None or fastest is None or estimate is None or not estimate["fits"] or estimate["fidelity"] != fastest.fidelity:
         return None
@@ -146,7 +146,7 @@ def _strategy_of(job: Job, plan: Plan) -> ParallelStrategy:
 
 
 def _with_own_switches(job: Job, best: Plan) -> Plan:
-    """The plan with those switches of the script that change no price, where it may have them: no reason to take them out."""
+    """The plan with those switches of the script that do not affect the price, if legal: there is no reason to remove them."""
     assert job.strategy is not None
     strategy = _strategy_of(job, best)
     kept = replace(strategy, features=strategy.features | (job.strategy.features & UNPRICED_FEATURES))
@@ -157,7 +157,7 @@ def _with_own_switches(job: Job, best: Plan) -> Plan:
 
 
 def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], *, is_played: bool) -> dict[str, Any]:
-    """The price of the script's plan; its step is played, as that of the best plan is, unless it has too many tasks."""
+    """The price of the script's plan, simulated like the best plan unless it has too many tasks."""
     try:
         check_cost(job.workload, [strategy], "script")
     except InputError:
@@ -168,7 +168,7 @@ def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], 
 
 
 def _is_no_gain(estimate: Mapping[str, Any], best: Plan) -> bool:
-    """Whether the script's own plan fits and is as fast."""
+    """Whether the script's own plan fits and is as fast as the best."""
     return bool(estimate["fits"]) and estimate["step_time_s"] <= best.estimate.step_time_s
 
 
@@ -206,6 +206,6 @@ def _diff(before: str, after: str) -> str:
 
 
 def not_understood(read: ReadScript) -> list[NotUnderstood]:
-    """What of the script was passed over, in the order of its lines."""
+    """Parts of the script that were passed over, in the order of its lines."""
     passed = sorted(dict.fromkeys(read.not_understood), key=lambda entry: entry.line or 0)
     return [NotUnderstood(line=entry.line, text=entry.text, reason=entry.reason) for entry in passed]

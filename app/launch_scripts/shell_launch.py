@@ -19,14 +19,12 @@ from frameworks.release import Kind, Release
 
 ENTRY_POINTS = ("pretrain_gpt.py", "posttrain_gpt.py")
 _TELLING = ("--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--micro-batch-size")
-_SAYING = ("echo", "printf", "cat", "ls", "cp", "mv", "grep", "cd", "mkdir")  # they name files, and start none
+_SAYING = ("echo", "printf", "cat", "ls", "cp", "mv", "grep", "cd", "mkdir")  # commands that name files and do not start them
 _FLAG = re.compile(r"--?[A-Za-z]")
 _FOR_EACH_NODE = ("nproc-per-node", "nproc_per_node", "local_worker_num", "local-worker-num")
 _NODES = ("nnodes",)
 _IN_ALL = ("worker_num", "worker-num")
-UNUSED_GROUP = Sentence(
-    "Data, schedule, checkpoints"
-)  # of the releases' groups, the one that neither model, batch nor plan depend on
+UNUSED_GROUP = Sentence("Data, schedule, checkpoints")  # groups of arguments on which neither model, batch nor plan depends
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class ShellLaunch:
         return found
 
     def _is_full(self, argument: ShellArgument) -> bool:
-        """Whether another value would be none of its own."""
+        """Whether the argument takes no further value."""
         known = self._release.arguments.get(argument.name)
         if known is None:
             return bool(argument.values)
@@ -126,7 +124,7 @@ class ShellLaunch:
         return tuple(found)
 
     def _unknown(self, argument: ShellArgument) -> Iterator[Passed]:
-        """An argument that the release lacks, where one of a plan depends on a value that a shell alone could tell."""
+        """An argument that the release does not have, if a value that only a shell could decide affects the plan."""
         known = argument.name in self._release.arguments
         if not known:
             what = Sentence("no argument of {} {}", self._release.name, self._release.version)
@@ -177,7 +175,7 @@ class ShellLaunch:
         return {name: word.text for name, word in self.script.environment.items() if not word.unknown}
 
     def with_variable(self, name: str, value: str | None) -> Iterator[str]:
-        """Where it is exported, else in a line of its own above the first that is no comment."""
+        """Edit the export of the variable, or add a line above the first that is no comment."""
         text = self.text
         word = self.script.environment.get(name)
         if value is None:
@@ -209,7 +207,7 @@ class ShellLaunch:
         yield text[:start] + text[end:]
 
     def _span(self, argument: ShellArgument) -> tuple[int, int] | None:
-        """From the flag's first character to behind the last value, where it stands in the script itself."""
+        """Range from the flag's first character to the end of its last value, if it is in the script itself."""
         flag = next((place for place in argument.flag.places() if place.source == 0), None)
         if flag is None:
             return None
@@ -226,7 +224,7 @@ class ShellLaunch:
         return start, end
 
     def _added(self, name: str, values: tuple[str, ...], near: str | None = None) -> Iterator[str]:
-        """Behind the last argument of its group, else behind any, else behind the program's name."""
+        """Add the argument after the last of its group, otherwise after any, otherwise after the program's name."""
         for quote in (str, shlex.quote):
             piece = " ".join([f"--{name}", *map(quote, values)])
             for anchor in self._anchors(name, near):
@@ -240,7 +238,7 @@ class ShellLaunch:
                 yield Sentence("{} {}{}", self.text[:end], piece, self.text[end:])
 
     def _anchors(self, name: str, near: str | None) -> list[ShellArgument]:
-        """What an argument may stand behind: ``near``, the one of its group that the release lists nearest, or the first."""
+        """Arguments after which a new one may be added: ``near``, the nearest of its group in the release, or the first."""
         group = self._release.groups.get(self._release.group_of(name) or "", ())
         order = {argument.name: index for index, argument in enumerate(group)}
         present = list(self._by_name.values())
@@ -250,7 +248,7 @@ class ShellLaunch:
         return [*first, *(siblings[:1] or self._of_next_group(name)), *present[:1]]
 
     def _of_next_group(self, name: str) -> list[ShellArgument]:
-        """The last argument of the nearest group in front, as launch files order them, else of the nearest behind."""
+        """The last argument of the nearest group before it, in the order of launch files, otherwise of the nearest after it."""
         titles = [title for title in self._release.groups if title != UNUSED_GROUP]
         own = self._release.group_of(name)
         at = titles.index(own) if own in titles else len(titles)
@@ -278,7 +276,7 @@ class ShellLaunch:
 
 
 def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]:
-    """The command that trains, its words, and the place of the first argument among them."""
+    """The training command, its words, and the index of the first argument."""
     found: list[tuple[Command, list[Word], int]] = []
     for command in script.commands:
         words = [word for whole in command.words for word in _unpacked(whole)]
@@ -306,7 +304,7 @@ def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]
 
 
 def _unpacked(word: Word) -> list[Word]:
-    """A whole command in one word, as ``bash -c`` takes it, as its words."""
+    """The words of a command in one word, as for ``bash -c``."""
     if not re.search(r"\.py\s", word.text):
         return [word]
     texts: list[Text] = split(fragment._replace(is_quoted=False) for fragment in word.fragments)
@@ -314,7 +312,7 @@ def _unpacked(word: Word) -> list[Word]:
 
 
 def _cut(word: Word) -> tuple[Word, Word | None]:
-    """A flag, and the value behind its equals sign."""
+    """A flag, and the value after its equals sign."""
     flag: list[Fragment] = []
     for index, fragment in enumerate(word.fragments):
         at = -1 if fragment.unknown else fragment.text.find("=")

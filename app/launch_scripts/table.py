@@ -18,7 +18,7 @@ SHOWN_REMARKS = 20
 
 
 def print_tuning(console: Console, document: TuneDocument) -> None:
-    """The answer for a person; the difference is one that `patch` takes."""
+    """Print the answer; `patch` accepts the printed difference."""
     print_assumptions(console, document.assumptions, document.warnings)
     job = document.job
     console.print(
@@ -67,7 +67,7 @@ def print_tuning(console: Console, document: TuneDocument) -> None:
 
 
 def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:
-    """What of the script was passed over, each with its line."""
+    """Print the parts of the script that were passed over, with their lines."""
     if passed:
         console.print(Sentence("Not understood, and passed over"))
     for entry in passed[:SHOWN_REMARKS]:

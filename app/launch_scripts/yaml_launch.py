@@ -12,7 +12,7 @@ import yaml
 
 try:
     from yaml import CSafeLoader as _Loader
-except ImportError:  # PyYAML built without libyaml: the same places, fifty times slower
+except ImportError:  # PyYAML without libyaml gives the same positions, fifty times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 from app.launch_scripts.launch import Given, Launch, Passed, named_values
@@ -40,10 +40,10 @@ class YamlLaunch:
             raise InputError(Sentence("{}: {}.", given.name, error)) from None
         self._said = named_values(release, self.arguments)
         self._root = yaml.compose(text, Loader=_Loader)
-        assert isinstance(self._root, yaml.MappingNode)  # as the document is one
+        assert isinstance(self._root, yaml.MappingNode)  # the document is a mapping
         self._nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         self._collect(self._root, "")
-        self.num_devices: int | None = None  # the degrees say it
+        self.num_devices: int | None = None  # it follows from the degrees
 
     def _collect(self, node: yaml.Node, lead: str) -> None:
         """Key and value of each path."""
@@ -98,7 +98,7 @@ class YamlLaunch:
         yield from self._added(parent, parts[depth:], written)
 
     def _value_span(self, key: yaml.Node, value: yaml.Node) -> tuple[int, int]:
-        """Where a value stands; one that is left out, behind its colon."""
+        """Range of a value; an empty one starts after its colon."""
         start, end = int(value.start_mark.index), _end(value)
         if start < end:
             return start, end
@@ -132,7 +132,7 @@ class YamlLaunch:
         yield from ()
 
     def without(self, name: str) -> Iterator[str]:
-        """A section that holds nothing else goes with it."""
+        """The file without an option, and without its section if that becomes empty."""
         section = name.rpartition(".")[0]
         nodes = self._nodes.get(section)
         if nodes is not None and len(nodes[1].value) == 1:
@@ -150,7 +150,7 @@ class YamlLaunch:
 
 
 def _end(node: yaml.Node) -> int:
-    """Behind the last character that is part of a value: a block's own end is the beginning of what follows."""
+    """End of a value's last character; the parser's end of a block is the start of the next token."""
     if isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last: Any = node.value[-1]
         return _end(last[1] if isinstance(last, tuple) else last)
@@ -158,7 +158,7 @@ def _end(node: yaml.Node) -> int:
 
 
 def _written(values: tuple[str, ...]) -> str:
-    """A value as YAML: JSON is, and a plain word needs no quotes."""
+    """A value as YAML: JSON, or a plain word without quotes."""
     (value,) = values
     try:
         parsed = json.loads(value)

@@ -1,4 +1,4 @@
-"""One run of the cases on a device, saved after each of them, and how the model compares."""
+"""A run of the cases on a device, saved after each case, and the comparison with the model."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Progress = Callable[[Measured | Skipped, int, int], None]
 
 
 class DescribedBackend(Backend, Protocol):
-    """A backend that says what it is; one rank of several."""
+    """A backend with a description; one rank of several."""
 
     rank: int
 
@@ -38,14 +38,14 @@ class DescribedBackend(Backend, Protocol):
 def run(
     backend: DescribedBackend, path: Path, seconds: float, only: Iterable[str] = (), on_result: Progress | None = None
 ) -> Measurements:
-    """What was measured; the file holds it after each case, so that an interrupt loses one case. Only the first rank writes."""
+    """Run the cases; the file is written after each, so that an interrupt loses one case. Only the first rank writes."""
     device = backend.description
     cases = default_cases(device.num_ranks, on_processor=device.kind == "cpu", only=only)
     if not cases:
         raise InputError(Sentence("--only: collective has no case with one rank; start several with torchrun."))
     how = method(seconds)
     found = Measurements(device, tuple(backend.software.items()), str(how["description"]), seconds)
-    _save(backend, path, found)  # what cannot be written is told before a device is busy for minutes
+    _save(backend, path, found)  # an unwritable file is reported before minutes of work
     try:
         for number, result in enumerate(measure(backend, cases, seconds), start=1):
             if isinstance(result, Measured):
@@ -67,7 +67,7 @@ def _save(backend: DescribedBackend, path: Path, found: Measurements) -> None:
 
 
 def measure_document(found: Measurements, path: Path, profile: HardwareProfile | None) -> MeasureDocument:
-    """Measured beside modelled, with the constants that ship."""
+    """Measured and predicted times, with the shipped constants."""
     constants = None if profile is None else shipped_calibration(family_of(profile.family)).constants
     rows = [_row(result, profile, constants) for result in found.results]
     return MeasureDocument(
@@ -99,7 +99,7 @@ def _row(result: Measured, profile: HardwareProfile | None, constants: Constants
 
 
 def _medians(rows: Iterable[MeasuredRow]) -> dict[str, float]:
-    """By kind, matmuls by precision too, attention by direction, collectives by operation: each has constants of its own."""
+    """Medians by kind; matmuls by precision, attention by direction and collectives by operation, which have own constants."""
     ratios: dict[str, list[float]] = {}
     for row in rows:
         if row.measured_over_modelled is not None:

@@ -1,4 +1,4 @@
-"""Measured beside modelled, for a person."""
+"""Measured and predicted times as a table."""
 
 from __future__ import annotations
 

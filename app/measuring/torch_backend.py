@@ -1,4 +1,4 @@
-"""PyTorch, or torch_npu on top of it, as the backend that runs the cases."""
+"""The backend that runs the cases: PyTorch, also with torch_npu."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PACKAGES = {"cuda": "torch", "npu": "torch_npu", "cpu": "torch"}
 
 
 class TorchBackend:
-    """One rank's device. Under ``torchrun`` all ranks run the same cases, and agree on seconds and on what is not supported."""
+    """The device of one rank. Under ``torchrun`` all ranks run the same cases and agree on seconds and unsupported cases."""
 
     def __init__(self, kind: str | None) -> None:
         if kind is not None and kind not in DEVICES:
@@ -80,7 +80,7 @@ class TorchBackend:
         return {name: one_line(version) for name, version in versions.items()}
 
     def prepare(self, case: Case) -> Prepared:
-        """The case's tensors on the device; raises ``UnsupportedCaseError`` on all ranks where one cannot run it."""
+        """Allocate the case's tensors; raises ``UnsupportedCaseError`` on all ranks if one cannot run it."""
         runnable: list[Runnable] = []
         self._agreed(lambda: runnable.append(self._runnable(case)))
         run, kernel, is_fused = runnable[0].call, runnable[0].kernel, runnable[0].is_fused
@@ -106,7 +106,7 @@ class TorchBackend:
             self._of_kind.reset_peak_memory_stats()
         torch_type(self.torch, case.precision)
         runnable = KERNELS[case.kind](case, self.torch, self.device)
-        runnable.call()  # what a device cannot do, it says here
+        runnable.call()  # an unsupported operation fails here
         self._wait()
         return runnable
 
@@ -118,7 +118,7 @@ class TorchBackend:
             self._of_kind.synchronize()
 
     def _agreed(self, step: Callable[[], Any], *, may_fail: bool = True) -> None:
-        """Runs ``step``; what fails on one rank is unsupported on all, but a broken collective: none is left to agree by."""
+        """Run ``step``. A failure on one rank makes the case unsupported on all; a broken collective ends the run."""
         reason = ""
         try:
             step()

@@ -1,4 +1,4 @@
-"""The operations of each kind of case, in PyTorch: what a training stack would call for them."""
+"""The operations of each kind of case in PyTorch, as a training stack calls them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32", "fp8": "floa
 
 @dataclass(frozen=True)
 class Runnable:
-    """One call, and what it calls."""
+    """A call of an operation, with its name."""
 
     call: Callable[[], Any]
     kernel: str
@@ -24,7 +24,7 @@ class Runnable:
 
 
 def torch_type(torch: Any, precision: str) -> Any:
-    """PyTorch's type of a precision; ``UnsupportedCaseError`` where this PyTorch has none."""
+    """PyTorch's type of a precision; ``UnsupportedCaseError`` if this PyTorch has none."""
     found = getattr(torch, _TYPES[precision], None)
     if found is None:
         raise UnsupportedCaseError(Sentence("PyTorch {} has no {}.", torch.__version__, _TYPES[precision]))
@@ -123,7 +123,7 @@ def _collective(case: Case, torch: Any, device: Any) -> Runnable:
     ranks, message_bytes = case.sizes
     elements = max(message_bytes // torch.tensor([], dtype=kind).element_size(), ranks)
 
-    def zeros(factor: int = 1) -> Any:  # sums of them stay finite however often they are added up
+    def zeros(factor: int = 1) -> Any:  # so small that repeated sums stay finite
         return torch.zeros(elements // ranks * ranks * factor, device=device, dtype=kind)
 
     if case.operation == "all_reduce":

@@ -1,4 +1,4 @@
-"""One strategy explained: what bounds it, what each change would do, why another is faster, and how sure that is."""
+"""The explanation of a strategy: its bounds, the effect of each change, and why another plan is faster."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 
-LISTED = 20  # plans of the search among which another structure is looked for
+LISTED = 20  # number of plans of the search among which another structure is looked for
 
 
 def explain_request(document: Mapping[str, Any], database: Database) -> ExplainDocument:
-    """The answer to a request body; ``InputError`` where it has none."""
+    """The answer to a request body; ``InputError`` if it has none."""
     job = parse_request(document)
     return explain_document(with_time_limit(job), stored_calibrations(database, job))
 
@@ -55,7 +55,7 @@ def explain_document(
     on_progress: ProgressCallback | None = None,
     executor: Executor = SERIAL,
 ) -> ExplainDocument:
-    """The strategy of the job explained beside the best of a search, or the best beside the next structure."""
+    """Explain the job's strategy beside the best of a search, or the best beside the next structure."""
     workload, constants = job.workload, constants_for(job.workload, own)
     space = search_space(workload, job.limits)
     request = SearchRequest(workload, space, constants, top=LISTED, limits=job.limits, clock=time.perf_counter)
@@ -67,7 +67,7 @@ def explain_document(
         )
     priced = estimate_document(job, strategy, own, simulated=True, replayed=False)
     rival = _rival(found, strategy)
-    with np.errstate(all="ignore"):  # neighbours of an extreme job may have no finite price
+    with np.errstate(all="ignore"):  # prices of an extreme job's neighbours may not be finite
         listed = sorted(
             [*one_change(workload, space, strategy, constants, estimate), *_moves(workload, strategy, constants)],
             key=lambda entry: entry["step_time_s"],
@@ -92,7 +92,7 @@ def explain_document(
 
 
 def _rival(found: SearchResult, strategy: ParallelStrategy) -> ParallelStrategy | None:
-    """The best of the search, or the next structure where that is the strategy itself."""
+    """The best of the search, or the next structure if the strategy is the best."""
     others = [plan for plan in found.plans if plan.parallel != strategy]
     return min(others, key=lambda plan: float(plan.estimate["step_time_s"])).parallel if others else None
 

@@ -1,4 +1,4 @@
-"""A stored plan as it was priced: its study's workload, space and constants, and its strategy."""
+"""A stored plan with its original inputs: workload, space and constants of its study, and its strategy."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class StoredPlan:
 
 
 def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
-    """``StudyNotFound``, ``PlanNotFound``, and ``StudyConflict`` where this version cannot read what another has stored."""
+    """Read a stored plan; ``StudyNotFound``, ``PlanNotFound``, or ``StudyConflict`` if another version stored it."""
     with database.read() as session:
         document = service.get_plan(session, study_id, plan_id)
         study = service.get_study(session, study_id)
@@ -72,7 +72,7 @@ def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
 
 
 def launch(database: Database, study_id: str, plan_id: str) -> PlanLaunch:
-    """The plan's launch arguments, and the files that hold them."""
+    """The plan's launch arguments and launch files."""
     with database.read() as session:
         plan = service.get_plan(session, study_id, plan_id)
         study = service.get_study(session, study_id)
@@ -89,19 +89,19 @@ def launch(database: Database, study_id: str, plan_id: str) -> PlanLaunch:
 def analysis(database: Database, study_id: str, plan_id: str) -> PlanAnalysis:
     plan = stored_plan(database, study_id, plan_id)
     price = simulate if plan.document["estimate"]["fidelity"] == "simulated" else estimate
-    with np.errstate(all="ignore"):  # neighbours of an extreme job may have no finite price
+    with np.errstate(all="ignore"):  # prices of an extreme job's neighbours may not be finite
         found = plan_analysis(plan.workload, plan.space, plan.strategy, plan.constants, price)
     told = {"schema_version": SCHEMA_VERSION, "plan_id": plan_id, "version": __version__, **found}
     return PlanAnalysis.model_validate(told)
 
 
 def plan_timeline(database: Database, study_id: str, plan_id: str) -> PlanTimeline:
-    """A stored plan's step as the dashboard reads it."""
+    """A stored plan's step, in the form of the dashboard."""
     return timeline_document(plan_step(database, study_id, plan_id))
 
 
 def plan_step(database: Database, study_id: str, plan_id: str) -> PlayedStep:
-    """A stored plan, played; ``StudyConflict`` where that cannot be."""
+    """Simulate a stored plan; ``StudyConflict`` if that is impossible."""
     plan = stored_plan(database, study_id, plan_id)
     try:
         return play(plan.workload, plan.strategy, plan.constants)

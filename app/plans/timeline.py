@@ -1,4 +1,4 @@
-"""A step that was played, as columns."""
+"""A simulated step as columns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cost_models.simulation.task_bars import Kind, Stream
 
 
 def timeline_document(played: PlayedStep) -> PlanTimeline:
-    """Its bars, and the memory of each rank."""
+    """Bars of the step, and the memory of each rank."""
     shown, bars = played.timeline, played.timeline.bars
     return PlanTimeline(
         schema_version=SCHEMA_VERSION,

@@ -1,4 +1,4 @@
-"""Pictures of a report, as numbers for its templates: what stands where, in the units of the picture."""
+"""Pictures of a report, as coordinates for its templates."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from meshplan.drawings import COLOURS
 
 WIDTH = 760.0
-LEAST_SHARE = 0.005  # of the longest bar: what is smaller is put together
+LEAST_SHARE = 0.005  # share of the longest bar below which parts are merged
 TICKS = 5
 
 
@@ -57,7 +57,7 @@ class Points:
 
 
 def bars(rows: Sequence[tuple[str, Mapping[str, float]]], width: float = WIDTH, limit: float | None = None) -> Bars:
-    """Each row a bar of its parts; small parts of all rows become ``other``."""
+    """A bar for each row; parts that are small in all rows become ``other``."""
     longest = max(max((math.fsum(parts.values()) for _, parts in rows), default=0.0), limit or 0.0) or 1.0
     most: dict[str, float] = {}
     for _, parts in rows:
@@ -83,7 +83,7 @@ def bars(rows: Sequence[tuple[str, Mapping[str, float]]], width: float = WIDTH, 
 
 
 def points(rows: Sequence[tuple[str, float, float]], width: float, height: float, limit: float | None = None) -> Points:
-    """``(label, x, y)`` in a box whose origin is its lower left corner; the first row is the best."""
+    """Points from rows ``(label, x, y)``; the origin is the lower left corner, the first row is the best."""
     xs, ys = [x for _, x, _ in rows], [y for _, _, y in rows]
     x_ticks, y_ticks = ticks(min(xs), max([*xs, limit or 0.0])), ticks(min(ys), max(ys))
     (x_low, x_high), (y_low, y_high) = (x_ticks[0], x_ticks[-1]), (y_ticks[0], y_ticks[-1])

@@ -1,4 +1,4 @@
-"""A search's answer as one page that stands alone: HTML with its pictures inside, or Markdown."""
+"""A search's answer as one self-contained page: HTML with pictures inside, or Markdown."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _told(context: jinja2.runtime.Context, value: object) -> object:
 def report(document: SearchDocument, form: Form, language: Language, on: date, name: str = "") -> str:
     """The page, in ``form``; ``pdf-ready`` is HTML laid out for paper, which every browser prints to PDF.
 
-    ``name`` is what people call the study: its title, where there is one.
+    ``name`` of the study is the title, if it has one.
     """
     words = {key: texts[language] for key, texts in vocabulary()["words"].items()}
     parts = {key: texts[language] for key, texts in vocabulary()["parts"].items()} | {"other": words["other"]}
@@ -107,7 +107,7 @@ def _heading(document: SearchDocument, on: date) -> dict[str, Any]:
 
 
 def _headline(document: SearchDocument, words: Mapping[str, str], language: Language) -> Iterator[str]:
-    """What a meeting decides on, a sentence each."""
+    """Sentences with the main results."""
     if not document.plans:
         yield words["no_plan"]
         if document.nearest:
@@ -219,7 +219,7 @@ def _rejections(document: SearchDocument, words: Mapping[str, str]) -> list[tupl
 
 
 def _launches(document: SearchDocument) -> list[tuple[str, str]]:
-    """What starts plan 1, for each framework that takes it."""
+    """Launch commands of plan 1, for each framework that takes it."""
     if not document.plans:
         return []
     return [

@@ -20,12 +20,12 @@ from meshplan import __version__
 if TYPE_CHECKING:
     from app.storage.session import Database
 
-MAX_PLANS = 1000  # that a search may list
+MAX_PLANS = 1000  # most plans that a search may list
 KIND_TEXTS = {"sweep": Sentence("a sweep"), "rl": Sentence("a search of post-training placements")}
 
 
 def study_report(database: Database, study_id: str, form: Form, language: Language) -> str:
-    """``StudyNotFound``; ``StudyConflict`` where it is no search, has no result, or one that this version cannot read."""
+    """The report; ``StudyNotFound``, or ``StudyConflict`` if it is no search, or has no result that this version can read."""
     with database.read() as session:
         study = studies.get_study(session, study_id)
         plans = studies.list_plans(session, study_id, limit=MAX_PLANS).items

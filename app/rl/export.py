@@ -18,7 +18,7 @@ WRITERS = (mindspeed_rl.write, verl.write)
 
 
 def launches(job: RlJob, step: PostTraining) -> list[RlLaunch]:
-    """The step for every framework: its file, or why its release has none."""
+    """The step for every framework: its file, or the reason why there is none."""
     plan = plan_of(job, step)
     return [
         RlLaunch(
@@ -34,14 +34,14 @@ def launches(job: RlJob, step: PostTraining) -> list[RlLaunch]:
 
 
 def answer_files(document: RlDocument | RlSearchDocument) -> dict[str, str]:
-    """The files of an answer's folder by name: the answer, and the best step for each framework that takes it."""
+    """Files of an answer's folder by name: the answer, and the best step for each framework that takes it."""
     best = document.best if isinstance(document, RlSearchDocument) else document
     files = {launch.file_name: launch.text for launch in best.launches if launch.text is not None}
     return {REPORT: json.dumps(plain(document), indent=1) + "\n", **files}
 
 
 def plan_of(job: RlJob, step: PostTraining) -> PostTrainingPlan:
-    """What was chosen, as writers take it."""
+    """The chosen plan, in the form for writers."""
     model, cluster, chosen, layout = step.training.model, step.training.cluster, step.strategy, step.layout
     section, staleness = job.section, step.staleness
     layers = chosen.layer_layout or default_layout(model, chosen.pp, chosen.vpp, chosen.schedule)

@@ -16,7 +16,7 @@ from cost_models.serving.engine import CACHE_BYTES, WEIGHT_BYTES
 from documents.bounds import Degree, Devices, GlobalBatch, Name, ZeroStage
 from documents.checking import OneOf, Section
 
-MAX_ANSWERS = 200_000  # of a step: a simulation of them takes a second
+MAX_ANSWERS = 200_000  # answers of a step; their simulation takes a second
 MAX_LENGTH = 1_000_000  # tokens of an answer
 MAX_STALENESS = 64
 MAX_HISTOGRAM = 10_000

@@ -1,4 +1,4 @@
-"""A post-training job, read and resolved: a step that can be priced for any placement."""
+"""A resolved post-training job, whose step can be priced for any placement."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SHARED_MEMORY_FRACTION, OWN_MEMORY_FRACTION = 0.6, 0.9
 
 @dataclass(frozen=True)
 class RlJob:
-    """``job`` has model, cluster and software; its training is a placeholder that prices nothing."""
+    """``job`` has model, cluster and software; its training is an unused placeholder."""
 
     job: Job
     section: PostTrainingSection
@@ -83,7 +83,7 @@ class RlJob:
 
     @property
     def assumptions(self) -> list[str]:
-        """What the job did not say and decides."""
+        """Defaults that the job did not give and that affect the answer."""
         given = self.section.lengths.model_fields_set
         found = []
         if self.lengths.histogram is None and not given & {"sigma", "quantile_level"}:
@@ -117,12 +117,12 @@ class RlJob:
         )
 
     def memory_fraction(self, placement: PlacementKind) -> float:
-        """Of a device that a rollout instance may fill."""
+        """Share of a device's memory that a rollout instance may fill."""
         shared = placement is not PlacementKind.SEPARATE
         return self.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else OWN_MEMORY_FRACTION)
 
     def serving(self, devices: int) -> ServingWorkload:
-        """The rollout on a pool."""
+        """The rollout workload on a pool."""
         cluster = replace(self.job.workload.cluster, num_devices=devices)
         return ServingWorkload(self.job.workload.model, cluster, self.constants, self.engine())
 
@@ -156,12 +156,12 @@ class RlJob:
 
     @property
     def staleness(self) -> Staleness:
-        """How far rollout may run ahead."""
+        """Versions that rollout may run ahead."""
         given = self.section.staleness
         return Staleness(given.steps, given.partial, given.leftover_fraction, self.section.queue)
 
     def _pools(self, placement: PlacementKind, serving: ServingWorkload, instance: ServingLayout) -> TrainingPools:
-        """Layouts of training by what a step takes of them; where devices change over, that too."""
+        """Training layouts by step time, including the change of layout if devices are shared."""
         recomputes, changes = placement is not PlacementKind.SEPARATE, placement in CHANGES_OVER
         key = (recomputes, instance if changes else None)
 
@@ -191,7 +191,7 @@ class RlJob:
     def _trained(
         self, devices: int, placement: PlacementKind, serving: ServingWorkload, instance: ServingLayout
     ) -> tuple[Workload, ParallelStrategy]:
-        """Training on the devices of a pool that its layout uses: the one that the job names, or the fastest that fits."""
+        """Training on a pool with the layout that the job names, or the fastest that fits."""
         each = 1 if self.layout is None else self.layout.tp * self.layout.pp * self.layout.cp
         if self.layout is not None and not self._layouts(self.training(devices), recomputes=True):
             given = self.layout
@@ -210,7 +210,7 @@ class RlJob:
         return used, found.strategy
 
     def _layouts(self, pool: Workload, *, recomputes: bool) -> list[ParallelStrategy]:
-        """What may fill a pool; layers are recomputed where rollout shares the devices."""
+        """Candidate layouts of a pool; with recompute if rollout shares the devices."""
         given = self.layout
         if given is None:
             return [layout for layout in training_layouts(pool) if not recomputes or layout.recompute is Recompute.FULL]
@@ -272,7 +272,7 @@ def load_rl_job(source: str) -> RlJob:
 
 
 def parse_rl_job(document: Mapping[str, Any], profile: HardwareProfile | None = None) -> RlJob:
-    """The job of a document that names no file; ``profile`` in place of the one that the catalogue has by now."""
+    """The job of a document that names no file; ``profile`` replaces the catalogue's current one."""
     plain, sections = _parts(document, None)
     return _resolved(parse_job(plain, profile=profile), sections, (), None)
 
@@ -285,7 +285,7 @@ def request_rl_job(document: Mapping[str, Any], database: Database) -> RlJob:
 
 
 def _parts(document: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, Any], RlJobDocument]:
-    """What every job has, with a placeholder for training, and the sections of post-training."""
+    """The sections of every job, with a placeholder for training, and the sections of post-training."""
     if document.get("model") is None:
         raise InputError(Sentence("model: missing; give a name, the path of a config.json, or a mapping."))
     if document.get("post_training") is None:

@@ -1,4 +1,4 @@
-"""The shape of a model that a job or a record of post-training names: a preset, or one that is post-trained often."""
+"""Models of post-training jobs and records: presets, and others that are often post-trained."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from documents.reading import parse_document
 from documents.sentences import Sentence, joined
 
 _SUFFIX = re.compile(r"[-_](instruct|base|chat|thinking|it|hf|zero|2507|bf16|fp16|fp8|int8|w8a8|sft|rl|grpo|distill)$")
-DEFAULT_WINDOW = 32_768  # tokens, where a config does not say
+DEFAULT_WINDOW = 32_768  # tokens, if a config does not say
 
 
 def model_of(value: object) -> ModelShape:
-    """The shape behind a name or a mapping; ``InputError`` with the nearest name."""
+    """The shape of a name or a mapping; ``InputError`` with the nearest name."""
     if not isinstance(value, str):
         return resolve_model(value)[0]
     name = _plain(value)
@@ -38,7 +38,7 @@ def model_of(value: object) -> ModelShape:
 
 
 def trained_window(model: ModelShape) -> int:
-    """Tokens up to which a model was trained, as its config says. [tokens]"""
+    """Sequence length that a model was trained with, from its config. [tokens]"""
     return model.constants.max_position_embeddings or DEFAULT_WINDOW
 
 

@@ -1,4 +1,4 @@
-"""A measured record as a step that can be priced: what it says, and what had to be assumed where it is silent."""
+"""A measured record as a step that can be priced, with the assumptions for missing values."""
 
 from __future__ import annotations
 
@@ -31,33 +31,33 @@ from search.post_training.layouts import (
     training_layouts,
 )
 
-# What stands in for a field that a record leaves out; each use is listed with the row.
+# Values for fields that a record leaves out; each use is listed with the row.
 PROMPTS, SAMPLES = 256, 16
 DAPO_ANSWERS_PER_UPDATE = 512  # 16 updates a step of 512 prompts x 16 [dapo, section 4.1]; others update once [deepseekmath]
 MEAN_OF_WINDOW = (
     0.4  # mean answer over the shorter of cap and trained window: 0.34 to 0.41 of three math workloads [seer; verl-docs]
 )
-LONGEST_CAP = 16_384  # tokens, where a source names none: the middle of those that do, 1,024 to 98,304
+LONGEST_CAP = 16_384  # tokens, if a source gives none: the median of those that do, 1,024 to 98,304
 PROMPT_TOKENS = 150.0  # of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
 SOFTWARE_YEAR = 2025.5
-NARROW_BYTES = 1.5  # a parameter, below which weights are kept in 8 bits
+NARROW_BYTES = 1.5  # bytes per parameter below which weights are in 8 bits
 OWN_MEMORY_FRACTION = 0.9
 SHARED_MEMORY_FRACTION = 0.6  # median of what MindSpeed-RL's colocated recipes state [mindspeed-rl]
 
 
 @dataclass
 class Assumed:
-    """Sentences on what a record does not say."""
+    """Sentences on values that a record does not give."""
 
     sentences: list[str] = field(default_factory=list)
 
     def note(self, text: str) -> None:
-        """One more."""
+        """Add a sentence."""
         self.sentences.append(text)
 
 
 def profile_of(record: PostTrainingRecord, assumed: Assumed) -> HardwareProfile:
-    """The hardware that the record's words stand for; ``InputError`` where they name none."""
+    """The hardware that the record describes; ``InputError`` if it names none."""
     if record.hardware is None:
         raise InputError(Sentence("hardware: {} names no known device.", show(record.hardware_text)))
     if record.hardware_text.lower() != record.hardware:
@@ -107,7 +107,7 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
 
 
 def _memory_fraction(record: PostTrainingRecord) -> float:
-    """Of a device that a rollout may fill: what is stated, else less where training sleeps on it."""
+    """Share of a device's memory for rollout: as stated, otherwise less if training state stays on it."""
     shared = record.placed.kind != PlacementKind.SEPARATE
     return record.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else OWN_MEMORY_FRACTION)
 
@@ -196,7 +196,7 @@ def _strategy(
     *,
     recomputes: bool,
 ) -> ParallelStrategy:
-    """The stated layout, else the fastest that fits; recompute where rollout shares the memory, or where memory asks for it."""
+    """The stated layout, or the fastest that fits; with recompute if rollout shares the memory or memory is short."""
     zero = 3 if given.fsdp else None
     stated = []
     if given.is_stated:
@@ -290,7 +290,7 @@ def _holds(serving: ServingWorkload, layout: ServingLayout, tokens: float) -> bo
 
 
 def _wider(layout: ServingLayout, model: ModelShape, devices: int) -> ServingLayout | None:
-    """The instance with attention on twice the devices: with experts spread as before, else on twice as many."""
+    """The instance with attention on twice the devices; experts are spread as before, or over twice as many."""
     tp = layout.tp * 2
     spread = layout.ep > 1 and layout.dp % 2 == 0
     wider = (
@@ -300,7 +300,7 @@ def _wider(layout: ServingLayout, model: ModelShape, devices: int) -> ServingLay
 
 
 def _layout(given: Degrees, model: ModelShape, devices: int) -> ServingLayout | None:
-    """The stated instance; ``None`` where nothing is said, or where it does not fit the model."""
+    """The stated instance; ``None`` if none is stated, or it does not fit the model."""
     tp, pp = given.tp, given.pp or 1
     experts = given.ep or 1
     if tp is None and given.ep is None and given.instance_devices is None:

@@ -1,4 +1,4 @@
-"""What a step of post-training takes, and which placement is best, as documents."""
+"""Documents on a post-training step and on the best placement."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from search.post_training.search import Candidate, Choice, PlacementProgress, Pl
 from search.session.runner import run_to_end
 
 DEFINITION = Sentence("prompt and answer tokens that are trained on, of a whole step, over all devices")
-MAX_SERVED_S = 60.0  # somebody waits for the answer; a longer search is a study
+MAX_SERVED_S = 60.0  # the caller waits for the answer; a longer search must be a study
 QUALITY = Sentence(
     "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to "
     "41.0 up to 8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, "
@@ -44,12 +44,12 @@ QUALITY = Sentence(
 
 
 def rl_request(document: Mapping[str, Any], database: Database) -> RlDocument:
-    """The answer to a request body; ``InputError`` where it has none."""
+    """The answer to a request body; ``InputError`` if it has none."""
     return rl_document(request_rl_job(document, database))
 
 
 def rl_search_request(document: Mapping[str, Any], database: Database) -> RlSearchDocument:
-    """The search of a request body, as far as it comes while somebody waits."""
+    """The search of a request body, within the time limit of a request."""
     return rl_search_document(request_rl_job(document, database), time_limit_s=MAX_SERVED_S)
 
 
@@ -69,9 +69,9 @@ def rl_search_document(
     *,
     time_limit_s: float | None = None,
 ) -> RlSearchDocument:
-    """The placements of the job, or those of the one that it names; ``InfeasibleError`` where there is none.
+    """Search the placements of the job, or only the one that it names; ``InfeasibleError`` if there is none.
 
-    ``time_limit_s`` is beside the one that the job itself gives.
+    ``time_limit_s`` applies in addition to the job's own limit.
     """
     search = placement_search(job)
     limits = [limit for limit in (time_limit_s, job.section.time_limit_s) if limit is not None]
@@ -80,7 +80,7 @@ def rl_search_document(
 
 
 def placement_search(job: RlJob, checkpoint: Mapping[str, Any] | None = None) -> PlacementSearch:
-    """The search over splits, instances and staleness, from its beginning or from where it was left."""
+    """The search over splits, instances and staleness, new or continued."""
     cluster = job.job.workload.cluster
     kinds = list(PlacementKind) if job.section.placement is None else [PlacementKind(job.section.placement)]
     pools = list(
@@ -106,7 +106,7 @@ def placement_search(job: RlJob, checkpoint: Mapping[str, Any] | None = None) ->
 
 
 def found_so_far(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlFound:
-    """What the search has priced, without its best step."""
+    """The results of the search so far, without its best step."""
     shown = _shown(search.ranked(), job.section.top) if search.priced else []
     front = search.pareto() if search.priced else []
     best = search.choice(search.ranked()[0]) if search.priced else None
@@ -128,7 +128,7 @@ def found_so_far(job: RlJob, search: PlacementSearch, stopped_by: str | None) ->
 
 
 def best_of(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlDocument:
-    """The step of the best placement; ``InfeasibleError`` where there is none."""
+    """The step of the best placement; ``InfeasibleError`` if there is none."""
     if stopped_by is not None and not search.priced:
         raise InfeasibleError(Sentence("The search was stopped by {} before a placement was priced.", word(stopped_by)))
     best = search.choice(search.ranked()[0])
@@ -136,7 +136,7 @@ def best_of(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlDo
 
 
 def _shown(candidates: Sequence[Candidate], top: int) -> list[Candidate]:
-    """The best of every placement and then of every split, the fastest first; of equal steps the least stale."""
+    """The best of every placement, then of every split, the fastest first; ties go to the least stale."""
     by_kind: dict[object, Candidate] = {}
     by_split: dict[object, Candidate] = {}
     for one in candidates:
@@ -154,7 +154,7 @@ def _priced(step: PostTraining) -> PostTrainingStep:
 
 
 def _split(job: RlJob) -> Split:
-    """The pools that the job names; half and half where it leaves them open."""
+    """The pools that the job names; by default half of the devices each."""
     section, devices = job.section, job.job.workload.cluster.num_devices
     kind = PlacementKind(section.placement or PlacementKind.FULLY_COLOCATED)
     if kind is PlacementKind.SEPARATE:
@@ -189,7 +189,7 @@ def _split(job: RlJob) -> Split:
 
 
 def _staleness(job: RlJob, kind: PlacementKind) -> Staleness:
-    """As given where devices are apart; where they are shared, rollout cannot run ahead."""
+    """The given staleness for separate pools; on shared devices rollout cannot run ahead."""
     if kind in (PlacementKind.SEPARATE, PlacementKind.HYBRID):
         return job.staleness
     return Staleness(streams=job.section.queue)
@@ -287,7 +287,7 @@ def _rollout(step: PostTraining, found: PostTrainingStep) -> RlRollout:
 
 
 def _variants(step: PostTraining, found: PostTrainingStep) -> list[RlVariant]:
-    """What staleness and a queue change, as differences of two priced steps."""
+    """Effects of staleness and a queue, as differences of two priced steps."""
     changes: dict[str, PostTraining] = {}
     if step.placement in (PlacementKind.SEPARATE, PlacementKind.HYBRID):
         for steps in (0, 1, 2, 4):

@@ -29,14 +29,14 @@ from documents.sentences import Sentence
 from search.post_training.layouts import default_rollout_layout
 
 SCHEMA_VERSION = 1
-NOISE = 0.05  # two measured steps nearer than this have no order: the same row was republished up to 22 % apart
-ACCEPTANCE = 0.7  # of a draft token [cloudmatrix384]
+NOISE = 0.05  # two measured steps closer than this have no order: republished rows differ by up to 22 %
+ACCEPTANCE = 0.7  # acceptance of a draft token [cloudmatrix384]
 FIXED_POINT_STEPS = 30
 QUALITY = Sentence("quality of a policy is shown beside throughput, never predicted")
 
 Predicted = tuple[float, str, dict[str, float]]  # value, unit, parts
 
-# Names under which sources give the figure of a kind, the one to predict first; and its unit.
+# Names of a kind's figure in sources, the preferred one first, and its unit.
 _STEP = (
     ("step_time_s", "s"),
     ("end_to_end_tokens_per_s_per_device_as_printed", "tokens/s/device"),
@@ -50,7 +50,7 @@ _ROLLOUT = (
     ("output_tokens_per_s", "tokens/s"),
     ("output_tokens_per_s_per_device", "tokens/s/device"),
 )
-# Measured name -> engine that it is of; None: the record's backend.
+# Measured name -> its engine; None: the record's backend.
 _SYNC: tuple[tuple[str, str | None], ...] = (
     ("sync_s", None),
     ("update_broadcast_s", "sharded"),
@@ -211,7 +211,7 @@ def _predict_sync(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
 
 
 def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkload, ServingLayout, int]:
-    """The workload, its layout, and devices a package where rates are per package."""
+    """The workload, its layout, and devices per package if rates are per package."""
     model, profile = model_of(record.model), profile_of(record, assumed)
     placement = record.placement_text.lower()
     text = Sentence("{} {} {}", record.precision, record.notes.lower(), placement)
@@ -250,7 +250,7 @@ def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkl
 
 
 def _stated_instance(record: PostTrainingRecord, devices: int, spread: int, placement: str) -> ServingLayout | None:
-    """The instance of a record: experts over so many devices, degrees, or those of its text for the phase that it measures."""
+    """The instance of a record: its expert degree, its degrees, or those in its text for the measured phase."""
     copies = re.search(r"(\d+) redundant", placement)
     if spread > 1 and devices % spread == 0:
         return ServingLayout(dp=spread, ep=spread, redundant_experts=int(copies[1]) if copies else 0)
@@ -365,9 +365,9 @@ def _errors(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingReco
 
 
 def _ordered(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingRecord]) -> list[bool]:
-    """Of each two measured rows of one model with one unit that differ by more than noise, whether predictions agree.
+    """For each pair of measured rows of one model and unit that differ by more than noise: whether predictions agree.
 
-    One set-up that was measured with several releases of its software has no order.
+    Runs of one set-up with several software releases form no pair.
     """
     groups: dict[tuple[str, str, str], list[RlValidationRow]] = defaultdict(list)
     for row in rows:
@@ -387,7 +387,7 @@ def _ordered(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingRec
 
 
 def _setup(record: PostTrainingRecord) -> tuple[object, ...]:
-    """What was chosen for a run, without its answers."""
+    """The set-up of a run, without its lengths of answers."""
     return (
         record.devices,
         record.placed,

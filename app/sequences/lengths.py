@@ -1,4 +1,4 @@
-"""Lengths of samples from a file: one a line, a histogram as CSV, or JSON; what is wrong is named by its row."""
+"""Lengths of samples from a file: one per line, a histogram as CSV, or JSON; an error names its row."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from documents.sentences import Sentence
 from search.sequences.order import MAX_SAMPLES
 
 Ints = NDArray[np.int64]
-Histogram = tuple[Ints, Ints]  # lengths, and how many samples have each
+Histogram = tuple[Ints, Ints]  # lengths, and the number of samples of each
 
 MAX_COUNTED = 2**53
-MAX_DRAWN = 2_000_000  # samples, a second or two
+MAX_DRAWN = 2_000_000  # most samples; they take a second or two
 
 
 def read_lengths(path: Path, field: str = "LENGTHS") -> Ints | Histogram:
@@ -47,7 +47,7 @@ def parse_lengths(text: str, field: str) -> Ints | Histogram:
 
 
 def lengths_of(document: Mapping[str, Any], field: str) -> Ints | Histogram:
-    """Of a mapping with ``lengths``, a list, or ``histogram``, samples by length."""
+    """Lengths from a mapping with ``lengths``, a list, or ``histogram``, samples by length."""
     given = [name for name in ("lengths", "histogram") if document.get(name) is not None]
     if len(given) != 1:
         raise InputError(Sentence("{}: give lengths, a list, or histogram, a mapping of lengths to samples.", field))
@@ -105,7 +105,7 @@ def _whole(value: Any, place: str, most: int, least: int) -> int:
 
 
 def samples(given: Ints | Histogram, num_tokens: int, seed: int) -> tuple[Ints, bool]:
-    """Lengths that hold ``num_tokens``, and whether they are the given ones in their order; others are drawn from them."""
+    """Lengths with ``num_tokens`` in total, and whether they are the given ones in order; otherwise they are drawn from them."""
     if not isinstance(given, tuple):
         if int(given.sum()) >= num_tokens:
             return given[: int(np.searchsorted(np.cumsum(given), num_tokens)) + 1], True

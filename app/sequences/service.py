@@ -1,4 +1,4 @@
-"""What the order of a job's sequences costs and recovers, as a document."""
+"""The cost of the order of a job's sequences and the gain of a better order, as a document."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ MAX_HANDED_OUT = 10**9  # sequences x replicas of all steps
 def sequence_plan_document(
     job: Job, given: Ints | Histogram, terms: SequenceTerms, own: Sequence[Calibration] = ()
 ) -> tuple[SequencePlanDocument, SequencePlan]:
-    """What order recovers for a job whose samples have these lengths, and the order."""
+    """The document for a job whose samples have these lengths."""
     workload, strategy, training = job.workload, job.strategy, job.workload.training
     if strategy is None:
         raise InputError(Sentence("strategy: missing; give one."))
@@ -104,7 +104,7 @@ def _order(spread: Spread, times_s: np.ndarray, balanced_s: float) -> OrderDocum
 
 
 def plan_request(document: Mapping[str, Any], database: Database) -> SequencePlanDocument:
-    """The answer to a request body; ``InputError`` where nothing can be planned."""
+    """The answer to a request body; ``InputError`` if nothing can be planned."""
     check_keys(document, SequencePlanRequest.model_fields)
     own = ("lengths", "histogram", "terms")
     if document.get("lengths") is None and document.get("histogram") is None:

@@ -1,4 +1,4 @@
-"""HTTP connections with bounds: of their number, of what a header holds, and of the time that a caller may take.
+"""HTTP connections with limits on their number, the size of headers, and the time of a caller.
 
 uvicorn bounds none of these but the header, and that only with h11, which also refuses a second Host header.
 """
@@ -19,9 +19,9 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 from app.http.problems import KINDS, MEDIA_TYPE, ServiceError, problem_document
 from documents.sentences import Sentence
 
-FILES_KEPT_FREE = 256  # for the database, workers, files and a burst of callers that are about to be refused
+FILES_KEPT_FREE = 256  # open files reserved for the database, workers, files and callers about to be refused
 MAX_STATUS_LINE_AND_HEADERS = 32 * 1024
-_LINGER_S = 2.0  # for an answer of refusal to be read, before the connection is cut
+_LINGER_S = 2.0  # seconds to read a refusal before the connection is cut
 _KIND_OF_STATUS = {431: "headers-too-large"}
 
 log = structlog.get_logger("meshplan.http")
@@ -29,7 +29,7 @@ log = structlog.get_logger("meshplan.http")
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """``body_silence_s``: between two pieces of a body; ``write_s``: for a caller to take what waits for it."""
+    """Limits. ``body_silence_s``: between two pieces of a body; ``write_s``: for a caller to read its answer."""
 
     connections: int = 2000
     header_bytes: int = MAX_STATUS_LINE_AND_HEADERS
@@ -41,7 +41,7 @@ class ConnectionLimits:
 
 
 def limits_of_this_process(limits: ConnectionLimits | None = None) -> ConnectionLimits:
-    """As many connections as this process may have files, raised as far as the system lets it."""
+    """Connection limit = open-file limit, after raising it to the hard limit."""
     limits = limits or ConnectionLimits()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = limits.connections + FILES_KEPT_FREE
@@ -54,7 +54,7 @@ def limits_of_this_process(limits: ConnectionLimits | None = None) -> Connection
 
 
 class Connections:
-    """The connections of one server. Looks at all of them several times within the shortest of its times."""
+    """The connections of one server. All are checked several times within the shortest time limit."""
 
     def __init__(self, limits: ConnectionLimits) -> None:
         self.limits = limits
@@ -64,11 +64,11 @@ class Connections:
 
     @property
     def protocol(self) -> Any:
-        """What uvicorn makes a connection with."""
+        """The protocol factory for uvicorn."""
         return partial(BoundedProtocol, self)
 
     def add(self, connection: BoundedProtocol) -> bool:
-        """Whether there is room; the oldest connection that has not asked anything makes some."""
+        """Add a connection if there is room; if full, the oldest idle connection is closed."""
         if len(self.open) >= self.limits.connections:
             idle = next((other for other in self.open if other.is_idle), None)
             if idle is None:
@@ -90,20 +90,20 @@ class Connections:
 
 
 class BoundedProtocol(H11Protocol):
-    """A connection of uvicorn's that is refused, or cut, where it takes more than its share."""
+    """A connection of uvicorn that is refused or cut if it exceeds a limit."""
 
     def __init__(self, connections: Connections, config: Any, **given: Any) -> None:
         config.h11_max_incomplete_event_size = connections.limits.header_bytes
         super().__init__(config, **given)
         self._connections = connections
-        self._begun_s: float | None = None  # the header that is coming in; None between requests
+        self._begun_s: float | None = None  # the header being received; None between requests
         self._body_begun_s = self._received_s = 0.0
-        self._unread_since_s: float | None = None  # what we wrote
+        self._unread_since_s: float | None = None  # bytes that we wrote
         self._is_refused = False
 
     @property
     def is_idle(self) -> bool:
-        """It has asked nothing yet, or nothing more."""
+        """Whether no request is open."""
         return self._is_refused or self.conn.their_state is h11.IDLE
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -130,7 +130,7 @@ class BoundedProtocol(H11Protocol):
             self._begun_s, self._body_begun_s = None, self._received_s
 
     def look(self, now_s: float) -> None:
-        """Ends the connection where its caller has taken too long."""
+        """End the connection if its caller has taken too long."""
         limits = self._connections.limits
         if self._is_refused or self.transport.is_closing():
             return
@@ -140,7 +140,7 @@ class BoundedProtocol(H11Protocol):
             if self._begun_s is not None and now_s - self._begun_s > limits.header_s:
                 self._refuse("timeout", Sentence("No whole request came within {:g} s.", limits.header_s))
         elif self.conn.their_state is h11.SEND_BODY:
-            if self.flow.read_paused:  # it is we who do not read
+            if self.flow.read_paused:  # we are not reading, so the caller is not late
                 waited_s = self._connections._period_s
                 self._body_begun_s, self._received_s = self._body_begun_s + waited_s, now_s
             elif now_s - self._received_s > limits.body_silence_s:
@@ -166,7 +166,7 @@ class BoundedProtocol(H11Protocol):
         self.transport.abort()
 
     def _refuse(self, kind: str, detail: str) -> None:
-        """Answers where an answer can still be sent, and closes the connection in any case."""
+        """Send an answer if still possible, and close the connection."""
         log.info("connection refused", kind=kind, client=self.client[0] if self.client else None)
         self._is_refused = True
         self._unset_keepalive_if_required()
@@ -183,6 +183,6 @@ class BoundedProtocol(H11Protocol):
             f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
         )
         self.transport.write(head.encode() + body)
-        # What still comes is read and dropped: to close at once would take the answer from a caller that is still sending.
+        # Further input is read and dropped: closing at once would lose the answer for a caller that is still sending.
         self.transport.write_eof()
         self.loop.call_later(_LINGER_S, self.transport.abort)

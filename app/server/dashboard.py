@@ -13,14 +13,14 @@ _SERVER_PATHS = ("/v1", "/docs", "/redoc", "/openapi.json", "/static-offline-doc
 
 
 def _refuse_server_paths(request: Request) -> None:
-    """What the server does not know under its own paths is unknown to the dashboard, too, whoever asks."""
+    """Unknown paths under the server's own prefixes are not passed to the dashboard."""
     path = request.url.path
     if any(path == known or path.startswith(f"{known}/") for known in _SERVER_PATHS):
         raise HTTPException(404)
 
 
 def add_dashboard(app: FastAPI) -> None:
-    """Asked after all other routes: files by name; for navigations (`Accept: text/html`) anything else is the page."""
+    """Add the last routes: files by name; any other navigation (`Accept: text/html`) gets the page."""
     router = APIRouter(dependencies=[Depends(_refuse_server_paths)])
     router.frontend("/", directory=FOLDER, fallback="index.html", check_dir=True)
     app.include_router(router)

@@ -1,4 +1,4 @@
-"""What is wrong with this installation: looked at one by one, each told in a sentence, nothing of it changed."""
+"""Checks of this installation, with a sentence on each; nothing is changed."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ from meshplan import __version__
 
 State = Literal["ok", "warning", "error"]
 
-LITTLE_BYTES, TOO_LITTLE_BYTES = 2**30, 100 * 2**20  # of disk: a study with a thousand plans takes some ten MiB
-CLOCK_S = 2.0  # between this machine's clock and the database's
-AHEAD_S = 60.0  # of what is stored
+LITTLE_BYTES, TOO_LITTLE_BYTES = 2**30, 100 * 2**20  # free disk space: a study with a thousand plans takes some ten MiB
+CLOCK_S = 2.0  # difference between this machine's clock and the database's
+AHEAD_S = 60.0  # stored rows that are examined
 OLD_QUEUE_S = 600.0
 EXPIRES_SOON_S = 14 * keys.SECONDS_PER_DAY
 _NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "fuse.sshfs", "lustre", "gpfs", "glusterfs", "9p", "ceph", "beegfs")
@@ -48,7 +48,7 @@ _ANSWER_S = 2.0
 
 @dataclass(frozen=True)
 class Finding:
-    """``detail`` says what was seen, ``hint`` what would do where it is not well."""
+    """A finding: ``detail`` is the observation, ``hint`` a remedy for a fault."""
 
     check: str
     state: State
@@ -57,7 +57,7 @@ class Finding:
 
 
 def examine(settings: Settings, port: int) -> list[Finding]:
-    """All findings, in the order in which they matter."""
+    """All findings, in order of importance."""
     findings = [_program(), *_data_files(), _open_files(), _port(port)]
     findings += _folder(settings)
     return [*findings, *_database(settings)]
@@ -70,7 +70,7 @@ def _program() -> Finding:
 
 
 def _data_files() -> Iterator[Finding]:
-    """What the package carries is read as an estimate would read it."""
+    """Read the package's data files like an estimate does."""
     parts: tuple[tuple[str, tuple[str, ...], Callable[[str], object]], ...] = (
         ("calibrations", tuple(FAMILIES), shipped_calibration),
         (Sentence("hardware profiles"), catalogue.names(), catalogue.named),
@@ -97,7 +97,7 @@ def _data_files() -> Iterator[Finding]:
 def _open_files() -> Finding:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = ConnectionLimits().connections + FILES_KEPT_FREE
-    allowed = hard if hard != resource.RLIM_INFINITY else wanted  # the server raises the soft limit as far as it may
+    allowed = hard if hard != resource.RLIM_INFINITY else wanted  # the server raises the soft limit to the hard one
     if allowed >= wanted:
         return Finding(
             Sentence("open files"), "ok", Sentence("A server may hold {:,} connections.", ConnectionLimits().connections)
@@ -134,7 +134,7 @@ def _port(port: int) -> Finding:
 
 
 def _folder(settings: Settings) -> Iterator[Finding]:
-    """Of the SQLite file: disk, rights and file system."""
+    """Findings on the SQLite file's folder: disk, rights and file system."""
     url = parsed_url(settings.url)
     if url.drivername != "sqlite" or not url.database:
         return
@@ -163,7 +163,7 @@ def _folder(settings: Settings) -> Iterator[Finding]:
 
 
 def _file_system(folder: Path) -> str:
-    """The type of the file system that holds the folder; empty where the system does not say."""
+    """Type of the folder's file system; empty if the system does not say."""
     found, longest = "", -1
     with suppress(OSError):
         for line in Path("/proc/mounts").read_text(encoding="utf-8", errors="replace").splitlines():

@@ -1,4 +1,4 @@
-"""The documentation site, which every wheel carries. A checkout has it after `make site`, and before that the API's own page."""
+"""The documentation site, which every wheel contains. A checkout has it after `make site`, otherwise the API's page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "static/docs"
 
 
 def add_documentation(app: FastAPI, folder: Path = FOLDER) -> None:
-    """Added after the API's own pages, which lie below the site."""
+    """Add the routes after the API's own pages, whose paths are below the site."""
     is_built = (folder / "index.html").is_file()
 
     @app.get(SITE, include_in_schema=False)

@@ -21,8 +21,8 @@ from app.studies import service
 from documents.sentences import Sentence
 from meshplan import __version__
 
-_LOOK_S = 1.0  # between two looks at the database
-_READ_THROUGH_S = 60.0  # between two looks at all of it
+_LOOK_S = 1.0  # seconds between two checks of the database
+_READ_THROUGH_S = 60.0  # seconds between two checks of the whole file
 
 router = APIRouter(tags=["health"])
 
@@ -33,13 +33,13 @@ class Health(BaseModel):
 
 
 @router.get("/healthz", responses=described())
-async def healthz() -> Health:  # in the event loop: it waits for no thread
+async def healthz() -> Health:  # in the event loop, so that no thread is needed
     """The process answers."""
     return Health(status="ok", version=__version__)
 
 
 class Readiness:
-    """Whether the database can be used, looked at once a second at most, however many ask, in a thread of its own."""
+    """State of the database, checked at most once a second in a thread of its own, for any number of callers."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -48,7 +48,7 @@ class Readiness:
         self._problem: tuple[str, str | None] | None = None
 
     async def problem(self) -> tuple[str, str | None] | None:
-        """What is wrong and what would do, or None."""
+        """The fault with a remedy, or None."""
         return await to_thread.run_sync(self._looked, limiter=self._thread)
 
     def _looked(self) -> tuple[str, str | None] | None:

@@ -1,4 +1,4 @@
-"""Pricing in threads and in processes: what ``app.http.pricing`` asks for."""
+"""Pricing in threads and in processes, for ``app.http.pricing``."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from app.workers.calls import Answer, Call, CallOptions, EstimateCall, answers
 from app.workers.pool import Pool, PoolFullError, ProcessDiedError
 from documents.sentences import Sentence
 
-ESTIMATES_AT_ONCE = 32  # priced together: more would make the first of them wait for the last
+ESTIMATES_AT_ONCE = 32  # most requests priced together: with more, the first would wait for the last
 ESTIMATES_WAITING, ADVICE_WAITING, HEAVY_WAITING = 1024, 64, 32
 LIGHT_PROCESSES = HEAVY_PROCESSES = min(2, os.cpu_count() or 1)
-ADVICE_NICENESS, HEAVY_NICENESS = 2, 4  # light ones get the cores first; searches that run must not starve the others
+ADVICE_NICENESS, HEAVY_NICENESS = 2, 4  # light requests get the cores first; running searches must not starve others
 _RETRY_AFTER_S = 5
 
 
 class PricingInThreads:
-    """In threads of this process: for applications that are not served, such as those of tests."""
+    """Pricing in threads of this process, for applications without a server, such as tests."""
 
     def __init__(self, database: Database) -> None:
         self._database, self._batches = database, EstimateBatches(database)
@@ -42,7 +42,7 @@ class PricingInThreads:
 
 
 class PricingInProcesses:
-    """In processes of their own, which leave this one's interpreter to its callers.
+    """Pricing in other processes, which leaves this one's interpreter to its callers.
 
     Estimates that come while others are priced are priced together. Those that are to say which runs to make, and all that
     is heavy, have processes that stand back.

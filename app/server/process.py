@@ -1,4 +1,4 @@
-"""Runs the application on a socket until the process is asked to end."""
+"""The server process: runs the application on a socket until it is asked to end."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.workers.supervisor import start_workers
 
 
 class _Server(uvicorn.Server):
-    """Tells open streams and waiting requests to end as soon as a signal arrives."""
+    """A server that ends open streams and waiting requests as soon as a signal arrives."""
 
     def __init__(self, config: uvicorn.Config, state: ServerState) -> None:
         super().__init__(config)
@@ -35,12 +35,12 @@ class _Server(uvicorn.Server):
 
 
 def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int) -> uvicorn.Config:
-    """How uvicorn serves the application."""
+    """Settings of uvicorn."""
     return uvicorn.Config(
         app,
         http=Connections(limits).protocol,
         ws="none",
-        log_config=None,  # ours is configured already
+        log_config=None,  # logging is configured already
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=grace_s,
@@ -61,11 +61,11 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
         keep_studies_days=settings.keep_studies_days,
     )
     config = server_config(app, limits_of_this_process(), grace_s)
-    # uvicorn ends with the signal that stopped it; with these handlers that is no second death, and workers are stopped.
+    # uvicorn raises the signal again at its end; with these handlers the process survives it and stops its workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
     gc.collect()
-    gc.freeze()  # what was loaded stays: collections need not walk through it for every ten thousand estimates
+    gc.freeze()  # loaded modules stay: garbage collections need not visit them
     with start_workers(settings.workers, settings.url, settings) as workers:
         metrics = app.state.server.metrics
         metrics.watch_workers(lambda: len(workers.pids), lambda: workers.num_restarts)

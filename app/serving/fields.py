@@ -16,7 +16,7 @@ from documents.checking import OneOf, Section
 
 MAX_LENGTH = 10_000_000  # tokens of a prompt or response
 MAX_REDUNDANT = 65_536
-DEFAULT_ACCEPTANCE = 0.7  # of a draft token [cloudmatrix384]
+DEFAULT_ACCEPTANCE = 0.7  # acceptance of a draft token [cloudmatrix384]
 SHOWN_PLANS = 10
 MAX_SHOWN_PLANS = 100
 

@@ -1,4 +1,4 @@
-"""A serving job, read and resolved: the parts that every job has are read as every job's."""
+"""A resolved serving job; sections shared with other jobs are read in the same way."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from documents.errors import InputError
 from documents.sentences import Sentence, joined
 
 MAX_CONTEXT_TOKENS = 10_000_000
-# Fields of the section whose defaults decide, with where they come from.
+# Fields whose defaults affect the answer, with their sources.
 SOURCES = {
     "utilisation": Sentence("{:g} of usable memory [vllm-ascend]", DEFAULT_UTILISATION),
     "pass_tokens": Sentence("{:,} tokens of prefill pass a replica at once [vllm-ascend]", DEFAULT_PASS_TOKENS),
@@ -34,7 +34,7 @@ SOURCES = {
 
 @dataclass(frozen=True)
 class ServingJob:
-    """``job`` has model, cluster, software and warnings; its training is a placeholder that prices nothing."""
+    """``job`` has model, cluster, software and warnings; its training is an unused placeholder."""
 
     job: Job
     section: ServingSection
@@ -89,7 +89,7 @@ def request_serving_job(document: Mapping[str, Any], database: Database) -> Serv
 
 
 def _parts(document: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[dict[str, Any], ServingSection]:
-    """What every job has, with a placeholder for training, and the section of serving."""
+    """The sections of every job, with a placeholder for training, and the section of serving."""
     for key in document:
         if key not in ServingJobDocument.model_fields:
             check(ServingJobDocument, document, labels=labels)
@@ -134,7 +134,7 @@ def _resolved(job: Job, section: ServingSection, own: Sequence[Calibration]) -> 
 
 
 def layout_of(section: InstanceSection, job: ServingJob, where: str) -> ServingLayout:
-    """The layout; ``InputError`` where the model has no such."""
+    """The layout; ``InputError`` if it does not fit the model."""
     model = job.workload.model
     if model.num_attention_heads % section.tp:
         raise InputError(Sentence("{}.tp: {} does not divide {} heads.", where, section.tp, model.num_attention_heads))

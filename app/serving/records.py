@@ -1,4 +1,4 @@
-"""Published serving points beside what their jobs are predicted to give."""
+"""Published serving points with their predictions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from documents.sentences import Sentence
 
 @dataclass(frozen=True)
 class ServingPoint:
-    """A record with a job: quantities are in SI units, a device is what the profile's is."""
+    """A record with a job, in SI units; devices are counted as in the profile."""
 
     id: str
     quantity: str

@@ -34,7 +34,7 @@ Pool = tuple[ServingLayout, int]
 
 
 def serving_request(document: Mapping[str, Any], database: Database) -> ServingDocument:
-    """The answer to a request body; ``InputError`` where it has none."""
+    """The answer to a request body; ``InputError`` if it has none."""
     return serving_document(request_serving_job(document, database))
 
 
@@ -92,7 +92,7 @@ def _check_weights(job: ServingJob, layout: ServingLayout, where: str) -> None:
 
 
 def _in_flight(job: ServingJob, decode: Pool, before: Pool | None, held: int, warnings: list[str]) -> float:
-    """Requests of a decode instance: those of the job, or the most that keep the limit of a token."""
+    """Requests of a decode instance: those of the job, or the most within the TPOT limit."""
     if held < 1:
         length = job.shape.mean_context_tokens
         raise InfeasibleError(
@@ -220,7 +220,7 @@ def _layout(layout: ServingLayout) -> LayoutDocument:
 
 
 def serving_search_document(job: ServingJob) -> ServingSearchDocument:
-    """The best layouts of the job's cluster and how it is split; raises ``InfeasibleError`` where nothing keeps the limits."""
+    """The best layouts and splits of the job's cluster; raises ``InfeasibleError`` if none keeps the limits."""
     section = job.section
     found = search_serving(job.workload, job.shape, limits_of(section), section.top)
     if not found.plans:

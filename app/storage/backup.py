@@ -1,6 +1,6 @@
-"""Backups: all of a database in one SQLite file, from which either product is filled again.
+"""Backups: a whole database in one SQLite file, which can be restored into SQLite or PostgreSQL.
 
-The file has the schema that the database had, so that it can be made before an upgrade, and read by every later version.
+The file has the schema of the database, so that a backup before an upgrade can be read by every later version.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from app.storage.upgrade import known_revision, lock_upgrades, make_folder, upgr
 from documents.errors import cause_of
 from documents.sentences import Sentence, word
 
-STATEMENT_S = 600.0  # nobody waits for an answer
+STATEMENT_S = 600.0  # no caller waits, so statements have no time limit
 _MANY = 200  # rows in memory
 
 Counts = dict[str, int]  # rows by table, without the prefix
 
 
 def backup(url: str, path: Path) -> tuple[str, Counts]:
-    """Writes the database as it is at one moment, while it is used, to a new file; its schema and what it holds."""
+    """Write a snapshot of the database in use to a new file; return its schema version and its rows by table."""
     if path.exists():
         raise StorageError(Sentence("{}: exists already; give the name of a new file.", path))
     source_path = parsed_url(url).database if parsed_url(url).drivername == "sqlite" else None
@@ -37,7 +37,7 @@ def backup(url: str, path: Path) -> tuple[str, Counts]:
         raise StorageError(Sentence("{} does not exist; there is nothing to back up.", source_path))
     partial = path.with_name(f"{path.name}.partial")
     try:
-        os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))  # it holds the digests of keys
+        os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))  # it contains digests of keys
         with translated(), Database(url, statement_s=STATEMENT_S) as database, _snapshot(database) as source:
             revision = known_revision(source)
             if revision is None:
@@ -56,7 +56,7 @@ def backup(url: str, path: Path) -> tuple[str, Counts]:
 
 
 def restore(path: Path, url: str) -> tuple[str, Counts]:
-    """Fills a database that holds nothing from a backup, and upgrades it, all or nothing; its schema and what it holds."""
+    """Fill an empty database from a backup and upgrade it, all or nothing; return its schema version and rows by table."""
     with _opened(path) as source:
         revision = known_revision(source)
         if revision is None:
@@ -87,21 +87,21 @@ def _copy(source: Connection, target: Connection) -> Counts:
 
 
 def _tables(connection: Connection) -> MetaData:
-    """Our tables as they are in this database, whatever its version."""
+    """Our tables in this database, of any version."""
     found = MetaData()
     found.reflect(connection, only=lambda name, _: name.startswith(PREFIX))
     for table in found.tables.values():
         for column in table.columns:
             if isinstance(column.type, JSON):
-                column.type.none_as_null = True  # as our own tables: nothing is no JSON
+                column.type.none_as_null = True  # as in our own tables: NULL is no JSON
     return found
 
 
 def _empty(target: Connection, shown_url: str) -> None:
-    """Drops our tables, where nobody has put anything into them; ``StorageError`` where somebody has."""
+    """Drop our tables if they are empty; ``StorageError`` otherwise."""
     found = _tables(target)
     for table in found.sorted_tables:
-        is_filled = table.name not in (VERSION_TABLE, IdempotencyRecord.__tablename__)  # probes write there
+        is_filled = table.name not in (VERSION_TABLE, IdempotencyRecord.__tablename__)  # probes write to it
         if is_filled and target.execute(select(table).limit(1)).first() is not None:
             name = word(table.name.removeprefix(PREFIX))
             raise StorageError(
@@ -111,7 +111,7 @@ def _empty(target: Connection, shown_url: str) -> None:
 
 
 def _last_numbers(connection: Connection) -> Counts:
-    """By table, the last number that was given to a row, which may be gone: none is given again."""
+    """The last row number of each table, even if the row is deleted, since numbers are never reused."""
     if connection.dialect.name == "sqlite":
         return {name: int(number) for name, number in connection.execute(text("select name, seq from sqlite_sequence"))}
     found = {}
@@ -140,7 +140,7 @@ def _number_on(connection: Connection, last: Counts) -> None:
 
 
 def _sequences(connection: Connection) -> list[tuple[str, str]]:
-    """Tables of PostgreSQL whose rows are numbered, and what numbers them."""
+    """Tables of PostgreSQL with numbered rows, and their sequences."""
     found = []
     for table in _tables(connection).sorted_tables:
         columns = list(table.primary_key.columns)
@@ -154,7 +154,7 @@ def _sequences(connection: Connection) -> list[tuple[str, str]]:
 
 @contextmanager
 def _snapshot(database: Database) -> Iterator[Connection]:
-    """All of what is read comes from one moment."""
+    """Make all reads see one snapshot."""
     options = {} if database.url.drivername == "sqlite" else {"isolation_level": "REPEATABLE READ"}
     with database.read() as session:
         yield session.connection(execution_options=options)
@@ -162,7 +162,7 @@ def _snapshot(database: Database) -> Iterator[Connection]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[Connection]:
-    """A backup, of which nothing is changed."""
+    """Open a backup for reading only."""
     if not path.is_file():
         raise StorageError(Sentence("{}: no such file.", path))
 
@@ -184,7 +184,7 @@ def _opened(path: Path) -> Iterator[Connection]:
 
 
 def _make_whole(path: Path) -> None:
-    """One file that is on the disk and needs no other beside it."""
+    """Make the backup one file, written to disk."""
     connection = sqlite3.connect(path)
     connection.execute("pragma journal_mode=delete")
     connection.close()

@@ -11,7 +11,7 @@ from sqlalchemy.sql.functions import FunctionElement
 
 
 class database_time_s(FunctionElement[float]):  # noqa: N801 - reads as the SQL function that it is
-    """Seconds since 1970, at the moment of the statement and not of the transaction's start."""
+    """Seconds since 1970, at the time of the statement, not of the transaction's start."""
 
     type = Float(53)
     inherit_cache = True
@@ -24,7 +24,7 @@ def _postgresql(element: database_time_s, compiler: Any, **options: Any) -> str:
 
 @compiles(database_time_s, "sqlite")
 def _sqlite(element: database_time_s, compiler: Any, **options: Any) -> str:
-    return "((julianday('now') - 2440587.5) * 86400.0)"  # unixepoch('subsec') is younger than the SQLite of many systems
+    return "((julianday('now') - 2440587.5) * 86400.0)"  # unixepoch('subsec') needs a newer SQLite than many systems have
 
 
 def now_s(session: Session) -> float:

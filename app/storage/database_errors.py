@@ -1,4 +1,4 @@
-"""Why a database cannot be used, told from its errors."""
+"""The reason why a database cannot be used, from its errors."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _HANGS = ("StatementTimeoutError", "ConnectionTimeout")
 
 
 class DatabaseHangsError(OperationalError):
-    """It did not answer a moment ago, and is not asked again yet."""
+    """The database did not answer a moment ago and is not asked again yet."""
 
     def __init__(self) -> None:
         super().__init__(None, None, TimeoutError(Sentence("it did not answer a moment ago")))
@@ -49,21 +49,21 @@ DATABASE_AWAY = (InterfaceError, OperationalError, PoolTimeout)
 
 
 def told(error: BaseException) -> tuple[str, str]:
-    """A sentence that says why the database cannot be used, and what would do."""
+    """A sentence with the reason, and a remedy."""
     said: Any = getattr(error, "orig", None)
     code = getattr(said, "sqlite_errorcode", None)
     if code is not None:
-        return _SQLITE.get(code & 0xFF, _ABSENT)  # the rest of an extended code says more than anybody asks
+        return _SQLITE.get(code & 0xFF, _ABSENT)  # the other bits of an extended code are not needed
     return _POSTGRESQL.get(getattr(said, "sqlstate", None) or "", _ABSENT)
 
 
 def cause(error: BaseException) -> str:
-    """What the database itself said, on one line, without the statement and what was to be stored."""
+    """The database's own message on one line, without the statement and its values."""
     return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 def is_hang(error: BaseException) -> bool:
-    """Whether time has run out, with nothing said."""
+    """Whether the database timed out without a message."""
     return isinstance(error, PoolTimeout) or type(getattr(error, "orig", None)).__name__ in _HANGS
 
 

@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL that do not wait for ever: a server that hangs still takes what it is sent."""
+"""Connections to PostgreSQL with time limits, since a hanging server still accepts data."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class StatementTimeoutError(psycopg.OperationalError):
 
 
 class PatientConnection(psycopg.Connection[Any]):
-    """``statement_s``: how long it waits for an answer; None waits for ever."""
+    """A connection that waits ``statement_s`` for an answer; None waits for ever."""
 
     statement_s: float | None = None
     has_hung = False
 
     def answers(self, patience_s: float) -> bool:
-        """Whether the server still does, asked outside a transaction; it is closed, and ``has_hung``, where it waits in vain."""
+        """Whether the server answers, asked outside a transaction; otherwise the connection is closed and ``has_hung`` is set."""
         given, self.statement_s = (self.autocommit, self.statement_s), patience_s
         try:
             self.autocommit = True

@@ -1,4 +1,4 @@
-"""Whether a database takes what is written to it, and is whole."""
+"""Probes of a database: whether it accepts writes, and whether it is damaged."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from app.storage.session import Database
 from app.storage.tables import IdempotencyRecord
 
-_PROBE = {"owner": "readyz", "key": "probe"}  # no key of a caller's has such an owner
-_READ_THROUGH_BYTES = 256 * 2**20  # half a second
+_PROBE = {"owner": "readyz", "key": "probe"}  # no caller's key has such an owner
+_READ_THROUGH_BYTES = 256 * 2**20  # takes half a second
 
 
 def check_writable(database: Database) -> None:
-    """Writes one row over and over; ``DATABASE_AWAY`` where that fails."""
+    """Overwrite one row; ``DATABASE_AWAY`` if that fails."""
     now_s = time.time()
     row = IdempotencyRecord(**_PROBE, body_sha256="", status_code=200, headers={}, body={"at_s": now_s}, created_at_s=now_s)
-    with suppress(IntegrityError), database.write() as session:  # another server has just written its first
+    with suppress(IntegrityError), database.write() as session:  # another server has just inserted the row
         session.merge(row)
 
 
 def check_whole(database: Database) -> None:
-    """Reads all pages of a SQLite file that is not too large; ``DATABASE_AWAY`` where one is damaged."""
+    """Read all pages of a SQLite file that is not too large; ``DATABASE_AWAY`` if one is damaged."""
     path = database.url.database if database.url.drivername == "sqlite" else None
     if path is None or Path(path).stat().st_size > _READ_THROUGH_BYTES:
         return

@@ -20,11 +20,11 @@ from documents.errors import InputError, show
 from documents.sentences import Sentence, all_packed, all_unpacked, may_be_packed
 
 BUSY_TIMEOUT_MS = 30_000
-CONNECT_S = 3  # for a server to answer a new connection
-PING_S = 2.0  # and one that rested since its last use, before a caller gets it
-STATEMENT_S = 5.0  # and a statement, of those that answer requests
-POOL_S = 5.0  # for a connection to become free
-REST_S = 2.0  # before a database that hung is asked again
+CONNECT_S = 3  # seconds for a server to answer a new connection
+PING_S = 2.0  # seconds to test an idle connection before a caller gets it
+STATEMENT_S = 5.0  # seconds for a statement of a request
+POOL_S = 5.0  # seconds to wait for a free connection
+REST_S = 2.0  # seconds before a hanging database is asked again
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 _SUPPORTED = Sentence("give postgresql://user:password@host/name or sqlite:///path")
 
@@ -47,8 +47,8 @@ class StorageError(InputError):
 class Database:
     """One database and the transactions on it. Safe to share between threads, not between processes.
 
-    Its errors are those of ``DATABASE_AWAY`` where it cannot be used. One that hangs is left alone for a while, and then asked
-    by one caller at a time, so that the others are told at once.
+    Its errors are those of ``DATABASE_AWAY`` if it cannot be used. A hanging database is not asked for a while, then by one
+    caller at a time; other callers get the error at once.
     """
 
     def __init__(self, url: str, *, statement_s: float = STATEMENT_S) -> None:
@@ -65,13 +65,13 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Session]:
-        """A transaction that commits at the end; on SQLite it is the only writer from its first statement on."""
+        """A transaction that commits at its end; on SQLite it is the only writer from its first statement on."""
         with self._watched(), _session(self._engine) as session, session.begin():
             yield session
 
     @contextmanager
     def read(self) -> Iterator[Session]:
-        """A transaction that sees one state of the database and changes nothing."""
+        """A read-only transaction with one snapshot of the database."""
         with self._watched(), _session(self._engine.execution_options(read_only=True)) as session:
             yield session
 
@@ -88,11 +88,11 @@ class Database:
             if is_hang(error):
                 with self._hang:
                     self._ask_again_s = time.monotonic() + REST_S
-            if isinstance(error, DatabaseError) and is_damage(error):  # of a class that says nothing
+            if isinstance(error, DatabaseError) and is_damage(error):  # of a class without information
                 raise OperationalError(error.statement, error.params, error.orig) from error  # type: ignore[arg-type]
             raise
         except BaseException:
-            self._ask_again_s = None  # whatever it is, the database has answered
+            self._ask_again_s = None  # the database has answered, if only with an error
             raise
         self._ask_again_s = None
 
@@ -120,7 +120,7 @@ class Database:
 
 
 def parsed_url(url: str) -> URL:
-    """A URL of a database that is supported; the driver of PostgreSQL is filled in."""
+    """Parse the URL of a supported database; the driver of PostgreSQL is filled in."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):
@@ -138,7 +138,7 @@ def parsed_url(url: str) -> URL:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """What goes wrong while a database is opened or upgraded, as one sentence."""
+    """Turn errors while a database is opened or upgraded into one sentence."""
     try:
         yield
     except DBAPIError as error:
@@ -171,7 +171,7 @@ def _engine(url: URL, statement_s: float) -> Engine:
 
 
 def _connect_postgresql(dialect: object, record: object, arguments: Any, options: Any) -> Any:
-    from app.storage.postgresql import PatientConnection  # an extra: absent where all is SQLite
+    from app.storage.postgresql import PatientConnection  # an extra, absent if only SQLite is used
 
     return PatientConnection.connect(*arguments, **options)
 
@@ -181,7 +181,7 @@ def _set_up_postgresql(connection: Any, record: object, *, statement_s: float) -
 
 
 def _look_at_postgresql(connection: Any, record: object, proxy: object) -> None:
-    # Not the pool's own look, which goes on to a new connection when this one hangs, and waits for that as well.
+    # Not the pool's own test: if this connection hangs, that opens a new one and waits for it as well.
     if connection.answers(PING_S):
         return
     if connection.has_hung:
@@ -190,16 +190,16 @@ def _look_at_postgresql(connection: Any, record: object, proxy: object) -> None:
 
 
 def _set_up_sqlite(connection: Any, record: object) -> None:
-    connection.isolation_level = None  # transactions begin where SQLAlchemy says, with the statement below
+    connection.isolation_level = None  # transactions begin when SQLAlchemy says so, with the statement below
     cursor = connection.cursor()
-    # What was answered is on the disk: with less than FULL, a power cut takes the last commits back.
+    # Committed data is on disk: with less than FULL, a power cut loses the last commits.
     for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=FULL", "fullfsync=ON", "foreign_keys=ON"):
         cursor.execute(f"pragma {pragma}")
     cursor.close()
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A transaction that begins as a reader and then writes fails at once if another has written in between.
+    # A transaction that begins as a reader and then writes fails at once if another has written meanwhile.
     read_only = connection.get_execution_options().get("read_only", False)
     connection.exec_driver_sql("begin" if read_only else "begin immediate")
 

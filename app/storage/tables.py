@@ -30,7 +30,7 @@ VISIBILITIES = ("private", "link", "public")
 OUTCOMES = ("fits", "too_large", "illegal")
 CHECK_STATUSES = ("passed", "broken", "infeasible", "cut")
 
-# A growing key: SQLite numbers rows by themselves only where the type is INTEGER.
+# A growing key: SQLite numbers rows automatically only if the type is INTEGER.
 Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
@@ -65,7 +65,7 @@ def _is_one_of(column: str, values: tuple[str, ...]) -> str:
 
 
 class Study(Table):
-    """What a user asked for, with all that it needs to run again; the row is also its job in the queue."""
+    """A user's request, with all inputs to run it again; the row is also its job in the queue."""
 
     __tablename__ = f"{PREFIX}studies"
     __table_args__ = (
@@ -74,7 +74,7 @@ class Study(Table):
         Index("ix_meshplan_studies_state_turn_number", "state", "turn", "number"),
         Index("ix_meshplan_studies_owner_state_turn", "owner", "state", "turn"),
         Index("ix_meshplan_studies_archived_number", "archived", "number"),
-        {"sqlite_autoincrement": True},  # a cursor must never meet a number again
+        {"sqlite_autoincrement": True},  # numbers are never reused, so that cursors stay valid
     )
 
     number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
@@ -84,19 +84,19 @@ class Study(Table):
     started_at_s: Mapped[float | None]
     finished_at_s: Mapped[float | None]
 
-    # Whose it is: nobody's, and so everybody's, where it came without a key.
+    # Owner; None for a request without a key, which everybody may change.
     owner: Mapped[str | None]
     visibility: Mapped[str] = mapped_column(String(16), default="public", server_default="public")
-    priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # among its owner's
+    priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # among its owner's studies
     turn: Mapped[int] = mapped_column(default=0, server_default="0")  # app.studies.turns; 0: it has had it
     queued_at_s: Mapped[float | None]
 
-    # What its owner calls it; empty where nothing was said.
+    # Labels given by its owner; empty by default.
     name: Mapped[str] = mapped_column(default="", server_default="")
     note: Mapped[str] = mapped_column(default="", server_default="", deferred=True)
-    archived: Mapped[bool] = mapped_column(default=False, server_default=false())  # out of lists, and kept
+    archived: Mapped[bool] = mapped_column(default=False, server_default=false())  # hidden from lists, and kept
 
-    # What is asked; the first columns repeat the job for lists and filters.
+    # The request; the first columns repeat parts of the job for lists and filters.
     kind: Mapped[str] = mapped_column(String(16), default="search", server_default="search")  # of app.studies.kinds
     model_name: Mapped[str]
     hardware: Mapped[str]
@@ -112,13 +112,13 @@ class Study(Table):
     calibration: Mapped[dict[str, Any]] = mapped_column(deferred=True)
     version: Mapped[str]
 
-    # How far it is.
+    # Progress.
     state: Mapped[str] = mapped_column(String(16), default="queued")
     cancel_requested: Mapped[bool] = mapped_column(default=False)
     attempts: Mapped[int] = mapped_column(default=0)
     attempts_without_progress: Mapped[int] = mapped_column(default=0)
     lease_owner: Mapped[str | None]
-    lease_token: Mapped[int] = mapped_column(default=0)  # grows with every claim: who holds an older one writes nothing
+    lease_token: Mapped[int] = mapped_column(default=0)  # grows with every claim; a worker with an older token cannot write
     lease_expires_at_s: Mapped[float | None]
     heartbeat_at_s: Mapped[float | None]
     progress: Mapped[dict[str, Any] | None]
@@ -128,7 +128,7 @@ class Study(Table):
 
 
 class StudyTag(Table):
-    """A word under which its owner finds a study."""
+    """A tag of a study, given by its owner."""
 
     __tablename__ = f"{PREFIX}tags"
     __table_args__ = (Index("ix_meshplan_tags_tag_study_id", "tag", "study_id"),)
@@ -152,7 +152,7 @@ class Plan(Table):
 
 
 class Trial(Table):
-    """A strategy that a sampler proposed, and what it was told; ``best_value`` is the best one so far."""
+    """A strategy that a sampler proposed, and its value; ``best_value`` is the best so far."""
 
     __tablename__ = f"{PREFIX}trials"
     __table_args__ = (
@@ -175,7 +175,7 @@ class Trial(Table):
 
 
 class Point(Table):
-    """A point of a sweep that is done: what the answer says of it, and the plan from which others start."""
+    """A finished point of a sweep: its part of the answer, and the plan from which others start."""
 
     __tablename__ = f"{PREFIX}points"
 
@@ -186,7 +186,7 @@ class Point(Table):
 
 
 class Rejection(Table):
-    """Illegal strategies of a study, by the rule that they break."""
+    """Number of illegal strategies of a study, by broken rule."""
 
     __tablename__ = f"{PREFIX}rejections"
     __table_args__ = (UniqueConstraint("study_id", "rule"),)
@@ -199,7 +199,7 @@ class Rejection(Table):
 
 
 class Event(Table):
-    """Something that happened to a study. Numbers grow over the whole database, and with commits within a study."""
+    """An event of a study. Numbers grow over the whole database; within a study they grow with commits."""
 
     __tablename__ = f"{PREFIX}events"
     __table_args__ = (Index(None, "study_id", "sequence"), {"sqlite_autoincrement": True})
@@ -212,7 +212,7 @@ class Event(Table):
 
 
 class KeptCheck(Table):
-    """A capacity check in a history: what was judged, and what its pipeline said of the change that it judged."""
+    """A capacity check in a history: its result, and the change that it checked."""
 
     __tablename__ = f"{PREFIX}checks"
     __table_args__ = (
@@ -220,7 +220,7 @@ class KeptCheck(Table):
         Index("ix_meshplan_checks_name_number", "name", "number"),
         Index("ix_meshplan_checks_owner_number", "owner", "number"),
         Index("ix_meshplan_checks_created_at_s", "created_at_s"),
-        {"sqlite_autoincrement": True},  # a cursor must never meet a number again
+        {"sqlite_autoincrement": True},  # numbers are never reused, so that cursors stay valid
     )
 
     number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
@@ -231,14 +231,14 @@ class KeptCheck(Table):
     visibility: Mapped[str] = mapped_column(String(16))
     archived: Mapped[bool] = mapped_column(default=False)
 
-    # What the caller says: no look of ours stands behind it.
+    # Statements of the caller, which are not verified.
     name: Mapped[str]
     commit: Mapped[str | None] = mapped_column("commit_id", String(64))  # a word of SQL's own
     branch: Mapped[str | None]
     change_url: Mapped[str | None]
     taken_from: Mapped[dict[str, Any]]
 
-    # What was judged, for lists and trends; ``document`` is the whole answer.
+    # Results for lists and trends; ``document`` is the whole answer.
     status: Mapped[str] = mapped_column(String(16))
     version: Mapped[str]
     job_sha256: Mapped[str | None] = mapped_column(String(64))
@@ -280,7 +280,7 @@ class Calibration(Table):
 
 
 class ApiKey(Table):
-    """Who may call the server. Only the hash of the secret is kept; ``prefix`` tells keys apart in a list."""
+    """An API key. Only the hash of the secret is stored; ``prefix`` distinguishes keys in a list."""
 
     __tablename__ = f"{PREFIX}api_keys"
     __table_args__ = (Index("ix_meshplan_api_keys_previous_sha256", "previous_sha256"),)
@@ -290,7 +290,7 @@ class ApiKey(Table):
     owner: Mapped[str | None]
     prefix: Mapped[str] = mapped_column(String(16))
     secret_sha256: Mapped[str] = mapped_column(String(64), unique=True)
-    previous_sha256: Mapped[str | None] = mapped_column(String(64))  # the secret before a rotation, in force for a while
+    previous_sha256: Mapped[str | None] = mapped_column(String(64))  # the secret before a rotation, valid for a while
     previous_until_s: Mapped[float | None]
     scopes: Mapped[list[Any]]
     created_at_s: Mapped[float]
@@ -298,14 +298,14 @@ class ApiKey(Table):
     revoked_at_s: Mapped[float | None]
     last_used_at_s: Mapped[float | None]
     rotated_at_s: Mapped[float | None]
-    # None: as the server's settings say.
+    # None: the server's default.
     requests_a_minute: Mapped[int | None]
     max_unfinished: Mapped[int | None]
     max_stored: Mapped[int | None]
 
 
 class AuditRecord(Table):
-    """What a key did, or what was done to a key on the command line; reading is not written down."""
+    """An action of a key, or on a key by the command line; reads are not logged."""
 
     __tablename__ = f"{PREFIX}audit"
     __table_args__ = (
@@ -326,7 +326,7 @@ class AuditRecord(Table):
 
 
 class IdempotencyRecord(Table):
-    """The answer that was given to a request, for those that repeat its key."""
+    """The answer to a request, for repetitions with the same key."""
 
     __tablename__ = f"{PREFIX}idempotency"
     __table_args__ = (Index(None, "created_at_s"),)
@@ -337,5 +337,5 @@ class IdempotencyRecord(Table):
     status_code: Mapped[int] = mapped_column(Integer)
     headers: Mapped[dict[str, Any]]
     body: Mapped[dict[str, Any]]
-    study_id: Mapped[str | None] = mapped_column(String(32))  # or a kept check's id: it goes with what it made
+    study_id: Mapped[str | None] = mapped_column(String(32))  # or a kept check's id: it is deleted with the row that it created
     created_at_s: Mapped[float]

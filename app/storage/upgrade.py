@@ -1,4 +1,4 @@
-"""Brings a database to this version's schema, all or nothing."""
+"""Upgrade of a database to this version's schema, all or nothing."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from documents.errors import cause_of
 from documents.sentences import Sentence
 
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
-_UPGRADE_LOCK = 0x6D657368  # any number, the same for everyone who upgrades
+_UPGRADE_LOCK = 0x6D657368  # any number, the same for all upgrades
 
 
 def upgrade(url: str) -> str:
-    """The revision that the database has now. A database of a newer version is refused and left as it is."""
+    """Upgrade and return the new revision. A database of a newer version is refused and left unchanged."""
     make_folder(url)
     with Database(url) as database, database.connect() as connection:
         lock_upgrades(connection)
@@ -28,13 +28,13 @@ def upgrade(url: str) -> str:
 
 
 def lock_upgrades(connection: Connection) -> None:
-    """Others that upgrade wait until the transaction ends."""
-    if connection.dialect.name == "postgresql":  # SQLite's write transaction is a lock already
+    """Lock out other upgrades until the transaction ends."""
+    if connection.dialect.name == "postgresql":  # SQLite's write transaction already is a lock
         connection.execute(text("select pg_advisory_xact_lock(:lock)"), {"lock": _UPGRADE_LOCK})
 
 
 def upgrade_on(connection: Connection, revision: str = "head") -> str:
-    """The revision that the database has now: the given one, or this version's."""
+    """Upgrade to the given revision or this version's; return it."""
     config = _config()
     config.attributes["connection"] = connection
     _check_known(_revision(connection), config)
@@ -43,7 +43,7 @@ def upgrade_on(connection: Connection, revision: str = "head") -> str:
 
 
 def known_revision(connection: Connection) -> str | None:
-    """The revision that the database has, None without our tables; ``StorageError`` where a newer version wrote it."""
+    """The database's revision, None without our tables; ``StorageError`` if a newer version wrote it."""
     revision = _revision(connection)
     _check_known(revision, _config())
     return revision
@@ -91,12 +91,12 @@ def _check_known(revision: str | None, config: Config) -> None:
 
 
 def make_folder(url: str) -> None:
-    """The folder of a SQLite file; ``StorageError`` where it cannot be made."""
+    """Create the folder of a SQLite file; ``StorageError`` if that fails."""
     parsed = parsed_url(url)
     if parsed.drivername != "sqlite" or not parsed.database:
         return
     folder = Path(parsed.database).parent
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # jobs, and digests of keys
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains jobs and digests of keys
     except OSError as error:
         raise StorageError(Sentence("{}: the database's folder cannot be made ({}).", folder, cause_of(error))) from None

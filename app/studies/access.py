@@ -1,4 +1,4 @@
-"""Whether a caller may read or change a study, and submit another."""
+"""Rights of a caller to read, change and submit studies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ UNFINISHED = ("queued", "running")
 
 
 def check(session: Session, caller: Principal, study_id: str, *, is_reading: bool) -> None:
-    """``StudyNotFound`` where the caller may not know of it, ``ServiceError`` where it may only read it."""
+    """``StudyNotFound`` if the study must look absent to the caller, ``ServiceError`` if it may only be read."""
     if caller.is_admin:
         return
     found = session.execute(select(Study.owner, Study.visibility).where(Study.id == study_id)).first()
@@ -31,7 +31,7 @@ def check(session: Session, caller: Principal, study_id: str, *, is_reading: boo
 
 
 def check_quota(session: Session, state: ServerState, caller: Principal, *, is_new: bool = True) -> None:
-    """``ServiceError`` where the caller's owner has as many studies as the key allows; what is counted holds until the commit."""
+    """``ServiceError`` if the caller's owner has as many studies as the key allows; the count is locked until the commit."""
     if caller.owner is None:
         return
     owner, limits = caller.owner, caller.limits

@@ -1,4 +1,4 @@
-"""What followers of studies wait for: one look at the database tells all of them, however many there are."""
+"""Events for the followers of studies: one query of the database serves all followers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from documents.sentences import Sentence
 
 POLL_S = 0.25
 MAX_FOLLOWERS = 1000  # event streams, and requests that wait for a result
-WINDOW = 200  # events of a study that are kept for its followers
+WINDOW = 200  # latest events of a study that are kept for its followers
 _RETRY_AFTER_S = 30
 
 log = structlog.get_logger()
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True)
 class News:
-    """What a study is by now: its version, None once it is gone, and the events behind those that the asker has."""
+    """News of a study: its version, None once it is deleted, and the events after those that the caller has."""
 
     version: int | None
     is_finished: bool
@@ -37,7 +37,7 @@ class News:
 
 
 class Feed:
-    """One study's latest events, for all who follow it. Used in the event loop only."""
+    """The latest events of one study, for all its followers. For use in the event loop only."""
 
     def __init__(self) -> None:
         self.num_followers = 0
@@ -47,13 +47,13 @@ class Feed:
 
     @property
     def sequence(self) -> int | None:
-        """The last event that is known; None before the first look, 0 of a study without events."""
+        """Number of the last known event; None before the first query, 0 for a study without events."""
         if self.latest is None:
             return None
         return self._events[-1].sequence if self._events else 0
 
     def since(self, sequence: int) -> News | None:
-        """What is new behind that event; None where the database has to be asked."""
+        """News after that event; None if the database must be asked."""
         if self.latest is None:
             return None
         is_whole = len(self._events) < WINDOW or sequence >= self._events[0].sequence
@@ -72,12 +72,12 @@ class Feed:
         self._changed = asyncio.Event()
 
     async def change(self) -> None:
-        """Returns when something has happened, or the server is asked to end."""
+        """Wait until something has happened, or the server is asked to end."""
         await self._changed.wait()
 
 
 class Following:
-    """All feeds of a server; they are looked after while somebody follows one."""
+    """All feeds of a server; the database is queried while there are followers."""
 
     def __init__(self, database: Database, stopping: threading.Event) -> None:
         self._database, self._stopping = database, stopping
@@ -86,7 +86,7 @@ class Following:
 
     @contextmanager
     def follow(self, study_id: str) -> Iterator[Feed]:
-        """The study's feed, kept up to date inside the block; ``ServiceError`` where there are too many followers."""
+        """The study's feed, kept up to date inside the block; ``ServiceError`` if there are too many followers."""
         if sum(feed.num_followers for feed in self._feeds.values()) >= MAX_FOLLOWERS:
             raise ServiceError(
                 "unavailable",
@@ -110,12 +110,12 @@ class Following:
             while self._feeds and not self._stopping.is_set():
                 known = {study_id: (feed.latest, feed.sequence) for study_id, feed in self._feeds.items()}
                 try:
-                    # A thread of its own: it never waits for those that answer requests.
+                    # A thread of its own, which never waits for those that answer requests.
                     found = await asyncio.to_thread(self._look, known)
                 except DATABASE_AWAY as error:
                     log.warning("followers wait: the database is away", reason=cause(error))
                     found = {}
-                except Exception:  # whatever it is, streams must not hang for ever
+                except Exception:  # after any error, since streams must not hang for ever
                     log.exception("followers wait")
                     found = {}
                 for study_id, news in found.items():
@@ -141,7 +141,7 @@ class Following:
 
 
 def following_of(request: Request) -> Following:
-    """Those of the server that answers the request."""
+    """The feeds of the server that answers the request."""
     following = request.app.state.following
     assert isinstance(following, Following)
     return following

@@ -1,4 +1,4 @@
-"""Idempotency-Key: a request that is sent twice is carried out once, and answered the same both times."""
+"""Idempotency-Key: a request that is sent twice is executed once and gets the same answer both times."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ IdempotencyKey = Annotated[
 
 
 def body_digest(body: Mapping[str, Any]) -> str:
-    return sha256_of(canonical_json(body, allow_nan=True))  # of any body: it is not checked yet
+    return sha256_of(canonical_json(body, allow_nan=True))  # hash of the unchecked body
 
 
 @contextmanager
 def alone(state: ServerState, owner: str, key: str | None) -> Iterator[None]:
-    """Refuses a second request with the same key while the first runs in this process."""
+    """Refuse a second request with the same key while the first runs in this process."""
     if key is None:
         yield
         return
@@ -61,7 +61,7 @@ def in_progress() -> ServiceError:
 
 
 def replayed(session: Session, owner: str, key: str, digest: str) -> Response | None:
-    """The first answer under this key, if there is one; ``ServiceError`` where it answered another body."""
+    """The first answer with this key, if any; ``ServiceError`` if it answered another body."""
     record = repository.find_idempotent(session, owner, key)
     if record is None:
         return None
@@ -84,7 +84,7 @@ def remember(
     *,
     status_code: int = 202,
 ) -> None:
-    """Stores the answer in the transaction that creates what it tells of."""
+    """Store the answer in the transaction that creates its rows."""
     record = IdempotencyRecord(
         owner=owner,
         key=key,

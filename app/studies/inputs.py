@@ -1,4 +1,4 @@
-"""Calibrations as studies store them, so that neither a new fit nor a new prior changes what they ask."""
+"""Calibrations in the form that studies store, so that a new fit or prior does not change a study."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ from documents.sentences import Sentence
 
 
 def calibration_to_mapping(calibration: Calibration) -> dict[str, Any]:
-    """The calibration file's content, and the value of every constant: priors may change with the version, too."""
+    """The calibration file's content, and the value of every constant, since priors may change with the version."""
     document: dict[str, Any] = json.loads(calibration_text(calibration))
     values = {constant.name: getattr(calibration.constants, constant.name) for constant in CONSTANTS}
     return {**document, "fingerprint": calibration.fingerprint, "constants": values}
 
 
 def calibration_from(calibration: dict[str, Any], study_id: str) -> Calibration:
-    """The stored calibration, as this version reads it."""
+    """The stored calibration, read by this version."""
     return parse_calibration(json.dumps(_of_this_version(calibration)), Sentence("calibration of study {}", study_id))
 
 
 def _of_this_version(calibration: dict[str, Any]) -> dict[str, Any]:
-    """Without constants that are gone since the study was stored; those that are left then count as independent."""
+    """The calibration without constants that no longer exist; the others then count as independent."""
     known = {constant.name for constant in CONSTANTS}
     fitted = [row for row in calibration["fitted"] if row["name"] in known]
     return calibration if len(fitted) == len(calibration["fitted"]) else {**calibration, "fitted": fitted, "correlations": []}
 
 
 def constants_from(calibration: Mapping[str, Any], workload: Workload) -> Constants:
-    """The stored values; what a later version has added takes its prior, or what ships."""
+    """The stored values; constants added since take their priors or shipped values."""
     prior = prior_constants(calibration["family"])
     known = {constant.name for constant in CONSTANTS}
     constants = prior.with_values({name: value for name, value in calibration["constants"].items() if name in known})

@@ -1,4 +1,4 @@
-"""What a user calls a study: a name, tags, a note. Empty is none of it."""
+"""Labels of a study: a name, tags, a note; empty by default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 
 from documents.sentences import Sentence
 
-MAX_NAME, MAX_TAG, MAX_TAGS, MAX_NOTE = 120, 40, 16, 2000  # characters, and tags of a study
+MAX_NAME, MAX_TAG, MAX_TAGS, MAX_NOTE = 120, 40, 16, 2000  # characters of a label, and tags of a study
 MAX_TEXT = 200  # characters of a search
 _LINES = "\t\r\n"
 

@@ -34,7 +34,7 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
         num_devices=workload.cluster.num_devices,
         objective="step_time",
         seed=job.section.lengths.seed,
-        job=dict(document),  # as it was sent: what it leaves out is assumed, and the answer says so
+        job=dict(document),  # as it was sent: missing values are assumed, and the answer lists them
         assumptions=job.assumptions,
         hardware_profile=profile_document(workload.cluster.profile),
         calibration=calibration_to_mapping(calibration),
@@ -42,7 +42,7 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
 
 
 class PlacementWork:
-    """A search of placements under way, on the profile and constants that the study holds."""
+    """A running search of placements, with the profile and constants of the study."""
 
     num_records = 0
 
@@ -69,7 +69,7 @@ class PlacementWork:
         return self._search.checkpoint()
 
     def outcome(self, state: str, stopped_by: str | None) -> Outcome:
-        """The document of ``meshplan rl search --json``, also where no placement is the best; nothing before the first step."""
+        """The document of ``meshplan rl search --json``, also without a best placement; None before the first step."""
         if not self._search.has_begun:
             return Outcome(state)
         found = found_so_far(self._job, self._search, stopped_by)

@@ -1,4 +1,4 @@
-"""What is deleted once it is old: finished studies and kept checks, if asked for, the log of what keys did, kept answers."""
+"""Deletion of old rows: the audit log, stored answers, and, on request, finished studies and kept checks."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from app.storage.tables import AuditRecord, IdempotencyRecord, KeptCheck, Study
 from app.studies import repository
 from app.studies.access import UNFINISHED
 
-KEEP_ANSWERS_S = 24 * 3600.0  # how long a repeated Idempotency-Key gets the first answer
+KEEP_ANSWERS_S = 24 * 3600.0  # days for which a repeated Idempotency-Key gets the first answer
 SECONDS_PER_DAY = 86_400.0
 STATEMENT_S = 60.0
-_MANY = 50  # studies a transaction deletes: nobody waits long for it
+_MANY = 50  # studies per transaction, so that nobody waits long
 
 
 @dataclass(frozen=True)
 class Retention:
-    """Days for which things are kept; ``studies_days`` and ``checks_days`` of 0 are for ever, the former count from the end.
+    """Days for which rows are kept; 0 for ``studies_days`` and ``checks_days`` is for ever; studies count from their end.
 
-    What is archived is kept whatever its age, unless ``archived`` takes it, too.
+    Archived rows are kept at any age, unless ``archived`` is true.
     """
 
     studies_days: int = 0
@@ -36,7 +36,7 @@ class Retention:
 
 @dataclass(frozen=True)
 class Pruned:
-    """How many of each were deleted, or would be."""
+    """Numbers of rows that were deleted, or would be."""
 
     studies: int
     audit_records: int
@@ -45,7 +45,7 @@ class Pruned:
 
 
 def count(database: Database, retention: Retention) -> Pruned:
-    """What ``prune`` would delete."""
+    """Count the rows that ``prune`` would delete."""
     with database.read() as session:
         now = now_s(session)
         old = (
@@ -58,7 +58,7 @@ def count(database: Database, retention: Retention) -> Pruned:
 
 
 def prune(database: Database, retention: Retention) -> Pruned:
-    """Deletes in many small transactions, so that requests and workers go on meanwhile. Safe to run twice at once."""
+    """Delete in many small transactions, so that requests and workers go on meanwhile. Safe to run twice at once."""
     with database.read() as session:
         now = now_s(session)
     studies = _all(database, lambda session: _prune_studies(session, now, retention)) if retention.studies_days else 0
@@ -92,7 +92,7 @@ def _prune_studies(session: Session, now: float, retention: Retention) -> int:
     chosen = session.scalars(query.with_for_update(skip_locked=True)).all()
     if chosen:
         session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.study_id.in_(chosen)))
-        session.execute(delete(Study).where(Study.id.in_(chosen)))  # the database deletes what belongs to them
+        session.execute(delete(Study).where(Study.id.in_(chosen)))  # the database deletes their dependent rows
     return len(chosen)
 
 

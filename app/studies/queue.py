@@ -19,15 +19,15 @@ from app.studies import queue_order, repository
 from app.studies.work import Outcome
 from documents.sentences import Sentence
 
-MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not keep them from the others
-BACK_OFF_S = 0.5  # grows with the square of the deaths in a row: ten take two minutes and a half, however quick each is
+MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not block the others
+BACK_OFF_S = 0.5  # grows with the square of consecutive deaths: ten take two and a half minutes, however quick each is
 # A lease that lies further ahead was written before the clock was set back: settings allow 10 s, and a transaction that began
 # earlier, or on another clock, may see one that was taken since. Without that minute two workers took one study.
 MAX_AHEAD_S = 10.0 + 60.0
 
 
 class LeaseLostError(Exception):
-    """Somebody else holds the study now, or it is gone; what was not written stays unwritten."""
+    """Another worker holds the study now, or it is deleted; unsaved results are lost."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Lease:
 
 
 def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
-    """A study whose worker has given no sign of life for the length of its lease, or the one whose turn it is."""
+    """Claim a study whose worker was silent for its lease, or the next one in the queue."""
     while True:
         now = now_s(session)
         left = select(Study).where(Study.state == "running", _is_left(now)).order_by(Study.number)
@@ -66,7 +66,7 @@ def claim(session: Session, owner: str, lease_s: float) -> Lease | None:
 
 
 def _is_left(now: float) -> ColumnElement[bool]:
-    """Its worker has been silent for the length of its lease and, the more of them died in a row, for longer."""
+    """Whether the worker was silent for its lease, or longer after several deaths in a row."""
     deaths = Study.attempts_without_progress
     return or_(
         Study.lease_expires_at_s + BACK_OFF_S * (deaths - 1) * deaths < now,
@@ -75,13 +75,13 @@ def _is_left(now: float) -> ColumnElement[bool]:
 
 
 def is_held(study: Study, now: float) -> bool:
-    """Whether a worker that may live holds the study."""
+    """Whether a possibly living worker holds the study."""
     expires_at_s = study.lease_expires_at_s
     return study.state == "running" and expires_at_s is not None and now <= expires_at_s <= now + MAX_AHEAD_S
 
 
 def renew(session: Session, lease: Lease, lease_s: float) -> None:
-    """A sign of life."""
+    """Extend the lease."""
     study = _held(session, lease)
     study.heartbeat_at_s = now_s(session)
     study.lease_expires_at_s = study.heartbeat_at_s + lease_s
@@ -104,7 +104,7 @@ def save(
     records: Sequence[dict[str, Any]],
     table: type[Trial | Point] | None = Trial,
 ) -> None:
-    """Progress, the checkpoint and the records since the last one, which go into the table: all of them or none."""
+    """Save progress, checkpoint and the records since the last one, all or nothing."""
     study = _held(session, lease)
     study.checkpoint = checkpoint
     if table is not None:
@@ -114,7 +114,7 @@ def save(
 
 
 def tell(session: Session, lease: Lease, progress: dict[str, Any]) -> None:
-    """Progress alone, of work whose checkpoint stays what it was."""
+    """Save progress only; the checkpoint stays."""
     study = _held(session, lease)
     study.progress = progress
     study.attempts_without_progress = 0
@@ -132,7 +132,7 @@ def start_over(session: Session, lease: Lease) -> None:
 
 
 def release(session: Session, lease: Lease) -> None:
-    """Back to the queue, for a worker that is asked to end."""
+    """Return the study to the queue, for a worker that is asked to end."""
     study = _held(session, lease)
     study.state, study.attempts_without_progress = "queued", 0
     study.lease_owner = study.lease_expires_at_s = None
@@ -140,7 +140,7 @@ def release(session: Session, lease: Lease) -> None:
 
 
 def finish(session: Session, lease: Lease, version: str, outcome: Outcome) -> None:
-    """The study's end, with what it found; ``version`` is what computed it."""
+    """End the study with its results; ``version`` is that of the program."""
     study = _held(session, lease)
     study.version = version
     if outcome.result is not None:
@@ -164,7 +164,7 @@ def _end(session: Session, study: Study, state: str, error: str | None) -> None:
 
 
 def _held(session: Session, lease: Lease) -> Study:
-    """The study, its row locked against other writers until the transaction ends."""
+    """The study with its row locked until the transaction ends."""
     query = select(Study).where(Study.id == lease.study_id, Study.state == "running", Study.lease_token == lease.token)
     study = session.scalars(query.with_for_update()).one_or_none()
     if study is None:

@@ -12,7 +12,7 @@ from app.storage.clock import now_s
 from app.storage.tables import Event, IdempotencyRecord, Plan, Point, Rejection, Study, StudyTag, Table, Trial
 
 STATE, PROGRESS = "state", "progress"
-_MANY = 500  # values of one statement
+_MANY = 500  # most values of one statement
 _INPUTS = tuple(undefer(column) for column in (Study.space, Study.hardware_profile, Study.calibration, Study.note))
 _SUMMARY = tuple(defer(column) for column in (Study.job, Study.assumptions, Study.warnings, Study.result))
 
@@ -27,7 +27,7 @@ def add_study(session: Session, study: Study) -> None:
 
 
 def find_study(session: Session, study_id: str, *, for_update: bool = False) -> Study | None:
-    """The study with its inputs; ``for_update`` holds its row against others until the transaction ends."""
+    """The study with its inputs; ``for_update`` locks its row until the transaction ends."""
     query = select(Study).where(Study.id == study_id).options(*_INPUTS).execution_options(populate_existing=True)
     return session.scalars(query.with_for_update() if for_update else query).one_or_none()
 
@@ -41,18 +41,18 @@ def find_state(session: Session, study_id: str) -> str | None:
 
 
 def list_studies(session: Session, after: int | None, limit: int, filters: Sequence[ColumnElement[bool]]) -> Sequence[Study]:
-    """Newest first, without what only a single study's reader asks for."""
+    """Newest first, without the columns that only the page of a study needs."""
     query = select(Study).where(*filters).options(*_SUMMARY).order_by(Study.number.desc()).limit(limit)
     return session.scalars(query if after is None else query.where(Study.number < after)).all()
 
 
 def tags_of(session: Session, study_ids: Sequence[str]) -> dict[str, list[str]]:
-    """Of each study that has some, its tags in order."""
+    """Sorted tags by study, for studies with tags."""
     query = select(StudyTag.study_id, StudyTag.tag).where(StudyTag.study_id.in_(study_ids))
     found: dict[str, list[str]] = {}
     for study_id, tag in session.execute(query):
         found.setdefault(study_id, []).append(tag)
-    return {study_id: sorted(tags) for study_id, tags in found.items()}  # as Python orders them, whatever the database does
+    return {study_id: sorted(tags) for study_id, tags in found.items()}  # in Python's order, not the database's
 
 
 def replace_tags(session: Session, study_id: str, tags: Sequence[str]) -> None:
@@ -60,7 +60,7 @@ def replace_tags(session: Session, study_id: str, tags: Sequence[str]) -> None:
 
 
 def best_plans(session: Session, study_ids: Sequence[str], estimate_fields: Sequence[str]) -> dict[str, Row]:
-    """Of each study that has plans, its first one: id, and the named numbers of its estimate."""
+    """The first plan of each study: id, and the named numbers of its estimate."""
     numbers = [Plan.document["estimate", name].as_float().label(name) for name in estimate_fields]
     query = select(Plan.study_id, Plan.plan_id, *numbers).where(Plan.study_id.in_(study_ids), Plan.rank == 1)
     return {
@@ -69,7 +69,7 @@ def best_plans(session: Session, study_ids: Sequence[str], estimate_fields: Sequ
 
 
 def proofs(session: Session, study_ids: Sequence[str]) -> dict[str, bool | None]:
-    """Whether each study's answer is proved best; None without a result."""
+    """Whether each study's first plan is proved best; None without a result."""
     proved = Study.result["proof", "proved_best"].as_boolean()
     return {
         study_id: is_proved for study_id, is_proved in session.execute(select(Study.id, proved).where(Study.id.in_(study_ids)))
@@ -82,14 +82,14 @@ def count_by_state(session: Session) -> dict[str, int]:
 
 
 def touch(session: Session, study: Study) -> None:
-    """The study has changed for its readers: another version, and an event where they follow it."""
+    """Mark the study as changed for readers: a new version, and an event for followers."""
     study.row_version += 1
     session.flush()
     announce_state(session, study)
 
 
 def announce_state(session: Session, study: Study) -> None:
-    """Call it after the study's row was written: the lock on the row orders the events of one study as they commit."""
+    """Add a state event. Call this after the study's row was written: the row lock orders its events by commit."""
     data = {"state": study.state, "cancel_requested": study.cancel_requested, "attempts": study.attempts, "error": study.error}
     session.add(Event(study_id=study.id, kind=STATE, data=data, at_s=now_s(session)))
     session.flush()
@@ -100,7 +100,7 @@ def announce_progress(session: Session, study_id: str, progress: Row) -> None:
 
 
 def forget_progress(session: Session, study_id: str) -> None:
-    """A finished study needs no more than its last progress, which is in its row."""
+    """Delete progress events of a finished study; its row has the last progress."""
     session.execute(delete(Event).where(Event.study_id == study_id, Event.kind == PROGRESS))
 
 
@@ -129,7 +129,7 @@ def forget_records(session: Session, study_id: str) -> None:
 
 
 def all_records(session: Session, table: type[Trial | Point], study_id: str) -> Sequence[Row]:
-    """All of them in order; trials without their strategies, which follow from the sampler's parameters."""
+    """All records in order; trials without strategies, which follow from the sampler's parameters."""
     columns = [column for column in table.__table__.c if column.name not in ("study_id", "strategy")]
     query = select(*columns).where(table.study_id == study_id).order_by(table.number)
     return [dict(row) for row in session.execute(query).mappings()]
@@ -182,7 +182,7 @@ def add_idempotent(session: Session, record: IdempotencyRecord) -> None:
 
 
 def forget_idempotent(session: Session, older_than_s: float) -> int:
-    """How many there were."""
+    """Delete old idempotent answers; return their number."""
     found: Any = session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.created_at_s < now_s(session) - older_than_s))
     return int(found.rowcount)
 

@@ -1,4 +1,4 @@
-"""Runs one study that a worker has claimed: step by step, saved about once a second, to its end or to the next pause."""
+"""A run of a claimed study: step by step, saved about once a second, to its end or the next pause."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class StudyRun:
-    """One attempt at a study. ``should_stop`` is asked after every step and puts the study back into the queue."""
+    """One attempt at a study. If ``should_stop``, asked after every step, is true, the study returns to the queue."""
 
     def __init__(self, database: Database, lease: Lease, *, checkpoint_s: float, should_stop: Callable[[], bool]) -> None:
         self._database = database
@@ -37,13 +37,13 @@ class StudyRun:
         self._checkpoint_s = checkpoint_s
         self._should_stop = should_stop
         self._num_saved = 0
-        self._saved_s = float("-inf")  # the first step is saved at once: it shows that the study gets on
+        self._saved_s = float("-inf")  # the first step is saved at once, as a sign of progress
         self._is_released = False
 
     def run(self) -> str:
         """How the attempt ended: a final state, or ``queued``.
 
-        Raises ``LeaseLostError`` where another worker has the study, and ``DATABASE_AWAY`` where nobody can be told.
+        Raises ``LeaseLostError`` if another worker has the study, and ``DATABASE_AWAY`` if the result cannot be saved.
         """
         try:
             return self._run()
@@ -77,7 +77,7 @@ class StudyRun:
         return state
 
     def _explaining(self, work: Work) -> Callable[[], None]:
-        """Tells, about once a second, that what was found is being explained; the checkpoint stays that of the last step."""
+        """Report, about once a second, that results are being explained; the checkpoint stays that of the last step."""
         begun_s, num_beats = time.monotonic(), 0
 
         def tell() -> None:
@@ -112,7 +112,7 @@ class StudyRun:
     def _advance(self, kind: Kind, work: Work) -> str | None:
         def after_step(progress: Progress) -> bool:
             if progress.phase == EXPLAIN:
-                return True  # all has been found: a worker that is to stop has an answer to give
+                return True  # the search is complete, so a worker that must stop can still answer
             if self._is_cancelled():
                 return False
             if self._should_stop():
@@ -136,11 +136,11 @@ class StudyRun:
         self._saved_s = time.monotonic()
 
     def _write(self, session: Session, kind: Kind, work: Work, progress: Progress) -> None:
-        """Progress and checkpoint, with the records since the last ones."""
+        """Save progress and checkpoint, with the records since the last ones."""
         queue.save(session, self._lease, asdict(progress), checkpoint_of(work), work.records(self._num_saved), kind.table)
 
     def _fail(self, reason: str) -> str:
-        """What was saved stays: a failed study can be resumed from its checkpoint."""
+        """Mark the study as failed; it can be resumed from its checkpoint."""
         with self._database.write() as session:
             queue.finish(session, self._lease, __version__, Outcome("failed", error=reason))
         return "failed"

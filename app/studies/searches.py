@@ -33,7 +33,7 @@ from search.session.progress import Progress, while_searching
 from search.session.runner import SteppedSearch
 from search.space.stored_space import space_from_mapping, space_to_mapping
 
-PHYSICS = "physics"  # beside a target's space: that of the physics alone
+PHYSICS = "physics"  # beside a target's space: the space without a target
 
 
 def asked(document: Mapping[str, Any], database: Database) -> Asked:
@@ -44,7 +44,7 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
 
 
 def search_of_job(job: Job, own: Sequence[Calibration] = ()) -> Asked:
-    """The search of a job with its target decided; ``InputError`` where nothing is to be searched."""
+    """The search of a job with its target decided; ``InputError`` if there is nothing to search."""
     workload, settings = job.workload, job.settings
     space, physics = spaces_of(job)
     request_of(job, space, constants_for(workload, own), physics=physics, criteria=criteria_of(job, own))  # or a refusal
@@ -66,7 +66,7 @@ def search_of_job(job: Job, own: Sequence[Calibration] = ()) -> Asked:
 
 @dataclass(frozen=True)
 class SearchWork:
-    """A study's search, the job behind it, and the calibration that says how sure its estimates are."""
+    """A study's search, its job, and the calibration for its intervals."""
 
     job: Job
     search: SteppedSearch
@@ -99,7 +99,7 @@ class SearchWork:
         return self.search.checkpoint()
 
     def outcome(self, state: str, stopped_by: str | None) -> Outcome:
-        """The ranked plans, explained, and what a search says beside them."""
+        """The ranked plans with explanations, and the other parts of the answer."""
         job, calibrations, result = self.job, [self.calibration], self.search.result(stopped_by)
         document = fill_intervals(job.workload, result.to_mapping(), calibrations)
         with_deliveries(job, document, [plan.parallel for plan in result.plans], calibrations)
@@ -112,7 +112,7 @@ class SearchWork:
 
 
 def continued(study: StoredStudy) -> SearchWork:
-    """The study's search where its checkpoint left it; the parsers' errors for inputs that cannot be read."""
+    """Continue the study's search from its checkpoint; raises the parsers' errors for unreadable inputs."""
     profile = parse_profile(study.hardware_profile, Sentence("study {}", study.id))
     job = parse_job(study.job, profile=profile)
     physics = study.space.get(PHYSICS)

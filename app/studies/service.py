@@ -1,4 +1,4 @@
-"""What can be done with studies. Every function works in the caller's transaction."""
+"""Operations on studies. Every function works in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def create_study(
     tags: Sequence[str] = (),
     note: str = "",
 ) -> StudyDocument:
-    """Queues what was asked, with a copy of all that decides its answer. Without an owner it is everybody's."""
+    """Queue the request, with a copy of all its inputs. A study without an owner belongs to everybody."""
     study = Study(
         id=secrets.token_hex(8),
         kind=kind.name,
@@ -75,7 +75,7 @@ def create_study(
 
 
 def repeat_study(session: Session, study_id: str) -> StudyDocument:
-    """Queues a finished or running study once more, on the very inputs that it holds."""
+    """Queue a finished or running study once more, with the same inputs."""
     study = _study(session, study_id)
     copied = ("kind", "owner", "visibility", "priority", *(part.name for part in fields(Asked)))
     inputs = {name: getattr(study, name) for name in copied}
@@ -111,9 +111,9 @@ def list_studies(
     text: str = "",
     seen: Sequence[ColumnElement[bool]] = (),
 ) -> Page[ListedStudy]:
-    """Newest first, each with its first plan on one line; of those that ``seen`` lets through.
+    """Studies that ``seen`` allows, newest first, each with its first plan.
 
-    Those that have all of ``tags``, and each word of ``text`` in their name, tags, note, id, model, hardware or error.
+    Filters: all of ``tags``, and each word of ``text`` in name, tags, note, id, model, hardware or error.
     """
     wanted = ((Study.state, state), (Study.kind, kind), (Study.model_name, model), (Study.owner, owner))
     filters = [*seen, *(column == value for column, value in wanted if value is not None)]
@@ -136,14 +136,14 @@ def list_studies(
 
 
 def _has(word: str) -> ColumnElement[bool]:
-    """Whether the word is in anything by which a study is known, whatever its case."""
+    """Condition: the word is in a searchable column of the study, ignoring case."""
     columns = (Study.name, Study.note, Study.id, Study.model_name, Study.hardware, Study.error)
     tagged = select(StudyTag.study_id).where(StudyTag.tag.icontains(word, autoescape=True))
     return or_(*(column.icontains(word, autoescape=True) for column in columns), Study.id.in_(tagged))
 
 
 def figures(session: Session) -> dict[str, int | float]:
-    """What there is to say of the queue at this moment: how long its oldest waits, who holds what, how often workers died."""
+    """Figures of the queue: the longest wait, studies by state, deaths of workers."""
     now = now_s(session)
     waiting, running = Study.state == "queued", Study.state == "running"
     oldest_s = session.scalar(select(func.min(Study.queued_at_s)).where(waiting))
@@ -180,7 +180,7 @@ def cancel_study(session: Session, study_id: str) -> StudyDocument:
 
 
 def resume_study(session: Session, study_id: str) -> StudyDocument:
-    """A cancelled or failed study goes on from its checkpoint."""
+    """Resume a cancelled or failed study from its checkpoint."""
     study = _study(session, study_id, for_update=True)
     if study.state not in RESUMABLE:
         raise StudyConflict(Sentence("The study is {}; only a cancelled or failed one can be resumed.", study.state))
@@ -203,7 +203,7 @@ def change_study(
     archived: bool | None = None,
     etag_version: int | None = None,
 ) -> StudyDocument:
-    """What is given, else as it was; with ``etag_version`` only if the caller has seen the study's latest version."""
+    """Change the given values; with ``etag_version``, only if the caller has seen the study's latest version."""
     study = _study(session, study_id, for_update=True)
     _check_seen(study, etag_version)
     if visibility not in (None, "public") and study.owner is None:
@@ -221,7 +221,7 @@ def change_study(
 
 
 def delete_study(session: Session, study_id: str, *, etag_version: int | None = None) -> None:
-    """Removes the study and everything it found; with ``etag_version`` only if the caller has seen its latest version."""
+    """Delete the study and its results; with ``etag_version``, only if the caller has seen its latest version."""
     study = _study(session, study_id, for_update=True)
     _check_seen(study, etag_version)
     if queue.is_held(study, now_s(session)):
@@ -230,14 +230,14 @@ def delete_study(session: Session, study_id: str, *, etag_version: int | None = 
 
 
 def list_plans(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
-    """As ``search --json`` prints them, best first."""
+    """Plans in the form of ``search --json``, best first."""
     _check_exists(session, study_id)
     plans = repository.list_plans(session, study_id, after, limit + 1)
     return _page([plan.document for plan in plans], [plan.rank for plan in plans], limit)
 
 
 def list_ranking(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[RankedPlan]:
-    """The plans with what many of them are compared by, best first."""
+    """Plans with the fields for comparison, best first."""
     page = list_plans(session, study_id, after=after, limit=limit)
     return Page(tuple(_ranked(plan) for plan in page.items), page.next_after)
 
@@ -261,7 +261,7 @@ def get_plan(session: Session, study_id: str, plan_id: str) -> dict[str, Any]:
 
 
 def list_trials(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[Trial]:
-    """What a sampler tried, in order."""
+    """Trials of a sampler, in order."""
     _check_exists(session, study_id)
     trials = repository.list_trials(session, study_id, after, limit + 1)
     items = [Trial.model_validate({name: getattr(trial, name) for name in Trial.model_fields}) for trial in trials]
@@ -269,14 +269,14 @@ def list_trials(session: Session, study_id: str, *, after: int | None = None, li
 
 
 def list_points(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[dict[str, Any]]:
-    """The points of a sweep that are done, in order."""
+    """The finished points of a sweep, in order."""
     _check_exists(session, study_id)
     points = repository.list_points(session, study_id, after, limit + 1)
     return _page([point.document for point in points], [point.number for point in points], limit)
 
 
 def list_rejections(session: Session, study_id: str, *, after: int | None = None, limit: int = 50) -> Page[Rejection]:
-    """The rule that most strategies break first."""
+    """Broken rules, the most frequent first."""
     _check_exists(session, study_id)
     rejections = repository.list_rejections(session, study_id, after, limit + 1)
     items = [Rejection(rule=row.rule, count=row.count, example=row.example) for row in rejections]
@@ -290,12 +290,12 @@ def events_since(session: Session, study_id: str, sequence: int = 0, limit: int 
 
 
 def versions(session: Session, study_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """Of each study that there is: its version, which every event raises, and whether it has finished."""
+    """Version of each study, which every event raises, and whether it has finished."""
     return {row.id: (row.row_version, row.state in FINISHED) for row in repository.list_versions(session, study_ids)}
 
 
 def latest_events(session: Session, study_id: str, sequence: int, limit: int) -> tuple[EventView, ...]:
-    """The last events behind ``sequence``, in order."""
+    """The last events after ``sequence``, in order."""
     return tuple(map(_event, reversed(repository.latest_events(session, study_id, sequence, limit))))
 
 

@@ -35,7 +35,7 @@ from app.text.json_documents import DescribedBy, plain
 from documents.sentences import Sentence
 
 MAX_WAIT_S = 60
-KEPT = ("Location", "ETag", "Idempotency-Replayed")  # of the answer that created a study, in that with its plans
+KEPT = ("Location", "ETag", "Idempotency-Replayed")  # fields of the first answer that are repeated in the answer with plans
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
 
 router = APIRouter(tags=["studies"], route_class=StrictRoute)
@@ -111,7 +111,7 @@ async def _submitted(request: Request, caller: Principal, kind: Kind, body: dict
         created = await run_in_threadpool(_created, state, caller, kind, body, said)
     if said.wait_s is None:
         return created
-    # Waiting holds no thread: a hundred patient clients must not keep the others from theirs.
+    # Waiting holds no thread: a hundred waiting clients must not block the others.
     finished = await _finished(request, created.headers["Location"].rpartition("/")[2], said.wait_s)
     kept = {name: created.headers[name] for name in KEPT if name in created.headers}
     answer = created if finished is None else sent(finished, 200, kept)
@@ -138,7 +138,7 @@ def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, 
     except IntegrityError:
         if not key:
             raise
-        with state.database.read() as session:  # another process was first with this key; its study stands, ours is undone
+        with state.database.read() as session:  # another process was first with this key; its study stays, ours is rolled back
             replay = idempotency.replayed(session, caller.id, key, digest)
         if replay is None:
             raise idempotency.in_progress() from None
@@ -147,7 +147,7 @@ def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, 
 
 
 async def _finished(request: Request, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
-    """The study with its plans, once it has finished; None if it has not in time."""
+    """Wait for the study and return it with its plans; None if it has not finished in time."""
     state = state_of(request)
     found = await run_in_threadpool(_finished_now, state, study_id)
     if found is not None or not wait_s:

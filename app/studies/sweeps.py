@@ -14,7 +14,7 @@ from app.storage.session import Database
 from app.storage.tables import Point
 from app.studies.inputs import calibration_from, calibration_to_mapping, constants_from
 from app.studies.work import Asked, Kind, Outcome, Row, StoredStudy
-from app.sweeps.points import Source, first_jobs, points_of
+from app.sweeps.points import Source, first_jobs, points_of, refuse_unread
 from app.sweeps.service import Fitted, SweepProgress, SweepRun
 from app.text.json_documents import plain
 from calibration.files.calibrations import calibration_for
@@ -24,9 +24,14 @@ from hardware_profiles.writer import profile_document
 
 
 def asked(document: Mapping[str, Any], database: Database) -> Asked:
-    """The sweep of a request; ``InputError`` where no point of it is a job."""
+    """The sweep of a request; ``InputError`` if no point of it is a job."""
     source = Source(document)
-    jobs = first_jobs(source, check_request)
+
+    def check(job: Job) -> None:
+        check_request(job)
+        refuse_unread(job)
+
+    jobs = first_jobs(source, check)
     first = jobs[0]
     profiles = {job.workload.cluster.profile.name: job.workload.cluster.profile for job in jobs}
     own = {}
@@ -50,12 +55,12 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
 
 
 def _fitted_name(job: Job) -> str:
-    """Under which name a study holds the calibration of a point: the job's, or that of its hardware's family."""
+    """Key of a point's calibration in a study: that of the job, or the hardware's family."""
     return job.calibration or job.workload.cluster.profile.family
 
 
 class SweepWork:
-    """A sweep under way, on the profiles and constants that the study holds."""
+    """A running sweep, with the profiles and constants of the study."""
 
     def __init__(self, study: StoredStudy) -> None:
         profiles = {
@@ -94,7 +99,7 @@ class SweepWork:
         return self._run.checkpoint()
 
     def outcome(self, state: str, stopped_by: str | None) -> Outcome:
-        """The document of ``meshplan sweep --json``; nothing where it was stopped before its first point."""
+        """The document of ``meshplan sweep --json``; None if it was stopped before its first point."""
         if not self._run.has_begun:
             return Outcome(state)
         document = self._run.document(stopped_by)

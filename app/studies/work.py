@@ -1,4 +1,4 @@
-"""What a kind of study has to offer: to take a request, to go on where a checkpoint left it, and to answer."""
+"""The interface of a kind of study: read a request, continue from a checkpoint, and answer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """What a study is made of: what lists show of it, and all that decides its answer. The names are those of its row."""
+    """Inputs of a new study: the columns for lists, and everything that decides its answer. Names are those of its row."""
 
     model_name: str
-    hardware: str  # names between commas, where there are several
-    num_devices: int  # the largest count
+    hardware: str  # names, separated by commas if there are several
+    num_devices: int  # the largest number of devices
     objective: str
     job: dict[str, Any]
     hardware_profile: dict[str, Any]
@@ -39,7 +39,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class StoredStudy:
-    """What a study holds to be run: its inputs, and how far it came. ``records`` are rows of its kind's table."""
+    """A stored study for a run: its inputs and progress. ``records`` are rows of its kind's table."""
 
     id: str
     job: dict[str, Any]
@@ -56,13 +56,13 @@ class StoredStudy:
 
     @property
     def left_at(self) -> dict[str, Any] | None:
-        """The checkpoint as the work wrote it."""
+        """The checkpoint, without the version."""
         return None if self.checkpoint is None else self.checkpoint["search"]
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a study ends."""
+    """The result of a study."""
 
     state: str
     result: dict[str, Any] | None = None
@@ -70,33 +70,33 @@ class Outcome:
     rejections: Sequence[dict[str, Any]] = ()
     error: str | None = None
     assumptions: Sequence[str] = ()
-    warnings: Sequence[str] | None = None  # None: those with which it was asked
+    warnings: Sequence[str] | None = None  # None: unchanged
 
 
 class Work(SteppedWork[Progress], Protocol):
-    """A study under way."""
+    """A running study."""
 
     @property
     def time_limit_s(self) -> float | None:
-        """Of all attempts together."""
+        """Time limit of all attempts together."""
 
     @property
     def num_records(self) -> int:
-        """Rows that there are by now, those of earlier attempts among them."""
+        """Number of rows so far, including those of earlier attempts."""
 
     def records(self, start: int) -> list[Row]:
         """Rows from that number on."""
 
     def checkpoint(self) -> dict[str, Any]:
-        """What is not in the records, as JSON."""
+        """State that is not in the records, as JSON."""
 
     def outcome(self, state: str, stopped_by: str | None) -> Outcome:
-        """What has been found, as it is stored."""
+        """The results, in the form that is stored."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """``asked`` reads a request, ``InputError`` where it has no answer; ``continued`` begins the work or goes on with it.
+    """A kind of study. ``asked`` reads a request, ``InputError`` for a bad one; ``continued`` starts or continues the work.
 
     ``table`` is where records go, if the work makes any.
     """

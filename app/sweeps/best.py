@@ -1,4 +1,4 @@
-"""What the search of one point has found, as numbers of the answer; and such a search from beginning to end."""
+"""Results of the search of one point, as numbers of the answer; and such a search as a whole."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def reached(
 def best_plan(
     job: Job, own: Sequence[Calibration], constants: Constants, search: PointSearch, stopped_by: str | None
 ) -> dict[str, Any]:
-    """What the search has found so far, as fields of a point."""
+    """Results of the search so far, as fields of a point."""
     workload = job.workload
     found, _ = search.best()
     if found is None:
@@ -105,5 +105,5 @@ _NUMBERS = (
 
 
 def tokens_of(job: Job) -> float:
-    """The budget behind days and costs."""
+    """Number of tokens for days and costs."""
     return job.workload.training.train_tokens or DEFAULT_TOKENS

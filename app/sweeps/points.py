@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from app.jobs.fields import EXHAUSTIVE
+from app.jobs.fields import EXHAUSTIVE, HowToSearch
 from app.jobs.job import PARTS, Job, parse_job
 from app.jobs.sweep import DeviceRange, SweepSection
 from cost_models.shapes.workload import WorkloadError
@@ -19,22 +19,22 @@ from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 
 MAX_POINTS = 1024
-HALVED = 5  # counts, where only the largest is given
-_FIELDS = {  # of the sweep -> of the job
+HALVED = 5  # device counts, if only the largest is given
+_FIELDS = {  # field of the sweep -> field of the job
     "hardware": ("cluster", "hardware"),
     "software": ("software", "stack"),
     "seq_length": ("training", "seq_length"),
     "global_batch_size": ("training", "global_batch_size"),
     "devices": ("cluster", "num_devices"),
 }
-_SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # what a plain name in place of the mapping stands for
+_SHORT_FORMS = {"cluster": "hardware", "software": "stack"}  # the field that a plain name in place of the mapping means
 
 
 @dataclass(frozen=True)
 class Source:
-    """A job's document as it was given, the folder of its files (none may be read without), and what its fields were called.
+    """A job's document as given, the folder of its files (without one, none are read), and the user's names of its fields.
 
-    ``profiles`` are taken in place of those that the catalogue has by now.
+    ``profiles`` replace the catalogue's current ones.
     """
 
     document: Mapping[str, Any]
@@ -45,7 +45,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Point:
-    """One combination of values; of ``software`` the part of the job that differs."""
+    """One combination of values; ``software`` is the part of the job that differs."""
 
     hardware: str | None
     software: Mapping[str, Any] | None
@@ -55,13 +55,13 @@ class Point:
 
 
 def section_of(source: Source) -> SweepSection:
-    """What the document asks to sweep."""
+    """The sweep section of a document."""
     given = source.document.get("sweep")
     return check(SweepSection, {} if given is None else given, "sweep", source.labels, PARTS)
 
 
 def points_of(source: Source) -> list[Point]:
-    """All combinations: devices innermost, so that neighbours differ in little."""
+    """All combinations, with devices innermost, so that neighbours are similar."""
     section = section_of(source)
     devices, batches = _counts(section), _listed(section.global_batch_size)
     stacks = [{"stack": each} if isinstance(each, str) else each for each in _listed(section.software)]
@@ -76,7 +76,7 @@ def points_of(source: Source) -> list[Point]:
 
 
 def job_of(source: Source, point: Point) -> Job:
-    """The job at that point; ``InputError`` where it is none."""
+    """The job of a point; ``InputError`` if it is none."""
     document: dict[str, Any] = deepcopy({name: part for name, part in source.document.items() if name != "sweep"})
     values = {name: getattr(point, name) for name in _FIELDS if name != "software" and getattr(point, name) is not None}
     changed = {_FIELDS[name]: value for name, value in values.items()}
@@ -96,15 +96,22 @@ def job_of(source: Source, point: Point) -> Job:
     return job
 
 
+def refuse_unread(job: Job) -> None:
+    """Raise ``InputError`` for an option of a search that a sweep does not read. Stored sweeps may still hold one."""
+    for name in ("max_trials", "seed", "refine", "refine_front", "by_tensor"):
+        if getattr(job.settings, name) != HowToSearch.model_fields[name].default:
+            raise InputError(Sentence("search.{}: a sweep does not read it; leave it out.", name))
+
+
 def constraints_of(job: Job) -> dict[str, float]:
-    """What a point must not exceed, by the name of its number."""
+    """Constraints of a point, by the name of its number."""
     settings = job.settings
     given = {"days": settings.deadline_days, "cost_usd": settings.budget_usd}
     return {name: most for name, most in given.items() if most is not None}
 
 
 def first_jobs(source: Source, check: Callable[[Job], None]) -> list[Job]:
-    """Of each hardware and software the first point that is a job and that passes; ``InputError`` where there is none at all."""
+    """The first valid point of each hardware and software; ``InputError`` if there is none at all."""
     found: dict[str, Job] = {}
     refusal: InputError | WorkloadError | None = None
     for point in points_of(source):
@@ -172,7 +179,7 @@ def _mapping(document: dict[str, Any], section: str) -> dict[str, Any]:
 
 
 def _forget_defaults(document: dict[str, Any]) -> None:
-    """Defaults that a resolved job took for its own hardware and stack are found anew for others."""
+    """Remove defaults that a resolved job took for its hardware and stack, so that other points take their own."""
     assumed = document.get("assumed")
     for name in list(assumed) if isinstance(assumed, dict) else []:
         section, _, field_name = str(name).partition(".")

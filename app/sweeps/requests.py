@@ -1,4 +1,4 @@
-"""Sweeps that strangers ask for: few points, within a time, and no file of the server's is read for them."""
+"""Sweeps in requests: few points, a time limit, and no file of the server is read for them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from documents.errors import InputError
 from documents.sentences import Sentence
 
 MAX_SERVED_POINTS = 64
-MAX_SERVED_S = 60.0  # somebody waits for the answer; what is not done by then can be asked for again
+MAX_SERVED_S = 60.0  # the caller waits for the answer; the remaining points can be requested again
 
 
 def sweep_request(document: Mapping[str, Any], database: Database) -> SweepDocument:
-    """The answer to a request body; ``InputError`` where it has none."""
+    """The answer to a request body; ``InputError`` if it has none."""
     source = Source(document)
     number = len(points_of(source))
     if number > MAX_SERVED_POINTS:

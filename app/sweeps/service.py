@@ -1,4 +1,4 @@
-"""Runs a sweep point by point: the best plan of each, then what they say together."""
+"""A sweep, point by point: the best plan of each, then a summary."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.job import Job
 from app.sweeps.best import Reached, best_plan, reached, tokens_of
-from app.sweeps.points import Point, Source, job_of, points_of
+from app.sweeps.points import Point, Source, job_of, points_of, refuse_unread
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.sweeps.summary import assumptions_of, summary
 from app.text.json_documents import plain
@@ -36,7 +36,7 @@ OwnCalibrations = Callable[[Job], Sequence[Calibration]]
 
 
 class Fitted(NamedTuple):
-    """What runs taught about a job: calibrations that say how sure its prices are, and the constants that make them."""
+    """The calibration of a job, for its intervals, and its constants."""
 
     own: Sequence[Calibration]
     constants_of: Callable[[Workload], Constants]
@@ -44,7 +44,7 @@ class Fitted(NamedTuple):
 
 @dataclass(frozen=True)
 class SweepProgress(Progress):
-    """How far a sweep is in all, and what the search of the point at work counts."""
+    """Progress of a sweep, and of the search of the current point."""
 
     num_done: int = 0
     num_points: int = 0
@@ -62,14 +62,15 @@ def sweep_document(
     check: Callable[[Job], None] = lambda job: None,
     executor: Executor = SERIAL,
 ) -> SweepDocument:
-    """The document that ``meshplan schema sweep`` describes; ``InputError`` where no point of it is a job.
+    """The document that ``meshplan schema sweep`` describes; ``InputError`` if no point of it is a job.
 
-    ``time_limit_s`` is of all points together, beside the one that the job itself gives; ``check`` refuses jobs. What the
-    ``executor`` takes of the points changes nothing in the answer.
+    ``time_limit_s`` limits all points together, in addition to the job's own limit; ``check`` refuses jobs. The answer does not
+    depend on the ``executor``.
     """
 
     def fitted_of(job: Job) -> Fitted:
         check(job)
+        refuse_unread(job)
         own = own_of(job)
         return Fitted(own, lambda workload: constants_for(workload, own))
 
@@ -78,7 +79,7 @@ def sweep_document(
 
 
 class SweepRun:
-    """A sweep at work, a step of a point's search at a time. What it has found so far is an answer at any moment.
+    """A running sweep; each step is a step of a point's search. The results so far are an answer at any time.
 
     ``checkpoint`` and the ``records`` of an earlier run of the same source continue it: the answer is that of one run. Points
     that the ``executor`` takes are not in them before those in front of them are done.
@@ -97,17 +98,17 @@ class SweepRun:
         self.source, self._fitted_of, self._time_limit_s = source, fitted_of, time_limit_s
         self.asked: list[Point] = points_of(source)
         self.points: list[SweepPoint] = []
-        self._starts: list[list[Any]] = []  # the plan of each point from which others start
+        self._starts: list[list[Any]] = []  # plan of each point from which others start
         self._of_kind: dict[tuple[Any, ...], list[int]] = {}
-        self._known_by: dict[int, list[int]] = {}  # for each point that was come to, those from whose plans it starts
+        self._known_by: dict[int, list[int]] = {}  # for each reached point, the points from whose plans it starts
         self._jobs: dict[int, tuple[Job, Fitted]] = {}
         self._executor = executor
         self._taken: dict[int, Piece[Reached]] = {}
-        self._done: dict[int, tuple[SweepPoint, list[Any]]] = {}  # behind one that is not
+        self._done: dict[int, tuple[SweepPoint, list[Any]]] = {}  # finished points after an unfinished one
         self._refusal: InputError | WorkloadError | None = None
-        self._search: PointSearch | None = None  # of the point at work
-        self._is_searched = False  # and its best plan is still to be explained
-        self._place = 0  # of that point
+        self._search: PointSearch | None = None  # search of the current point
+        self._is_searched = False  # whether its best plan must still be explained
+        self._place = 0  # time of that point
         for record in records:
             self._restore(SweepPoint.model_validate(record["document"]), record["start"])
         self._begun_s = time.perf_counter() - (0.0 if checkpoint is None else checkpoint["elapsed_s"])
@@ -117,7 +118,7 @@ class SweepRun:
 
     @property
     def time_limit_s(self) -> float | None:
-        """Of all points together: the caller's, or the job's where that is shorter."""
+        """Time limit of all points together: the shorter of the caller's and the job's."""
         section = self.source.document.get("search")
         given = section.get("time_limit_s") if isinstance(section, Mapping) else None
         limits = [limit for limit in (given, self._time_limit_s) if isinstance(limit, int | float)]
@@ -125,7 +126,7 @@ class SweepRun:
 
     @property
     def has_begun(self) -> bool:
-        """Whether there is anything to answer with."""
+        """Whether there is any result."""
         return bool(self.points or self._done) or self._search is not None
 
     @property
@@ -144,16 +145,16 @@ class SweepRun:
         return SweepProgress(**{**vars(at_work), **changes}, num_done=number, num_points=total)
 
     def checkpoint(self) -> dict[str, Any]:
-        """What is not in the records, as JSON."""
+        """State that is not in the records, as JSON."""
         return {"elapsed_s": self.elapsed_s, "point": None if self._search is None else self._search.checkpoint()}
 
     def records(self, start: int) -> list[dict[str, Any]]:
-        """Of each point from there on: what the answer says of it, and the plan from which others start."""
+        """For each point from there on: its part of the answer, and the plan from which others start."""
         rows = zip(self.points[start:], self._starts[start:], strict=True)
         return [{"number": point.point, "document": plain(point), "start": begins} for point, begins in rows]
 
     def advance(self) -> bool:
-        """One more step of the point at work, or the first of the next; ``False`` once there is none."""
+        """Run one more step of the current point, or the first of the next; ``False`` at the end."""
         if len(self.points) == len(self.asked):
             return False
         self._give()
@@ -168,7 +169,7 @@ class SweepRun:
             if self._search is None:
                 self._search = self._begun(None)
             if not self._is_searched:
-                self._is_searched = not self._search.advance()  # to explain is the next step, told before it is taken
+                self._is_searched = not self._search.advance()  # the explanation is a step of its own, announced first
                 return True
             job, (own, constants_of) = self._job(self._place)
             values = best_plan(job, own, constants_of(job.workload), self._search, None)
@@ -179,7 +180,7 @@ class SweepRun:
         return True
 
     def _give(self) -> None:
-        """Points that the executor has room for."""
+        """Submit points while the executor has room."""
         while self._executor.room and (place := self._free_place()) is not None:
             job, (own, constants_of) = self._job(place)
             left_s = None if self.time_limit_s is None else max(self.time_limit_s - self.elapsed_s, 1e-3)
@@ -196,13 +197,13 @@ class SweepRun:
                 self._refuse(place, error)
 
     def _wait(self) -> None:
-        """For the first of the points that others work on, or for a moment."""
+        """Wait for the first point in other processes, or for a moment."""
         for piece in self._taken.values():
             piece.waited()
             return
 
     def _free_place(self) -> int | None:
-        """The first point that nobody works on, where all are done from which it starts."""
+        """The first unassigned point whose starting points are all done."""
         for place in range(len(self.points), len(self.asked)):
             at_work = place in self._taken or (self._search is not None and place == self._place)
             if place in self._done or at_work:
@@ -216,7 +217,7 @@ class SweepRun:
         return None
 
     def _starts_of(self, place: int) -> list[int]:
-        """Points from whose plans this one starts: the same whoever is ready first. Those before it have been come to."""
+        """Points from whose plans this one starts; they do not depend on the order of completion."""
         if place not in self._known_by:
             self._meet(place, _kind(self._job(place)[0].workload))
         return self._known_by[place]
@@ -257,7 +258,7 @@ class SweepRun:
         return self._jobs[place]
 
     def _begun(self, checkpoint: Mapping[str, Any] | None) -> PointSearch:
-        """The search of the point at work."""
+        """Start the search of the current point."""
         job, fitted = self._job(self._place)
         workload = job.workload
         return PointSearch(
@@ -305,7 +306,7 @@ class SweepRun:
         )
 
     def document(self, stopped_by: str | None = None) -> SweepDocument:
-        """What has been found so far, the point at work among it; ``stopped_by`` says why that is not all."""
+        """The results so far, including the current point; ``stopped_by`` is the reason for missing points."""
         ahead = {place: point for place, (point, _) in self._done.items()}
         if self._search is not None:
             job, (own, constants_of) = self._job(self._place)
@@ -341,7 +342,7 @@ class SweepRun:
 
 
 def _kind(workload: Workload) -> tuple[Any, ...]:
-    """Points of one kind start from each other's plans."""
+    """Key of points that start from each other's plans."""
     return workload.cluster.profile.name, workload.software
 
 

@@ -1,4 +1,4 @@
-"""What the points of a sweep say together."""
+"""The summary of a sweep's points."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from search.sweep.scaling_curves import knee, linearity, marginal
 
 
 def summary(job: Job, points: Sequence[SweepPoint]) -> dict[str, Any]:
-    """Curves, front, structures and the winner, with the points that know of them."""
+    """Curves, front, structures and the winner, and the points with references to them."""
     constraints = constraints_of(job)
     curves = _curves(points)
     changes: dict[int, dict[str, Any]] = {point.point: {} for point in points}
@@ -52,7 +52,7 @@ def _is_within(point: SweepPoint, name: str, most: float) -> bool:
 
 
 def _curves(points: Sequence[SweepPoint]) -> list[tuple[Curve, list[float], list[float | None]]]:
-    """Points with a plan that differ in devices alone, else those whose batch grows with them; at least two each."""
+    """Curves of at least two points with a plan that differ in devices only, or in devices and the batch that grows with them."""
     planned = [point for point in points if point.plan_id is not None]
     same: dict[tuple[Any, ...], list[SweepPoint]] = {}
     for point in planned:
@@ -84,7 +84,7 @@ def _curves(points: Sequence[SweepPoint]) -> list[tuple[Curve, list[float], list
 
 
 def _structures(planned: Sequence[SweepPoint]) -> list[Structure]:
-    """The one that wins most points first."""
+    """Structures, the one that wins most points first."""
     found: dict[tuple[Any, ...], list[int]] = {}
     for point in planned:
         assert point.strategy is not None
@@ -137,7 +137,7 @@ def _none_within(planned: Sequence[SweepPoint], constraints: dict[str, float]) -
 
 
 def assumptions_of(jobs: Sequence[Job]) -> list[str]:
-    """Sentences of all points, each once, and where power and price come from."""
+    """Assumptions of all points without repetition, and the sources of power and price."""
     sentences = [sentence for job in jobs for sentence in job.assumptions]
     if jobs[0].workload.training.train_tokens is None:
         sentences.append(

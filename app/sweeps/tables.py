@@ -1,4 +1,4 @@
-"""A sweep for a person, and for a spreadsheet."""
+"""A sweep as tables, and as CSV."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.text.terminal import plain_table
 from documents.sentences import Sentence, joined, word
 
 NOTHING = "-"
-_AXES = {  # shown where it varies
+_AXES = {  # shown if it varies
     "hardware": "hardware",
     "stack": "stack",
     "seq_length": ">sequence",
@@ -128,7 +128,7 @@ def _print_reasons(console: Console, document: SweepDocument) -> None:
 
 
 def columns_of(document: SweepDocument) -> dict[str, list[Any]]:
-    """A row for each point, by column; None where there is no number."""
+    """Columns with a row for each point; None without a value."""
     found: dict[str, list[Any]] = {name: [] for name in (*COLUMNS, *_STRATEGY)}
     for point in document.points:
         values = plain(point)

@@ -1,4 +1,4 @@
-"""Text that a command leaves in a file."""
+"""Output files of commands."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from documents.sentences import Sentence
 
 
 def check_output(path: Path, flag: str, read: Iterable[Path] = ()) -> None:
-    """``InputError`` for a path that cannot be written, or that is one of the files ``read``: before the work, not after it."""
+    """``InputError`` for a path that cannot be written, or that is one of the files ``read``; called before the work."""
     try:
         if path.is_dir() or not path.parent.is_dir():
             raise InputError(
@@ -32,7 +32,7 @@ def check_output(path: Path, flag: str, read: Iterable[Path] = ()) -> None:
 
 
 def save_text(path: Path, text: str, flag: str) -> None:
-    """``InputError`` for a path, given by ``flag``, that cannot be written."""
+    """Write the text; ``InputError`` for a path, given by ``flag``, that cannot be written."""
     try:
         path.write_text(text, encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -40,7 +40,7 @@ def save_text(path: Path, text: str, flag: str) -> None:
 
 
 def replace_text(path: Path, text: str, flag: str) -> None:
-    """As ``save_text``, and whoever reads or interrupts finds the whole of the old text or of the new."""
+    """Like ``save_text``, but atomic: readers see the whole old or new text, also after an interrupt."""
     partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
         try:

@@ -1,4 +1,4 @@
-"""Answers as documents: the base of their schemas, and the one form in which they are printed, sent and saved."""
+"""Documents as JSON: the base class of their schemas, and the one form that is printed, sent and saved."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from documents.said import WITH_PARTS, written
 
 
 class Document(BaseModel):
-    """An answer or a part of one, checked as it is made. What was not given then is left out of its JSON."""
+    """An answer or a part of one, validated on creation. Its JSON leaves out fields that were not given."""
 
     model_config = ConfigDict(extra="forbid", allow_inf_nan=False, frozen=True)
 
 
 @dataclass(frozen=True)
 class DescribedBy:
-    """Annotates JSON that is checked elsewhere, as a body is by its service: schemas show ``kind``."""
+    """Annotates JSON that other code validates, such as a body by its service; schemas show ``kind``."""
 
     kind: Any
 
@@ -37,7 +37,7 @@ def plain(document: Document) -> dict[str, Any]:
 
 
 def json_bytes(document: Document) -> bytes:
-    """The document as it is sent."""
+    """The document in the form that is sent."""
     return document.model_dump_json(exclude_unset=True).encode()
 
 
@@ -51,6 +51,6 @@ def json_with_parts(document: Document) -> bytes:
 
 
 def json_text(document: Document | Mapping[str, Any]) -> str:
-    """The document as it is printed and saved; NaN and infinities are refused."""
+    """The document in the form that is printed and saved; NaN and infinities are refused."""
     mapping = plain(document) if isinstance(document, Document) else document
     return json.dumps(mapping, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

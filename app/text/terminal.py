@@ -1,4 +1,4 @@
-"""Where text goes: the answer to standard output, everything else to standard error."""
+"""Terminal output: answers go to standard output, everything else to standard error."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from app.text.wrapping import Fitted
 from documents.sentences import Sentence, all_plain
 
 WIDTH_WITHOUT_TERMINAL = 120
-WIDE = 110  # columns from which tables also say what a narrow terminal has no room for
+WIDE = 110  # columns from which tables have the columns for wide terminals
 
 
 class _Trimmed:
-    """A text file whose lines end in no spaces: Rich fills wrapped lines and last columns up."""
+    """A text file without trailing spaces, with which Rich pads lines and last columns."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -36,7 +36,7 @@ class _Trimmed:
 
 
 class _Speaking(Console):
-    """A console whose sentences and tables are in the language of the process."""
+    """A console that writes sentences and tables in the language of the process."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(_fitted(_said(each)) for each in objects), **options)
@@ -78,19 +78,19 @@ def _fitted(shown: Any) -> Any:
 
 
 def output() -> Console:
-    """Standard output; without a terminal, plain text of a fixed width."""
+    """A console on standard output; without a terminal, plain text of a fixed width."""
     if sys.stdout.isatty():
         return _Speaking(highlight=False, soft_wrap=False, no_color=_no_color(True))
     return plain_text(sys.stdout, None if "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL)
 
 
 def plain_text(file: TextIO, width: int | None) -> Console:
-    """A file that gets lines without colour and without trailing spaces."""
+    """A console on a file, without colour and trailing spaces."""
     return _Speaking(file=cast(IO[str], _Trimmed(file)), highlight=False, soft_wrap=False, width=width, no_color=True)
 
 
 def messages() -> Console:
-    """Standard error."""
+    """A console on standard error."""
     return _Speaking(file=sys.stderr, highlight=False, soft_wrap=True, no_color=_no_color(sys.stderr.isatty()))
 
 
@@ -99,7 +99,7 @@ def _no_color(is_terminal: bool) -> bool | None:
 
 
 def answer(document: Document | Mapping[str, Any], as_json: bool, show: Callable[[Console], None]) -> None:
-    """The document as JSON, or what ``show`` prints of it."""
+    """Print the document as JSON, or with ``show``."""
     if as_json:
         write_json(document)
     else:
@@ -111,7 +111,7 @@ def write_json(document: Document | Mapping[str, Any]) -> None:
 
 
 def write_text(text: str) -> None:
-    """Text as it is, with its tabs and the blanks at the ends of its lines."""
+    """Write text unchanged, with tabs and trailing blanks."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -120,7 +120,7 @@ def write_text(text: str) -> None:
 
 
 def nobody_reads(file: IO[str]) -> None:
-    """The reader of a pipe has seen enough: the command goes on to its files and its exit code, unheard."""
+    """Handle a closed pipe: the command goes on to its files and exit code without output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
 
 
@@ -131,7 +131,7 @@ def write_yaml(document: Mapping[str, Any]) -> None:
 
 
 def plain_table(*headers: str, title: str | None = None) -> Table:
-    """A table without a box; a header that starts with ``>`` heads a column of numbers."""
+    """A table without a box; a header that starts with ``>`` marks a column of numbers."""
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", header_style="dim", padding=(0, 2, 0, 0))
     for header in headers:
         is_number = header.startswith(">")

@@ -1,4 +1,4 @@
-"""Where lines of a terminal end: as Chinese is set, and long names where their parts meet."""
+"""Line breaks on a terminal: by the rules of Chinese, and in long names between their parts."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from rich.text import Text
 
 _WIDE = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef“”‘’…—"
 _UNIT = re.compile(rf"[{_WIDE}] *|[^\s{_WIDE}]+ *| +")
-_PARTS = (re.compile(r"[^+,/=:]*[+,/=:]+|[^+,/=:]+"), re.compile(r"[^_.-]*[_.-]+|[^_.-]+"))  # of a name, the larger ones first
+_PARTS = (
+    re.compile(r"[^+,/=:]*[+,/=:]+|[^+,/=:]+"),
+    re.compile(r"[^_.-]*[_.-]+|[^_.-]+"),
+)  # separators of a name, the stronger ones first
 _HAS_CHINESE = re.compile(r"[\u4e00-\u9fff]")
-_CLOSES = tuple("，。、；：！？）》】”’…%°,.;:!?)]")  # what no line begins with
-_OPENS = tuple("（《【“‘([")  # and what none ends with
+_CLOSES = tuple("，。、；：！？）》】”’…%°,.;:!?)]")  # begin no line
+_OPENS = tuple("（《【“‘([")  # end no line
 _NUMBER = re.compile(r"[-+]?\d[\d.,]*(?:e[-+]?\d+)?")
 _OF_NUMBER = re.compile(rf"[{_WIDE}]|[A-Za-zµ/]{{1,6}}$")  # a measure word or a unit
 
 
 def _are_together(one: str, other: str) -> bool:
-    """Whether no line ends between two units of a text in Chinese."""
+    """Whether two units of a Chinese text must stay on one line."""
     before, is_apart = one.rstrip(), one.endswith(" ")
     if other.startswith(_CLOSES) or before.endswith(_OPENS) or before == "第":
         return True
@@ -32,7 +35,7 @@ def _are_together(one: str, other: str) -> bool:
 
 
 def _blocks(line: str) -> list[list[str]]:
-    """The units of a line, those that stay together in one list."""
+    """The units of a line, grouped by what must stay together."""
     is_chinese = _HAS_CHINESE.search(line) is not None
     units = _UNIT.findall(line) if is_chinese else re.findall(r"\s*\S+\s*", line)
     blocks = [[unit] for unit in units[:1]]
@@ -49,7 +52,7 @@ def _width(text: str) -> int:
 
 
 def _pieces(unit: str, width: int, parts: Sequence[re.Pattern[str]] = _PARTS) -> Iterator[str]:
-    """What a unit that no line holds comes apart into."""
+    """Parts of a unit that is too long for a line."""
     if _width(unit) <= width:
         yield unit
     elif parts:
@@ -60,7 +63,7 @@ def _pieces(unit: str, width: int, parts: Sequence[re.Pattern[str]] = _PARTS) ->
 
 
 def line_ends(line: str, width: int) -> list[int]:
-    """Where in a text without line breaks the second line begins, the third, and so on; blanks at their ends take no room."""
+    """Start positions of the second and later lines of a text without line breaks; trailing blanks take no room."""
     ends: list[int] = []
     at = used = 0
     for block in _blocks(line):
@@ -75,7 +78,7 @@ def line_ends(line: str, width: int) -> list[int]:
 
 
 class Fitted:
-    """A text or a cell that Rich shows with its lines ended here."""
+    """A text or a cell for Rich with these line breaks."""
 
     def __init__(self, text: str | Text) -> None:
         self.text = text

@@ -1,4 +1,4 @@
-"""The parts of an estimate, dealt to those that a trace tells apart."""
+"""The parts of an estimate, assigned to the parts that a trace distinguishes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from app.answers.schemas import StrategyDocument
 from calibration.traces.measured import KERNEL_PARTS, VOCABULARY, MeasuredStep, Part, Source
 from documents.sentences import Sentence
 
-# Parts of `time_breakdown_s` and `masked_s`: those of a trace that have them, the first that it tells.
+# Parts of `time_breakdown_s` and `masked_s`, with the parts of a trace that contain them; the first in the trace counts.
 _WHERE: Mapping[str, tuple[Part, ...]] = {
     "matmul": (Part.MATMUL, Part.COMPUTE),
     "attention": (Part.ATTENTION, Part.COMPUTE),
@@ -32,7 +32,7 @@ _WHERE: Mapping[str, tuple[Part, ...]] = {
     "size_synchronisation": (Part.FREE,),
     "step_overhead": (Part.FREE,),
 }
-# What one more forward takes of both passes: matmuls run twice in a backward, fused attention two and a half times
+# Share of another forward in both passes: matmuls run twice in a backward, fused attention two and a half times
 # [flash-attention-2, figure 5]; vector passes and collectives once.
 _FORWARD = {
     "matmul": 1 / 3,
@@ -47,9 +47,9 @@ _COMPUTE = ("matmul", "attention", "vector", "permute")
 
 
 def dealt(source: Source, times_s: Mapping[str, float], strategy: StrategyDocument | None = None) -> dict[str, dict[str, float]]:
-    """Seconds by part of the trace, and there by part of the estimate; together they are all of ``times_s``.
+    """Seconds by part of the trace and, in it, by part of the estimate; they sum to ``times_s``.
 
-    ``strategy`` says what a recompute repeats; without one nothing is repeated.
+    ``strategy`` gives the parts that recompute repeats; without one nothing is repeated.
     """
     told = VOCABULARY[source]
     found: dict[str, dict[str, float]] = {str(part): {} for part in told}
@@ -70,7 +70,7 @@ def dealt(source: Source, times_s: Mapping[str, float], strategy: StrategyDocume
 
 
 def _shares(times_s: Mapping[str, float], weights: Mapping[str, float] | tuple[str, ...]) -> dict[str, float]:
-    """Of each part; all of matmul where none takes any time."""
+    """Share of each part; all of it is matmul if no part has any time."""
     given = weights if isinstance(weights, Mapping) else dict.fromkeys(weights, 1.0)
     weighed = {name: weight * times_s.get(name, 0.0) for name, weight in given.items()}
     total = sum(weighed.values())
@@ -78,7 +78,7 @@ def _shares(times_s: Mapping[str, float], weights: Mapping[str, float] | tuple[s
 
 
 def sentences(measured: MeasuredStep, strategy: StrategyDocument) -> list[str]:
-    """How the prediction was dealt, where that is not plain."""
+    """Sentences on assignments that are not obvious."""
     found = []
     if measured.source is Source.STEP_TABLE:
         found.append(

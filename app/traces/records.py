@@ -26,7 +26,7 @@ from hardware_profiles.schema import HardwareProfile
 
 
 def add_record(path: Path, job: Job, step: TracedStep, trace: Path) -> list[str]:
-    """Adds the run to the file, in place of one of the same id; sentences on what was written and what a record cannot say."""
+    """Add the run to the file, replacing one with the same id; return sentences on the result and on lost fields."""
     assert job.strategy is not None
     if step.source == "meshplan":
         raise InputError(Sentence("--records: the trace is one of our own, a prediction; give one that a profiler took."))
@@ -40,7 +40,7 @@ def add_record(path: Path, job: Job, step: TracedStep, trace: Path) -> list[str]
 
 
 def record_of(job: Job, step: TracedStep, trace: Path) -> dict[str, Any]:
-    """One line of a file of runs: the job as it stands, with the median step of the trace."""
+    """A line of a file of runs: the job, with the median step of the trace."""
     assert job.strategy is not None
     workload, strategy = job.workload, job.strategy
     cluster, training = workload.cluster, workload.training
@@ -122,7 +122,7 @@ def _strategy(strategy: ParallelStrategy, global_batch_size: int) -> dict[str, A
 
 
 def _flags(model: ModelShape, strategy: ParallelStrategy) -> list[str]:
-    """What a record has no key for and its reader takes from flags."""
+    """Values without a key in records, as flags that the reader takes."""
     ulysses = [f"ulysses-degree-in-cp={strategy.ulysses_degree}"] if strategy.cp_algo is CpAlgo.HYBRID else []
     return [*ulysses, *(["post-norm"] if model.sandwich_norm else []), *(["square-alibi-mask"] if model.alibi else [])]
 
@@ -133,7 +133,7 @@ def _month(year: float) -> str:
 
 
 def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
-    """Which fields of the job the record's reader understands otherwise."""
+    """Fields of the job that the record's reader reads differently."""
 
     def profile_of(name: str) -> HardwareProfile:
         own = job.workload.cluster.profile
@@ -149,8 +149,8 @@ def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
         ("software", job.workload.software, read.workload.software),
         ("strategy", job.strategy, read.strategy),
     )
-    untold = {"model.name", "model.constants", "training.train_tokens", "software.target"}  # which no price rests on
-    if job.workload.software.year is None:  # the reader takes the newest release too
+    untold = {"model.name", "model.constants", "training.train_tokens", "software.target"}  # without effect on the price
+    if job.workload.software.year is None:  # the reader assumes the newest release too
         untold.add("software.year")
     names = [
         Sentence("{}.{}", section, each.name)

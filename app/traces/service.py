@@ -1,4 +1,4 @@
-"""A measured step held against the prediction of the job's strategy, part by part."""
+"""Comparison of a measured step with the prediction of the job's strategy, part by part."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError, cause_of
 from documents.sentences import Sentence, joined, word
 
-_SAME = 1e-6  # of a step: times of traces are written to the nanosecond
+_SAME = 1e-6  # share of a step; traces have nanoseconds
 _HALF = 0.5
 
 
 def compared(
     job: Job, path: Path, own: Sequence[Calibration] = (), *, rank: int | None = None, step: int | None = None
 ) -> TraceDocument:
-    """The comparison; ``InputError`` with the file's name where it holds no such step."""
+    """The comparison; ``InputError`` with the file's name if it has no such step."""
     if job.strategy is None:
         raise InputError(Sentence("--job: the job has no strategy; give the one that was running when the trace was taken."))
     strategy = job.strategy
@@ -47,7 +47,7 @@ def compared(
 
 
 def _priced(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration]) -> EstimateDocument:
-    """Played task by task, as a step runs; by the closed form where that is too long."""
+    """The estimate, simulated task by task; by the closed form if that takes too long."""
     try:
         return estimate_document(job, strategy, own, simulated=True)
     except InputError:
@@ -64,7 +64,7 @@ def _dealt(job: Job, priced: EstimateDocument, measured: MeasuredStep) -> tuple[
 def _played(
     job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], measured: MeasuredStep
 ) -> tuple[list[ComparedPart], list[str]]:
-    """Our own trace is held against the timeline that this job is played to, which has the same bars."""
+    """The timeline of this job, to compare with a trace of our own, which has the same bars."""
     try:
         played = play(job.workload, strategy, constants_for(job.workload, own))
         predicted = own_step(read_trace(trace_text(played)), measured.rank)
@@ -80,7 +80,7 @@ def _played(
 def _joined(
     measured: MeasuredStep, shown: Mapping[str, Mapping[str, float]], hidden: Mapping[str, Mapping[str, float]]
 ) -> list[ComparedPart]:
-    """A row for each part, or for several that some of the measured time may belong to; the largest disagreement first."""
+    """A row for each part, or for several parts with ambiguous measured time; the largest disagreement first."""
     rows = []
     for group in _groups([*measured.exposed_s, *measured.masked_s], [*shown, *hidden]):
         of: dict[str, float] = {}
@@ -106,7 +106,7 @@ def _joined(
 
 
 def _groups(keys: Iterable[str], parts: Iterable[str]) -> list[frozenset[str]]:
-    """Parts, those together that any key names together."""
+    """Groups of parts that some key joins."""
     groups = [frozenset({part}) for part in dict.fromkeys(parts)]
     for key in keys:
         named = frozenset(key.split(TOGETHER))
@@ -146,7 +146,7 @@ def _document(
 
 
 def accounted(difference_s: float, step_time_s: float, parts: Sequence[ComparedPart]) -> str:
-    """Which part the difference of the step times is mostly in, and what works against it."""
+    """Sentences on the part with most of the difference, and on parts that reduce it."""
     tolerance_s = _SAME * step_time_s
     if all(abs(row.difference_s) <= tolerance_s for row in parts):
         return Sentence("Every part is as predicted.")

@@ -1,4 +1,4 @@
-"""A process that answers calls of its parent, one after the other, until the parent closes the connection or is gone."""
+"""A process that answers calls of its parent, one by one, until the parent closes the connection or ends."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CallOptions:
-    """``niceness``: how far the process stands back where others want the cores."""
+    """Options of a process; ``niceness`` lowers its priority for the cores."""
 
     url: str
     niceness: int = 0
@@ -36,14 +36,14 @@ class Call(NamedTuple):
 
 
 class EstimateCall(NamedTuple):
-    """A request for one estimate. Those that come together are priced together; ``advised``: as ``EstimateBatches`` has it."""
+    """A request for one estimate. Requests that arrive together are priced together; ``advised``: see ``EstimateBatches``."""
 
     request: dict[str, Any]
     advised: bool
 
 
 class Answer(NamedTuple):
-    """What a call returned or raised. ``away``: what is wrong with the database; ``fault``: what nobody expected."""
+    """Result or error of a call. ``away``: a database error; ``fault``: an unexpected error."""
 
     value: bytes | None = None
     error: Exception | None = None
@@ -55,7 +55,7 @@ def main(options: CallOptions, connection: Connection, parent_pid: int) -> None:
     """The whole life of the process."""
     os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported: processes share the cores by being several
     end_with(parent_pid, threading.Event())
-    for number in (signal.SIGINT, signal.SIGTERM):  # a terminal's Ctrl-C reaches all; the parent finishes what runs first
+    for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes; the parent finishes calls first
         signal.signal(number, signal.SIG_IGN)
     os.nice(options.niceness)
 
@@ -103,7 +103,7 @@ def _guarded(call: Callable[[], list[Answer]]) -> list[Answer]:
         return call()
     except DATABASE_AWAY as error:
         return [Answer(away=told(error))]
-    except Exception as error:  # it must come back to its caller, whatever it is
-        # What endpoints answer themselves.
+    except Exception as error:  # any error must reach the caller
+        # Errors that endpoints answer themselves.
         is_ours = isinstance(error, InputError | InfeasibleError) or type(error).__module__.startswith("app.")
         return [Answer(error=error) if is_ours else Answer(fault=traceback.format_exc())]

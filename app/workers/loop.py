@@ -1,4 +1,4 @@
-"""What a worker does all day."""
+"""The loop of a worker."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
 from app.workers.options import WorkerOptions
 
-POLL_S = 0.5  # between two looks at an empty queue
-RETRY_S = 2.0  # before the database is asked again
+POLL_S = 0.5  # seconds between two checks of an empty queue
+RETRY_S = 2.0  # seconds before the database is asked again
 HEARTBEATS_A_LEASE = 4
-STATEMENT_S = 30.0  # a study's end is many rows, and nobody waits for the answer
+STATEMENT_S = 30.0  # the end of a study writes many rows, and no caller waits
 PURGE_S = 3600.0
 
 log = structlog.get_logger()
@@ -48,7 +48,7 @@ def work(options: WorkerOptions, stop: threading.Event) -> None:
 
 
 def _run_next(database: Database, owner: str, options: WorkerOptions, stop: threading.Event) -> bool:
-    """Whether there was a study to run."""
+    """Run the next study; return whether there was one."""
     with database.write() as session:
         lease = queue.claim(session, owner, options.lease_s)
     if lease is None:
@@ -66,7 +66,7 @@ def _run_next(database: Database, owner: str, options: WorkerOptions, stop: thre
 
 @contextmanager
 def _heartbeat(database: Database, lease: Lease, lease_s: float) -> Iterator[None]:
-    """Renews the lease beside the work; a step of the search may take longer than the lease."""
+    """Renew the lease during the work, since a step of the search may take longer than the lease."""
     done = threading.Event()
 
     def beat() -> None:
@@ -75,7 +75,7 @@ def _heartbeat(database: Database, lease: Lease, lease_s: float) -> Iterator[Non
                 with database.write() as session:
                     queue.renew(session, lease, lease_s)
             except LeaseLostError:
-                return  # the run finds out by itself, at its next look at the study
+                return  # the run notices at its next access to the study
             except SQLAlchemyError as error:
                 log.warning("lease not renewed", study=lease.study_id, reason=cause(error))
 

@@ -1,4 +1,4 @@
-"""What a worker is told, in a form that travels to another process."""
+"""Options of a worker, in a form that can be sent to another process."""
 
 from __future__ import annotations
 

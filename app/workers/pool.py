@@ -1,4 +1,4 @@
-"""Processes that answer calls: started when they are needed, and again when one dies; none outlives its parent."""
+"""A pool of processes that answer calls: started on demand, restarted when one dies, and ended with their parent."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ import structlog
 
 from app.workers.calls import Answer, Call, CallOptions, EstimateCall, main
 
-GRACE_S = 2.0  # for a call in hand when the pool ends
-TRIES = 2  # of a call whose process died: its neighbours' fault, perhaps
+GRACE_S = 2.0  # seconds for a running call when the pool ends
+TRIES = 2  # tries of a call whose process died, perhaps because of other calls
 
 log = structlog.get_logger()
 
 
 class ProcessDiedError(Exception):
-    """The process that answered the call died, each time that it was tried."""
+    """The process died each time that the call was tried."""
 
 
 class PoolFullError(Exception):
-    """As many calls wait as may."""
+    """The queue of calls is full."""
 
 
 @dataclass
@@ -39,7 +39,7 @@ class _Task:
 
 
 class Pool:
-    """``num_processes`` that take calls in the order in which they came, up to ``at_once`` of those that wait together."""
+    """``num_processes`` that take calls in order of arrival, up to ``at_once`` together."""
 
     def __init__(self, name: str, options: CallOptions, *, num_processes: int, at_once: int = 1, max_waiting: int) -> None:
         self.name, self.options = name, options
@@ -54,7 +54,7 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that live."""
+        """Ids of the living processes."""
         return [slot.process.pid for slot in self._slots if slot.process is not None and slot.process.pid is not None]
 
     @property
@@ -62,7 +62,7 @@ class Pool:
         return len(self._waiting)
 
     def submit(self, call: Call | EstimateCall) -> Future[Answer]:
-        """Where its answer will be; ``PoolFullError`` where too many calls wait."""
+        """Submit a call and return its future; ``PoolFullError`` if too many calls wait."""
         task = _Task(call)
         with self._changed:
             if len(self._waiting) >= self._max_waiting or self._is_ending:
@@ -72,7 +72,7 @@ class Pool:
         return task.future
 
     def stop(self) -> None:
-        """Ends the processes; calls that still wait are cancelled."""
+        """End the processes; waiting calls are cancelled."""
         with self._changed:
             self._is_ending = True
             while self._waiting:
@@ -84,13 +84,13 @@ class Pool:
             slot.join()
 
     def take(self) -> list[_Task]:
-        """The next calls, as many as may go together; none when the pool ends."""
+        """Take the next calls, as many as may go together; empty when the pool ends."""
         with self._changed:
             while not self._waiting and not self._is_ending:
                 self._changed.wait()
             found: list[_Task] = []
             while self._waiting and len(found) < self._at_once:
-                if found and self._waiting[0].tries:  # what may have killed a process goes alone
+                if found and self._waiting[0].tries:  # a call that may have killed a process runs alone
                     break
                 task = self._waiting.popleft()
                 if task.tries or task.future.set_running_or_notify_cancel():
@@ -100,7 +100,7 @@ class Pool:
             return found
 
     def give_back(self, tasks: Sequence[_Task]) -> None:
-        """Calls whose process died are tried once more, each alone."""
+        """Return calls whose process died; each is tried once more, alone."""
         with self._changed:
             for task in reversed(tasks):
                 task.tries += 1
@@ -116,7 +116,7 @@ class Pool:
 
 
 class _Slot(threading.Thread):
-    """One process, and the thread that starts it and outlives it: Linux ends a child with the thread that started it."""
+    """One process, and the thread that starts and outlives it, since Linux ends a child with the thread that started it."""
 
     def __init__(self, pool: Pool, number: int) -> None:
         super().__init__(daemon=True, name=f"{pool.name} {number}")
@@ -134,7 +134,7 @@ class _Slot(threading.Thread):
     def kill(self) -> None:
         process = self.process
         if process is not None:
-            with suppress(ValueError):  # closed meanwhile
+            with suppress(ValueError):  # the pool was closed meanwhile
                 process.kill()
 
     def _answer(self, tasks: list[_Task]) -> None:
@@ -159,7 +159,7 @@ class _Slot(threading.Thread):
             target=main, args=(self._pool.options, theirs, os.getpid()), daemon=True, name=f"meshplan {self.name}"
         )
         self.process.start()
-        theirs.close()  # so that its end is seen here
+        theirs.close()  # so that its end is noticed here
         self._connection = ours
         return ours
 

@@ -1,4 +1,4 @@
-"""One worker: claims a study, runs it, and claims the next, until it is told to stop or its parent is gone."""
+"""One worker process: claims and runs studies until it is asked to stop or its parent ends."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from types import FrameType
 
 from app.workers.options import WorkerOptions
 
-_WATCH_S = 0.5  # between two looks at the parent
+_WATCH_S = 0.5  # seconds between two checks of the parent
 _PR_SET_PDEATHSIG = 1
 
 
@@ -21,7 +21,7 @@ def main(options: WorkerOptions, parent_pid: int) -> None:
     os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported: workers share the cores by being several
     stop = threading.Event()
     end_with(parent_pid, stop)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all; the parent ends its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all processes; the parent ends its workers
 
     def on_terminate(number: int, frame: FrameType | None) -> None:
         stop.set()
@@ -36,13 +36,13 @@ def main(options: WorkerOptions, parent_pid: int) -> None:
 
 
 def end_with(parent_pid: int, stop: threading.Event) -> None:
-    """End when the parent does, however it ends: by the kernel's signal on Linux, by asking who the parent is elsewhere."""
+    """End with the parent, however it ends: through a kernel signal on Linux, by polling the parent's id elsewhere."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     threading.Thread(target=_watch, args=(parent_pid, stop), daemon=True, name="parent").start()
 
 
 def _watch(parent_pid: int, stop: threading.Event) -> None:
-    while os.getppid() == parent_pid:  # it may also have died before the kernel was asked
+    while os.getppid() == parent_pid:  # it may have died before the kernel was asked
         time.sleep(_WATCH_S)
     os._exit(1)

@@ -1,4 +1,4 @@
-"""Starts worker processes, restarts those that die, and ends them with itself."""
+"""The supervisor of worker processes: starts them, restarts those that die, and ends them with itself."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from app.settings import Settings, load_settings
 from app.workers.options import WorkerOptions
 from app.workers.process import main
 
-GRACE_S = 10.0  # for the step in hand, before a worker is killed; its study goes on from its checkpoint either way
+GRACE_S = 10.0  # seconds for the current step before a worker is killed; its study continues from its checkpoint either way
 CHECK_S = 0.2
-RESTART_S = 1.0  # between two starts of a worker that keeps dying
+RESTART_S = 1.0  # seconds between two starts of a worker that keeps dying
 
 log = structlog.get_logger()
 
@@ -31,7 +31,7 @@ class Workers:
         self._processes: list[SpawnProcess] = []
         self.num_restarts = 0
         self._started = threading.Event()
-        # One thread starts all workers and outlives them: Linux ends a child with the thread that started it.
+        # One thread starts all workers and outlives them, since Linux ends a child with the thread that started it.
         self._thread = threading.Thread(target=self._supervise, args=(count,), daemon=True, name="workers")
         self._thread.start()
         self._started.wait()
@@ -41,7 +41,7 @@ class Workers:
         return tuple(process.pid for process in self._processes if process.pid is not None)
 
     def stop(self) -> None:
-        """Asks every worker to save its study and end; returns when all have ended."""
+        """Ask every worker to save its study and end; returns when all have ended."""
         self._stop.set()
         self._thread.join()
 

@@ -115,6 +115,7 @@ def test_a_report_is_refused_with_the_way_to_the_answer(api: TestClient, refused
         ("sweep", {"sweep": {"devices": list(range(1, 200)), "seq_length": list(range(1, 101))}}, "#/sweep"),
         ("sweep", {"sweep": {"hardware": "/etc/passwd"}}, None),
         ("sweep", {"search": {"sampler": "random"}}, "#/search/sampler"),
+        ("sweep", {"search": {"by_tensor": True}}, "#/search/by_tensor"),
         ("sweep", {"software": {"calibration": "0123456789abcdef"}}, "#/software/calibration"),
         ("rl", {"post_training": None}, "#/post_training"),
         ("rl", {"rollout": {"precision": "fp8"}}, "#/rollout/precision"),

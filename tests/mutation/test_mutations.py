@@ -63,13 +63,14 @@ def run(tree: Path) -> Iterator[Run]:
     command = [sys.executable, "-m", "tests.mutation.forked_pytest"]
     numbers = itertools.count()
     with subprocess.Popen(command, cwd=tree, env=environment, stdin=PIPE, stdout=PIPE, text=True) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
+        asked, answered = process.stdin, process.stdout
+        assert asked is not None
+        assert answered is not None
 
         def run_tests(tests: list[str]) -> tuple[int, str]:
             output = tree / f"output-{next(numbers)}.txt"
-            print(json.dumps([str(output), *options, *tests]), file=process.stdin, flush=True)
-            status = int(process.stdout.readline())
+            print(json.dumps([str(output), *options, *tests]), file=asked, flush=True)
+            status = int(answered.readline())
             return status, output.read_text(encoding="utf-8")
 
         yield run_tests

@@ -1,4 +1,4 @@
-"""An estimate as tables: where the time and the memory of one strategy go."""
+"""An estimate as tables: parts of the time and the memory of one strategy."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from cost_models.shapes.switches import Exclusive, alternatives
 from documents.sentences import Sentence, joined, word
 
 SECONDS_PER_DAY = 86_400
-_USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp says which
+_USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp tells which one
 _MASTER_WEIGHTS = [str(feature.name).lower() for feature in alternatives(Exclusive.MASTER_WEIGHTS)]
 
 
 def strategy_text(strategy: StrategyDocument) -> str:
-    """A strategy on one line: the degrees above one, the micro batch, then the options that are not usual."""
+    """A strategy on one line: degrees above one, the micro batch, then options that are not the default."""
     sizes = ((name, getattr(strategy, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "etp"))
     degrees = [f"{name.upper()}{size}" for name, size in sizes if size > 1]
     parts = [*degrees, f"DP{strategy.dp}", f"MBS{strategy.micro_batch_size}"]
@@ -55,7 +55,7 @@ def strategy_text(strategy: StrategyDocument) -> str:
 
 
 def recompute_text(recompute: RecomputeDocument) -> str:
-    """The recompute as ``--recompute`` takes it."""
+    """The recompute in the form of ``--recompute``."""
     if recompute.granularity == "selective":
         return Sentence("recompute {}", "+".join(recompute.modules))
     if recompute.layers_per_stage:
@@ -85,7 +85,7 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
 
 
 def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocument) -> None:
-    """What an answer about one strategy is about."""
+    """Print the title of an answer about one strategy."""
     cluster = job["cluster"]
     title = Sentence(
         "{} on {:,} x {}: {}", job["model"]["name"], cluster["num_devices"], cluster["hardware"], strategy_text(strategy)
@@ -151,7 +151,7 @@ def _delivery_sentences(document: EstimateDocument) -> list[str]:
 
 
 def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> list[str]:
-    """The intervals of the step time and of the peak, and how many measured runs stand behind them."""
+    """Sentences on the intervals of step time and peak, with the number of measured runs behind them."""
     low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
     if low_s is None or high_s is None:
         return []
@@ -169,9 +169,9 @@ def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> lis
 
 
 def _routing_sentences(document: EstimateDocument) -> list[str]:
-    """What measured counts, or the router's balance, make of the job's expert-parallel degree."""
+    """Sentences on the expert load at the job's expert-parallel degree."""
     training, moe, ep = document.job["training"], document.job["model"]["moe"], document.strategy.ep
-    given, balance = training.get("expert_counts"), training.get("router_balance")  # a server of old does not state them
+    given, balance = training.get("expert_counts"), training.get("router_balance")  # an older server does not state them
     if not (given or balance) or moe["capacity_factor"]:
         return []
     if balance:

@@ -1,4 +1,4 @@
-"""Whether a strategy fits, and how sure that is, in words."""
+"""Text on whether a strategy fits, and how certain that is."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from documents.sentences import Sentence, joined
 
 
 def chance(probability: float) -> str:
-    """A probability that no rounding makes a certainty."""
+    """A probability as text, never rounded to 0 or 100 %."""
     return percent(min(max(probability, 0.001), 0.999))
 
 
 def memory_text(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
-    """The peak and its limit; what stays free, or what must stay free so that it fits as surely as the job asks."""
+    """The peak and its limit; the free memory, or the free memory needed for the job's confidence."""
     need, limit = gibibytes(estimate.peak_memory_bytes), gibibytes(estimate.memory_limit_bytes)
     confidence = f"{100 * job['search']['fit_confidence']:g} %"
     sure = chance(estimate.fits_probability)
@@ -36,7 +36,7 @@ def memory_text(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
 
 
 def memory_sentence(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
-    """The interval of the peak, and how many measured peaks stand behind it."""
+    """The interval of the peak, with the number of measured peaks behind it."""
     low, high = gibibytes(estimate.peak_memory_low_bytes), gibibytes(estimate.peak_memory_high_bytes)
     evidence = estimate.memory_evidence
     if evidence.num_runs:

@@ -1,4 +1,4 @@
-"""The answer of a search as text: headline, ranked plans, why the rest was rejected."""
+"""The answer of a search as text: headline, ranked plans, reasons of rejections."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def _headline(best: Plan, document: SearchDocument) -> str:
 
 
 def tie_sentences(plans: Sequence[Plan]) -> Iterator[str]:
-    """Which plans the first cannot be told from, and which of them is the fastest by prediction, where that is another."""
+    """Sentences on plans that tie with the first, and on the fastest predicted one if that is another."""
     best = plans[0]
     if best.explanation.tie is None:
         return
@@ -122,7 +122,7 @@ def tie_sentences(plans: Sequence[Plan]) -> Iterator[str]:
 
 
 def placement_sentences(strategy: StrategyDocument) -> Iterator[str]:
-    """Where the layers of plan 1 lie, where there is a choice."""
+    """Sentences on the layer placement of plan 1, if there is a choice."""
     if strategy.pp * strategy.vpp > 1:
         apart = strategy.mtp_before_head
         mtp = Sentence("; prediction layers {} before that of the head", apart) if apart else ""
@@ -130,7 +130,7 @@ def placement_sentences(strategy: StrategyDocument) -> Iterator[str]:
 
 
 def beside_sentences(document: SearchDocument) -> Iterator[str]:
-    """What physics alone would give beside plans for a target; what frameworks take in place of a plan of physics alone."""
+    """Sentences on the best plan without a target beside plans for one, or on what frameworks take instead."""
     target, physics = document.job["software"]["target"], document.physics_best
     if physics is not None:
         if physics.rules:
@@ -153,13 +153,13 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
 
 
 def _is_judged(search: Mapping[str, Any]) -> bool:
-    """Whether more than one order of the lattice ranks or bounds plans: physics alone is then not searched."""
+    """Whether more than one order ranks or bounds plans; then no search without a target is made."""
     limits = (search.get("deadline_days"), search.get("budget_usd"))
     return search.get("objective") not in OF_LATTICE or any(limit is not None for limit in limits)
 
 
 def pareto_sentences(document: SearchDocument) -> Iterator[str]:
-    """Which plans no other beats in every objective."""
+    """Sentences on plans that no other plan beats in every objective."""
     if document.pareto:
         ranks = {plan.plan_id: str(plan.rank) for plan in document.plans}
         listed = [ranks[each.plan_id] for each in document.pareto if each.plan_id in ranks]
@@ -170,7 +170,7 @@ def pareto_sentences(document: SearchDocument) -> Iterator[str]:
 
 
 def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
-    """What the fastest choice of single tensors comes to, for all that the proof does not cover it."""
+    """Sentences on the fastest choice of single tensors, which the proof does not cover."""
     if document.by_tensor:
         best = document.by_tensor[0]
         numbers = best.estimate
@@ -193,7 +193,7 @@ def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:
 
 
 def refinement_sentences(document: SearchDocument) -> Iterator[str]:
-    """What the trials around the best plans gained, for all that the proof does not cover it."""
+    """Sentences on the gain of trials around the best plans, which the proof does not cover."""
     refinement = document.refinement
     if refinement is None:
         return
@@ -235,7 +235,7 @@ def refinement_sentences(document: SearchDocument) -> Iterator[str]:
 
 
 def launch_sentences(plan: Plan) -> Iterator[str]:
-    """Where a plan can be launched, what to know there, and which rules of the other frameworks of the devices it breaks."""
+    """Sentences on frameworks that can launch a plan, notes on them, and the rules of other frameworks that it breaks."""
     yield Sentence(
         "Plan {} can be launched on: {}.", plan.rank, joined(", ", plan.launchable_on) or Sentence("no public release")
     )
@@ -294,7 +294,7 @@ def _counts(document: SearchDocument) -> str:
 
 
 def space_sentence(space: Space) -> str:
-    """Which switches were tried, and what those that were left out would save."""
+    """A sentence on the switches that were tried, and on the savings of those that were not."""
     parts = [
         Sentence("{} {}", what, joined(", ", names))
         for what, names in (
@@ -349,7 +349,7 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
 
 
 def _changes_table(infeasible: InfeasibleDocument) -> Table:
-    """Jobs near the one that has no plan, each with a lean plan of it."""
+    """A table of jobs near one without a plan, each with a plan that fits."""
     table = plain_table("the nearest jobs that have a plan", "a lean plan of it", ">step", ">GiB", ">sure")
     for change in infeasible.changes:
         estimate = change.estimate

@@ -1,4 +1,4 @@
-"""A simulated step as tables: beside the closed form, what hides, who waits, when memory peaks."""
+"""A simulated step as tables: comparison with the closed form, hidden communication, waits, memory peaks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from documents.sentences import Sentence, word
 
 
 def print_simulation(console: Console, estimate: EstimateNumbers, simulation: Simulation) -> None:
-    """What an estimate says besides where its step was simulated."""
+    """Print the simulated part of an estimate."""
     for table in (_times(estimate, simulation), _communication(simulation), _ranks(estimate, simulation)):
         if table.row_count:
             console.print()

@@ -45,7 +45,7 @@ class GivenRun:
 
 
 def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
-    """The records of a request in their order, each predicted or refused; ``InputError`` where there is no list of them."""
+    """The records of a request in their order, each predicted or refused; ``InputError`` without a list of records."""
     check_keys(body, RunsRequest.model_fields)
     runs = body.get("runs")
     if not isinstance(runs, list) or not 1 <= len(runs) <= MAX_RUNS:
@@ -55,7 +55,7 @@ def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
 
 
 def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | RefusedRecord:
-    """A stranger's record; one whose price would need the memory of many is refused."""
+    """Read a record from a request; a record whose price needs too much memory is refused."""
     record = parse_run_record(document, number)
     if isinstance(record, RunRecord) and record.workload.model.num_layers > MAX_SERVED_LAYERS:
         reason = Sentence(
@@ -66,7 +66,7 @@ def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | Ref
 
 
 def store_runs(session: Session, runs: list[GivenRun]) -> int:
-    """Stores what was not refused; equal records are stored once. Returns how many were new."""
+    """Store the accepted records; equal records are stored once. Return the number of new ones."""
     at_s = now_s(session)
     rows = [
         {
@@ -83,7 +83,7 @@ def store_runs(session: Session, runs: list[GivenRun]) -> int:
 
 
 def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str, Any]], RunItem | None]) -> Listing[StoredRun]:
-    """Stored runs, each with what ``predict`` says of its record; no transaction need be open."""
+    """A page of stored runs, each with the result of ``predict``; needs no open transaction."""
 
     def stored(run: MeasuredRun) -> StoredRun:
         return StoredRun(
@@ -96,7 +96,7 @@ def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str
 
 
 def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) -> RunItem:
-    """A stored record as this version predicts it: with the first of a user's calibrations that applies, else the shipped one."""
+    """Prediction of a stored record by this version, with the first calibration of the user that applies, or the shipped one."""
     return _prediction_of(canonical_json(record, ascii_only=False), own)
 
 
@@ -147,7 +147,7 @@ def _predicted(record: RunRecord | RefusedRecord, own: tuple[Calibration, ...] =
 
 
 def _is_deep(value: object, levels: int) -> bool:
-    """Whether containers lie in containers more than ``levels`` times: answers that hold such a record cannot be written."""
+    """Whether containers are nested more than ``levels`` deep; an answer with such a record cannot be written."""
     if not isinstance(value, dict | list):
         return False
     within = value.values() if isinstance(value, dict) else value

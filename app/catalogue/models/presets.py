@@ -50,7 +50,7 @@ _Size = Annotated[float, Field(ge=1e6, le=MAX_PARAMETERS)]
 
 
 class Published(Section):
-    """The publisher's own sizes, None where it names none."""
+    """The publisher's own sizes, None if not given."""
 
     parameters: _Size | None = None
     active_parameters: _Size | None = None
@@ -75,7 +75,7 @@ class _PresetSection(Section):
 
 @dataclass(frozen=True)
 class Source:
-    """Where a value comes from; ``basis`` is vendor, measured, inferred or assumed."""
+    """The source of a value; ``basis`` is vendor, measured, inferred or assumed."""
 
     text: str
     basis: str
@@ -83,7 +83,7 @@ class Source:
 
 @dataclass(frozen=True)
 class DefaultTraining:
-    """The training job used where a job names none; ``sources`` has one entry a field."""
+    """The training job used if a job gives none; ``sources`` has an entry for each field."""
 
     seq_length: int
     global_batch_size: int
@@ -92,7 +92,7 @@ class DefaultTraining:
     sources: Mapping[str, Source]
 
     def why(self, name: str) -> str:
-        """What stands behind a field's value in the list that an answer prints."""
+        """The source of a field's value, for the list of an answer."""
         source = self.sources[name]
         return Sentence("from the preset ({}: {})", word(source.basis), Sentence.whole(source.text))
 
@@ -132,9 +132,9 @@ def model_preset(name: str) -> Preset:
 def resolve_model(
     value: object, *, where: str = "model", folder: Path | None = None, warnings: list[str] | None = None
 ) -> tuple[ModelShape, Preset | None]:
-    """What a job's ``model`` stands for, with its preset where it is one; raises ``InputError``.
+    """The shape of a job's ``model``, with its preset if it is one; raises ``InputError``.
 
-    What a user should know of a file that was read is added to ``warnings``.
+    Notes on a file that was read are added to ``warnings``.
 
     ``value`` is a preset's name, a mapping, or, only where ``folder`` is given, the path of a ``config.json`` (relative
     ones from there): a server must not read files that a request names.
@@ -142,7 +142,7 @@ def resolve_model(
     if not isinstance(value, str):
         return model_from_mapping(value, where), None
     if value not in names() and folder is not None and (value.endswith(".json") or "/" in value):
-        # The readers of all families are loaded where a config.json is read.
+        # The readers of all families are loaded only when a config.json is read.
         from app.catalogue.models.huggingface.reading import model_from_config_file
 
         imported = model_from_config_file(folder / value)
@@ -154,7 +154,7 @@ def resolve_model(
 
 
 def rows() -> list[dict[str, object]]:
-    """One row a preset, for ``models list``: name, size, shape and default training."""
+    """A row for each preset, for ``models list``: name, size, shape and default training."""
     return [_row(name) for name in names()]
 
 

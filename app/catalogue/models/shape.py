@@ -216,7 +216,7 @@ def constants_from(section: ConstantsSection) -> ModelConstants:
 
 
 def check_shape(model: ModelShape, where: str) -> None:
-    """Raises ``InputError`` where fields that are fine one by one do not fit together; ``where`` stands before a field."""
+    """Raises ``InputError`` if valid fields do not fit together; ``where`` is the prefix of a field."""
     heads, groups = model.num_attention_heads, model.num_query_groups
     if heads % groups:
         raise InputError(
@@ -337,7 +337,7 @@ def _kv_channels(section: ModelSection, mla: MlaShape | None, where: str) -> int
 
 
 def head_width(hidden_size: int, num_heads: int, field: str) -> int:
-    """Channels of a head where ``field`` does not state them."""
+    """Channels of a head if ``field`` does not state them."""
     if hidden_size % num_heads:
         raise InputError(
             Sentence("{}: missing; hidden_size {} is no multiple of the {} attention heads.", field, hidden_size, num_heads)
@@ -349,5 +349,5 @@ def _ffn_hidden_size(section: ModelSection, moe: MoeShape | None, where: str) ->
     if section.ffn_hidden_size is not None:
         return section.ffn_hidden_size
     if moe is not None and moe.num_leading_dense_layers == 0 and moe.moe_layer_freq == 1:
-        return moe.expert_ffn_hidden_size  # no dense layer: never priced
+        return moe.expert_ffn_hidden_size  # no dense layer, so the value is never priced
     raise InputError(Sentence("{}.ffn_hidden_size: missing; give the width of the dense layers.", where))

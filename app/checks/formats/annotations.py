@@ -1,4 +1,4 @@
-"""What failed as workflow commands of GitHub Actions, which show it at a line of the job file."""
+"""Failed checks as workflow commands of GitHub Actions, which show them at a line of the job file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEVELS = {"failed": "error", "undetermined": "warning"}
 
 
 def annotations_text(reports: Sequence[Report]) -> str:
-    """One line a finding; none where everything passed."""
+    """A line for each finding; empty if everything passed."""
     return "".join(f"{line}\n" for report in reports for line in _lines(report))
 
 

@@ -1,4 +1,4 @@
-"""What failed as a code quality report of GitLab, which shows it at a line of the job file in the diff of a merge request."""
+"""Failed checks as a code quality report of GitLab, which shows them in the diff of a merge request."""
 
 from __future__ import annotations
 

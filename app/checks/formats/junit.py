@@ -1,4 +1,4 @@
-"""A check as JUnit XML, one test case a check, in the form that Jenkins and GitLab read."""
+"""A check as JUnit XML for Jenkins and GitLab, with a test case for each item."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def markdown_text(reports: Sequence[Report]) -> str:
 
 
 def _run(reports: Sequence[Report]) -> Iterator[str]:
-    """A line a job in one table, then each on its own, folded where it passed."""
+    """A table with a line for each job, then each job, folded if it passed."""
     yield from (f"### meshplan check: {said(run_headline(reports))}", "")
     yield _heads(*MATRIX)
     yield "|---|---|---:|---:|---:|---:|"
@@ -82,5 +82,5 @@ def _heads(*heads: str) -> str:
 
 
 def _text(text: str) -> str:
-    """The text in the reader's language, on one line, with nothing that Markdown would read as more."""
+    """The text in the reader's language, on one line, with Markdown escaped."""
     return _SPECIAL.sub(r"\\\1", " ".join(said(text).split()))

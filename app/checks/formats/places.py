@@ -1,4 +1,4 @@
-"""Where in the user's files a finding belongs."""
+"""The place of a finding in the user's files."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Places:
-    """The files of one check; None where the part did not come from a file."""
+    """The files of one check; None for a part that did not come from a file."""
 
     job: Path | None = None
     budget: Path | None = None
     baseline: Path | None = None
-    name: str = "job"  # where it is no file
+    name: str = "job"  # if it is no file
 
     @property
     def title(self) -> str:
         return str(self.job or self.name)
 
     def in_job(self, document: CheckDocument) -> tuple[str | None, int]:
-        """Path and line of the job file where a finding is shown: the first field that changed, else the strategy."""
+        """Path and line of the job file for a finding: the first changed field, otherwise the strategy."""
         if self.job is None:
             return None, 1
         lines = _lines(self.job)
@@ -43,7 +43,7 @@ class Places:
         return unquote(_uri(self.job)), 1
 
     def of(self, item_id: str) -> Place | None:
-        """The line of the budget that bounds the metric, else the job's strategy, else the top of a file."""
+        """The line of the budget that bounds the metric, otherwise the job's strategy, otherwise the top of a file."""
         kind, _, rest = item_id.partition(".")
         if kind in ("budget", "regression") and self.budget is not None:
             return _place(self.budget, rest.partition(".")[0], after="regression" if kind == "regression" else "")
@@ -55,7 +55,7 @@ class Places:
 def _place(path: Path, key: str, after: str = "") -> Place:
     lines = _lines(path)
     start = _line(lines, after, 0) or 0
-    at_margin = None if after else _line(lines, key, 0, before="^")  # not the metric's namesake under regression
+    at_margin = None if after else _line(lines, key, 0, before="^")  # not the metric of the same name under regression
     return Place(_uri(path), at_margin or _line(lines, key, start) or start or 1)
 
 
@@ -73,7 +73,7 @@ def _line(lines: list[str], key: str, start: int, before: str = r"(?:^|[\s{,])")
 
 
 def _uri(path: PurePath) -> str:
-    """Relative to the folder that the command ran in, as code scanning wants it, where it lies inside."""
+    """Path relative to the working folder, as code scanning expects, if it is inside."""
     if path.is_absolute():
         try:
             path = path.relative_to(Path.cwd())

@@ -1,4 +1,4 @@
-"""What every format is given: the check of each job, and the files that it was made from."""
+"""The input of every format: the check of each job, and its files."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ WORST_FIRST: tuple[Status, ...] = ("infeasible", "broken", "cut", "passed")
 
 @dataclass(frozen=True)
 class Report:
-    """One job of a run."""
+    """The check of one job of a run."""
 
     document: CheckDocument
     places: Places
 
 
 def worst(reports: Sequence[Report]) -> Status:
-    """What the whole run says."""
+    """The worst status of a run."""
     return min((report.document.status for report in reports), key=WORST_FIRST.index)
 
 
 def whole_document(reports: Sequence[Report]) -> CheckDocument | ChecksDocument:
-    """The check of one job as it is; those of several under their names."""
+    """The document of one check, or those of several by name."""
     if len(reports) == 1:
         return reports[0].document
     status = worst(reports)

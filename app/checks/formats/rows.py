@@ -1,4 +1,4 @@
-"""What the table and the Markdown of a check both show."""
+"""Rows and sentences that the table and the Markdown of a check share."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ def movement_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str,
         )
 
 
-TOLD_PARTS = 12  # of a breakdown; those that moved most
-SMALLEST_CHANGE = 1e-4  # of the whole, of a part that is told
+TOLD_PARTS = 12  # parts of a breakdown that are shown: those that moved most
+SMALLEST_CHANGE = 1e-4  # smallest share of the total for a part to be shown
 
 
 def part_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str]]:
-    """Part of the step or of the memory, baseline, now, difference; what moved by less than a ten thousandth is left out."""
+    """Part of step or memory, baseline, now, difference; parts that moved by less than a ten thousandth are left out."""
     comparison = document.baseline
     if comparison is None:
         return
@@ -101,7 +101,7 @@ def _signed(fraction: float | None) -> str:
 
 
 def sentences(document: CheckDocument) -> Iterator[str]:
-    """What changed, and what was assumed of the comparison."""
+    """Sentences on changes, and on assumptions of the comparison."""
     comparison = document.baseline
     if comparison is None:
         return

@@ -1,7 +1,7 @@
 """A check as SARIF 2.1.0, for code scanning.
 
-Only what failed is a result: code scanning makes an alert of every result, whatever its kind. What a cut search left
-open is a notification of a run that was not successful.
+Only failed items are results, because code scanning makes an alert of every result. Items that a cut search left undecided
+are notifications of an unsuccessful run.
 """
 
 from __future__ import annotations

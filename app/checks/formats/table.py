@@ -31,20 +31,20 @@ STYLES = {"passed": "green", "failed": "bold red", "undetermined": "yellow", "no
 
 
 def table_text(reports: Sequence[Report]) -> str:
-    """Without colour, for a file."""
+    """The table without colour, for a file."""
     file = io.StringIO()
     print_checks(plain_text(file, WIDTH_WITHOUT_TERMINAL), reports)
     return file.getvalue()
 
 
 def show_table(reports: Sequence[Report]) -> None:
-    """On standard output, with colour on a terminal."""
+    """Print the table to standard output, with colour on a terminal."""
     print_checks(output(), reports)
     sys.stdout.flush()
 
 
 def print_checks(console: Console, reports: Sequence[Report]) -> None:
-    """Each job, and of several a line each at the end."""
+    """Print each job, and for several jobs a line for each at the end."""
     for report in reports:
         if len(reports) > 1:
             console.print(f"== {report.places.title}", style="bold", markup=False)

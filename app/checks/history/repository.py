@@ -28,7 +28,7 @@ def add(session: Session, check: KeptCheck) -> None:
 
 
 def find(session: Session, check_id: str, *, for_update: bool = False) -> KeptCheck | None:
-    """The check with its document; ``for_update`` holds its row against others until the transaction ends."""
+    """The check with its document; ``for_update`` locks its row until the transaction ends."""
     query = select(KeptCheck).where(KeptCheck.id == check_id).options(undefer(KeptCheck.document))
     query = query.execution_options(populate_existing=True)
     return session.scalars(query.with_for_update() if for_update else query).one_or_none()
@@ -41,7 +41,7 @@ def list_checks(session: Session, after: int | None, limit: int, filters: Sequen
 
 
 def list_histories(session: Session, after: int | None, limit: int, filters: Sequence[ColumnElement[bool]]) -> list[History]:
-    """Names with their checks counted, that with the newest check first."""
+    """Histories with the number of their checks; the one with the newest check first."""
     last = func.max(KeptCheck.number)
     not_passed = func.sum(case((KeptCheck.status == "passed", 0), else_=1))
     query = select(last, func.count(), not_passed, func.min(KeptCheck.created_at_s)).where(*filters)

@@ -1,4 +1,4 @@
-"""What can be done with kept checks. Every function works in the caller's transaction."""
+"""Operations on kept checks. Every function works in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from documents.hashing import canonical_json, sha256_of
 from documents.sentences import Sentence
 
 TRENDS = ("step_time_s", "tokens_per_s", "mfu_fraction", "peak_memory_bytes", "headroom_bytes", *DELIVERED, DEVICE_DAYS)
-NO_PART_OF_THE_JOB = ("search", "schema_version", "assumed")  # how it is searched, and what of it was given
-SHOWN_PARTS = 3  # of what moved, in a list
+NO_PART_OF_THE_JOB = ("search", "schema_version", "assumed")  # search settings, and the list of given fields
+SHOWN_PARTS = 3  # characters of a movement in a list
 _COLUMNS = {"model": "model_name", "etag_version": "row_version", "check": "document"}
 
 View = TypeVar("View", bound=KeptCheckSummary)
 
 
 def parse_entry(body: Mapping[str, Any]) -> tuple[HistoryEntry, dict[str, Any]]:
-    """The part ``history`` of a request, and the rest, which is a check's; ``InputError`` where it has none."""
+    """Split a request into its part ``history`` and the check; ``InputError`` without that part."""
     check_keys(body, KeepRequest.model_fields)
     entry = body.get("history")
     if not isinstance(entry, Mapping):
@@ -72,14 +72,14 @@ def keep(session: Session, caller: Principal, entry: HistoryEntry, document: Map
 
 
 def check_quota(session: Session, state: ServerState, caller: Principal) -> None:
-    """``ServiceError`` where the caller's owner has as many kept checks as the key allows of studies."""
+    """``ServiceError`` if the caller's owner has as many kept checks as the key allows studies."""
     most = caller.limits.max_stored
     if caller.owner is not None and ownership.num_owned(session, caller.owner, KeptCheck) >= most:
         raise ownership.exceeded(state, "stored", Sentence("{:,} checks of {} are kept already.", most, show(caller.owner)))
 
 
 def judged(document: Mapping[str, Any], baseline_name: str | None = None) -> dict[str, Any]:
-    """What lists and trends show of a check's answer, by column."""
+    """Columns of a check's answer for lists and trends."""
     job: Mapping[str, Any] | None = document["job"]
     cluster = {} if job is None else job["cluster"]
     model = None if job is None else job["model"]
@@ -123,7 +123,7 @@ def get(session: Session, caller: Principal, check_id: str) -> KeptCheckDocument
 def change(
     session: Session, caller: Principal, check_id: str, changes: KeptChanges, etag_version: int | None
 ) -> KeptCheckDocument:
-    """What is given, else as it was; with ``etag_version`` only if the caller has seen the check's latest version."""
+    """Change the given values; with ``etag_version``, only if the caller has seen the latest version."""
     row = _found(session, caller, check_id, etag_version=etag_version, to_change=True)
     if changes.visibility not in (None, "public") and row.owner is None:
         raise ServiceError("conflict", Sentence("The check belongs to nobody, so that everybody sees it."))
@@ -155,7 +155,7 @@ def list_checks(
 
 
 def list_histories(session: Session, caller: Principal, *, after: int | None, limit: int) -> Listing[HistorySummary]:
-    """Those with checks that are not archived."""
+    """Histories with checks that are not archived."""
     return listing(repository.list_histories(session, after, limit + 1, _seen(caller, "false")), limit, _history)
 
 
@@ -167,7 +167,7 @@ def _seen(caller: Principal, archived: Archived) -> list[ColumnElement[bool]]:
 def _found(
     session: Session, caller: Principal, check_id: str, *, to_change: bool = False, etag_version: int | None = None
 ) -> KeptCheck:
-    """A check that the caller may read or, where it asks to, change: the one way to a row by its id."""
+    """The check of that id, if the caller may read it or, on request, change it. All access by id goes through here."""
     row = repository.find(session, check_id, for_update=to_change) if check_id.isascii() and check_id.isalnum() else None
     may = None if row is None else ownership.standing(caller, row.owner, row.visibility)
     if row is None or may is None:

@@ -23,7 +23,7 @@ NAMES = ("table", "json", "junit", "sarif", "markdown", "annotations", "codequal
 MAX_JOBS = 64
 SUFFIXES = {".json": "json", ".xml": "junit", ".sarif": "sarif", ".md": "markdown", ".txt": "table"}
 STANDARD_OUTPUT = "-"
-Before = tuple[Mapping[str, Any], str]  # a baseline's document, and what to call it
+Before = tuple[Mapping[str, Any], str]  # a baseline's document, and its name
 
 
 def check(
@@ -123,7 +123,7 @@ def check(
 def _keeper(
     server: str | None, history: str | None, change: dict[str, str | None], visibility: str | None, models: list[str]
 ) -> Keeper | None:
-    """What has the checks kept, if anything; ``InputError`` for options that cannot be used, before anything is priced."""
+    """The client that stores checks on a server, or None; ``InputError`` for unusable options, before any pricing."""
     given = {"--history": history, **{f"--{name.replace('_', '-')}": value for name, value in change.items()}}
     alone = [flag for flag, value in {**given, "--visibility": visibility}.items() if value is not None]
     if server is None:
@@ -149,7 +149,7 @@ def _keep(
     *,
     pin: bool,
 ) -> None:
-    """A history that cannot be written is no fault of the job's: it is said, and the exit code stays."""
+    """Store the checks; a failure is reported and does not change the exit code."""
     from app.cli.check_upload import ToKeep
     from documents.reading import read_document
 
@@ -157,7 +157,7 @@ def _keep(
     for sentence in keeper.change.passed_over:
         _say(Sentence("--server: {}", sentence))
     for model, job, status, before in found:
-        # A job that is new on its branch has no baseline to be worse than.
+        # A job that is new on its branch has no baseline.
         held = {name: bound for name, bound in bounds.items() if name != "regression" or before is not None}
         _say(keeper.kept(ToKeep(model, job, status, before), held or None, pin=pin))
 
@@ -201,7 +201,7 @@ def _baseline(
 
 
 def _priced_at(path: Path, name: str, calibration: Path | None, executor: str | None) -> Before | None:
-    """The job of another commit at today's prices; None where it could not run there either."""
+    """The job of another commit, priced today; None if it could not run there either."""
     import json
 
     from app.calibrations.constants import own_calibrations
@@ -268,7 +268,7 @@ def _checked(
 
 
 def _comment(service: str, reports: Sequence[Report]) -> None:
-    """A report that cannot be shown there is no fault of the job's: it is said, and the exit code stays."""
+    """Write the comment; a failure is reported and does not change the exit code."""
     import os
 
     from app.checks.comment import CommentError, comment
@@ -304,7 +304,7 @@ def _pairs(formats: list[str], outputs: list[str]) -> list[tuple[str, str]]:
 
 
 def _check_suffix(name: str, file: str, names: list[str]) -> None:
-    """The n-th file belongs to the n-th format; a name that ends in another of them shows that the order is not as meant."""
+    """Refuse a file whose ending belongs to another format: the n-th file belongs to the n-th format."""
     meant = [SUFFIXES[suffix] for suffix in Path(file).suffixes if suffix in SUFFIXES]
     if meant and name not in meant and set(meant) & set(names):
         raise InputError(

@@ -12,7 +12,7 @@ from app.exit_codes import DONE, OUR_FAULT
 from documents.errors import InputError
 from documents.sentences import Sentence
 
-STATES = {"ok": "ok", "warning": "warning", "error": "broken"}  # as a reader is told of them
+STATES = {"ok": "ok", "warning": "warning", "error": "broken"}  # names of the findings for a reader
 
 
 def doctor(

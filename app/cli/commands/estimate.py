@@ -43,7 +43,7 @@ STRATEGY_FIELDS = {name: ("strategy", name) for name in STRATEGY}
 
 
 def job_of_flags(context: typer.Context) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """The flags of a job and its strategy as parts of a job, and what its fields are called."""
+    """The flags of a job and its strategy as parts of a job, and the user's names for its fields."""
     given = dict(context.params)
     if given["features"] is not None:
         given["features"] = [name.strip() for name in given["features"].split(",") if name.strip()]
@@ -116,7 +116,7 @@ def estimate(
 
 
 def _switches(given: list[str]) -> dict[str, bool | str]:
-    """Another word than true or false stays as it is: the job's own check names it, as it does a switch that is none."""
+    """Values of switches; a word other than true or false is kept, and the check of the job refuses it."""
     words = {"true": True, "false": False}
     named = options.assignments(given, Sentence("true or false, as in mc2=false"))
     return {name: words.get(word, word) for name, word in named.items()}

@@ -41,7 +41,7 @@ SITE = {
     "histories": _flag(_COUNT, Sentence("simulated for the quantiles (default 2000)")),
     "seed": _flag(_COUNT, Sentence("of the simulated histories (default 0)")),
 }
-# Flag -> fields of the section, where they differ in name.
+# Flag -> fields of the section with another name.
 _FIELDS = {
     "mtbf": ("mtbf_s",),
     "detection": ("detection_s",),
@@ -88,7 +88,7 @@ def goodput(
     if len(given) > 1:
         raise InputError(Sentence("{}: given beside {}; give one of the two.", given[0], given[1]))
     if given:
-        values |= {"mtbf_s": None, "failures_per_node_day": None}  # that of a file gives way
+        values |= {"mtbf_s": None, "failures_per_node_day": None}  # it replaces the value of a file
     for name in SITE:
         if params.get(name) is None:
             continue

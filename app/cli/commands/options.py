@@ -25,7 +25,7 @@ Model = Annotated[
 Calibration = Annotated[
     Path | None, typer.Option("--calibration", help="file that `meshplan calibrate` wrote, in place of the shipped constants")
 ]
-# What a launch script does not say itself.
+# Values that a launch script does not state.
 VocabSize = Annotated[int | None, typer.Option(help="rows of the embedding, where the script leaves them to the tokenizer")]
 Values = Annotated[
     list[str] | None,
@@ -41,7 +41,7 @@ Executor = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
-# Where a server keeps the answer as a study.
+# Labels of a study on a server.
 Server = Annotated[
     str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)", rich_help_panel="Server")
 ]
@@ -59,7 +59,7 @@ def _job_option(
 
 
 _TEXT, _COUNT, _NUMBER, _NAMES = str | None, int | None, float | None, list[str] | None
-# Parameter -> what typer makes of it, and (section, field) of the job: the flags of every command that takes a job apart.
+# Parameter -> type for typer, and (section, field) of the job: flags of every command that takes a job as flags.
 _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file", completion.hardware),
     "devices": _job_option(_COUNT, "cluster", "num_devices", "number of devices"),
@@ -101,7 +101,7 @@ JOB_FIELDS = {name: field for name, (_, field) in _JOB_OPTIONS.items()}
 
 
 def with_job_options(others: Mapping[str, Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Puts the flags of a job and ``others`` behind a command's model; their values are in the context's parameters."""
+    """Add the flags of a job and ``others`` after a command's model; their values are in the context's parameters."""
     options = {**{name: option for name, (option, _) in _JOB_OPTIONS.items()}, **others}
     added = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=options[name]) for name in options]
 
@@ -128,7 +128,7 @@ def flag(parameter: str) -> str:
 
 
 def labels(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) -> dict[str, str]:
-    """Paths of the job's fields as the user wrote them: the flag, where there is or could be one."""
+    """Names of the job's fields for the user: the flag, if the field has one."""
     missing = ("hardware", "devices", "seq_length", "global_batch_size")
     return {
         Sentence("{}.{}", section, field): flag(name)
@@ -143,7 +143,7 @@ def sections(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) ->
     """The given flags as parts of a job."""
     found: dict[str, dict[str, Any]] = {}
     for name, (section, field) in fields.items():
-        if given.get(name) not in (None, (), []):  # a flag that may be repeated was not
+        if given.get(name) not in (None, (), []):  # a repeatable flag that was not given
             found.setdefault(section, {})[field] = _as_in_a_job(given[name])
     return found
 
@@ -155,7 +155,7 @@ def _as_in_a_job(value: Any) -> Any:
 
 
 def assignments(given: list[str], example: str) -> dict[str, str]:
-    """Each ``--switch NAME=VALUES`` by the feature's name; ``example`` says what is asked for where one is not."""
+    """Each ``--switch NAME=VALUES`` by the feature's name; ``example`` is for the message about a malformed one."""
     found = {}
     for text in given:
         name, equals, values = text.partition("=")
@@ -166,7 +166,7 @@ def assignments(given: list[str], example: str) -> dict[str, str]:
 
 
 def study_labels(server: str | None, name: str | None, tag: list[str] | None, note: str | None) -> dict[str, Any]:
-    """What a server is told to call a study; nothing without one."""
+    """Labels of a study on a server; empty without a server."""
     given = {"name": name, "tag": tag, "note": note}
     for parameter, value in given.items():
         if value and server is None:
@@ -175,7 +175,7 @@ def study_labels(server: str | None, name: str | None, tag: list[str] | None, no
 
 
 def names(given: Iterable[str]) -> list[str]:
-    """The names of a flag that is repeated, or holds several between commas."""
+    """The names in a flag that is repeated or has commas."""
     return [name.strip() for text in given for name in text.split(",")]
 
 
@@ -186,7 +186,7 @@ def _word(text: str) -> int | bool | str:
 
 
 def limit(text: str, parameter: str) -> Any:
-    """A flag such as ``8``, ``1,2,4``, ``2..8`` or ``full,none`` as the job writes it."""
+    """A flag such as ``8``, ``1,2,4``, ``2..8`` or ``full,none``, in the form of a job."""
     low, dots, high = text.partition("..")
     if dots:
         ends = {name: _word(end.strip()) for name, end in (("min", low), ("max", high)) if end.strip()}

@@ -112,7 +112,7 @@ def validate(
 
 
 def _folder(save_dir: Path | None, *, overwrite: bool) -> AnswerFolder | None:
-    """Asked before pricing, so that no answer is lost for want of a place to write to."""
+    """Open the folder before pricing, so that no answer is lost because it cannot be written."""
     from app.answers.folder import answer_folder
 
     if overwrite and save_dir is None:

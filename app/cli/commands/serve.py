@@ -14,8 +14,8 @@ from documents.sentences import Sentence
 
 DEFAULT_PORT = 8765
 MAX_PORT = 65_535
-_GRACE_S = 5  # for requests that run when the server is asked to end
-ELSEWHERE = "192.0.2.1"  # of no machine (RFC 5737)
+_GRACE_S = 5  # seconds for running requests when the server is asked to end
+ELSEWHERE = "192.0.2.1"  # an address of no machine (RFC 5737)
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - all addresses of this machine, and one to call from here
 
 
@@ -63,7 +63,7 @@ def _listening(host: str, port: int) -> socket.socket:
             )
         ) from None
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # restart at once, while old connections linger
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # allows a restart while old connections linger
         listener.bind(address)
         listener.listen(2048)
     except OSError as error:
@@ -85,10 +85,10 @@ def _url(host: str, port: int) -> str:
 
 
 def _own_address() -> str:
-    """The address of this machine on the network that its default route leads to; without one its name."""
+    """The address of this machine on the network of its default route; without one, its name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((ELSEWHERE, 9))  # which sends nothing, and asks the system for the way
+            probe.connect((ELSEWHERE, 9))  # sends nothing; only asks the system for the route
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()

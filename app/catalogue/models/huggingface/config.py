@@ -1,4 +1,4 @@
-"""What the ``config.json`` files of all families share [transformers-main, models/*/configuration_*.py]."""
+"""Fields that the ``config.json`` files of all families share [transformers-main, models/*/configuration_*.py]."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class RopeByLayer(Rope):
 
 
 class TypedConfig(LenientSection):
-    """What tells the family."""
+    """The fields that name the family."""
 
     model_type: Line
 
@@ -93,7 +93,7 @@ class Config(LenientSection):
 
 
 class BiasedConfig(Config):
-    """Attention whose projections, the output's too, have a bias where the file says so."""
+    """Attention whose projections, including the output's, have a bias if the file says so."""
 
     attention_bias: bool = False
     mlp_bias: NoBias = False
@@ -101,11 +101,11 @@ class BiasedConfig(Config):
 
 @dataclass(frozen=True)
 class Source:
-    """What a reader knows beside the checked section."""
+    """Data for a reader beside the checked section."""
 
     name: str
     nulls: frozenset[str]  # fields that are null, which the library tells from those that are left out
-    notes: list[str] = field(default_factory=list)  # what a user should know of the import
+    notes: list[str] = field(default_factory=list)  # notes on the import for the user
 
 
 def given(config: LenientSection, name: str) -> int:
@@ -117,7 +117,7 @@ def given(config: LenientSection, name: str) -> int:
 
 
 def nullable(config: LenientSection, name: str, source: Source) -> int:
-    """An integer whose null means 0; it must be written, because the library's default depends on its version."""
+    """An integer whose null means 0; the file must state it, because the library's default depends on its version."""
     value: int | None = getattr(config, name)
     if value is None and name not in source.nulls:
         raise InputError(Sentence("{}: missing; give an integer, or null for none.", name))
@@ -125,11 +125,11 @@ def nullable(config: LenientSection, name: str, source: Source) -> int:
 
 
 def channels(config: Config) -> int:
-    """Of a head, where the library derives them from the hidden size."""
+    """Channels of a head, if the library derives them from the hidden size."""
     return config.head_dim or head_width(config.hidden_size, config.num_attention_heads, "head_dim")
 
 
 def only(name: str, value: object, allowed: object, why: str) -> None:
-    """Refuses what changes the model in a way that no formula and no launch file has."""
+    """Refuse a value that changes the model in a way that no formula and no launch file supports."""
     if value != allowed:
         raise InputError(Sentence("{}: {} is not allowed; {}, give {}.", name, show(value), why, show(allowed)))

@@ -1,4 +1,4 @@
-"""Keys that a family does not read: those that say nothing of cost or model, and those that must not be lost."""
+"""Keys that a family does not read: keys without effect on price or model, and keys that must not be ignored."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ aux_loss_alpha seq_aux z_loss_weight mtp_loss_lambda gradient_checkpointing pret
 moe_random_routing_dropped_token fp32_residual_connection attention_softmax_in_fp32 bias_dropout_fusion
 apply_query_key_layer_scaling id2label label2id
 """
-# Said by another key, or of a kernel alone; windows start at max_window_layers only where one is used.
+# Stated by another key, or about a kernel only; windows start at max_window_layers only if one is used.
 REPEATED = """
 initial_context_length model_max_length original_rope prefix_projection pre_seq_len block_size shared_moe_mode
 max_window_layers add_classification_head class_num pool_type text_config vision_config
 """
 NEUTRAL = frozenset(" ".join((TOKENS, FORMAT, INFERENCE, TRAINING, REPEATED)).split())
 
-# What moves the price or the mathematics of a model; a family that does not read one of these has no place for it.
+# Keys that change the price or the mathematics of a model; a family that does not read one cannot represent it.
 WEIGHTY = frozenset(
     """
     n_routed_experts num_routed_experts num_experts num_local_experts moe_num_experts num_experts_per_tok moe_topk moe_k
@@ -51,7 +51,7 @@ WEIGHTY = frozenset(
     no_rope_layers nope_layer_interval hc_mult block_configs
     """.split()
 )
-# With these values a weighty key says what a family without it has anyway.
+# With these values a weighty key has no effect.
 WEIGHTLESS: tuple[object, ...] = (None, False, 0, [], {}, "")
 WEIGHTLESS_BY_KEY: Mapping[str, tuple[object, ...]] = {
     "cla_share_factor": (1, 2),  # read by use_cla alone
@@ -70,7 +70,7 @@ WEIGHTLESS_BY_KEY: Mapping[str, tuple[object, ...]] = {
 
 
 def weigh(config: Mapping[str, object], read: frozenset[str], model_type: str) -> str | None:
-    """Refuses weighty keys that this family does not read; a sentence about the keys that nobody knows, if there are any."""
+    """Refuse weighty keys that this family does not read; return a sentence on unknown keys, if there are any."""
     unread = [key for key in config if key not in read]
     for key in unread:
         value = config[key]

@@ -1,4 +1,4 @@
-"""Which layers of a ``config.json`` are MoE, and which do not look at the whole sequence."""
+"""Layers of a ``config.json`` that are MoE, and layers without full attention."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def full_attention_every(name: str, local: Sequence[bool], num_layers: int) -> i
 
 
 def windowed(config: Config, name: str, local: Sequence[bool]) -> LocalAttention | None:
-    """Layers with a window of ``sliding_window`` tokens; ``name`` is the field that says which."""
+    """Layers with a window of ``sliding_window`` tokens; ``name`` is the field that lists them."""
     every = full_attention_every(name, local, config.num_hidden_layers)
     if every is None:
         return None

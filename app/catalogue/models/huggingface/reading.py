@@ -23,7 +23,7 @@ SHOWN_ARCHITECTURES = 8
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A shape, and what of its file a user should know: how it was understood, and what no launch file has."""
+    """A shape, with notes on its file: how it was read, and facts that no launch file has."""
 
     model: ModelShape
     notes: tuple[str, ...]
@@ -47,7 +47,7 @@ def model_from_config(config: object, where: str = "config.json", name: str = ""
 def _read(config: object, name: str) -> ImportedModel:
     notes: list[str] = []
     whole_type = check(TypedConfig, config).model_type
-    assert isinstance(config, Mapping)  # else it had no model_type
+    assert isinstance(config, Mapping)  # otherwise the file has no model_type
     text = config.get("text_config")
     if isinstance(text, Mapping) and "hidden_size" not in config:
         notes.append(Sentence("only the text model of {} is read; its other parts are not priced.", show(whole_type)))
@@ -67,7 +67,7 @@ def _read(config: object, name: str) -> ImportedModel:
 
 
 def _model_type(given: str, architectures: object, notes: list[str]) -> str:
-    """The type that is read: the file's own, or else that of the first class in ``architectures`` that is known."""
+    """The model type: the file's own, otherwise that of the first known class in ``architectures``."""
     if given in FAMILIES:
         return given
     named = architectures if isinstance(architectures, list) else []

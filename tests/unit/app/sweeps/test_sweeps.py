@@ -238,6 +238,13 @@ def test_a_sampler_proves_nothing_and_is_refused() -> None:
         swept({"search": {"sampler": "random"}})
 
 
+@pytest.mark.parametrize("given", [{"refine": 8}, {"by_tensor": True}, {"seed": 3}, {"max_trials": 5}, {"refine_front": True}])
+def test_an_option_that_a_sweep_does_not_read_is_refused(given: dict[str, Any]) -> None:
+    (name,) = given
+    with pytest.raises(InputError, match=f"search.{name}: a sweep does not read it"):
+        swept({"search": {**JOB["search"], **given}})
+
+
 def test_the_answer_of_two_processes_is_that_of_one_though_one_is_killed() -> None:
     source = Source({**JOB, "sweep": {"devices": [8, 16, 32], "global_batch_size": [64, 128, 63]}})
     pool, killed = Processes(2), set[int]()

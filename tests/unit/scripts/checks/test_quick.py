@@ -20,6 +20,8 @@ SOURCES = {
     "tests/unit/test_high.py": "def test():\n    import pkg.high\n",
     "tests/unit/test_helped.py": "from tests import helpers\n",
     "tests/unit/test_apart.py": "import pkg.apart\n",
+    "tests/api/test_high.py": "import pkg.high\n",
+    "tests/unit/pkg/test_z.py": "import pkg.high\n",
     "tests/browser/test_page.py": "from pkg.low import X\n",
 }
 
@@ -36,19 +38,22 @@ def imported(tmp_path: Path) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("changed", "tests"),
     [
-        (["pkg/low.py"], ["low", "high", "helped"]),
-        (["pkg/high.py"], ["high", "helped"]),
-        (["pkg/apart.py"], ["apart"]),
-        (["tests/helpers.py"], ["helped"]),
-        (["tests/unit/test_apart.py", "pkg/high.py"], ["apart", "high", "helped"]),
-        (["tests/conftest.py"], ["apart", "helped", "high", "low"]),
+        (["pkg/low.py"], ["unit/test_low", "unit/pkg/test_z", "api/test_high", "unit/test_high", "unit/test_helped"]),
+        (["pkg/high.py"], ["unit/pkg/test_z", "api/test_high", "unit/test_high", "unit/test_helped"]),
+        (["pkg/apart.py"], ["unit/test_apart"]),
+        (["tests/helpers.py"], ["unit/test_helped"]),
+        (["tests/unit/test_apart.py", "tests/helpers.py"], ["unit/test_apart", "unit/test_helped"]),
+        (
+            ["tests/conftest.py"],
+            ["api/test_high", "unit/pkg/test_z", "unit/test_apart", "unit/test_helped", "unit/test_high", "unit/test_low"],
+        ),
         (["README.md"], []),
     ],
 )
 def test_tests_that_a_change_reaches_are_listed_nearest_first(
     imported: dict[str, set[str]], changed: list[str], tests: list[str]
 ) -> None:
-    assert quick.tests_to_run(quick.distances(imported, changed)) == [f"tests/unit/test_{name}.py" for name in tests]
+    assert quick.tests_to_run(quick.distances(imported, changed)) == [f"tests/{name}.py" for name in tests]
 
 
 def test_a_data_file_counts_as_the_modules_above_it(imported: dict[str, set[str]]) -> None:
