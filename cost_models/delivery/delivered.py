@@ -23,8 +23,7 @@ class RunningPlan:
     """The parts of a plan that failures affect.
 
     ``replicas_per_node`` is below 1 if a data-parallel replica spans nodes. ``peer_bytes_per_s`` is the bandwidth from a peer
-    device
-    in another node.
+    device in another node.
     """
 
     num_nodes: int

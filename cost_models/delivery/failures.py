@@ -17,10 +17,9 @@ DAY_S = 86_400.0
 class FailureClass:
     """Interruptions of one kind. They are random; ``rate_per_s`` is the rate for the whole job while it runs.
 
-    ``recovery_s`` is the time from the fault to the next useful step, without lost work. With ``keeps_state`` the work since the
-    last checkpoint survives, and the repeated part (at most a step) is in ``recovery_s``. With ``replaces_node`` a node leaves
-    for
-    repair.
+    ``recovery_s`` is the time from the fault to the next useful step, without lost work. With ``keeps_state`` the work since
+    the last checkpoint survives, and the repeated part (at most a step) is in ``recovery_s``. With ``replaces_node`` a node
+    leaves for repair.
     """
 
     name: str

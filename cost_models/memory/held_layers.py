@@ -20,8 +20,7 @@ class KeptLayers(NamedTuple):
     """Numbers of layers that micro batches keep on a rank, ``[stage, n]`` or ``[stage, 1]``.
 
     For their backward: layers kept whole by kind, checkpoints of the others, losses. For separate weight gradients: layers by
-    kind,
-    including recomputed ones, and heads.
+    kind, including recomputed ones, and heads.
     """
 
     layers: LayersByKind

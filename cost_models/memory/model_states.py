@@ -71,8 +71,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     They are not yet sharded over data parallel. First: embedding (and learned positions). Last: final norm and head. All MTP
     modules come with their embedding copy [megatron-0.12, multi_token_prediction.py]. They share it with the model if one rank
     holds both [deepseek-v3, section 3.2.3; mindspeed-llm, gpt_model.py]. Tied embeddings: a copy on both ends, one if they are
-    the
-    same rank.
+    the same rank.
     """
     model = workload.model
     h = model.hidden_size
@@ -143,9 +142,9 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     """Whether gradients are scattered to their shards after every micro batch, so that no rank holds them whole. ``[n]``
 
     This holds for ZeRO-3, and for ZeRO-2 without a pipeline. The stages of a pipeline accumulate gradients and reduce them with
-    the
-    last micro batch, so ZeRO-2 behaves like ZeRO-1. Exceptions are stacks with ``SoftwareTraits.shards_accumulated_gradients``
-    [megatron-0.12, schedules.py; pytorch, schedules.py; mindformers-1.8, Parallel configuration].
+    the last micro batch, so ZeRO-2 behaves like ZeRO-1. Exceptions are stacks with
+    ``SoftwareTraits.shards_accumulated_gradients`` [megatron-0.12, schedules.py; pytorch, schedules.py; mindformers-1.8,
+    Parallel configuration].
     """
     software = workload.software
     at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
@@ -162,13 +161,12 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
 
     FP32 parameters need no master copy: in FP32 jobs, in MindFormers, whose parallel optimizer also shards the weights
     [mindformers-1.8], and in PyTorch FSDP, which casts a shard when it gathers it [pytorch-fsdp, section 4.4]. DeepSpeed
-    accumulates
-    BF16 gradients in FP32 in addition to those that the backward writes [deepspeed, bf16_optimizer.py]. With 16-bit gradients,
-    Megatron's optimizer works on an FP32 copy of its shard. In FP8 without the distributed optimizer, weights are also kept in 16
-    bits; tables and norms count as if they were cast. With it the layers' weights are twice 8 bits [megatron-0.12,
-    distrib_optimizer.py]. reuse-fp32-param keeps the master as the weights and a 16-bit remainder. swap-optimizer keeps all
-    states
-    on the host. Moments in BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3, section 3.3.3].
+    accumulates BF16 gradients in FP32 in addition to those that the backward writes [deepspeed, bf16_optimizer.py]. With 16-bit
+    gradients, Megatron's optimizer works on an FP32 copy of its shard. In FP8 without the distributed optimizer, weights are
+    also kept in 16 bits; tables and norms count as if they were cast. With it the layers' weights are twice 8 bits
+    [megatron-0.12, distrib_optimizer.py]. reuse-fp32-param keeps the master as the weights and a 16-bit remainder.
+    swap-optimizer keeps all states on the host. Moments in BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3,
+    section 3.3.3].
     """
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)

@@ -245,8 +245,7 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     """Bytes of parameters and gradients that live while a layer runs. ``[stage, n]``
 
     They are the gradient of the largest tensor, gradients of the largest layer if they are scattered at once, and under ZeRO-3
-    the
-    weights of the layer and of the next.
+    the weights of the layer and of the next.
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     gathered = np.where(batch.zero_stage == 3, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
@@ -292,9 +291,8 @@ def _pools(workload: Workload, allocated: Floats, outside: Floats, constants: Co
     """Allocator bytes beyond allocations: the least that it needs, and the size that it grows to. ``[stage, n]``
 
     The pool grows while memory is free. Before an allocation fails, its unused blocks are returned [pytorch-allocator], so only
-    the
-    least counts in the peak that decides what fits. If every micro batch allocates the sizes of the one before on one stream, it
-    reuses their blocks, and the pool stays at the least. A compiled graph plans its memory ahead and needs no pool.
+    the least counts in the peak that decides what fits. If every micro batch allocates the sizes of the one before on one
+    stream, it reuses their blocks, and the pool stays at the least. A compiled graph plans its memory ahead and needs no pool.
     """
     if not workload.software_traits.eager:
         return np.zeros_like(allocated), np.zeros_like(allocated)
@@ -322,8 +320,8 @@ def memory_estimate(
     """Memory peak of every stage: states + max(forward and backward, optimizer) + least pool + communicators + runtime.
 
     The two peaks never add up: activations are freed when the optimizer runs. In the first iteration the moments do not exist
-    before
-    the optimizer creates them; framework logs of a first step show this. ``breakdown`` adds the parts that sum to the peak.
+    before the optimizer creates them; framework logs of a first step show this. ``breakdown`` adds the parts that sum to the
+    peak.
     """
     profile = workload.cluster.profile
     logits = stages.is_last * logits_bytes(workload, batch)

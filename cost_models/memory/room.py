@@ -27,11 +27,10 @@ IN_ACTIVATIONS = ("recompute_checkpoints", "working_set", "logits", "optimizer_t
 class Room:
     """Memory limits of one strategy whose ranks are all separate kinds.
 
-    A rank fits if at every moment ``in_flight`` ``[moment, chunk, rank]`` times the bytes that each chunk keeps of a micro batch,
-    plus ``fixed_bytes`` ``[moment, rank]``, plus a working set is at most ``most_bytes`` ``[rank]``. The working set is the
-    maximum
-    of ``least_bytes`` ``[rank]`` and of ``beside_bytes`` ``[rank]`` plus the working set of its layers. If ``most_bytes`` is
-    negative, no choice fits.
+    A rank fits if at every moment ``in_flight`` ``[moment, chunk, rank]`` times the bytes that each chunk keeps of a micro
+    batch, plus ``fixed_bytes`` ``[moment, rank]``, plus a working set is at most ``most_bytes`` ``[rank]``. The working set is
+    the maximum of ``least_bytes`` ``[rank]`` and of ``beside_bytes`` ``[rank]`` plus the working set of its layers. If
+    ``most_bytes`` is negative, no choice fits.
     """
 
     in_flight: Floats

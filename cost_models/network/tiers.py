@@ -75,9 +75,9 @@ class Network:
     ) -> Network:
         """The cluster's network with calibrated efficiencies.
 
-        ``inter_fraction`` is the fraction of the profile's rate that collectives reach in the outermost tier (also a single tier,
-        if
-        it is a fabric). ``intra_fraction`` is the same for all tiers inside it. The cluster's ``time_factor`` scales all times.
+        ``inter_fraction`` is the fraction of the profile's rate that collectives reach in the outermost tier (also a single
+        tier, if it is a fabric). ``intra_fraction`` is the same for all tiers inside it. The cluster's ``time_factor`` scales
+        all times.
 
         Raises ``WorkloadError`` for a profile without tiers, and for rates, factors or oversubscriptions that are not positive.
         """
@@ -132,9 +132,9 @@ class MeasuredCollective:
 
         T(m, x) = T_measured(m0, x b(m) / (b(m0) f)) + max(0, a(m) - a(m0)) with the formula's seconds a byte b and latency a
         and the tier's ``rate_fraction`` f. At m = m0 and f = 1 this is the measurement itself. For large messages it is
-        T_measured
-        times the ratio of the formulas. More bytes are never faster. Interpolation is log-log between points. Above the largest
-        point its bandwidth holds; below the smallest, its time scales with the formula. The fixed cost of a call is included.
+        T_measured times the ratio of the formulas. More bytes are never faster. Interpolation is log-log between points. Above
+        the largest point its bandwidth holds; below the smallest, its time scales with the formula. The fixed cost of a call is
+        included.
 
         Notes
         -----

@@ -40,8 +40,7 @@ def pipeline_time(
 
     If micro batches come in groups (of ``group_size``, default p), a last group of r < p stalls for (v - 1)(p - r) chunks
     [calculon]. If the chunks of a rank differ, ranks wait for each other in every slot (``cost_models.pipeline.pace``), which
-    takes
-    longer than the slowest rank's work. Merged pairs of plain 1F1B wait for the neighbour's pair, m - 2 of them.
+    takes longer than the slowest rank's work. Merged pairs of plain 1F1B wait for the neighbour's pair, m - 2 of them.
 
     Parameters
     ----------
@@ -136,12 +135,10 @@ class LeastWork(NamedTuple):
         """Lower bound on the time until the last rank ends, ``[n]``: earliest start + busy time + shortest tail.
 
         Rank i cannot start before one forward of the first chunk has passed the ranks before it. It then works on m micro
-        batches. If a
-        backward is one task, the first chunk's backward must still pass the ranks before it at the end. If weight gradients run
-        separately, one of them can be the rank's last task, and the tail is empty. Without a synchronised optimizer
-        (``ScheduleRules.overlaps_steps``) steps follow each other at the pace of the busiest rank. Two streams start at once from
-        both
-        ends.
+        batches. If a backward is one task, the first chunk's backward must still pass the ranks before it at the end. If weight
+        gradients run separately, one of them can be the rank's last task, and the tail is empty. Without a synchronised
+        optimizer (``ScheduleRules.overlaps_steps``) steps follow each other at the pace of the busiest rank. Two streams start
+        at once from both ends.
 
         Parameters
         ----------
@@ -169,11 +166,9 @@ def least_work(
     """Lower bounds on the work of every kind of rank, whatever the order of the tasks. ``[kind, n]``
 
     Every number is at most what the simulation gives the task. A merged pair counts with the largest saving of its forward's
-    chunk.
-    Forwards that run alone save nothing and are those that would save least. Sends that a rank at an end or a turn of the stream
-    does not make are left out. The first pass of a rank is never a pair, because its backward needs an earlier forward; nor is
-    the
-    last.
+    chunk. Forwards that run alone save nothing and are those that would save least. Sends that a rank at an end or a turn of
+    the stream does not make are left out. The first pass of a rank is never a pair, because its backward needs an earlier
+    forward; nor is the last.
 
     Parameters
     ----------

@@ -43,8 +43,7 @@ class LayersMet:
     """Layers that meet on the ranks of some stages.
 
     The first layer of the forward meets the last layer of the backward, the second the last but one. A layer without a partner
-    runs
-    alone [mindspeed-fb-overlap, transformer_block.py]. An MTP module is one more layer after those of its stage.
+    runs alone [mindspeed-fb-overlap, transformer_block.py]. An MTP module is one more layer after those of its stage.
     """
 
     def __init__(self, stages: Stages) -> None:
@@ -76,8 +75,7 @@ class LayersMet:
         """Number of layer pairs of a micro batch on whole ranks in steady state, ``[layer kind, layer kind, kind]``.
 
         Two streams meet each other. The chunks of one stream alternate in groups of ``group_size`` micro batches; forwards are
-        ahead of
-        backwards by the warm-up of the first rank of a kind.
+        ahead of backwards by the warm-up of the first rank of a kind.
         """
         if group_size not in self._steady:
             stages, number = self._stages, len(self._stages.layer_kinds)

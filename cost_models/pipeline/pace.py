@@ -23,9 +23,9 @@ MOST_ENTRIES = 1 << 20  # of a table of meetings: 8 MiB
 def slots_of(placements: Sequence[Sorts], group_size: int, *, merged: bool) -> list[Slots]:
     """Meetings of chunks in each slot of an interleaved pipeline, for several placements.
 
-    In a slot every rank runs one forward and one backward. The backwards of a micro batch pass the ranks one after the other, so
-    the
-    k-th backward of every rank is one slot. Its forward is ahead by 2 (p - 1 - i) + (v - 1) g [megatron-0.12, schedules.py].
+    In a slot every rank runs one forward and one backward. The backwards of a micro batch pass the ranks one after the other,
+    so the k-th backward of every rank is one slot. Its forward is ahead by 2 (p - 1 - i) + (v - 1) g [megatron-0.12,
+    schedules.py].
 
     Parameters
     ----------

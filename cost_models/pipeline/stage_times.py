@@ -19,9 +19,8 @@ from cost_models.shapes.strategy import StrategyBatch
 class LayerCounts:
     """Layers of each kind, fully recomputed layers, embeddings and heads: ``[kind, 1]`` or ``[kind, n]``.
 
-    ``mtps`` is 1 where the MTP modules run. ``relays`` are outputs of MTP modules that a forward sends on in addition to its own,
-    and
-    gradients of them that a backward sends on.
+    ``mtps`` is 1 where the MTP modules run. ``relays`` are outputs of MTP modules that a forward sends on in addition to its
+    own, and gradients of them that a backward sends on.
     """
 
     layers: LayersByKind
@@ -65,10 +64,10 @@ def rank_counts(chunks: LayerCounts) -> LayerCounts:
 class PassTimes:
     """Seconds of one micro batch on the layers in ``counts``, ``[kind, n]``; each sum is computed on first use.
 
-    ``forward`` and ``backward`` (with recompute) include exposed communication. An MTP module is one more layer and a projection,
-    and one more head on the head's rank. ``relay_s`` is one send for MTP modules between their stage and the head's. ``extra_s``
-    is
-    extra time of the backward. ``pair_saving`` is the saving of merging a forward with another micro batch's backward.
+    ``forward`` and ``backward`` (with recompute) include exposed communication. An MTP module is one more layer and a
+    projection, and one more head on the head's rank. ``relay_s`` is one send for MTP modules between their stage and the
+    head's. ``extra_s`` is extra time of the backward. ``pair_saving`` is the saving of merging a forward with another micro
+    batch's backward.
     """
 
     counts: LayerCounts

@@ -27,10 +27,8 @@ class Stages:
     """Kinds of pipeline ranks, outermost first; arrays are ``[kind]``, ``[kind, 1]`` or ``[kind, chunk]``.
 
     Ranks of a kind hold the same layers. Their micro batches in flight differ; in 1F1B they decrease from rank to rank, so the
-    first
-    rank of a kind decides its memory. ``num_ranks`` is the number of ranks of each kind and ``ranks`` lists them. Every stream of
-    a
-    schedule has its own chunk on each rank, which takes its share of the micro batches.
+    first rank of a kind decides its memory. ``num_ranks`` is the number of ranks of each kind and ``ranks`` lists them. Every
+    stream of a schedule has its own chunk on each rank, which takes its share of the micro batches.
     """
 
     pp: int

@@ -60,8 +60,7 @@ def lengths_from_mean(
     """The distribution whose mean, with the cap applied, is ``mean`` tokens, by bisection over ``mu``.
 
     At a mean equal to the cap, every answer is cut off. ``sigma`` is the standard deviation of ln(length); 0 gives all answers
-    the
-    mean length.
+    the mean length.
     """
     if sigma == 0.0 or mean >= cap:
         return ResponseLengths(math.log(max(min(mean, cap), 1.0)), 0.0, cap, group_share)

@@ -14,8 +14,7 @@ class Task:
 
     It occupies all its ``pools`` for ``seconds``. Its result is available ``tail_s`` later, and no pool is busy meanwhile.
     ``after``: the results that it needs, as (name of a task, how many steps earlier). ``lag``: rounds behind the first task of
-    its
-    step. In a round every pool runs its tasks in the order of the program.
+    its step. In a round every pool runs its tasks in the order of the program.
     """
 
     name: str

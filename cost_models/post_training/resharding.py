@@ -73,8 +73,7 @@ def reshard(
 
     A device that trains and rolls out keeps the part of its new shard that it already has: 1 / (tg pg) - 1 / (t p) of the model
     arrives if shards are nested [hybridflow, section 5.3]. The engine's time was measured for the whole model and is scaled to
-    the
-    part that moves.
+    the part that moves.
 
     Parameters
     ----------

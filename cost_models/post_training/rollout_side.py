@@ -77,11 +77,10 @@ class OngoingRollout:
 class RolloutTimes:
     """Times of one step's answers. [s]
 
-    ``makespan_s`` is from the first prompt to the last answer. ``steady_s`` is the time for the same tokens if new prompts follow
-    at once; ``longest_s`` is the time of the longest answer then. ``finish_s`` has the end of every answer and ``groups_s`` that
-    of
-    the last answer to each prompt, both ascending; advantages are computed over groups. ``first_instance_s`` is the time at which
-    the first replica of an instance is idle.
+    ``makespan_s`` is from the first prompt to the last answer. ``steady_s`` is the time for the same tokens if new prompts
+    follow at once; ``longest_s`` is the time of the longest answer then. ``finish_s`` has the end of every answer and
+    ``groups_s`` that of the last answer to each prompt, both ascending; advantages are computed over groups.
+    ``first_instance_s`` is the time at which the first replica of an instance is idle.
     """
 
     makespan_s: float

@@ -67,9 +67,8 @@ def turns_taken(shape: PipelineShape, rank: int) -> list[Counts]:
     """``in_flight.moments`` at which a forward or a backward moves to another chunk.
 
     Between two of these every count grows or falls evenly, so no moment between is heavier than both. ``f`` is the running
-    forward,
-    or the last one, together with the first f - w - 1 backwards, of which the next may have started. Before it a rank holds less,
-    and after the last forward too.
+    forward, or the last one, together with the first f - w - 1 backwards, of which the next may have started. Before it a rank
+    holds less, and after the last forward too.
     """
     m, vpp, group = shape.num_microbatches, shape.vpp, shape.group_size or shape.pp
     n, w = m * vpp, num_warmup_forwards(shape, rank)

@@ -40,8 +40,7 @@ def delayed_in_flight(ahead: int) -> Callable[[Ranks, Floats, IntColumn, bool], 
     """The rule ``in_flight`` of ``delayed_orders``; it yields ``[rank, 1, kind, n]``.
 
     A micro batch that waits for its weight gradient is also held [zero-bubble, sections 2.3 and 4]. Later ranks of a kind have
-    more
-    of them, and fewer that wait for their backward.
+    more of them, and fewer that wait for their backward.
     """
 
     def in_flight(ranks: Ranks, num_microbatches: Floats, group_size: IntColumn, all_turns: bool) -> Iterator[Composition]:

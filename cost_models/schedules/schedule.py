@@ -230,8 +230,7 @@ class Composition(NamedTuple):
     """Micro batches that a rank holds at some moments; an axis of length 1 broadcasts.
 
     ``forwards`` ``[moment, chunk, kind, n]`` wait for their backward, ``weights`` for their weight gradient after a separate
-    input
-    gradient. ``losses`` ``[moment, kind, n]`` wait for their backward, in addition to a running loss.
+    input gradient. ``losses`` ``[moment, kind, n]`` wait for their backward, in addition to a running loss.
     """
 
     forwards: Floats

@@ -53,9 +53,8 @@ def rank_order(
     """Order of one rank.
 
     ``distance``: ranks between the rank and the end that feeds it. ``span``: ranks from an end to the rank at which the stream
-    turns
-    or crosses the other stream. ``detached``: the cool-down splits its backwards. ``turns_here``: the rank is the last of its
-    span.
+    turns or crosses the other stream. ``detached``: the cool-down splits its backwards. ``turns_here``: the rank is the last of
+    its span.
     """
     after = span - distance - 1
     order = _RankOrder(mirrored=mirrored)

@@ -39,14 +39,12 @@ class Engine:
     """How an inference engine runs the model.
 
     ``precision`` is that of weights and inputs of linear layers, ``cache_precision`` that of keys and values. ``graph``: steps
-    are
-    replayed from a captured graph; otherwise the host dispatches every kernel. ``asynchronous``: a step is scheduled while
-    another
-    runs. ``draft_tokens`` are proposed in each step; each is accepted with probability ``acceptance`` if those before it are.
-    ``draft_layers`` run for each draft token (1: multi-token prediction; 0: drafts are looked up in the text). ``balanced``:
-    every
-    device gets the same number of tokens for its experts; otherwise the router's spread decides. ``shared_experts_apart``: shared
-    experts have their own devices, to which every token is sent; otherwise they run with the attention of each replica.
+    are replayed from a captured graph; otherwise the host dispatches every kernel. ``asynchronous``: a step is scheduled while
+    another runs. ``draft_tokens`` are proposed in each step; each is accepted with probability ``acceptance`` if those before
+    it are. ``draft_layers`` run for each draft token (1: multi-token prediction; 0: drafts are looked up in the text).
+    ``balanced``: every device gets the same number of tokens for its experts; otherwise the router's spread decides.
+    ``shared_experts_apart``: shared experts have their own devices, to which every token is sent; otherwise they run with the
+    attention of each replica.
     """
 
     precision: str = "bf16"
@@ -75,9 +73,8 @@ class Engine:
 class ServingLayout:
     """Layout of one instance: ``pp`` stages of ``dp`` attention replicas of ``tp`` devices.
 
-    ``ep`` is 1 if every replica slices the experts over its ``tp`` devices, or ``tp`` times ``dp`` if the experts are spread over
-    a
-    stage's devices. ``redundant_experts`` are extra copies of busy experts, counted over all devices of a stage.
+    ``ep`` is 1 if every replica slices the experts over its ``tp`` devices, or ``tp`` times ``dp`` if the experts are spread
+    over a stage's devices. ``redundant_experts`` are extra copies of busy experts, counted over all devices of a stage.
     """
 
     tp: int = 1

@@ -106,8 +106,7 @@ def cached_elements(model: ModelShape, *, local: bool = False) -> float:
     """Elements that a layer caches for a token, before sharding.
 
     They are the latent and its rotary key [deepseek-v2, section 2.1], or keys and values: 576 for DeepSeek-V3, 2 H_k d for
-    grouped
-    attention. A recurrence caches nothing that grows with tokens.
+    grouped attention. A recurrence caches nothing that grows with tokens.
     """
     if model.linear_attention(local=local) is not None:
         return 0.0
@@ -336,8 +335,7 @@ def _exchange_s(
     """Time of dispatch in the engine's precision and combine in 16 bits. [s]
 
     Prefill sends one copy to each node that a token needs and forwards it inside. Decode sends straight to every chosen expert,
-    to
-    all peers at once [deepep].
+    to all peers at once [deepep].
 
     Parameters
     ----------

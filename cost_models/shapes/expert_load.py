@@ -42,8 +42,7 @@ class ExpertCounts:
         """Factor on time: copies of the fullest of ``num_parts`` parts over the mean, averaged over the layers; elementwise.
 
         At least 1, which is balanced. Each layer waits for its own fullest part, so this is the mean of the maxima, not the
-        maximum
-        of the means.
+        maximum of the means.
         """
         return _for_each_distinct(num_parts, lambda parts: float(np.mean(parts * self.shares(parts).max(axis=1))))
 
@@ -57,10 +56,9 @@ class ExpertCounts:
     def tokens_of_fullest_domain(self, num_domains: ArrayLike, top_k: int) -> Floats:
         """N times the share of tokens with an expert in the fullest of N domains, averaged over the layers; elementwise.
 
-        Counts say how often each expert was chosen, not which experts were chosen together. A domain that receives the share q of
-        all copies is treated as if q E of E equally likely experts were its own. That is uniform top-k without replacement for
-        even
-        counts, and k q copies in the mean for any counts. The result is between 1 and ``num_domains``.
+        Counts say how often each expert was chosen, not which experts were chosen together. A domain that receives the share q
+        of all copies is treated as if q E of E equally likely experts were its own. That is uniform top-k without replacement
+        for even counts, and k q copies in the mean for any counts. The result is between 1 and ``num_domains``.
 
         Notes
         -----

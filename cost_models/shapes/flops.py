@@ -33,10 +33,9 @@ def attended_length(model: ModelShape, seq_length: float, *, local: bool = False
 def attention_score_flops_per_token(model: ModelShape, seq_length: float, *, local: bool = False) -> float:
     """Forward FLOPs of QK^T and PV for one token of one layer under a causal mask. [flops]
 
-    GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py]. A causal mask leaves half of the
-    scores: the mean token attends to half of ``seq_length``, or of ``attended_length``. A recurrence has, at any length, 8 H dk
-    dv
-    of its value heads under the delta rule and 4 H dk dv in lightning attention.
+    GQA: 2 s H d. MLA (expanded form): s H (d_nope + d_rope + d_v) [megatron-0.12, training.py]. A causal mask leaves half of
+    the scores: the mean token attends to half of ``seq_length``, or of ``attended_length``. A recurrence has, at any length, 8
+    H dk dv of its value heads under the delta rule and 4 H dk dv in lightning attention.
     """
     heads, linear = model.num_attention_heads, model.linear_attention(local=local)
     if linear is not None:

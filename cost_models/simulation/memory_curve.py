@@ -79,10 +79,9 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     """Allocated bytes of every rank over one simulated step, ``[rank]``; times are those of its tasks.
 
     The held bytes are those of ``cost_models.memory.peak``; no curve exceeds its ``allocated``. A micro batch keeps activations
-    from
-    its forward's start to its backward's end, and from there the needs of a separate weight gradient. Recomputed layers are
-    expanded while a backward runs. The loss holds its logits while a pass of the head's chunk runs, instead of layer buffers, and
-    the softmax between forward and backward.
+    from its forward's start to its backward's end, and from there the needs of a separate weight gradient. Recomputed layers
+    are expanded while a backward runs. The loss holds its logits while a pass of the head's chunk runs, instead of layer
+    buffers, and the softmax between forward and backward.
     """
     group, shape = played.group, played.program.shape
     stages, batch, sharded, priced = group.stages, group.batch, group.sharded, group.priced

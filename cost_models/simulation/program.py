@@ -42,10 +42,8 @@ class Wavefront(NamedTuple):
     """Tasks of different ranks that do not wait for each other; all arrays have one entry a task.
 
     ``previous`` and the first array of each of ``inputs`` are rows of the ring of end times. ``out`` is the block of rows that
-    the
-    wavefront fills. The second array of ``inputs`` is 1 if the input comes from another rank. There are two inputs if any task
-    has
-    two.
+    the wavefront fills. The second array of ``inputs`` is 1 if the input comes from another rank. There are two inputs if any
+    task has two.
     """
 
     task_class: Rows

@@ -26,10 +26,9 @@ class Moment:
 class Steady:
     """Two moments, one period of micro batches apart, that every longer program of the schedule also passes.
 
-    The awaited tasks have the same order in both. From either moment on, the same tasks follow in programs that end equally long
-    after it. If all ends of the later moment are those of the earlier one plus a constant, each further period therefore adds
-    that
-    constant to the ends of the ranks, and ``class_counts`` tasks.
+    The awaited tasks have the same order in both. From either moment on, the same tasks follow in programs that end equally
+    long after it. If all ends of the later moment are those of the earlier one plus a constant, each further period therefore
+    adds that constant to the ends of the ranks, and ``class_counts`` tasks.
     """
 
     first: Moment

@@ -266,8 +266,7 @@ class _Layout:
         """Add both passes of a merged pair, ``work_s`` together: transfers one after the other, spread evenly over the compute.
 
         Contention follows the compute that it lengthens, in proportion to the hidden part. ``cost_models.layer.pairs`` decides
-        which
-        compute hides which transfer for one layer, but does not keep it.
+        which compute hides which transfer for one layer, but does not keep it.
         """
         exposed_s = sum(layer.experts_exposed_s for layer in (*forwards, *backwards))
         left = 1.0 - saved.hidden_s / exposed_s if exposed_s else 1.0
@@ -303,9 +302,8 @@ class _Layout:
 class TaskBars:
     """Bars of every class of tasks of one strategy.
 
-    Compute includes the other waits of a pass: communication of tensor and context parallelism, ZeRO-3's weights, the host. Work
-    of
-    a chunk besides its layers comes before them, or after them in the chunk with the output head.
+    Compute includes the other waits of a pass: communication of tensor and context parallelism, ZeRO-3's weights, the host.
+    Work of a chunk besides its layers comes before them, or after them in the chunk with the output head.
     """
 
     def __init__(self, workload: Workload, group: PricedGroup, tasks: GroupTasks, constants: Constants) -> None:

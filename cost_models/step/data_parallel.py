@@ -43,11 +43,9 @@ def gradient_exchange(
     """Time to reduce gradients and gather weights over the replicas, before compute hides it; experts over their own replicas.
 
     Each parameter has g bytes of gradient to reduce-scatter and 2 bytes of weight to all-gather. Without sharding the gradients
-    are
-    all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step (``scatters_each_micro_batch``). Under ZeRO-3
-    the
-    layers do this themselves (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends remain
-    [rajbhandari2020].
+    are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step (``scatters_each_micro_batch``). Under
+    ZeRO-3 the layers do this themselves (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends
+    remain [rajbhandari2020].
 
     Parameters
     ----------

@@ -99,9 +99,8 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     """Pace of strategies of one pipeline, computed once for equal layer costs and extent of recompute.
 
     1F1B and similar schedules run at the pace of the busiest rank. The interleaved schedule runs at that of the slowest rank in
-    every
-    slot (``cost_models.pipeline.pace``). Sends and accumulation are left out, because placements hardly change them. Strategies
-    share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
+    every slot (``cost_models.pipeline.pace``). Sends and accumulation are left out, because placements hardly change them.
+    Strategies share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
     """
     batch, one = priced.batch, placements.placed.one
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
@@ -160,8 +159,7 @@ def lower_bounds_s(priced: PricedBatch, placements: Alternatives, chosen: IntCol
     """Lower bound on the time of any order of tasks under the ``chosen`` placements, ``[chosen, n]``.
 
     Strategies as in ``paces``. It equals ``cost_models.step.composition.lower_bound_s`` without the optimizer. The placements
-    must have MTP modules if the
-    strategies have them.
+    must have MTP modules if the strategies have them.
     """
     constants, (ranks, of_placement) = priced.constants, placements.ranks.under(chosen)
     group = priced.group(ranks)

@@ -31,8 +31,7 @@ class TierTraffic:
     """Traffic of one device through one tier in a step.
 
     ``members`` of the group share a domain of the tier and ``bytes_moved`` cross it. ``bandwidth_bytes_per_s`` is the maximum
-    rate
-    of the device to its peers in the group, at this site: in a mesh over the links to them.
+    rate of the device to its peers in the group, at this site: in a mesh over the links to them.
     """
 
     tier: str
