@@ -1,4 +1,4 @@
-"""Holds a document against its pydantic model and says in one sentence what is wrong with it."""
+"""Validates a document against its pydantic model and explains an error in one sentence."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from documents.errors import InputError, did_you_mean, nearest, show
 from documents.sentences import Sentence, joined
 
 Schema = Mapping[str, Any]
-_ALIKE = 0.75  # of a key here, to be told beside one of the same name elsewhere
+_ALIKE = 0.75  # similarity of a key here that is suggested together with the same name elsewhere
 _TOLD_PLACES, _DEEPEST = 3, 4
 
 
@@ -53,7 +53,7 @@ Parts = tuple[tuple[str, type[Section]], ...]  # of a document, each with its pa
 
 @cache
 def schema_of(model: type[Section]) -> dict[str, Any]:
-    """The JSON Schema of a section, worked out once."""
+    """The JSON Schema of a section, cached."""
     return model.model_json_schema()
 
 
@@ -126,7 +126,7 @@ def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
 
 
 def _wanted(schemas: Sequence[Schema]) -> str | None:
-    """What a text stands for, of which its length would say nothing."""
+    """Description of the expected text, if its schema has one; the length alone would not help."""
     (schema,) = schemas if len(schemas) == 1 else ({},)
     return Sentence.whole(f"the {schema['description']}") if schema.get("type") == "string" and "description" in schema else None
 
@@ -149,7 +149,7 @@ def _label(keys: Sequence[str | int], where: str, labels: Mapping[str, str]) -> 
 
 @cache
 def _places(parts: Parts) -> Mapping[str, list[str]]:
-    """Where in a document each key may stand, nearest to its top first."""
+    """Paths in a document where each key is allowed, nearest to its top first."""
     found: dict[str, list[str]] = {}
     for where, model in parts:
         document = schema_of(model)
@@ -167,9 +167,9 @@ def _places(parts: Parts) -> Mapping[str, list[str]]:
 
 
 def _meant(key: str, here: Sequence[str], parts: Parts) -> str | None:
-    """What an unknown key may stand for: the name here that looks most like it, and the places where its own name belongs."""
+    """Suggestions for an unknown key: the most similar name here, and the places where its own name belongs."""
     elsewhere = _places(parts).get(key, [])
-    if len(elsewhere) > _TOLD_PLACES:  # a field of many, such as min, says nothing
+    if len(elsewhere) > _TOLD_PLACES:  # a name of many fields, such as min, does not help
         elsewhere = []
     guess = nearest(key, here, *([_ALIKE] if elsewhere else []))
     told = [*([] if guess is None else [guess]), *elsewhere]
@@ -187,7 +187,7 @@ def _explain(
         keys: list[str | int] = []
         schemas: list[Schema] = [document]
         given: Any = value
-        for key in detail["loc"]:  # names of union branches are no part of the document's path
+        for key in detail["loc"]:  # names of union branches are not part of the document's path
             following = _step(schemas, key, definitions)
             if following:
                 keys, schemas = [*keys, key], following
@@ -227,10 +227,10 @@ def _explain(
 def check(
     model: type[Checked], value: object, where: str = "", labels: Mapping[str, str] | None = None, parts: Parts = ()
 ) -> Checked:
-    """``value`` as ``model``, else ``InputError``; ``labels`` maps paths to what the user called them.
+    """``value`` as ``model``; otherwise ``InputError``. ``labels`` maps paths to the user's names for them.
 
-    ``parts`` are those of the whole document, of which the model may be one: a key that stands in the wrong one is told where
-    it belongs.
+    ``parts`` are those of the whole document, if the model is one of them. The error for a key in the wrong part names the right
+    part.
     """
     try:
         return model.model_validate(value)
@@ -242,7 +242,7 @@ def check(
 
 
 def _is_whole(value: object) -> bool:
-    """Whether it is what JSON calls an integer, and Python a float: many languages write 8.0 where they mean 8."""
+    """Whether a float is an integer in JSON's sense: many languages write 8.0 for 8."""
     return isinstance(value, float) and value.is_integer() and abs(value) < 2.0**53
 
 

@@ -1,4 +1,4 @@
-"""What can go wrong for a user, and the wording of it."""
+"""Errors that users see, and helpers for their wording."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FIELD = re.compile(r"([A-Za-z_]\w*(?:\.\w+|\[\d+\])*)(?: \([^)]*\))?: ")
 
 
 class InputError(ValueError):
-    """Something the user gave cannot be used; the message is one sentence."""
+    """The user's input cannot be used; the message is one sentence."""
 
 
 class InfeasibleStrategyError(InputError):
@@ -22,11 +22,11 @@ class InfeasibleStrategyError(InputError):
 
 
 class InfeasibleError(Exception):
-    """The input is sound, but no plan exists; the message names the nearest input that has one."""
+    """The input is valid, but no plan exists; the message names the nearest input that has one."""
 
 
 def pointer_of(message: str) -> str | None:
-    """JSON pointer to the field with whose path a message about input begins."""
+    """JSON pointer to the field whose path starts an input error's message; ``None`` without one."""
     field = _FIELD.match(message)
     if field is None:
         return None
@@ -34,42 +34,42 @@ def pointer_of(message: str) -> str | None:
 
 
 def hint_of(message: str) -> str | None:
-    """The hint that ends a message about input: the text after the last semicolon of ours."""
+    """The hint part of an input error: the text after the last semicolon."""
     hint = ending(message, "; ")
     return None if hint is None else hint[:1].upper() + hint[1:]
 
 
 def cause_of(error: Exception) -> Sentence:
-    """What the system or a library says of an error."""
+    """Message of the system or a library for an error."""
     return Sentence.whole(getattr(error, "strerror", None) or str(error))
 
 
 def nearest(value: object, allowed: Iterable[str], cutoff: float = _CUTOFF) -> str | None:
-    """The allowed name that looks most like ``value``, if any does."""
+    """The allowed name most similar to ``value``, if any is similar."""
     by_lower = {name.lower(): name for name in allowed}
     found = difflib.get_close_matches(str(value)[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[found[0]] if found else None
 
 
 def plain(text: str) -> str:
-    """Letters and digits alone, small: 910B and 910-b are one."""
+    """Letters and digits in lower case: 910B and 910-b are equal."""
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
 def holding(value: str, allowed: Iterable[str]) -> list[str]:
-    """The allowed names of which ``value``, two letters or digits at least, is a part: those of a family, or of a short name."""
+    """The allowed names that contain ``value``, if it has at least two letters or digits."""
     wanted = plain(value)
     return [name for name in allowed if len(wanted) > 1 and wanted in plain(name)]
 
 
 def did_you_mean(value: object, allowed: Iterable[str]) -> str:
-    """The nearest allowed name as a remark, to stand right behind ``value``; "" where none looks like it."""
+    """The nearest allowed name as a remark that follows ``value``; empty if none is similar."""
     guess = nearest(value, allowed)
     return Sentence(" (did you mean {!r}?)", guess) if guess else ""
 
 
 def show(value: object, limit: int = 60) -> str:
-    """A value as it may stand in a message: quoted, on one line, not longer than ``limit``."""
+    """A value for a message: quoted, on one line, at most ``limit`` characters."""
     if value is True or value is False or value is None:
         return {True: "true", False: "false", None: "null"}[value]
     if isinstance(value, int) and value.bit_length() > 200:
@@ -82,7 +82,7 @@ def show(value: object, limit: int = 60) -> str:
 
 
 def unknown_name(field: str, value: str, allowed: Iterable[str], *, what: str = "name") -> InputError:
-    """The error for a name that is none of ``allowed``."""
+    """The error for a name that is not in ``allowed``."""
     names = sorted(allowed)
     guess = nearest(value, names)
     hint = Sentence("did you mean {!r}? Known: ", guess) if guess else "known: "

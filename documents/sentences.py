@@ -1,7 +1,7 @@
-"""Sentences for readers: English text that keeps the template and the values that it was made from.
+"""Sentences for readers: English text that keeps its template and values.
 
-A ``Sentence`` is a ``str``, so that logs, JSON and comparisons see English. Who speaks another language looks up the template and
-fills the translation with the same values. Values that are sentences are translated in turn; all others stay as they are.
+A ``Sentence`` is a ``str``, so logs, JSON and comparisons see English. Another language looks up the template and fills its
+translation with the same values. Values that are sentences are translated too; all others stay as they are.
 """
 
 from __future__ import annotations
@@ -13,29 +13,29 @@ from functools import cache
 from string import Formatter
 from typing import Any, NamedTuple
 
-_PLAIN = (float, int, bool, type(None))  # what holds no text, and is most of a document
+_PLAIN = (float, int, bool, type(None))  # values without text, which are most of a document
 _PACKED = "\x1e"  # between the English text and its parts; no text that a user gives may hold it
 _PLACE = re.compile(r"\{(\d+)\}")
-_LIST = "\x1d"  # begins the template of a list, and stands between its separators
+_LIST = "\x1d"  # starts the template of a list, and separates its separators
 
 
 class _Compiled(NamedTuple):
-    """A template as the catalogues name it, with a number in each place, and how to format each value."""
+    """A template as in the catalogues, with numbered places, and the format of each value."""
 
     key: str
     pattern: str  # the same for the operator %
-    formats: tuple[tuple[str | None, str] | None, ...]  # conversion and format, where there is one
+    formats: tuple[tuple[str | None, str] | None, ...]  # conversion and format, or None
 
 
 class Sentence(str):
-    """``Sentence("{} takes {:.0%} of the step", name, share)``: places and formats are those of ``str.format``, without names."""
+    """Text from a template: ``Sentence("{} takes {:.0%} of the step", name, share)``, with unnamed ``str.format`` places."""
 
     __slots__ = ("template", "values")
     template: str  # with {0}, {1}, ... for the values; a list names its separators instead: see ``joined``
     values: tuple[str, ...]  # formatted; each is a Sentence or stays as it is in all languages
 
     def __new__(cls, template: str, /, *values: object) -> Sentence:
-        """``ValueError`` where the number of places is not that of the values."""
+        """Raises ``ValueError`` if the number of places differs from the number of values."""
         compiled = _compiled(template)
         shown = tuple(
             [
@@ -47,11 +47,11 @@ class Sentence(str):
 
     @classmethod
     def whole(cls, text: str) -> Sentence:
-        """A text that the catalogues hold as it is: a word of a table, a remark of the data, a message of a library."""
+        """A text without values that the catalogues contain: a word of a table, a remark in the data, a message of a library."""
         return text if isinstance(text, Sentence) else _made(text, text, ())
 
     def __str__(self) -> str:
-        """Itself, so that ``str(error)`` keeps the parts of its message."""
+        """Return the sentence itself, so that ``str(error)`` keeps the parts of its message."""
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Sentence], tuple[str, str, tuple[str, ...]]]:
@@ -70,31 +70,31 @@ class Sentence(str):
         return joined("", (other, self))
 
     def strip(self, characters: str | None = None, /) -> Sentence:
-        """Without these around it."""
+        """The sentence without these characters around it."""
         return _made(plain(self).strip(characters), self.template, self.values)
 
     def rstrip(self, characters: str | None = None, /) -> Sentence:
-        """Without these at its end: the translation then has no full stop either."""
+        """The sentence without these characters at its end; its translation then has no full stop either."""
         return self._without_end(lambda text: text.rstrip(characters))
 
     def removeprefix(self, prefix: str, /) -> Sentence:
-        """Without this at its beginning."""
+        """The sentence without this prefix."""
         return _made(plain(self).removeprefix(prefix), self.template.removeprefix(prefix), self.values)
 
     def removesuffix(self, suffix: str, /) -> Sentence:
-        """Without this at its end, as ``rstrip``."""
+        """The sentence without this suffix, as in ``rstrip``."""
         return self._without_end(lambda text: text.removesuffix(suffix))
 
     def capitalized(self) -> Sentence:
-        """With a capital at its beginning; other languages have none."""
+        """The sentence with a capital first letter; other languages ignore this."""
         return _made(self[:1].upper() + self[1:], self.template, self.values)
 
     def uncapitalized(self) -> Sentence:
-        """Without a capital at its beginning."""
+        """The sentence with a small first letter."""
         return _made(self[:1].lower() + self[1:], self.template, self.values)
 
     def lower(self) -> Sentence:
-        """In small letters."""
+        """The sentence in lower case."""
         return _made(plain(self).lower(), self.template, self.values)
 
     def _without_end(self, cut: Callable[[str], str]) -> Sentence:
@@ -109,12 +109,12 @@ class Sentence(str):
 
 
 def word(name: str) -> Sentence:
-    """A name of ours as readers see it, without underscores."""
+    """One of our own names without underscores, for readers."""
     return Sentence.whole(name.replace("_", " "))
 
 
 def joined(separator: str, items: Iterable[str], last: str | None = None) -> Sentence:
-    """The items in a row, as ``str.join``; ``last`` stands before the last of several: ``joined(", ", names, " or ")``."""
+    """A list, as in ``str.join``, with ``last`` before the last of several items: ``joined(", ", names, " or ")``."""
     values = tuple(items)
     last = separator if last is None else last
     text = last.join([each for each in (separator.join(values[:-1]), *values[-1:]) if values[1:] or each])
@@ -122,7 +122,7 @@ def joined(separator: str, items: Iterable[str], last: str | None = None) -> Sen
 
 
 def separators(template: str) -> tuple[str, str] | None:
-    """What stands between the items of a list, and before its last; None where the template is that of a sentence."""
+    """The separators of a list: between items, and before the last. ``None`` for the template of a sentence."""
     if template[:1] != _LIST:
         return None
     separator, _, last = template[1:].partition(_LIST)
@@ -130,7 +130,7 @@ def separators(template: str) -> tuple[str, str] | None:
 
 
 def ending(text: str, mark: str) -> str | None:
-    """The English text behind the last mark that belongs to the sentence, not to a value; None where it has none."""
+    """The English text after the last ``mark`` of the sentence itself, not of a value; ``None`` without one."""
     if not isinstance(text, Sentence):
         _, found, behind = text.rpartition(mark)
         return behind if found else None
@@ -142,7 +142,7 @@ def ending(text: str, mark: str) -> str | None:
 
 
 def recognized(text: str, templates: Iterable[str]) -> str:
-    """A text that came without its parts, as the first of the templates that gives it; else as it is."""
+    """Give parts to a plain text that matches one of the templates; other texts stay as they are."""
     for template in templates:
         found = _pattern(template).fullmatch(text)
         if found and not isinstance(text, Sentence):
@@ -156,7 +156,7 @@ def _pattern(template: str) -> re.Pattern[str]:
 
 
 def numbered(template: str) -> tuple[str, int]:
-    """A template with {0}, {1}, ... in its places, and how many these are."""
+    """The template with numbered places {0}, {1}, ..., and their number."""
     compiled = _compiled(template)
     return compiled.key, len(compiled.formats)
 
@@ -167,14 +167,14 @@ def plain(text: str) -> str:
 
 
 def packed(text: str) -> str:
-    """The text with its parts behind it, for what keeps or carries plain text: databases, and JSON on its way to a reader."""
+    """The text followed by its parts, for storage and transport as plain text: databases, and JSON for a reader."""
     if not isinstance(text, Sentence):
         return text
     return f"{plain(text)}{_PACKED}{json.dumps(_parts(text), ensure_ascii=False, separators=(',', ':'))}"
 
 
 def unpacked(text: str) -> str:
-    """What was packed; any other text as it is."""
+    """The sentence of a packed text; any other text as it is."""
     english, mark, parts = text.partition(_PACKED)
     if not mark:
         return text
@@ -195,7 +195,7 @@ def all_packed(value: Any) -> Any:
 
 
 def may_be_packed(text: str) -> bool:
-    """Whether a text, or one that JSON writes, may hold what was packed."""
+    """Whether a text, or its JSON, may contain a packed sentence."""
     return _PACKED in text or "\\u001e" in text
 
 

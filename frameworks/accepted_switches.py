@@ -23,8 +23,7 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
     """The rows with each switch of ``wanted`` turned on if it has an effect, the target allows it and no rival is on. ``[n]``
 
     Switches are tried in the order of the table; of switches that exclude each other, the first allowed one stays. Rows that
-    differ still differ. The target is that of the workload. Other columns do not change. A usual switch in ``wanted`` goes off in
-    rows where the target leaves it unset.
+    differ still differ. The target is that of the workload. Other columns do not change.
     """
     usual = wanted & DEFAULT_FEATURES
     unset = {each.feature: each for each in unset_by(workload.software.target)} if usual else {}
@@ -55,7 +54,7 @@ def taken(workload: Workload, strategy: ParallelStrategy, wanted: Feature) -> Pa
 
 
 def with_usual(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
-    """One strategy with the usual switches that the target may leave unset: on where it can set them."""
+    """One strategy with the usual switches turned on that the target can set; the target leaves them unset in some plans."""
     usual = usual_if_set(workload)
     return taken(workload, strategy, usual) if usual else strategy
 

@@ -1,4 +1,4 @@
-"""A strategy on its way to what a framework can be told, with a sentence for each setting that is replaced."""
+"""Adapts a strategy to what a framework can express, with a sentence for each replaced setting."""
 
 from __future__ import annotations
 
@@ -40,35 +40,35 @@ class Draft:
 
     @property
     def features(self) -> Feature:
-        """The features that are on and act on something."""
+        """The switches that are on and have an effect."""
         return self.strategy.features
 
     @property
     def routed(self) -> bool:
-        """Whether tokens travel to their experts."""
+        """Whether tokens are sent to experts on other ranks."""
         return self.workload.model.moe is not None and self.strategy.ep * self.strategy.etp > 1
 
     def set(self, setting: str, planned: object, written: object, why: str, **changes: Any) -> None:
-        """Replace fields; the sentence says what was planned and what is written."""
+        """Replace fields; the sentence has the planned and the written value."""
         self.strategy = replace(self.strategy, **changes)
         self.sentences.append(Sentence("Not as planned: {} {} is written as {}: {}.", setting, planned, written, why))
 
     def drop(self, features: Feature, why: str) -> None:
-        """Switch features off that are on."""
+        """Switch off the given features."""
         gone = features & self.features
         if gone:
             self.strategy = replace(self.strategy, features=self.features & ~gone)
             self.sentences.append(Sentence("Not as planned: {} is left out: {}.", _names(gone), why))
 
     def add(self, features: Feature, why: str) -> None:
-        """Switch features on that are off."""
+        """Switch on the given features."""
         new = features & ~self.features
         if new:
             self.strategy = replace(self.strategy, features=self.features | new)
             self.sentences.append(Sentence("{} comes with it: {}.", _names(new), why))
 
     def drop_modules(self, modules: RecomputeModule, why: str) -> None:
-        """Recompute fewer modules; a selective recompute of none is none."""
+        """Recompute fewer modules; without modules, selective recompute is off."""
         gone = modules & self.strategy.recompute_modules
         if gone:
             left = self.strategy.recompute_modules & ~gone
@@ -81,7 +81,7 @@ class Draft:
             )
 
     def drop_broken(self, *rules: SwitchRule) -> None:
-        """Switches off whose rule is broken, one after the other, for the rule's own reason."""
+        """Switch off the subject of each broken rule, in order, for the rule's own reason."""
         for rule in rules:
             if self.breaks(rule):
                 self.drop(rule.subject, rule.reason(self.workload, self.strategy))
@@ -94,7 +94,7 @@ class Draft:
                 self.drop(each.feature, each.why)
 
     def sequence_parallel(self, needed: Rule, framework: str) -> None:
-        """On where a rule needs it for experts, off where there is nothing to split."""
+        """Switch sequence parallelism on if a rule needs it for experts, and off if tp is 1."""
         if self.strategy.tp == 1:
             self.strategy = replace(self.strategy, sequence_parallel=False)
         elif self.workload.model.moe is not None and self.breaks(needed):
@@ -107,14 +107,14 @@ class Draft:
             )
 
     def offered(self, table: Table, framework: str) -> None:
-        """No switches or modules that the framework lacks; 1F1B, or interleaved on more chunks, in place of a schedule."""
+        """Drop switches and modules that the framework lacks; replace a missing schedule by 1F1B or interleaved 1F1B."""
         if self.strategy.pp > 1 and self.strategy.schedule not in table.schedules:
             self.usual_schedule(Sentence("{} has no such schedule", framework))
         self.drop(self.features & ~table.offered, Sentence("{} has no such switch", framework))
         self.drop_modules(table.unnamed_modules, Sentence("{} has no name for it", framework))
 
     def usual_schedule(self, why: str) -> None:
-        """Interleaved chunks where the micro batches fill them, else 1F1B with one chunk a rank."""
+        """Use interleaved chunks if the micro batches fill them, else 1F1B with one chunk a rank."""
         s = self.strategy
         vpp = s.vpp
         chunked = replace(s, schedule=canonical_schedule(s.pp, s.vpp))
@@ -135,7 +135,7 @@ class Draft:
         )
 
     def placed(self, placements: Placements, framework: str) -> None:
-        """MTP modules as near to their stage as they can be, and the default layout in place of one that cannot be said."""
+        """Place MTP modules as near to their stage as possible, and replace a layout that cannot be expressed by the default."""
         s, model = self.strategy, self.workload.model
         most = placements.most_mtp_before_head(s.pp, s.vpp)
         if s.mtp_before_head > most:
@@ -156,13 +156,13 @@ class Draft:
             )
 
     def one_fusion(self) -> None:
-        """Of the operators that replace the same collectives, the first."""
+        """Keep only the first of the operators that replace the same collectives."""
         wanted = [fusion for fusion in FUSIONS if fusion in self.features]
         for fusion in wanted[1:]:
             self.drop(fusion, Sentence("{} replaces the same collectives", _names(wanted[0])))
 
     def dispatcher(self, offered: Collection[Dispatcher], framework: str) -> None:
-        """The plain all-to-all in place of a dispatcher that the framework lacks."""
+        """Replace a dispatcher that the framework lacks by the plain all-to-all."""
         given = self.strategy.dispatcher
         if self.workload.model.moe is None:
             self.strategy = replace(self.strategy, dispatcher=Dispatcher.NONE)
@@ -173,12 +173,12 @@ class Draft:
             self.set("moe_dispatcher", given.label, "alltoall", why, dispatcher=Dispatcher.ALLTOALL)
 
     def zero_stage(self, highest: int, why: str) -> None:
-        """At most a ZeRO stage."""
+        """Limit the ZeRO stage."""
         if self.strategy.zero_stage > highest:
             self.set("zero_stage", self.strategy.zero_stage, highest, why, zero_stage=highest)
 
     def modules_for_tensors(self, framework: str) -> None:
-        """Modules that drop whatever a tensor plan drops, in place of the plan."""
+        """Replace a tensor plan by the recompute modules that drop its tensors."""
         plan = self.strategy.tensor_plan
         if plan is None:
             return
@@ -194,7 +194,7 @@ class Draft:
         )
 
     def one_number_of_recompute(self, why: str) -> None:
-        """As many layers of every virtual stage as the fullest stage needs, in place of a number for each stage."""
+        """Replace a number of recomputed layers for each stage by that of the fullest stage."""
         plan = self.strategy.recompute_layers_per_stage or (0,)
         layers = max(-(-max(plan) // self.strategy.vpp), 1)
         self.set(
@@ -208,7 +208,7 @@ class Draft:
         )
 
     def recompute_by_module(self) -> None:
-        """Fields that belong to full recompute cleared."""
+        """Clear the fields of full recompute."""
         cleared: dict[str, Any] = {
             "recompute_method": RecomputeMethod.NONE,
             "recompute_num_layers": 0,
@@ -219,20 +219,20 @@ class Draft:
         self.strategy = replace(self.strategy, **cleared)
 
     def replicated(self, features: Feature) -> None:
-        """Switches that the framework sets by itself where parameters have replicas."""
+        """Switch on the features that the framework sets by itself if parameters have replicas."""
         if effective_switches.has_replicas(self.workload.model, self.strategy):
             self.strategy = replace(self.strategy, features=self.features | features)
 
     def quietly(self, on: Feature = Feature(0), off: Feature = Feature(0)) -> None:
-        """Switches that the framework sets or clears by itself: no note."""
+        """Set or clear switches that the framework controls by itself, without a sentence."""
         self.strategy = replace(self.strategy, features=(self.features | on) & ~off)
 
     def breaks(self, rule: Rule) -> bool:
-        """Whether the strategy breaks a rule as it stands."""
+        """Whether the current strategy breaks a rule."""
         return breaks(self.workload, self.strategy, rule)
 
     def finish(self) -> tuple[ParallelStrategy, tuple[str, ...]]:
-        """The strategy, and the sentences."""
+        """The final strategy, and the sentences."""
         return self.strategy, tuple(self.sentences)
 
 

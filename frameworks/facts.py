@@ -1,6 +1,6 @@
-"""Rules of plans, derived from what a release says of its arguments.
+"""Legality rules of plans, derived from a release's facts about its arguments.
 
-A ``Term`` is what plans say of one argument; with it a condition such as ``expert-model-parallel-size>1`` can be asked of every
+A ``Term`` maps one argument to plans. With it a condition such as ``expert-model-parallel-size>1`` can be evaluated for every
 row of a batch, and be put into words for one plan.
 """
 
@@ -27,10 +27,11 @@ Words = Callable[[Workload, ParallelStrategy], str]
 
 @dataclass(frozen=True)
 class Term:
-    """``column``: a mask, numbers, or one value for all rows; ``codes``: what stands in it for values of the argument.
+    """One argument in terms of plans.
 
-    ``name`` is the plan's word for the argument, ``said`` states the plan's value of it, ``state`` the same after "needs ...".
-    ``feature`` is the switch that it is, if it is one; with ``of_job`` the column is one value, which the job decides.
+    ``column`` gives a mask, numbers, or one value for all rows; ``codes`` maps values of the argument to values of the column.
+    ``name`` is the plan's word for the argument. ``said`` states the plan's value of it, ``state`` the same after "needs ...".
+    ``feature`` is its switch, if it is one. With ``of_job`` the column is one value that the job decides.
     """
 
     column: Column
@@ -42,7 +43,7 @@ class Term:
     of_job: bool = False
 
     def rows(self, sign: str, wanted: str, workload: Workload, batch: StrategyBatch) -> Any:
-        """Rows of which a condition on the argument holds."""
+        """Rows for which a condition on the argument holds."""
         column = self.column(workload, batch)
         if not sign:
             return column if getattr(column, "dtype", None) == np.bool_ else column != 0
@@ -53,7 +54,7 @@ class Term:
         return equal if sign == "=" else np.logical_not(equal)
 
     def needed(self, sign: str, wanted: str, workload: Workload, strategy: ParallelStrategy) -> str:
-        """What is needed, and what the plan has instead."""
+        """The requirement in words, with the plan's own value."""
         value = {">": Sentence(" above {}", wanted), "=": Sentence(" {}", wanted)}.get(sign, "")
         state = self.state(workload, strategy)
         return Sentence("{}{} ({})", self.name, value, state) if state else f"{self.name}{value}"
@@ -63,7 +64,7 @@ Terms = Mapping[str, Term]  # by argument, or by a whole condition
 
 
 def number(name: str, field: str | None = None) -> Term:
-    """A column of numbers, under the plan's name for it."""
+    """A term for a numeric column, under the plan's name for it."""
     field = field or name
     return Term(
         lambda w, b: getattr(b, field),
@@ -74,7 +75,7 @@ def number(name: str, field: str | None = None) -> Term:
 
 
 def choice(name: str, column: Column, codes: Mapping[str, int], label: Words) -> Term:
-    """A column of codes for values of the argument."""
+    """A term for a column of codes, each for a value of the argument."""
     return Term(
         column,
         name,
@@ -89,7 +90,7 @@ def _switch_sentence(name: str, over: str, *, off: bool) -> str:
 
 
 def switch(feature: Feature, *, off: bool = False, codes: Mapping[str, int] | None = None) -> Term:
-    """Rows in which a switch is on and acts on something; with ``off`` those in which it is not."""
+    """A term for a switch that is on and has an effect; with ``off`` the opposite."""
     name = str(feature.name).lower()
     scope = SWITCHES[feature].acts_on
     field = "tp" if scope & Scope.TENSOR_PARALLEL else "ep" if scope & Scope.EXPERTS else ""
@@ -129,7 +130,7 @@ class _Condition:
 
     @property
     def sayable(self) -> bool:
-        """Whether some plan has the value."""
+        """Whether some plan can have the value."""
         return self.sign != "=" or self.term.codes is None or self.wanted in self.term.codes
 
     def rows(self, workload: Workload, batch: StrategyBatch) -> Any:
@@ -141,18 +142,18 @@ class _Condition:
 
 @dataclass(frozen=True)
 class _Fact:
-    """What is excluded or needed beside the subject. ``needs`` is empty for an exclusion."""
+    """The other conditions of an exclusion or a requirement besides the subject. ``needs`` is empty for an exclusion."""
 
     beside: tuple[_Condition, ...]
     needs: tuple[_Condition, ...]
 
     def possible(self, workload: Workload, batch: StrategyBatch) -> bool:
-        """Whether the job leaves it to the rows."""
+        """Whether the job alone does not already decide the fact."""
         met = any(need.term.of_job and need.rows(workload, batch) for need in self.needs)
         return not met and all(condition.rows(workload, batch) for condition in self.beside if condition.term.of_job)
 
     def broken(self, workload: Workload, batch: StrategyBatch) -> Any:
-        """Rows that break it, if they have the subject."""
+        """Rows that break the fact, if they have the subject."""
         rows = [condition.rows(workload, batch) for condition in self.beside]
         rows += [np.logical_not(need.rows(workload, batch)) for need in self.needs]
         return reduce(and_, rows) if rows else True
@@ -165,7 +166,7 @@ class _Fact:
 
 @dataclass(frozen=True)
 class Extra:
-    """What no condition on arguments says, of plans that have the subject: rows that break it, and words after the subject."""
+    """A further rule for plans with the subject that conditions on arguments cannot express: its rows and its words."""
 
     broken: Column
     words: Words
@@ -173,7 +174,7 @@ class Extra:
 
 @dataclass(frozen=True)
 class FactRule(SwitchRule):
-    """A rule derived from facts about ``subject``. ``excludes`` and ``needs``: switches that it never and always goes with."""
+    """A rule derived from facts about ``subject``. ``excludes`` and ``needs`` are switches that it excludes or requires."""
 
     excludes: Feature = Feature(0)
     needs: Feature = Feature(0)
@@ -182,10 +183,10 @@ class FactRule(SwitchRule):
 def fact_rule(
     release: Release, terms: Terms, name: str, requirement: str, *, extra: Extra | None = None, sentence: Words | None = None
 ) -> FactRule:
-    """The rule that the facts of that name make; ``sentence`` replaces the derived one.
+    """The rule that the facts of that name form; ``sentence`` replaces the derived one.
 
-    All facts share their first condition, the subject. Raises ``ValueError`` where there is no fact, or none of several needs is
-    one that plans can meet (the others count as not given), and ``KeyError`` for another argument without a term.
+    All facts share their first condition, the subject. Raises ``ValueError`` if there is no fact, or if plans can meet none of
+    several needs (needs that no plan can meet are ignored). Raises ``KeyError`` for another argument without a term.
     """
     given = [fact for fact in release.facts if fact.rule == name]
     subjects = {(fact.conditions if isinstance(fact, Exclusion) else fact.when)[0] for fact in given}
@@ -247,7 +248,7 @@ def _fact(terms: Terms, fact: Fact) -> _Fact:
 
 
 def _features(conditions: Sequence[tuple[_Condition, ...]]) -> Feature:
-    """Switches that stand alone."""
+    """Switches that are the only condition of a fact."""
     found = Feature(0)
     for alone in conditions:
         found |= alone[0].term.feature if len(alone) == 1 else Feature(0)
@@ -255,7 +256,7 @@ def _features(conditions: Sequence[tuple[_Condition, ...]]) -> Feature:
 
 
 def beside(rules: Sequence[Rule], feature: Feature) -> Feature:
-    """Switches that must be off beside ``feature``: those that its facts exclude, and what always needs one of these."""
+    """Switches that must be off if ``feature`` is on: those that its facts exclude, and those that need an excluded one."""
     excluded = Feature(0)
     for rule in rules:
         if isinstance(rule, FactRule) and rule.subject == feature:

@@ -74,8 +74,7 @@ class Framework:
     they do not say it; ``read_job``: the whole job (both raise ``ReadingError``). ``purposes``: the purpose of each environment
     variable. ``untold``: sentences on parts of the model that the release cannot express, so that it would train another model.
     ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if
-    different. ``unset``: usual switches that stay off in some plans. ``file``: text of a launch file with ``suffix``, from
-    release, purposes and an entry of ``launch_block``.
+    different. ``file``: text of a launch file with ``suffix``, from release, purposes and an entry of ``launch_block``.
     """
 
     target: Target

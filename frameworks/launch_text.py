@@ -1,4 +1,4 @@
-"""Comment lines that launch files of all frameworks share. What is not the plan's to decide is a marked placeholder."""
+"""Comment lines that all launch files share. Settings that a plan does not decide are marked placeholders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WIDTH = 118
 
 
 def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[str]:
-    """Plan, release and commits, and every note."""
+    """Comment lines with the plan, the release, its commits, and every note."""
     commits = ", ".join(Sentence("{} {}", repository, commit) for repository, commit in release.commits.items())
     lines = comment(Sentence("{} for {} {} ({}).", start.title, release.name, release.version, commits))
     lines += comment(

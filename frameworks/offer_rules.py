@@ -1,4 +1,4 @@
-"""Rules of every framework about what it offers at all, most of them from its table."""
+"""Rules about the switches, schedules and models that each framework supports, mostly from its table."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def feature_names(features: Feature) -> str:
 
 
 def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
-    """A framework has only the switches and the modules of recompute of its table."""
+    """A framework has only the switches and the recompute modules of its table."""
     missing, unnamed = ~table.offered, table.unnamed_modules
 
     def lacking(workload: Workload, s: ParallelStrategy) -> str:
@@ -40,7 +40,7 @@ def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
 
 
 def schedule_rule(name: str, source: str, framework: str, table: Table) -> Rule:
-    """A framework runs only the schedules of its table, beside none."""
+    """A framework runs only the schedules of its table, or none."""
     choices = either([schedule.label for schedule in table.schedules])
     return Rule(
         name,
@@ -65,7 +65,7 @@ def dispatcher_rule(name: str, source: str, framework: str, table: Table, requir
 
 
 def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rule:
-    """A framework trains in some precisions."""
+    """A framework trains in the given precisions only."""
     return Rule(
         name,
         source,
@@ -77,7 +77,7 @@ def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rul
 
 
 def model_rule(name: str, source: str, framework: str, unbuildable: Callable[[Workload], tuple[str, ...]]) -> Rule:
-    """A framework builds only layers that it can be told of; ``unbuildable`` names the others."""
+    """A framework builds only layers that it has arguments for; ``unbuildable`` names the others."""
     return Rule(
         name,
         source,

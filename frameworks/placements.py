@@ -1,7 +1,7 @@
-"""What a target can say of where layers and MTP modules sit, as limits that a solver can take and that its rule is made of.
+"""Placements of layers and MTP modules that a target can express, as limits for the solver and for the target's rule.
 
-A placement keeps the order of the model: layers of each virtual stage, ``[chunk][stage]``, and how many virtual stages before
-the head the MTP modules run.
+A placement keeps the order of the model: layers of each virtual stage, ``[chunk][stage]``, and the number of virtual stages
+from the MTP modules to the head.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from frameworks.rule import Rule, layout_of, layout_violates
 
 @dataclass(frozen=True)
 class Placements:
-    """The placements that a target can express: those that keep every limit; without one, all that keep the model's order.
+    """The placements that a target can express: those within every limit; without limits, all that keep the model's order.
 
-    ``fewest``: layers of each virtual stage, at least. ``even``: of a few shapes alone, those of ``shapes``. ``mtp``: the
-    modules run beside the head, or also in the last chunk of another rank than the first, or anywhere behind the layers.
-    ``early_moe``: the first MoE layer lies on one of the first ``vpp`` virtual stages of a pipeline. ``full_but_last``: all
-    virtual stages hold equally many layers, but for the last, which holds at most as many.
+    ``fewest``: least layers of each virtual stage. ``even``: only the few layouts of ``shapes``. ``mtp``: the modules run beside
+    the head, or also in the last chunk of a rank other than the first, or anywhere after the layers. ``early_moe``: the first MoE
+    layer is on one of the first ``vpp`` virtual stages of a pipeline. ``full_but_last``: all virtual stages have equally many
+    layers, except the last, which can have fewer.
     """
 
     fewest: int = 0
@@ -34,14 +34,14 @@ class Placements:
     full_but_last: bool = False
 
     def most_mtp_before_head(self, pp: int, vpp: int) -> int:
-        """How many virtual stages before the head MTP modules can run, if no layer lies behind them."""
+        """Maximum number of virtual stages from the MTP modules to the head, if no layer comes after them."""
         return {"beside the head": 0, "last chunk": max(pp - 2, 0), "anywhere": pp * vpp - 1}[self.mtp]
 
     def shapes(self, num_layers: int, pp: int, vpp: int) -> Iterator[LayerLayout]:
-        """All layouts of an ``even`` target, some of them twice.
+        """All layouts of an ``even`` target; some occur twice.
 
-        Chunks of a rank are equal, and so are the ranks between the first and the last; or all virtual stages are, where
-        the first and the last may lack a layer, in whose place embedding or loss is counted.
+        Chunks of a rank are equal, and so are the ranks between the first and the last. Or all virtual stages are equal, and
+        the first and the last can lack a layer in exchange for the embedding or the loss.
         """
         each, rest = divmod(num_layers, vpp)
         if not rest:
@@ -60,11 +60,11 @@ class Placements:
                 yield tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
 
     def expressible(self, layout: LayerLayout, mtp_before_head: int, model: ModelShape) -> bool:
-        """Whether the target can say it."""
+        """Whether the target can express a placement."""
         return not self.refusal(layout, mtp_before_head, model)
 
     def refusal(self, layout: LayerLayout, mtp_before_head: int, model: ModelShape) -> str:
-        """The limit that a placement breaks, with its numbers; empty where it keeps all."""
+        """The limit that a placement breaks, with its numbers; empty if it keeps all."""
         pp, vpp = len(layout[0]), len(layout)
         counts = [layers for row in layout for layers in row]
         if min(counts) < self.fewest:
@@ -131,13 +131,13 @@ class Placements:
 
 
 def ranks_are_alike(layout: LayerLayout) -> bool:
-    """Whether ranks between the first and the last hold equally many layers, and the chunks of each rank do, at least one."""
+    """Whether ranks between the first and the last have equally many layers, and the chunks of each rank too, at least one."""
     ranks = [{row[i] for row in layout} for i in range(len(layout[0]))]
     return all(len(chunks) == 1 and 0 not in chunks for chunks in ranks) and len(set(map(min, ranks[1:-1]))) <= 1
 
 
 def ends_lack_a_layer(layout: LayerLayout) -> bool:
-    """Whether all virtual stages hold equally many layers, but for the first and the last, which may hold one fewer."""
+    """Whether all virtual stages have equally many layers, except that the first and the last may have one fewer."""
     counts = [layers for row in layout for layers in row]
     slots = max(counts)
     return len(counts) > 1 and {*counts[1:-1]} <= {slots} and min(counts) >= slots - 1
@@ -147,7 +147,7 @@ ANYWHERE = Placements(mtp="anywhere")
 
 
 def placement_rule(name: str, source: str, framework: str, placements: Placements) -> Rule:
-    """The rule of a target that can express these placements alone."""
+    """The rule of a target that can express only these placements."""
     return Rule(
         name,
         source,

@@ -1,6 +1,6 @@
-"""The frameworks that plans are made for: a new one is a folder, and an entry here; a new release stands beside its siblings.
+"""Registry of the frameworks. A new framework is a folder and an entry here; a new release is an entry beside its siblings.
 
-Targets, rules of legality, launch blocks and files, documents and what a job may name all come from this tuple.
+Targets, legality rules, launch blocks and files, documents and the names in a job all come from this tuple.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from frameworks.unset import Unset
 
 FRAMEWORKS: tuple[Framework, ...] = (*MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS)
 BY_LABEL = {framework.target.label: framework for framework in FRAMEWORKS}
-# By name alone, a framework is the release that is listed first.
+# A bare name stands for the release that is listed first.
 BY_NAME = {name: next(f for f in FRAMEWORKS if f.name == name) for name in dict.fromkeys(f.name for f in FRAMEWORKS)}
 TARGETS: tuple[Target, ...] = (ANY, *(framework.target for framework in FRAMEWORKS))
 
 
 def parse_target(text: str) -> Target:
-    """The target that ``name`` or ``name@release`` stands for; raises ``TargetError``."""
+    """The target of ``name`` or ``name@release``; raises ``TargetError``."""
     name, _, release = text.partition("@")
     named = [target for target in TARGETS if target.name == name]
     if not named:
@@ -49,18 +49,18 @@ def parse_target(text: str) -> Target:
 
 
 def releases_of(name: str) -> tuple[Framework, ...]:
-    """The releases of a framework, the one that its bare name means first."""
+    """The releases of a framework, the default for its bare name first."""
     return tuple(framework for framework in FRAMEWORKS if framework.name == name)
 
 
 def releases_for(name: str, target: str) -> tuple[Framework, ...]:
-    """The release of a framework that a job's target means; where it means another framework, all of them."""
+    """The release of a framework that a job's target names; all releases if the target is another framework."""
     meant = parse_target(target)
     return (BY_LABEL[meant.label],) if meant.name == name else releases_of(name)
 
 
 def offered(target: str, family: str) -> Feature:
-    """The switches that a target has on devices of a family; physics alone has all but those of other devices' libraries."""
+    """The switches that a target has on devices of a family. Physics alone has all except those of other devices' libraries."""
     framework = BY_LABEL.get(parse_target(target).label)
     if framework is not None:
         return framework.table.offered
@@ -75,7 +75,7 @@ def unset_by(target: str) -> tuple[Unset, ...]:
 
 
 def placements_of(target: str, *, merged_chunks: bool = False) -> Placements:
-    """Where a target can put layers and MTP modules; ``merged_chunks``: ``moe_comm_overlap`` with interleaved virtual stages."""
+    """Placements that a target can express; ``merged_chunks``: under ``moe_comm_overlap`` with interleaved virtual stages."""
     framework = BY_LABEL.get(parse_target(target).label)
     if framework is None:
         return ANYWHERE
@@ -83,6 +83,6 @@ def placements_of(target: str, *, merged_chunks: bool = False) -> Placements:
 
 
 def off_beside(target: str, feature: Feature) -> Feature:
-    """Switches that the target's framework wants off where ``feature`` is on."""
+    """Switches that the target's framework needs off if ``feature`` is on."""
     framework = BY_LABEL.get(parse_target(target).label)
     return Feature(0) if framework is None else beside(framework.rules, feature)

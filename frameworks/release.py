@@ -1,7 +1,7 @@
-"""What a framework's release takes: its arguments with types, defaults and choices, and what it refuses together.
+"""A framework release: its arguments with types, defaults and choices, and the combinations that it rejects.
 
-A release is a file of data, written from the framework's own argument definitions, never from our writers. What excludes or needs
-what is said there once: of plans by the rules that ``frameworks.facts`` derives, of arguments by ``problems``.
+A release is a data file, written from the framework's own argument definitions, never from our writers. Exclusions and
+requirements are stated there once. ``frameworks.facts`` derives rules of plans from them, and ``problems`` checks arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TOO_LONG = 20_000
 
 
 class Kind(Enum):
-    """The type that an argument's values are read as."""
+    """The type of an argument's values."""
 
     SWITCH = "switch"
     INTEGER = "integer"
@@ -40,7 +40,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Argument:
-    """One argument. ``many`` takes several values; ``choices`` are the values it allows, empty for any."""
+    """One argument. ``many`` takes several values; ``choices`` are the allowed values, empty for any."""
 
     name: str
     kind: Kind
@@ -51,9 +51,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Exclusion:
-    """Conditions that must not hold all at once. A condition is ``name``, ``name=value``, ``name!=value`` or ``name>number``.
+    """Conditions that must not all hold. A condition is ``name``, ``name=value``, ``name!=value`` or ``name>number``.
 
-    ``rule`` names the rule of legality that says so of plans, where plans have a choice; the first condition is what it is about.
+    ``rule`` names the legality rule of plans for it, if plans have a choice. The first condition is its subject.
     """
 
     conditions: tuple[str, ...]
@@ -63,7 +63,7 @@ class Exclusion:
 
 @dataclass(frozen=True)
 class Requirement:
-    """Where every condition of ``when`` holds, one of ``needs`` must hold too; ``rule`` as in ``Exclusion``."""
+    """If every condition of ``when`` holds, one of ``needs`` must hold too; ``rule`` as in ``Exclusion``."""
 
     when: tuple[str, ...]
     needs: tuple[str, ...]
@@ -76,11 +76,11 @@ Fact = Exclusion | Requirement
 
 @dataclass(frozen=True)
 class Release:
-    """One release of a framework. ``groups``: title -> arguments, in the order in which launch files write them.
+    """One release of a framework. ``groups``: title -> arguments, in the order of launch files.
 
-    ``former`` maps names that older releases used to those of this one. ``models``: what it trains, and ``elsewhere`` who trains
-    others, by Hugging Face's model type, for frameworks that have a class for each. ``unpriced``: conditions on arguments that
-    change time or memory and have no part in a price.
+    ``former`` maps argument names of older releases to those of this one. ``models`` are the models that it trains, and
+    ``elsewhere`` the frameworks that train others, by Hugging Face's model type, for frameworks with a class for each.
+    ``unpriced``: conditions on arguments that change time or memory and are not priced.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Release:
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
-        """Arguments by name; of two tables that define one, the later holds."""
+        """Arguments by name; if two tables define one, the later one wins."""
         return {argument.name: argument for group in self.groups.values() for argument in group}
 
     @cached_property
@@ -104,12 +104,12 @@ class Release:
         return {a.name: title for title, group in reversed(list(self.groups.items())) for a in group}
 
     def group_of(self, name: str) -> str | None:
-        """Title of the group that lists the argument first."""
+        """Title of the first group with the argument."""
         return self._titles.get(name)
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
-        """What needs and what excludes what."""
+        """All requirements and exclusions."""
         return (*self.requirements, *self.exclusions)
 
 
@@ -129,7 +129,7 @@ class _ArgumentsSection(Section, defer_build=True):
     many: bool = False
 
     def by_kind(self) -> dict[Kind, list[str] | dict[str, Any]]:
-        """What is given of each kind."""
+        """The given arguments of each kind."""
         return {kind: given for kind in Kind if (given := getattr(self, kind.value)) is not None}
 
     @model_validator(mode="after")
@@ -139,7 +139,7 @@ class _ArgumentsSection(Section, defer_build=True):
         return self
 
     def arguments(self) -> Iterator[Argument]:
-        """The arguments; a switch is off unless said otherwise."""
+        """The arguments; a switch is off by default."""
         lead = Sentence("{}.", self.section) if self.section else ""
         for kind, given in self.by_kind().items():
             defaults = given if isinstance(given, dict) else dict.fromkeys(given, False if kind is Kind.SWITCH else None)
@@ -195,9 +195,9 @@ class _ReleaseSection(Section):
 
 @cache
 def read_release(path: Path) -> Release:
-    """The release in a file, read once. Raises ``InputError``, which names file and field.
+    """The release in a file, cached. Raises ``InputError``, which names file and field.
 
-    JSON, since rules are made of it at the start: the three files take 3 ms to parse and check, as YAML 25 ms.
+    The format is JSON because rules are built from it at start-up: the three files take 3 ms to parse and check, 25 ms as YAML.
     """
     try:
         section = check(_ReleaseSection, read_document(path))
@@ -236,9 +236,9 @@ def read_release(path: Path) -> Release:
 
 
 def read_tokens(release: Release, tokens: list[str]) -> tuple[dict[str, tuple[str, ...]], list[str]]:
-    """What a list of arguments gives, and a sentence for each token that belongs to none or comes twice.
+    """The values in a list of arguments, and a sentence for each token without an argument and for each repeated argument.
 
-    ``--name=value`` and ``--name value`` are the same. A later value of the same name holds, as in argparse.
+    ``--name=value`` and ``--name value`` are equal. A later value of the same name wins, as in argparse.
     """
     given: dict[str, tuple[str, ...]] = {}
     stray: list[str] = []
@@ -258,18 +258,18 @@ def read_tokens(release: Release, tokens: list[str]) -> tuple[dict[str, tuple[st
 
 
 def accepted(release: Release, given: Given) -> dict[str, tuple[str, ...]]:
-    """The arguments that the release knows, with values that it takes."""
+    """The arguments that the release knows, with values that it accepts."""
     known = release.arguments
     return {name: values for name, values in given.items() if name in known and not _refused(known[name], values)}
 
 
 def accepts(argument: Argument, values: tuple[str, ...]) -> bool:
-    """Whether an argument takes the values as written; a bare one none."""
+    """Whether an argument accepts the values as written; a bare one has none."""
     return not _refused(argument, values)
 
 
 def problems(release: Release, given: Given) -> list[str]:
-    """One sentence for each argument that the release does not know or whose values it refuses, then for each combination."""
+    """One sentence for each unknown argument or rejected value, then for each rejected combination."""
     sentences = []
     for name, values in given.items():
         argument = release.arguments.get(name)
@@ -292,7 +292,7 @@ def problems(release: Release, given: Given) -> list[str]:
 
 
 def holds(release: Release, given: Given, condition: str) -> bool:
-    """Whether a condition holds of the given values, with the release's defaults for what is not given."""
+    """Whether a condition holds for the given values, with the release's defaults for the others."""
     name, sign, wanted = parts_of(condition)
     values = values_of(release, given, name)
     if not sign:
@@ -303,14 +303,14 @@ def holds(release: Release, given: Given, condition: str) -> bool:
 
 
 def parts_of(condition: str) -> tuple[str, str, str]:
-    """Name, sign and value of a condition; sign and value are empty where the name stands alone."""
+    """Name, sign and value of a condition; sign and value are empty for a bare name."""
     match = _CONDITION.fullmatch(condition)
     assert match is not None, condition
     return match["name"], match["sign"] or "", match["value"] or ""
 
 
 def values_of(release: Release, given: Given, name: str) -> list[Value]:
-    """Values of an argument as its type reads them: those given, else its default. Raises ``KeyError`` for an unknown name."""
+    """Values of an argument, parsed by its type: the given ones, else its default. Raises ``KeyError`` for an unknown name."""
     argument = release.arguments[name]
     if name not in given:
         return [argument.default]

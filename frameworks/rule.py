@@ -1,4 +1,4 @@
-"""What a legality rule is, and the arithmetic that several of them share."""
+"""The type of legality rules, and helpers that several rules share."""
 
 from __future__ import annotations
 
@@ -24,14 +24,13 @@ Mask = NDArray[np.bool_]
 class Rule:
     """One reason for which a strategy cannot run.
 
-    ``violates`` returns ``[n]``, True where a row is illegal; it never raises on a row that other rules forbid.
-    ``sentence`` says with numbers why one such strategy is illegal. ``layout_only``: it reads degrees, the schedule
-    and the micro batch size alone, so one verdict holds for all options of a layout (such rules of physics come first).
-    ``targets``, from the registry: ``any`` for physics, which binds every target, else the releases (``name@release``) that have
-    the rule; releases of one framework may have rules of one name that differ.
-    ``reads_placement``: it looks at where layers lie, beside the pipeline and switches that decide how one runs; a search asks it
-    of placements, one by one.
-    ``job_only``: it looks at the job alone, so one verdict holds for all strategies (``every_row``).
+    ``violates`` returns ``[n]``, True for illegal rows; it never raises on a row that other rules reject.
+    ``sentence`` says with numbers why one such strategy is illegal. ``layout_only``: the rule reads only degrees, the schedule
+    and the micro batch size, so one verdict holds for all options of a layout (such physics rules come first).
+    ``targets``, from the registry: ``any`` for physics, which applies to every target, else the releases (``name@release``) that
+    have the rule. Releases of one framework can have different rules of the same name.
+    ``reads_placement``: the rule reads the placement of layers; a search checks it for each placement.
+    ``job_only``: the rule reads only the job, so one verdict holds for all strategies (``every_row``).
     """
 
     name: str
@@ -47,24 +46,24 @@ class Rule:
 
 @dataclass(frozen=True)
 class SwitchRule(Rule):
-    """A rule about the switch ``subject``, if any, which a draft leaves out for the ``reason`` where the rule is broken."""
+    """A rule about the switch ``subject``, if any; if it is broken, a draft drops the switch for the ``reason``."""
 
     subject: Feature = Feature(0)
     reason: Callable[[Workload, ParallelStrategy], str] = lambda _workload, _strategy: ""
 
 
 def rules_in(module: Mapping[str, object]) -> tuple[Rule, ...]:
-    """The rules that a module defines, in its order, which is that in which strategies are charged to them."""
+    """The rules that a module defines, in its order. An illegal strategy is counted under the first rule that it breaks."""
     return tuple(value for value in module.values() if isinstance(value, Rule))
 
 
 def every_row(batch: StrategyBatch, illegal: bool) -> Mask:
-    """One verdict for the whole batch: the rule looks at the job alone."""
+    """One verdict for the whole batch, for a rule that reads only the job."""
     return np.full(len(batch), illegal, dtype=np.bool_)
 
 
 def none_of(batch: StrategyBatch) -> Mask:
-    """A mask that forbids no row."""
+    """A mask that rejects no row."""
     return np.zeros(len(batch), dtype=np.bool_)
 
 
@@ -84,7 +83,7 @@ def all_of(names: Sequence[str]) -> str:
 
 
 def nearest_divisors(total: int, degree: int) -> str:
-    """The divisors of ``total`` on either side of ``degree``, for the end of a sentence."""
+    """The nearest divisors of ``total`` below and above ``degree``, for the end of a sentence."""
     below = next(d for d in range(min(degree, total), 0, -1) if total % d == 0)
     above = next((d for d in range(degree + 1, total + 1) if total % d == 0), None)
     return Sentence("{} does", below) if above is None else Sentence("{} and {} do", below, above)
@@ -96,16 +95,16 @@ def has_dense_mlp(model: ModelShape) -> bool:
 
 
 def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Mask:
-    """Rows that have any of ``feature``, and something for it to act on. ``[n]``
+    """Rows that have any of ``feature``, with an effect. ``[n]``
 
-    Whatever the dispatcher: a framework refuses an overlap beside the wrong one, so that rules must see it there.
+    The dispatcher is ignored: a framework rejects an overlap with the wrong dispatcher, so rules must see it there.
     """
     mask: Mask = effective_switches.acting(workload.model, batch, feature, given=ANY_DISPATCHER) != 0
     return mask
 
 
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
-    """The features of one strategy that have something to act on, whatever the dispatcher."""
+    """The features of one strategy that have an effect, whatever the dispatcher."""
     return strategy.features & acting_in(effective_switches.scope_of(workload.model, strategy) | ANY_DISPATCHER)
 
 
@@ -117,7 +116,7 @@ def one_of(
     sentence: Callable[[str, ParallelStrategy], str],
     gives_way: Feature = Feature(0),
 ) -> SwitchRule:
-    """The rule of switches that replace the same: ``sentence`` gets the names of those on, ``gives_way`` is the subject."""
+    """The rule for switches that exclude each other: ``sentence`` gets the names of those on, ``gives_way`` is the subject."""
     features = alternatives(kind)
 
     def violates(workload: Workload, batch: StrategyBatch) -> Mask:
@@ -145,7 +144,7 @@ def layout_of(workload: Workload, strategy: ParallelStrategy) -> LayerLayout:
 
 
 def unless_default(layout: LayerLayout, schedule: Schedule) -> LayerLayout | None:
-    """None for a layout that is the default of every model with so many layers."""
+    """The layout, or ``None`` if it is the default of every model with as many layers."""
     layers, pp, vpp = sum(map(sum, layout)), len(layout[0]), len(layout)
     if schedule.rules.is_vee:
         defaults = {lean_tail_layout(layers, pp, vpp)}
@@ -159,9 +158,9 @@ _EXAMPLES = [next(schedule for schedule in Schedule if schedule.rules.is_vee == 
 
 
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, int, ModelShape], bool]) -> Mask:
-    """Rows whose layer layout, with ``mtp_before_head``, ``forbids`` refuses. Each distinct pair is looked at once.
+    """Rows whose layer layout, with ``mtp_before_head``, is rejected by ``forbids``. Each distinct pair is checked once.
 
-    Rows whose virtual stages outnumber the layers have no default layout and pass: ``layers_per_stage`` has them.
+    Rows with more virtual stages than layers have no default layout and pass; ``layers_per_stage`` rejects them.
     """
     model = workload.model
     given = batch.layout_index >= 0

@@ -26,11 +26,10 @@ K = TypeVar("K")
 class SwitchArgument:
     """One switch of plans as an argument.
 
-    ``on``: values that switch it on; the first one is written (none: the bare argument). ``off``: the value written if it is off
-    (``None``: nothing is written). ``negated``: the bare argument switches it off. ``only``: conditions on arguments; the
-    argument
-    has a meaning only if one of them holds. ``beside``: arguments that are written with it. ``former``: another argument with the
-    same meaning.
+    ``on``: values that switch it on; the first one is written (none: the bare argument). ``off``: the value written if it is
+    off (``None``: nothing is written). ``negated``: the bare argument switches it off. ``only``: conditions on arguments; the
+    argument has a meaning only if one of them holds. ``beside``: arguments that are written with it. ``former``: another
+    argument with the same meaning.
     """
 
     feature: Feature
@@ -63,10 +62,8 @@ class Table:
     """Names of the parts of a plan. ``columns``: field of a strategy -> argument.
 
     ``implied``: switches without an argument, which the framework sets by itself. ``modules``: recompute modules by the value
-    that
-    names them; ``module_switches``: those with their own argument. No others are supported, unless a rule of the framework
-    decides
-    (``modules_by_rule``). ``schedules`` without a value of their own have an empty one.
+    that names them; ``module_switches``: those with their own argument. No others are supported, unless a rule of the framework
+    decides (``modules_by_rule``). ``schedules`` without a value of their own have an empty one.
     """
 
     columns: Mapping[str, str]

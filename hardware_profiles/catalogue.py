@@ -1,4 +1,4 @@
-"""Finding profiles: those shipped here by name, a user's own by path."""
+"""Lookup of hardware profiles: shipped ones by name, a user's own by path."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hardware_profiles.loader import load_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
 _ROOT = Path(__file__).resolve().parent
-MAKERS = ("huawei", "ascend", "nvidia", "amd", "instinct")  # what may stand before a device's name, in this order
+MAKERS = ("huawei", "ascend", "nvidia", "amd", "instinct")  # possible prefixes of a device's name, in this order
 
 
 @cache
@@ -27,7 +27,7 @@ def names() -> tuple[str, ...]:
 
 @cache
 def named(name: str) -> HardwareProfile:
-    """The shipped profile of that name, never a file of the user's. Raises ``ProfileError`` with the nearest name."""
+    """The shipped profile of that name; never reads a user's file. Raises ``ProfileError`` with the nearest name."""
     files = _files()
     if name not in files:
         unknown_name = Sentence("hardware {} is unknown{}", show(name), suggestion(name))
@@ -36,18 +36,21 @@ def named(name: str) -> HardwareProfile:
 
 
 def unknown(field: str, name: str) -> InputError:
-    """The error for a name that is none of ``names()``, in a field that takes no path."""
+    """The error for a name that is not in ``names()``, in a field that takes no path."""
     return InputError(
         Sentence("{}: {} is no known hardware profile{}; known: {}.", field, show(name), suggestion(name), joined(", ", names()))
     )
 
 
 def suggestion(name: str) -> str:
-    """What may have been meant, as a remark: profiles whose device or name holds it, else the nearest; "" without either."""
+    """A remark with the profiles that the user may have meant; empty if nothing is similar.
+
+    These are profiles whose device or name contains the given name, else the nearest name.
+    """
     wanted = _without_maker(name)
     devices = {known: named(known).device for known in names()}
     found = [known for known in names() if holding(wanted, [devices[known]])] or holding(wanted, names())
-    if not found:  # of a device, and more than that: Ascend910B3-64GB
+    if not found:  # a device name with a suffix: Ascend910B3-64GB
         found = [known for known in names() if len(_without_maker(devices[known])) > 2 and holding(devices[known], [name])]
     said = joined(" or ", (Sentence("{!r} ({})", known, devices[known]) for known in found))
     return Sentence(" (did you mean {}?)", said) if found else did_you_mean(name, names())
@@ -63,7 +66,7 @@ def _without_maker(name: str) -> str:
 def profile(reference: str | Path) -> HardwareProfile:
     """The profile of a name, or of a path to a YAML file (a ``Path``, or text with a separator or a YAML suffix).
 
-    Raises ``ProfileError``. A caller that serves strangers uses ``named``, which reads no file of theirs.
+    Raises ``ProfileError``. A caller that serves untrusted users must use ``named``, which never reads their files.
     """
     if isinstance(reference, Path) or "/" in reference or "\\" in reference or reference.endswith((".yaml", ".yml")):
         path = Path(reference)
@@ -71,7 +74,7 @@ def profile(reference: str | Path) -> HardwareProfile:
             path = path.resolve()
             status = path.stat()
         except (OSError, ValueError, RuntimeError):
-            return load_profile(path)  # which says what is wrong with it
+            return load_profile(path)  # raises an error that names the problem
         return _loaded(path, status.st_mtime_ns, status.st_size)
     return named(reference)
 

@@ -1,4 +1,4 @@
-"""What a script is made of: words of parts, and commands of words; each knows its place."""
+"""Syntax tree of a script: words of parts, and commands of words; each has its place."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ShellError(InputError):
 
 @dataclass(frozen=True)
 class Source:
-    """One file."""
+    """One source file."""
 
     name: str
     text: str
@@ -27,16 +27,16 @@ class Source:
         return [0, *(index + 1 for index, letter in enumerate(self.text) if letter == "\n")]
 
     def line_of(self, position: int) -> int:
-        """From 1 on."""
+        """Line number of a position, from 1."""
         return bisect_right(self._starts, position)
 
     def error(self, position: int, sentence: str) -> ShellError:
-        """The error for something at a position."""
+        """The error for a position."""
         return ShellError(Sentence("{}: line {}: {}.", self.name, self.line_of(position), sentence))
 
 
 class Place(NamedTuple):
-    """Where something stands: number of the file (0: the script itself), first character, and the one behind the last."""
+    """A range of text: number of the file (0: the script itself), first character, and the one after the last."""
 
     source: int
     start: int
@@ -45,7 +45,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """Text as it is, without its quotes."""
+    """Literal text without its quotes."""
 
     place: Place
     text: str
@@ -66,7 +66,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Arithmetic:
-    """``$((...))``; its parts are expanded before it is worked out."""
+    """``$((...))``; its parts are expanded before it is evaluated."""
 
     place: Place
     parts: tuple[Part, ...]
@@ -75,7 +75,7 @@ class Arithmetic:
 
 @dataclass(frozen=True, slots=True)
 class Opaque:
-    """What only a shell could tell: a command substitution, an expansion that edits text."""
+    """Text that only a shell could determine: a command substitution, an expansion that edits text."""
 
     place: Place
     what: str
@@ -87,14 +87,14 @@ Part = Literal | Parameter | Arithmetic | Opaque
 
 @dataclass(frozen=True, slots=True)
 class WordNode:
-    """Parts without a space between them."""
+    """A word: parts without a space between them."""
 
     place: Place
     parts: tuple[Part, ...]
 
     @property
     def bare(self) -> str | None:
-        """The text of an unquoted word without expansions."""
+        """The text of an unquoted word without expansions, else ``None``."""
         if all(isinstance(part, Literal) and not part.quoted for part in self.parts):
             return "".join(part.text for part in self.parts if isinstance(part, Literal))
         return None
@@ -114,7 +114,7 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class Simple:
-    """Assignments and words; without words the assignments last."""
+    """A simple command of assignments and words; without words the assignments persist."""
 
     place: Place
     assignments: tuple[Assignment, ...]
@@ -123,7 +123,7 @@ class Simple:
 
 @dataclass(frozen=True, slots=True)
 class Test:
-    """``[[ ... ]]``: words and operators as words."""
+    """``[[ ... ]]``, with its words and operators as words."""
 
     place: Place
     words: tuple[WordNode, ...]
@@ -139,7 +139,7 @@ class Calculation:
 
 @dataclass(frozen=True, slots=True)
 class If:
-    """Conditions with what follows each; ``otherwise`` may be empty."""
+    """Conditions with their bodies; ``otherwise`` may be empty."""
 
     place: Place
     branches: tuple[tuple[tuple[Node, ...], tuple[Node, ...]], ...]
@@ -148,7 +148,7 @@ class If:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """Patterns with what follows each."""
+    """Patterns with their bodies."""
 
     place: Place
     subject: WordNode
@@ -157,7 +157,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """``for`` over ``words``; ``while`` and ``until`` have none, nor has ``for ((...))``."""
+    """A loop: ``for`` over ``words``; ``while``, ``until`` and ``for ((...))`` have no words."""
 
     place: Place
     name: str
@@ -167,7 +167,7 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A definition."""
+    """A function definition."""
 
     place: Place
     name: str
@@ -176,7 +176,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """``{ ...; }``, or in a shell of its own ``( ... )`` and what stands in a pipe."""
+    """``{ ...; }``, or commands in a subshell: ``( ... )`` and the parts of a pipe."""
 
     place: Place
     body: tuple[Node, ...]
@@ -185,7 +185,7 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class AndOr:
-    """``first && second || third``, from left to right; ``others`` with the operator before each."""
+    """``first && second || third``, from left to right; ``others`` have the operator before each."""
 
     place: Place
     first: Node

@@ -1,4 +1,4 @@
-"""Layers of virtual stages as one argument has them [megatron-0.19, pipeline_parallel_layer_layout.py]."""
+"""Layers of virtual stages as one argument [megatron-0.19, pipeline_parallel_layer_layout.py]."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _REPEATED = (re.compile(r"\(([^)]+)\)\*(\d{1,6})"), re.compile(r"(.)\*(\d{1,6})"
 
 
 def layout_text(layout: LayerLayout, num_mtp_layers: int, mtp_before_head: int = 0) -> str:
-    """Virtual stages in the order of the model: E the embedding, t a layer, m one that predicts further tokens, L the loss."""
+    """Text of the virtual stages in the order of the model.
+
+    E is the embedding, t a layer, m an MTP module, L the loss.
+    """
     stages = ["t" * layers for chunk in layout for layers in chunk]
     stages[0] = "E" + stages[0]
     stages[-1 - mtp_before_head] += "m" * num_mtp_layers
@@ -25,7 +28,7 @@ def layout_text(layout: LayerLayout, num_mtp_layers: int, mtp_before_head: int =
 
 
 class Placed(NamedTuple):
-    """What a text places: layers of each ``[chunk][stage]``, and MTP modules so many virtual stages before the loss."""
+    """Contents of a layout text: layers of each ``[chunk][stage]``, and virtual stages from the MTP modules to the loss."""
 
     layout: LayerLayout
     mtp_before_head: int
@@ -33,7 +36,7 @@ class Placed(NamedTuple):
 
 
 def read_layout(text: str, pp: int) -> Placed:
-    """What ``text`` places on ``pp`` ranks. Raises ``ReadingError`` where no strategy means it."""
+    """The layout in ``text`` for ``pp`` ranks. Raises ``ReadingError`` if no strategy matches."""
     shown = Sentence("{} {!r}", LAYOUT, text[:80])
     written = text.replace(",", "")
     for pattern in _REPEATED:

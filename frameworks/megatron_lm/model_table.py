@@ -1,6 +1,6 @@
-"""What arguments of the Megatron family say of a model [megatron-0.12, arguments.py, transformer_config.py, moe_utils.py].
+"""Arguments of the Megatron family for a model [megatron-0.12, arguments.py, transformer_config.py, moe_utils.py].
 
-Facts of the newest release; what an older one has no argument for, it cannot be told (``ModelTable.unsayable``).
+The facts are those of the newest release. ``ModelTable.unsayable`` lists those for which an older release has no argument.
 """
 
 from __future__ import annotations
@@ -31,17 +31,20 @@ def rotary(flat: Flat) -> bool:
 
 
 def heads_divide(flat: Flat) -> bool:
-    """Whether heads have a width without being told one: a rest is refused, also where latent attention has its own."""
+    """Whether the head width follows from the hidden size.
+
+    Megatron rejects a remainder, even if latent attention has its own widths.
+    """
     return (flat.get("hidden_size") or 0) % (flat.get("num_attention_heads") or 1) == 0
 
 
 def scaled(kind: str, *, mla: bool) -> Any:
-    """Whether rotary positions are stretched in one way, in latent attention or outside it."""
+    """Whether rotary positions are scaled in one way, in latent attention or outside it."""
     return lambda flat: latent(flat) is mla and flat.get(f"{SCALING}.kind") == kind
 
 
 def switch(path: str, argument: str, **more: Any) -> Fact:
-    """A fact that a bare argument says."""
+    """A fact that a bare argument states."""
     return Fact(path, says={True: {argument: ()}, False: {}}, **more)
 
 
@@ -174,7 +177,7 @@ EXPERTS = (
 
 
 def derived(flat: Flat) -> dict[str, Any]:
-    """What several fields decide together."""
+    """Values that follow from several fields."""
     gated, mla, moe = flat["gated_linear_unit"], bool(flat["mla"]), bool(flat["moe"])
     kind = flat.get(f"{SCALING}.kind")
     activation = flat["constants.activation"] or ("silu" if gated else None)
@@ -200,7 +203,7 @@ def derived(flat: Flat) -> dict[str, Any]:
 
 
 def positions(flat: Flat) -> int | None:
-    """Positions that the model has room for, at least a sequence's: of YaRN in latent attention those before stretching."""
+    """Maximum position embeddings: at least seq_length; the original length for YaRN with MLA."""
     if latent(flat) and flat.get(f"{SCALING}.kind"):
         stated = flat.get(f"{SCALING}.original_max_position_embeddings")
     else:
@@ -274,24 +277,24 @@ def _scaling(flat: Flat) -> dict[str, Any]:
 
 
 def mscales(flat: Flat) -> str | None:
-    """Two scales of YaRN that differ."""
+    """Both scales of YaRN, if they differ."""
     pair = (flat.get(f"{SCALING}.mscale"), flat.get(f"{SCALING}.mscale_all_dim"))
     return None if not latent(flat) or None in pair or pair[0] == pair[1] else Sentence("{} and {}", pair[0], pair[1])
 
 
 def outgrown(flat: Flat) -> int | None:
-    """Positions that YaRN of latent attention was trained on, where a sequence is longer."""
+    """Original positions of YaRN in latent attention, if a sequence is longer."""
     original = flat.get(f"{SCALING}.original_max_position_embeddings") if latent(flat) else None
     return original if original and original < (flat.get("seq_length") or 0) else None
 
 
 def longest(flat: Flat) -> int | None:
-    """Positions that the model has room for, at least a sequence's."""
+    """Maximum position embeddings: at least seq_length."""
     return max(flat["constants.max_position_embeddings"] or 0, flat.get("seq_length") or 0) or None
 
 
 def window(flat: Flat) -> str | None:
-    """Tokens to either side of a token that it looks at, itself not counted."""
+    """The window argument: tokens on either side of a token, itself not counted."""
     size = flat.get("local_attention.window")
     return f"{size - 1},0" if size and flat.get("local_attention.kind") == "window" else None
 
@@ -322,12 +325,12 @@ def linear(flat: Flat) -> bool:
 
 
 def stretched(flat: Flat) -> bool:
-    """Whether positions are rotary by YaRN, outside latent attention."""
+    """Whether positions are rotary with YaRN, outside latent attention."""
     return flat.get("position") == "yarn"
 
 
 def either_yarn(flat: Flat) -> bool:
-    """Whether there is YaRN anywhere."""
+    """Whether positions use YaRN, in latent attention or outside it."""
     return stretched(flat) or bool(YARN_MLA(flat))
 
 

@@ -1,4 +1,4 @@
-"""Rules of Megatron-LM core 0.12, and those that MindSpeed-LLM inherits from it."""
+"""Rules of Megatron-LM core 0.12, some of which MindSpeed-LLM inherits."""
 
 from __future__ import annotations
 

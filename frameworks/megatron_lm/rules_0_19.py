@@ -1,4 +1,4 @@
-"""Rules of Megatron-LM core 0.19: those of 0.12 asked of its own facts, and what is new."""
+"""Rules of Megatron-LM core 0.19: those of 0.12 derived again from its facts, and new ones."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ ARGUMENTS, CONFIG = "[megatron-0.19, arguments.py]", "[megatron-0.19, transforme
 
 
 def again(rule: FactRule) -> FactRule:
-    """A rule of 0.12, of the facts of 0.19."""
+    """A rule of 0.12, derived from the facts of 0.19."""
     return fact_rule(RELEASE_0_19, TERMS_0_19, rule.name, rule.requirement)
 
 

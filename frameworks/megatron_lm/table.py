@@ -1,4 +1,4 @@
-"""What Megatron-LM core 0.12 calls the parts of a plan [megatron-0.12, arguments.py], and what plans say of its arguments."""
+"""Arguments of Megatron-LM core 0.12 for the parts of a plan [megatron-0.12, arguments.py], and their terms."""
 
 from __future__ import annotations
 
@@ -81,13 +81,13 @@ TABLE_0_12 = Table(
 
 
 def module_term(module: RecomputeModule) -> Term:
-    """Recompute of a module, whichever others there are."""
+    """A term for the recompute of one module, whatever others there are."""
     name = Sentence("recompute of {}", module_names(module))
     return Term(lambda w, b: (b.recompute_modules & int(module)) != 0, name, lambda w, s: name)
 
 
 def switch_terms(table: Table) -> Terms:
-    """Switches and modules of a table. One value that says "off" has the code 0."""
+    """Terms of a table's switches and modules. A value that means "off" has the code 0."""
     terms = {}
     for entry in table.switches:
         codes = {entry.off: 0, **dict.fromkeys(entry.on, 1)} if entry.on else None
@@ -97,7 +97,7 @@ def switch_terms(table: Table) -> Terms:
 
 
 def dispatcher_term(names: Mapping[Dispatcher, str]) -> Term:
-    """The dispatcher, where tokens travel; else the plain one."""
+    """A term for the dispatcher if tokens are exchanged, else the plain one."""
     return choice(
         "moe_dispatcher",
         lambda w, b: np.where(b.ep * b.etp > 1, b.dispatcher, int(Dispatcher.ALLTOALL)),
@@ -107,7 +107,7 @@ def dispatcher_term(names: Mapping[Dispatcher, str]) -> Term:
 
 
 VIRTUAL_STAGES = Term(lambda w, b: (b.vpp > 1) & (b.pp > 1), Sentence("vpp above 1"), lambda w, s: Sentence("vpp {}", s.vpp))
-# What plans say of arguments of both frameworks, beside switches.
+# Terms for arguments of both frameworks, besides switches.
 SHARED_TERMS: Terms = {
     **{COLUMNS[field]: number(field) for field in ("tp", "pp", "cp", "ep", "etp")},
     "sequence-parallel": SEQUENCE_PARALLEL,
@@ -198,7 +198,7 @@ TERMS_0_19: Terms = {
     **switch_terms(TABLE_0_19),
     **SHARED_TERMS,
     "moe-token-dispatcher-type": TERMS_0_12["moe-token-dispatcher-type"],
-    # The other back ends of the flexible dispatcher are not planned with.
+    # Plans do not use the other back ends of the flexible dispatcher.
     "moe-flex-dispatcher-backend=deepep": Term(
         lambda w, b: b.dispatcher == Dispatcher.TWO_LEVEL, "DeepEP", lambda w, s: "DeepEP"
     ),

@@ -1,4 +1,4 @@
-"""Arguments of ``pretrain_gpt.py`` of Megatron-LM [megatron-0.12, arguments.py; megatron-0.19, arguments.py]."""
+"""Writes arguments of ``pretrain_gpt.py`` of Megatron-LM [megatron-0.12, arguments.py; megatron-0.19, arguments.py]."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ FLOAT32_ROUTER_EXPERTS = 32  # from here on Megatron warns without --moe-router-
 
 
 def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
-    """Arguments, environment and notes of the nearest strategy that the release takes."""
+    """Arguments, environment and notes of the nearest strategy that the release supports."""
     model, table = workload.model, dialect.table
     s, replaced = nearest(dialect, workload, planned)
     optimizer = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.GRAD_REDUCE_IN_BF16
@@ -63,7 +63,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
 
 def _environment(s: ParallelStrategy) -> dict[str, str]:
     if s.zero_stage >= 2:
-        return {}  # fully sharded data parallelism refuses a single connection
+        return {}  # fully sharded data parallelism rejects a single connection
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if s.tp * s.cp > 1 else {}
 
 

@@ -1,4 +1,4 @@
-"""What balances the router, as options of MindFormers [mindformers-1.8, router.py]."""
+"""Options of MindFormers that balance the router [mindformers-1.8, router.py]."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ LOSSES = {
 
 
 def balance_options(workload: Workload) -> Options:
-    """What tells the release to balance as the job says, where that is not usual of the model."""
+    """Options for the job's balancing method, if it differs from the model's default."""
     loss = loss_for(RELEASE, LOSS, LOSSES, chosen_balance(workload))
     return {} if loss is None else {LOSS: loss}
 
 
 def balance_notes(workload: Workload) -> tuple[str, ...]:
-    """What the options leave to the user."""
+    """Notes on the settings of the balancing method that the user must add."""
     return balance_note(
         Sentence("MindFormers {}", RELEASE.version), workload, told=", ".join(balance_options(workload)), weight=WEIGHT
     )
 
 
 def read_balance(reading: Reading, model: ModelShape) -> str | None:
-    """What balances the router, where a loss is weighed and no bias does, which the model has already."""
+    """The balancing method, if a loss has a weight and the model has no bias that balances already."""
     if model.moe is None or model.constants.router.expert_bias or not reading.value(WEIGHT):
         return None
     return LOSSES.get(str(reading.value(LOSS)))

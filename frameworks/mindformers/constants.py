@@ -13,7 +13,7 @@ from frameworks.mindformers.models import ModelClass
 from frameworks.mindformers.options import Options
 from frameworks.rule import all_of
 
-# Field of the constants -> key. Where a model does not state one, the file holds the default of the class, and says so.
+# Field of the constants -> key. If a model does not state one, the file has the default of the class, with a note.
 MODEL_KEYS = {"norm_epsilon": "rms_norm_eps", "rotary_base": "rope_theta"}
 ROUTER_KEYS = {
     "score_function": "moe_router_score_function",

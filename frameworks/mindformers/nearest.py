@@ -1,4 +1,4 @@
-"""The nearest strategy that MindFormers can be told, where it cannot express the planned one; see ``megatron_lm.nearest``."""
+"""The nearest strategy that MindFormers can express, if it cannot express the planned one; see ``megatron_lm.nearest``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from frameworks.rule import layout_of
 
 
 def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
-    """What MindFormers 1.8 can be told, and a sentence for each replaced setting."""
+    """The nearest strategy that MindFormers 1.8 can express, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
     draft.offered(TABLE, rules.NAME)
     size = draft.strategy.microbatch_group_size_per_vp_stage
@@ -84,7 +84,7 @@ def _recompute(draft: Draft) -> None:
 
 
 def _block_of_plan(draft: Draft) -> int | None:
-    """One number that says the same as a number for each stage, where the file cannot tell them apart."""
+    """One number of recomputed layers that equals a number for each stage, if the file cannot distinguish stages."""
     s = draft.strategy
     plan = s.recompute_layers_per_stage
     assert plan is not None

@@ -178,7 +178,7 @@ def always_on(model: ModelShape) -> Feature:
     return Feature.FLASH_ATTENTION if chosen else Feature.FLASH_ATTENTION | Feature.FUSED_NORM
 
 
-# Kernels that the layers refuse [mindformers-1.8, transformer_config.py].
+# Kernels that the layers reject [mindformers-1.8, transformer_config.py].
 UNSET = (
     Unset(
         Feature.FUSED_ROPE,

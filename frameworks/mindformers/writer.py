@@ -1,6 +1,6 @@
-"""Configuration of MindFormers 1.8 on MindSpore, models of the mcore branch (``use_legacy: False``).
+"""Writes configurations of MindFormers 1.8 on MindSpore, for models of the mcore branch (``use_legacy: False``).
 
-An argument is ``path=value`` as ``run_mindformer.py --options`` takes it, the value in JSON [mindformers-1.8, template.py;
+An argument is ``path=value`` as in ``run_mindformer.py --options``, with the value in JSON [mindformers-1.8, template.py;
 mindformers-1.8, transformer_config_utils.py; mindformers-1.8, training_graph/transformer/utils.py].
 """
 
@@ -26,7 +26,7 @@ from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
 
 KERNELS = Feature.FLASH_ATTENTION | Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
-# What a class of experts has by default, taken away for a model without.
+# Defaults of a class with experts, removed for a model without.
 _NO_EXPERTS: Options = {"n_routed_experts": None, **dict.fromkeys(("n_shared_experts", "first_k_dense_replace"), 0)} | {
     "n_group": 0, "topk_group": 0,
 }  # fmt: skip
@@ -34,7 +34,7 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 
 
 def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
-    """Options, environment and notes of the nearest strategy that MindFormers takes."""
+    """Options, environment and notes of the nearest strategy that MindFormers supports."""
     s, replaced = nearest(workload, planned)
     options = {
         **_parallelism(workload, s),
@@ -52,13 +52,13 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
 
 
 def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:
-    """Variables on MindSpore [cann, HCCL_BUFFSIZE; mindformers-1.5, fine_grained_activations_swap.md]."""
+    """Environment variables on MindSpore [cann, HCCL_BUFFSIZE; mindformers-1.5, fine_grained_activations_swap.md]."""
     inlined = {"ENABLE_LAZY_INLINE_NO_PIPELINE": "1"} if Feature.SWAP_ATTENTION in s.features and s.pp == 1 else {}
     return {**hccl(workload), **inlined}
 
 
 def _valued(options: Options) -> Options:
-    """The options without those that have no value."""
+    """The options that have a value."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -169,7 +169,7 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Options:
 
 
 def _dense_layers(workload: Workload) -> Options:
-    """Leading layers without experts, or which layers have them where that does not say it."""
+    """The number of leading dense layers, or a list of the MoE layers if that is not enough."""
     moe = workload.model.moe
     assert moe is not None
     if moe.moe_layer_freq == 1:
@@ -178,9 +178,9 @@ def _dense_layers(workload: Workload) -> Options:
 
 
 def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
-    """Layers by stage, or by virtual stage where the list has a row for each [mindformers-1.5, Offset_Recompute.md].
+    """Recomputed layers by stage, or by virtual stage if the list has a row for each [mindformers-1.5, Offset_Recompute.md].
 
-    Beside swap the same list holds the numbers of layers instead [mindformers-1.8, training_graph/transformer/utils.py].
+    With swap the same list has layer numbers instead [mindformers-1.8, training_graph/transformer/utils.py].
     """
     patterns = cells.recompute_patterns(workload.model, s)
     numbered = Feature.SWAP_ATTENTION in s.features  # then every pattern has the numbers of its layers [check_rules.py]
@@ -236,7 +236,7 @@ def _run(workload: Workload, s: ParallelStrategy) -> Options:
 
 
 def _pool_gib(workload: Workload) -> int:
-    """What MindSpore's pool may take: the runtime's own context lies outside it."""
+    """Size of MindSpore's pool in GiB; the runtime's own context is outside it."""
     profile = workload.cluster.profile
     return max(int((profile.usable_hbm_bytes - profile.context_bytes) // 2**30), 1)
 

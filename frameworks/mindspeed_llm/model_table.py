@@ -108,7 +108,7 @@ def derived(flat: Flat) -> dict[str, Any]:
     room = flat["constants.max_position_embeddings"]
     found |= {"position": "learned" if flat["learned_positions"] else "rope", "outgrown": None}
     if kind == YARN and not mla and original and factor:
-        room = round(original * factor)  # which is where the framework has the factor from
+        room = round(original * factor)  # the framework derives the factor from it
         found["outgrown"] = seq_length if room < seq_length else None
     found["positions"] = max(room or 0, seq_length) or None
     scale = found["constants.attention_scale"]

@@ -1,4 +1,4 @@
-"""The nearest strategy that MindSpeed-LLM can be told, where it cannot express the planned one; see ``megatron_lm.nearest``."""
+"""The nearest strategy that MindSpeed-LLM can express, if it cannot express the planned one; see ``megatron_lm.nearest``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from frameworks.physics import memory
 
 
 def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStrategy, tuple[str, ...]]:
-    """What MindSpeed-LLM can be told, and a sentence for each replaced setting."""
+    """The nearest strategy that MindSpeed-LLM can express, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
     draft.offered(TABLE, rules.NAME)
     draft.sequence_parallel(megatron.SEQUENCE_PARALLEL_FOR_EXPERTS, rules.NAME)
@@ -51,7 +51,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
 
 
 def _dualpipev(draft: Draft) -> None:
-    """DualPipeV with what it comes with, and without what it excludes; another schedule where that cannot be."""
+    """Add the switches that DualPipeV needs and drop those that it excludes, or use another schedule if it cannot run."""
     s = draft.strategy
     if not HAS_METHOD[s.schedule]:
         return
@@ -93,7 +93,7 @@ def _experts(draft: Draft) -> None:
 
 
 def _repeatable(draft: Draft) -> None:
-    """Without modules whose own switches refuse the model or its degrees."""
+    """Drop recompute modules whose own switches reject the model or its degrees."""
     if draft.workload.model.mla is None:
         draft.drop_modules(RecomputeModule.MLA_UP_PROJ, Sentence("the model has no latent attention"))
     for module, rule in ((RecomputeModule.LAYERNORM, rules.POST_NORM), (RecomputeModule.MLA_UP_PROJ, rules.MLA_UP_PROJ)):

@@ -1,4 +1,4 @@
-"""Rules of MindSpeed-LLM on MindSpeed, beyond those it inherits from Megatron-LM."""
+"""Rules of MindSpeed-LLM on MindSpeed, in addition to those it inherits from Megatron-LM."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ ZERO_STAGE = Rule(
 
 
 def noop_positions(layout: LayerLayout) -> tuple[int, ...]:
-    """Positions of the no-op layers, from 0, that fill every virtual stage to the same length, each at its end."""
+    """Positions, from 0, of the no-op layers that pad every virtual stage to the same length, at its end."""
     slots = max(map(max, layout))
     pp = len(layout[0])
     return tuple(
@@ -90,7 +90,7 @@ def noop_positions(layout: LayerLayout) -> tuple[int, ...]:
 
 
 def first_moe_position(layout: LayerLayout, model: ModelShape) -> int:
-    """Position, no-op layers counted, of the first MoE layer: what ``--first-k-dense-replace`` takes."""
+    """Position of the first MoE layer, including no-op layers: the value of ``--first-k-dense-replace``."""
     noops = set(noop_positions(layout))
     total = max(map(max, layout)) * len(layout) * len(layout[0])
     real = [position for position in range(total) if position not in noops]

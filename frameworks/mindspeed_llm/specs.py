@@ -36,7 +36,7 @@ class Spec:
 
 
 SPECS = (
-    Spec(""),  # what pretrain_gpt.py builds by itself
+    Spec(""),  # the default of pretrain_gpt.py
     Spec("qwen3_spec", (Sentence("norms of queries and keys"),)),
     Spec("deepseek_spec", (Sentence("latent attention"),)),
     Spec("gemma2_spec", (Sentence("norms behind attention and MLP"), Sentence("norms of queries and keys"))),

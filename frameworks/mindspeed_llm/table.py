@@ -1,4 +1,4 @@
-"""What MindSpeed-LLM calls the parts of a plan [mindspeed-llm, features_manager; mindspeed, features_manager]."""
+"""Arguments of MindSpeed-LLM for the parts of a plan [mindspeed-llm, features_manager; mindspeed, features_manager]."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
 from frameworks.model_facts import Arguments
 from frameworks.rule import layout_of
 
-# Written before the other switches: beside the arguments that they belong to.
+# Written before the other switches, next to the arguments that they belong to.
 PLACED = Feature.DUALPIPEV_DW_DETACH | Feature.CP_SEND_RECV_OVERLAP | Feature.MOE_TP_EXTEND_EP | Feature.OVERLAP_P2P
 
 
@@ -128,7 +128,7 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
         return {}
     ep, etp, dispatcher = s.ep, s.etp, "alltoall"
     if Feature.MOE_TP_EXTEND_EP in s.features:
-        # MindSpeed counts the expert ranks outside tp here, and its dispatcher wants the experts' tp to be the layers'.
+        # MindSpeed counts the expert ranks outside tp here, and its dispatcher needs the experts' tp to equal the layers'.
         ep, etp, dispatcher = s.ep // s.tp, s.tp, "alltoall_seq"
     elif s.ep * s.etp > 1:
         dispatcher = TABLE.dispatchers.get(s.dispatcher, "alltoall")

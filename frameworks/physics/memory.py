@@ -1,4 +1,4 @@
-"""Physics of what saves memory: optimizer sharding, recompute and swap."""
+"""Rules on memory saving: optimizer sharding, recompute and swap."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ RECOMPUTE_MODULES = Rule(
 
 
 def _absent(workload: Workload) -> RecomputeModule:
-    """Modules that the model does not have."""
+    """Recompute modules that the model lacks."""
     return ~present_modules(workload.model)
 
 
 def module_names(modules: RecomputeModule) -> str:
-    """The names of a set of modules, as limits and reports spell them."""
+    """The names of a set of modules, as in limits and reports."""
     return " + ".join(str(m.name).lower() for m in RecomputeModule if m in modules) or "none"
 
 

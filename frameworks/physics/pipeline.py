@@ -1,4 +1,4 @@
-"""Physics of the pipeline: layers on stages, and the order of micro batches."""
+"""Rules on the pipeline: layers of stages, and the order of micro batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _RUNS_PAIRS_APART = by_schedule(lambda rules: rules.pairs is None) | PAIRS_WAIT
 
 def _schedule(workload: Workload, batch: StrategyBatch) -> Mask:
     runnable = _RUNNABLE.ravel()[(np.minimum(batch.vpp, 3) - 1) * len(Schedule) + batch.schedule]
-    # Streams that turn round or meet do so on another rank. Without a pipeline no other schedule has an effect.
+    # Streams turn or meet on another rank. Without a pipeline no other schedule has an effect.
     mask: Mask = np.where(batch.pp > 1, ~runnable, (batch.vpp > 1) | _ENDS_MEET[batch.schedule])
     return mask
 
@@ -212,7 +212,7 @@ INTERLEAVED_MICROBATCHES = Rule(
 
 
 _FEWEST_BY_PP, _FEWEST_MORE = np.array([schedule.rules.fewest_microbatches for schedule in Schedule]).T
-# Any number but none fills these, and those with groups have a rule of their own.
+# Any number above 0 fills these, and schedules with groups have their own rule.
 _FILLED = (_FEWEST_BY_PP == 0) | IN_GROUPS
 
 SCHEDULE_FILL = Rule(

@@ -1,4 +1,4 @@
-"""A step of post-training as its frameworks' writers take it, and what a writer gives back."""
+"""Input and output of the writers of post-training frameworks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from documents.sentences import Sentence
 from frameworks.release import Release, problems
 
-PROMPT_ROOM = 4  # times the mean prompt, up to whole multiples of 256: what is written where the longest prompt is not known
+PROMPT_ROOM = 4  # times the mean prompt, rounded up to 256: the limit if the longest prompt is unknown
 PROMPT_MULTIPLE = 256
 
 Setting = bool | int | float | str
@@ -16,11 +16,12 @@ Setting = bool | int | float | str
 
 @dataclass(frozen=True)
 class PostTrainingPlan:
-    """What was chosen.
+    """The chosen plan of a post-training step.
 
-    ``stage_layers``: of each pipeline stage, all its virtual ones together. ``staleness``: batches that rollout may be ahead.
-    ``idle_devices`` belong to the training pool and are not in ``train_devices``. ``mean_prompt_tokens`` is all that is known of
-    prompts. ``ep`` and ``rollout_ep`` count the devices over which experts are spread, tp included; 1: sliced over tp.
+    ``stage_layers``: layers of each pipeline stage over all its virtual stages. ``staleness``: batches that rollout can be ahead.
+    ``idle_devices`` belong to the training pool and are not in ``train_devices``. Of prompts only ``mean_prompt_tokens`` is
+    known.
+    ``ep`` and ``rollout_ep`` are the devices over which experts are spread, with tp; 1: sliced over tp.
     """
 
     model: str
@@ -69,29 +70,29 @@ class PostTrainingPlan:
 
     @property
     def max_prompt_tokens(self) -> int:
-        """Room for prompts."""
+        """Maximum prompt length to configure."""
         return math.ceil(max(self.mean_prompt_tokens, 1.0) * PROMPT_ROOM / PROMPT_MULTIPLE) * PROMPT_MULTIPLE
 
     @property
     def prompts_per_update(self) -> int:
-        """Of an optimizer step."""
+        """Prompts of one optimizer step."""
         return max(self.prompts // self.updates, 1)
 
 
 @dataclass
 class Draft:
-    """Settings as they come together, with what the release cannot say of the plan."""
+    """Settings under construction, and the parts of the plan that the release cannot express."""
 
     release: Release
     settings: dict[str, Setting] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def put(self, section: str, **settings: Setting) -> None:
-        """More of one section."""
+        """Add settings of one section."""
         self.settings.update({Sentence("{}.{}", section, name) if section else name: value for name, value in settings.items()})
 
     def problems(self) -> list[str]:
-        """What the release refuses: names that it does not know, values of another kind, what excludes each other."""
+        """Problems that the release reports: unknown names, values of another type, exclusions."""
         return problems(self.release, {name: (str(value),) for name, value in self.settings.items()})
 
 
@@ -109,7 +110,7 @@ class Exported:
 
 
 def exported(draft: Draft, file_name: str, refused: list[str], text: str) -> Exported:
-    """The file of a draft, where nothing refuses it."""
+    """The file of a draft, if nothing rejects it."""
     reasons = tuple(refused or draft.problems())
     return Exported(
         framework=draft.release.name,
@@ -123,7 +124,7 @@ def exported(draft: Draft, file_name: str, refused: list[str], text: str) -> Exp
 
 
 def common_notes(plan: PostTrainingPlan) -> list[str]:
-    """What no release of either framework has a setting for."""
+    """Notes on parts of a plan for which no release of either framework has a setting."""
     notes = [
         Sentence(
             "The longest prompt is not known to the plan, whose mean is {:g}: {} is written in its place.",
