@@ -137,14 +137,11 @@ def rollout_times(
     memory_fraction
         Of a device's memory that an instance can fill.
     """
-    instances = workload.cluster.num_devices // layout.num_devices
+    num_devices = workload.cluster.num_devices
+    instances = num_devices // layout.num_devices
     if instances < 1:
         raise WorkloadError(
-            Sentence(
-                "a rollout instance of {} devices does not fit on {} rollout devices",
-                layout.num_devices,
-                workload.cluster.num_devices,
-            )
+            Sentence("a rollout instance of {} devices does not fit on {} rollout devices", layout.num_devices, num_devices)
         )
     most = (max_requests or MAX_REQUESTS) * layout.dp
     turns = _assignment_order(lengths, scheduling)
