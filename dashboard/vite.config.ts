@@ -20,13 +20,15 @@ export default defineConfig({
         entryFileNames: "assets/[name].js",
         chunkFileNames: "assets/[name].js",
         assetFileNames: "assets/[name][extname]",
+        // Exports keep their names: with short ones, a new export renames others in every file that imports the chunk.
+        minifyInternalExports: false,
         // Libraries apart from our own code: they change seldom, and charts are loaded by the pages that draw some.
         // What a few pages take of them is loaded with these.
         codeSplitting: {
           groups: [
             { name: "charts", test: /node_modules\/(zrender\/(?!lib\/svg)|echarts\/(?!lib\/(chart\/heatmap|chart\/parallel|component\/parallel|coord\/parallel|component\/(axis\/[Pp]arallel|helper\/([Bb]rush|sliderMove))|component\/visualMap|visual\/visual|renderer\/installSVG)))/ },
-            { name: "vendor", minShareCount: 6, test: /node_modules\// },
-            { name: "shared", minShareCount: 3, test: /src\/(api|components(?!\/(chart|ChartCard))|state|theme|units)\// },
+            { name: "vendor", minShareCount: 9, test: /node_modules\// },
+            { name: "shared", minShareCount: 5, test: /src\/(api|components(?!\/(chart|ChartCard))|state|theme|units)\// },
           ],
         },
       },
