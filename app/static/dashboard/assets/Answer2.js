@@ -1,1 +1,1 @@
-export{t as Answer}from"./Answer.js";
+export{Answer}from"./Answer.js";

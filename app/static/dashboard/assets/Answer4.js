@@ -1,1 +1,1 @@
-export{t as Answer}from"./Answer3.js";
+export{Answer}from"./Answer3.js";

@@ -1,1 +1,1 @@
-import{v as e}from"./vendor.js";var t=e(`outline`,`clock-pause`,`ClockPause`,[[`path`,{d:`M20.942 13.018a9 9 0 1 0 -7.909 7.922`,key:`svg-0`}],[`path`,{d:`M12 7v5l2 2`,key:`svg-1`}],[`path`,{d:`M17 17v5`,key:`svg-2`}],[`path`,{d:`M21 17v5`,key:`svg-3`}]]);export{t};
+import{createReactComponent as e}from"./vendor.js";var t=e(`outline`,`clock-pause`,`ClockPause`,[[`path`,{d:`M20.942 13.018a9 9 0 1 0 -7.909 7.922`,key:`svg-0`}],[`path`,{d:`M12 7v5l2 2`,key:`svg-1`}],[`path`,{d:`M17 17v5`,key:`svg-2`}],[`path`,{d:`M21 17v5`,key:`svg-3`}]]);export{t as IconClockPause};

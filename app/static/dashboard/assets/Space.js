@@ -1,1 +1,1 @@
-import{An as e,Ln as t,On as n,Vn as r}from"./vendor.js";var i=r(),a=e(e=>{let{w:r,h:a,miw:o,mih:s,...c}=t(`Space`,null,e);return(0,i.jsx)(n,{...c,w:r,miw:o??r,h:a,mih:s??a})});a.displayName=`@mantine/core/Space`;export{a as t};
+import{Box as e,factory as t,require_jsx_runtime as n,useProps as r}from"./vendor.js";var i=n(),a=t(t=>{let{w:n,h:a,miw:o,mih:s,...c}=r(`Space`,null,t);return(0,i.jsx)(e,{...c,w:n,miw:o??n,h:a,mih:s??a})});a.displayName=`@mantine/core/Space`;export{a as Space};

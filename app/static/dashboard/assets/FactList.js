@@ -1,0 +1,1 @@
+import{require_jsx_runtime as e}from"./vendor.js";var t={facts:`_facts_sr95e_1`},n=e();function r({facts:e}){return(0,n.jsx)(`dl`,{className:t.facts,children:e.map(([e,t])=>(0,n.jsxs)(`div`,{children:[(0,n.jsx)(`dt`,{children:e}),(0,n.jsx)(`dd`,{className:`number`,children:t})]},e))})}export{r as FactList};

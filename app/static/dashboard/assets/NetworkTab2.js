@@ -1,1 +1,0 @@
-export{n as NetworkTab}from"./NetworkTab.js";

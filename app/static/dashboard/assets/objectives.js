@@ -1,0 +1,1 @@
+var e={step_time:`seconds`,memory_headroom:`bytes`,device_hours:`seconds`,delivered:`seconds`,cost:`seconds`,energy:`seconds`,robust:`seconds`},t=Object.keys(e),n=t=>e[t]===`bytes`;export{t as OBJECTIVES,n as isOrderedByBytes};
