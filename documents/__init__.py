@@ -1,1 +1,1 @@
-"""Input from outside: bounds, strict readers, error messages, and hashes of documents."""
+"""Input from outside and text for readers: bounds, strict readers, sentences, quantities, error messages, hashes of documents."""

@@ -18,7 +18,6 @@ from app.jobs.defaults import KEEP_PEAK, SHOWN, Other, others, others_of_plan, p
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section
-from app.text.quantities import GIB
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import Feature
@@ -29,6 +28,7 @@ from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InputError
+from documents.quantities import GIB
 from documents.sentences import Sentence
 from frameworks.legality import own_rules, rules_for
 from frameworks.rule import Mask, Rule

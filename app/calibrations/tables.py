@@ -11,10 +11,10 @@ from rich.console import Console
 from app.calibrations.outcome import errors_of, factor_sentence, free, learned_fraction, warnings
 from app.calibrations.schemas import NextRun
 from app.language.choice import said
-from app.text.quantities import percent, seconds
 from app.text.terminal import WIDE, plain_table
 from calibration.procedure.calibrate import SiteOutcome
 from calibration.validation.predictions import ValidationReport, ValidationRow
+from documents.quantities import percent, seconds
 from documents.sentences import Sentence, joined, word
 
 LEARNED_FROM = 0.05  # smallest share of a removed spread that counts as learned

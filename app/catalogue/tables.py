@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from app.language.choice import said
-from app.text.quantities import GIB, count, percent
 from app.text.terminal import plain_table
 from calibration.measurements.op_summaries import OperatorRate
+from documents.quantities import GIB, count, percent
 from documents.sentences import Sentence, word
 from hardware_profiles.schema import HardwareProfile
 

@@ -20,10 +20,10 @@ from app.checks.regression import compared, regression_items
 from app.checks.schemas import CheckDocument, CheckItem, Comparison, FoundPlan, ItemStatus, SearchSummary
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import SCHEMA_VERSION, Job
-from app.text.quantities import percent
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy
 from documents.errors import InputError
+from documents.quantities import percent
 from documents.sentences import Sentence
 from frameworks.legality import violations
 from meshplan import __version__

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 from app.answers.schemas import DeliverySummary, EstimateDocument, EstimateNumbers
 from app.text.json_documents import plain
-from app.text.quantities import gibibytes, percent, seconds
 from documents.errors import InputError
+from documents.quantities import gibibytes, percent, seconds
 from documents.sentences import Sentence
 
 SECONDS_PER_DAY = 86_400

@@ -15,9 +15,9 @@ from app.checks.outcome import item
 from app.checks.schemas import CheckItem, Comparison, Movement, PartMovement, StoredHashes
 from app.jobs.job import Job
 from app.text.json_documents import plain
-from app.text.quantities import percent
 from calibration.files.calibrations import Calibration
 from documents.errors import InputError, show
+from documents.quantities import percent
 from documents.sentences import Sentence
 
 TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # from the step time

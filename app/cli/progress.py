@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.language.choice import said
-from app.text.quantities import seconds
 from app.text.terminal import messages
+from documents.quantities import seconds
 from documents.sentences import Sentence
 from search.session.progress import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
 from search.session.progress import Progress as SearchProgress

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
 from app.goodput.schemas import GoodputDocument
-from app.text.quantities import count, days, percent, seconds
 from app.text.terminal import plain_table
+from documents.quantities import count, days, percent, seconds
 from documents.sentences import Sentence, word
 
 SHOWN_CHANGES = 8

@@ -22,12 +22,12 @@ from app.launch_scripts.patch import Patched, patched
 from app.launch_scripts.reading import ReadScript, read_script_job
 from app.launch_scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
 from app.text.json_documents import plain
-from app.text.quantities import percent
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
 from documents.checking import check
 from documents.errors import InputError
+from documents.quantities import percent
 from documents.sentences import Sentence
 from frameworks.legality import violations
 from frameworks.target import ANY

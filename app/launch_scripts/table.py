@@ -10,8 +10,8 @@ from app.answers.tables.estimate import evidence_sentences, print_assumptions, s
 from app.answers.tables.memory import chance
 from app.language.choice import said
 from app.launch_scripts.schemas import NotUnderstood, TuneDocument
-from app.text.quantities import gibibytes, seconds
 from app.text.terminal import write_text
+from documents.quantities import gibibytes, seconds
 from documents.sentences import Sentence, word
 
 SHOWN_REMARKS = 20

@@ -8,9 +8,9 @@ from itertools import groupby
 from rich.console import Console
 
 from app.measuring.schemas import MeasureDocument, MeasuredRow
-from app.text.quantities import percent, seconds
 from app.text.terminal import plain_table
 from calibration.measurements.cases import Case, Kind
+from documents.quantities import percent, seconds
 from documents.sentences import Sentence, joined, word
 
 SHOWN_REASONS = 5

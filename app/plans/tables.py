@@ -7,8 +7,8 @@ from rich.console import Console
 from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
 from app.answers.tables.memory import chance
 from app.plans.schemas import ExplainDocument
-from app.text.quantities import GIB, seconds
 from app.text.terminal import plain_table
+from documents.quantities import GIB, seconds
 from documents.sentences import Sentence, joined, word
 
 SHOWN = 12

@@ -18,7 +18,7 @@ from app.answers.tables.estimate import strategy_text, train_days
 from app.answers.tables.memory import chance
 from app.language.choice import Language, said
 from app.reports import pictures
-from app.text.quantities import GIB, count, days, gibibytes, percent, seconds
+from documents.quantities import GIB, count, days, gibibytes, percent, seconds
 from documents.sentences import Sentence, word
 
 Form = Literal["html", "pdf-ready", "markdown"]

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from app.answers.tables.estimate import print_assumptions
 from app.rl.schemas import RlDocument, RlPlan, RlSearchDocument, RlValidationDocument
-from app.text.quantities import count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
+from documents.quantities import count, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 

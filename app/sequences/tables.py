@@ -6,8 +6,8 @@ from rich.console import Console
 
 from app.answers.tables.estimate import strategy_text
 from app.sequences.schemas import SequencePlanDocument
-from app.text.quantities import column_seconds, percent, seconds
 from app.text.terminal import plain_table
+from documents.quantities import column_seconds, percent, seconds
 from documents.sentences import Sentence
 
 

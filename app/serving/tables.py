@@ -6,8 +6,8 @@ from rich.console import Console
 
 from app.answers.tables.estimate import print_assumptions
 from app.serving.schemas import LayoutDocument, PoolDocument, ServiceNumbers, ServingDocument, ServingSearchDocument
-from app.text.quantities import column_seconds, count, gibibytes, percent, seconds
 from app.text.terminal import plain_table
+from documents.quantities import column_seconds, count, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 

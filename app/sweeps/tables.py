@@ -11,8 +11,8 @@ from rich.console import Console
 from app.answers.tables.estimate import print_assumptions, strategy_text
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.json_documents import plain
-from app.text.quantities import column_seconds, count, days, gibibytes, percent
 from app.text.terminal import plain_table
+from documents.quantities import column_seconds, count, days, gibibytes, percent
 from documents.sentences import Sentence, joined, word
 
 NOTHING = "-"

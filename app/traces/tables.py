@@ -5,10 +5,10 @@ from __future__ import annotations
 from rich.console import Console
 
 from app.answers.tables.estimate import print_title
-from app.text.quantities import column_seconds, percent, seconds
 from app.text.terminal import plain_table
 from app.traces.schemas import TraceDocument
 from app.traces.service import label
+from documents.quantities import column_seconds, percent, seconds
 from documents.sentences import Sentence, joined
 
 SHOWN_KERNELS = 20

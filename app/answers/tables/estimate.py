@@ -17,12 +17,12 @@ from app.answers.tables.memory_plan import print_memory_plan
 from app.answers.tables.simulation import print_simulation
 from app.calibrations.tables import print_next_runs
 from app.language.choice import said
-from app.text.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.switches import Exclusive, alternatives
+from documents.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 SECONDS_PER_DAY = 86_400

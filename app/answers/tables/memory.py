@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from app.answers.schemas import EstimateNumbers
-from app.text.quantities import gibibytes, percent
+from documents.quantities import gibibytes, percent
 from documents.sentences import Sentence, joined
 
 

@@ -6,8 +6,8 @@ from rich.console import Console
 
 from app.answers.schemas import MemoryPlanDocument, MicroBatchPlan
 from app.answers.step_schemas import StageTensors, TensorPrice
-from app.text.quantities import gibibytes, percent, seconds
 from app.text.terminal import plain_table
+from documents.quantities import gibibytes, percent, seconds
 from documents.sentences import Sentence
 
 MILLISECONDS = 1e3

@@ -21,9 +21,9 @@ from app.answers.schemas import (
 )
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
 from app.answers.tables.memory import chance
-from app.text.quantities import GIB, column_seconds, count, days, percent, seconds
 from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
+from documents.quantities import GIB, column_seconds, count, days, percent, seconds
 from documents.sentences import Sentence, joined, word
 from frameworks.target import ANY
 from search.explain.explanation import layers_text

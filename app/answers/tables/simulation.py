@@ -7,8 +7,8 @@ from rich.table import Table
 
 from app.answers.schemas import EstimateNumbers
 from app.answers.step_schemas import Simulation
-from app.text.quantities import column_seconds, gibibytes, percent
 from app.text.terminal import plain_table
+from documents.quantities import column_seconds, gibibytes, percent
 from documents.sentences import Sentence, word
 
 

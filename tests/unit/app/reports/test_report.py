@@ -16,7 +16,7 @@ from app.exit_codes import BAD_INPUT, DONE
 from app.jobs.job import parse_job
 from app.reports.report import Form, Language, report, vocabulary
 from app.text.json_documents import json_text
-from app.text.quantities import gibibytes, seconds
+from documents.quantities import gibibytes, seconds
 
 ROOT = Path(__file__).parents[4]
 JOB: dict[str, Any] = {
