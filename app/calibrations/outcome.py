@@ -70,7 +70,7 @@ def factor_sentence(factor: SiteFactor) -> str:
 
 
 def warnings(outcome: SiteOutcome) -> list[str]:
-    found = [
+    found: list[str] = [
         Sentence(
             "{} sits on a bound of its range: the runs ask for more than this mechanism can explain; check them first.", name
         )

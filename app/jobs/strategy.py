@@ -377,7 +377,7 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
     """A sentence on each switch without anything to act on, and one on switches without effect on the price."""
     there = scope_of(workload.model, strategy)
     idle = [(feature, why) for feature in strategy.features if (why := why_idle(feature, there))]
-    sentences = [Sentence("strategy.features: {} has no effect: {}.", (f.name or "").lower(), why) for f, why in idle]
+    sentences: list[str] = [Sentence("strategy.features: {} has no effect: {}.", (f.name or "").lower(), why) for f, why in idle]
     unpriced = _acting(workload, strategy, strategy.features) & UNPRICED_FEATURES
     if unpriced:
         names = joined(", ", ((feature.name or "").lower() for feature in unpriced))

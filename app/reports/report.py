@@ -213,7 +213,9 @@ def _breakdown(document: SearchDocument) -> list[tuple[str, str, str]]:
 
 
 def _rejections(document: SearchDocument, words: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    rows = [(word(each.rule), f"{each.count:,}", each.example or "") for each in document.rejections[:SHOWN_REJECTIONS]]
+    rows: list[tuple[str, str, str]] = [
+        (word(each.rule), f"{each.count:,}", each.example or "") for each in document.rejections[:SHOWN_REJECTIONS]
+    ]
     too_large = document.counts.estimated - document.counts.fits_memory
     return [(words["too_large"], f"{too_large:,}", words["too_large_example"]), *rows] if too_large else rows
 

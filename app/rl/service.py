@@ -359,7 +359,7 @@ def _rollout_layout(step: PostTraining) -> RolloutLayout:
 
 
 def _warnings(step: PostTraining, found: PostTrainingStep) -> list[str]:
-    told = []
+    told: list[str] = []
     if not found.training.fits:
         told.append(Sentence("The training layout does not fit; its step is that of states kept on the hosts."))
     if step.idle_train_devices:

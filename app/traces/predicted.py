@@ -79,7 +79,7 @@ def _shares(times_s: Mapping[str, float], weights: Mapping[str, float] | tuple[s
 
 def sentences(measured: MeasuredStep, strategy: StrategyDocument) -> list[str]:
     """Sentences on assignments that are not obvious."""
-    found = []
+    found: list[str] = []
     if measured.source is Source.STEP_TABLE:
         found.append(
             Sentence(

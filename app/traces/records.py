@@ -163,7 +163,7 @@ def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
     def is_used(feature: Feature) -> bool:
         return is_moe or not str(feature.name).startswith("MOE_")
 
-    named = [name for name in names if name not in untold and name != "strategy.features"]
+    named: list[str] = [name for name in names if name not in untold and name != "strategy.features"]
     switches = job.strategy.features ^ read.strategy.features if job.strategy is not None else Feature(0)
     named += [f"strategy.switches.{feature.name}".lower() for feature in Feature if feature in switches and is_used(feature)]
     return [Sentence("A record does not say, or says otherwise: {}.", joined(", ", named))] if named else []

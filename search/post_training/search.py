@@ -108,7 +108,7 @@ class PlacementSearch:
         self.priced: list[Candidate] = []
         self.refused: list[tuple[Split, str]] = []  # reasons why splits have no candidate
         self._place = self._instance = 0  # the next layout to price
-        self._reason = NO_ROOM  # the reason for the current split, if it gets no candidate
+        self._reason: str = NO_ROOM  # the reason for the current split, if it gets no candidate
         self._laid: dict[int, tuple[PostTraining, TrainingTimes, Sequence[ServingLayout]]] = {}
         self._known: dict[Candidate, Choice] = {}
         if checkpoint is not None:

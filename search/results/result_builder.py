@@ -231,13 +231,13 @@ class ResultBuilder:
         strategy = canonical(workload, drafted)
         if broken := violations(workload, strategy, target):
             rules = tuple(BrokenRule(violation.rule, violation.sentence) for violation in broken)
-            why = Sentence("{} takes nothing near plan 1: {}.", target.label, broken[0].sentence)
-            return NearestLaunchable(target.label, None, None, None, why, replaced, rules)
+            refusal = Sentence("{} takes nothing near plan 1: {}.", target.label, broken[0].sentence)
+            return NearestLaunchable(target.label, None, None, None, refusal, replaced, rules)
         if untold := framework.untold(workload):
             return NearestLaunchable(target.label, None, None, None, untold[0], replaced, ())
         (priced,) = self.estimates([strategy])
         difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
-        why = Sentence("{} takes plan 1 as it is.", target.label)
+        why: str = Sentence("{} takes plan 1 as it is.", target.label)
         if strategy != plan.parallel:
             why = compared(Sentence("The nearest on {}", target.label), priced, plan.estimate, "plan 1") + self._too_large(priced)
         described = strategy_to_mapping(workload, strategy)

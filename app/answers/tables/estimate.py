@@ -126,7 +126,10 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
 
 
 def _headline(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
-    parts = [Sentence("{} a step", seconds(estimate.step_time_s)), Sentence("{} tokens/s", count(estimate.tokens_per_s))]
+    parts: list[str] = [
+        Sentence("{} a step", seconds(estimate.step_time_s)),
+        Sentence("{} tokens/s", count(estimate.tokens_per_s)),
+    ]
     if estimate.mfu_fraction is not None:
         parts.append(f"MFU {percent(estimate.mfu_fraction)}")
     duration = train_days(estimate, job)

@@ -84,7 +84,10 @@ def print_search(console: Console, document: SearchDocument) -> None:
 
 def _headline(best: Plan, document: SearchDocument) -> str:
     estimate = best.estimate
-    parts = [Sentence("{} a step", seconds(estimate.step_time_s)), Sentence("{} tokens/s", count(estimate.tokens_per_s))]
+    parts: list[str] = [
+        Sentence("{} a step", seconds(estimate.step_time_s)),
+        Sentence("{} tokens/s", count(estimate.tokens_per_s)),
+    ]
     if estimate.mfu_fraction is not None:
         parts.append(f"MFU {percent(estimate.mfu_fraction)}")
     headline = Sentence("Best: {}: {}", strategy_text(best.strategy), joined(", ", parts))

@@ -146,7 +146,7 @@ def _sections(given: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], dict[st
     for pool in ("decode", "prefill"):
         if given.get(pool) is not None:
             given[pool] = _layout(given[pool], f"--{pool}")
-    labels = {
+    labels: dict[str, str] = {
         Sentence("{}.{}", section, field): options.flag(name)
         if given.get(name) is not None
         else Sentence("{}.{} ({})", section, field, options.flag(name))
