@@ -48,7 +48,7 @@ def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node
     for framework, launch in plan["launch"].items():
         if launch is not None and launch["arguments"] is not None:
             suffix, text = launch_file(framework, launch, start)
-            yield framework, Sentence("{}.{}.{}", stem, framework, suffix), text
+            yield framework, f"{stem}.{framework}.{suffix}", text
 
 
 def files_of_plan(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, str]:
