@@ -83,13 +83,15 @@ def inter_domain_copies(dispatcher: Dispatcher, num_domains: ArrayLike, moe: Moe
     """
     domains = np.asarray(num_domains, dtype=np.float64)
     remote_share = 1.0 - 1.0 / domains
-    if dispatcher is Dispatcher.ALLTOALL:
-        return moe.top_k * remote_share
-    if dispatcher is Dispatcher.TWO_LEVEL:
-        return remote_share * _domains_met(domains, moe)
-    if dispatcher is Dispatcher.NONE:
-        return np.zeros_like(domains)
-    return domains - 1.0
+    match dispatcher:
+        case Dispatcher.NONE:
+            return np.zeros_like(domains)
+        case Dispatcher.ALLTOALL:
+            return moe.top_k * remote_share
+        case Dispatcher.TWO_LEVEL:
+            return remote_share * _domains_met(domains, moe)
+        case Dispatcher.ALLGATHER | Dispatcher.HIERARCHICAL:
+            return domains - 1.0
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from cost_models.schedules.schedule import ScheduleRules
-from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch, by_schedule
+from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Scope
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
@@ -60,8 +60,27 @@ MISSING = {
     Scope.GATED_MLP: Sentence("the MLPs are not gated"),
     Scope.ROTARY: Sentence("the positions are learned"),
 }
-_USUAL = by_schedule(lambda rules: rules.usual)
-_CAN_DETACH = by_schedule(lambda rules: rules.can_detach)
+_OF_DISPATCHER = {
+    Dispatcher.NONE: Scope.EXCHANGED,
+    Dispatcher.ALLGATHER: Scope.GATHERED,
+    Dispatcher.ALLTOALL: Scope.EXCHANGED,
+    Dispatcher.TWO_LEVEL: Scope.EXCHANGED | Scope.STAGED,
+    Dispatcher.HIERARCHICAL: Scope.EXCHANGED | Scope.STAGED,
+}
+
+
+def _looked_up(table: Sequence[bool]) -> Callable[[Any], Any]:
+    """Values of a table by the code of one strategy or by a column of codes; a tuple is faster than an array for one code."""
+    of_code, of_column = tuple(table), np.array(table)
+    return lambda codes: of_column[codes] if isinstance(codes, np.ndarray) else of_code[codes]
+
+
+_GATHERED, _EXCHANGED, _STAGED = (
+    _looked_up([scope in _OF_DISPATCHER[dispatcher] for dispatcher in Dispatcher])
+    for scope in (Scope.GATHERED, Scope.EXCHANGED, Scope.STAGED)
+)
+_USUAL = _looked_up([schedule.rules.usual for schedule in Schedule])
+_CAN_DETACH = _looked_up([schedule.rules.can_detach for schedule in Schedule])
 OF_MODEL = Scope(sum(map(int, _OF_MODEL)))  # scopes that depend on the model alone
 _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
     Scope.TENSOR_PARALLEL: lambda model, rows: rows.tp > 1,
@@ -69,12 +88,12 @@ _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
     Scope.REPLICAS: has_replicas,
     Scope.SHARDED_OPTIMIZER: lambda model, rows: rows.zero_stage > 0,
     # With several chunks on a rank, every usual schedule means the one with groups.
-    Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & _USUAL[rows.schedule],
-    Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & _CAN_DETACH[rows.schedule],
+    Scope.INTERLEAVED: lambda model, rows: (rows.pp > 1) & (rows.vpp > 1) & _USUAL(rows.schedule),
+    Scope.DUALPIPEV: lambda model, rows: (rows.pp > 1) & _CAN_DETACH(rows.schedule),
     Scope.ROUTED: lambda model, rows: (model.moe is not None) & (rows.ep * rows.etp > 1),
-    Scope.GATHERED: lambda model, rows: rows.dispatcher == Dispatcher.ALLGATHER,
-    Scope.EXCHANGED: lambda model, rows: rows.dispatcher != Dispatcher.ALLGATHER,
-    Scope.STAGED: lambda model, rows: (rows.dispatcher == Dispatcher.TWO_LEVEL) | (rows.dispatcher == Dispatcher.HIERARCHICAL),
+    Scope.GATHERED: lambda model, rows: _GATHERED(rows.dispatcher),
+    Scope.EXCHANGED: lambda model, rows: _EXCHANGED(rows.dispatcher),
+    Scope.STAGED: lambda model, rows: _STAGED(rows.dispatcher),
 }
 
 
@@ -117,8 +136,7 @@ def why_idle(feature: Feature, there: Scope) -> str:
 def options_scope(dispatcher: Dispatcher, zero_stage: int) -> Scope:
     """The scopes that a dispatcher and a ZeRO stage provide."""
     sharded = Scope.SHARDED_OPTIMIZER if zero_stage > 0 else Scope(0)
-    staged = Scope.STAGED if dispatcher in (Dispatcher.TWO_LEVEL, Dispatcher.HIERARCHICAL) else Scope(0)
-    return sharded | staged | (Scope.GATHERED if dispatcher is Dispatcher.ALLGATHER else Scope.EXCHANGED)
+    return sharded | _OF_DISPATCHER[dispatcher]
 
 
 def scope_of(model: ModelShape, strategy: ParallelStrategy) -> Scope:

@@ -245,7 +245,7 @@ DUALPIPE_HALVES = Rule(
         & ((b.pp % _STREAMS[b.schedule] != 0) | (b.num_microbatches(w.training.global_batch_size) % _STREAMS[b.schedule] != 0))
     ),
     lambda w, s: Sentence(
-        "dualpipe needs pp and num_microbatches to be even, and they are {} and {}", s.pp, num_microbatches(w, s)
+        "{} needs pp and num_microbatches to be even, and they are {} and {}", s.schedule.label, s.pp, num_microbatches(w, s)
     ),
     layout_only=True,
 )

@@ -1,11 +1,16 @@
 """Schedules, dispatchers and context-parallel algorithms: every member is whole, and is priced as itself."""
 
+import re
+import sys
 from itertools import combinations
+from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
+from cost_models.shapes import effective_switches
 from cost_models.shapes.canonical import canonical_cp, schedules_of
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.simulation.step_times import simulate
@@ -55,3 +60,14 @@ def test_no_two_algorithms_of_context_parallelism_share_a_price() -> None:
     rows = [ParallelStrategy(cp=4, cp_algo=algo, ulysses_degree=degree) for algo, degree in forms]
     job = workload(DENSE, cluster=ascend_a2(latency_s=1e-6), seq_length=65536)
     assert len(set(priced(job, *rows).step_time_s.tolist())) == len(CpAlgo) - 1
+
+
+@pytest.mark.parametrize("dispatcher", [dispatcher.name for dispatcher in Dispatcher])
+def test_a_dispatcher_without_scopes_cannot_be_imported(dispatcher: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = Path(effective_switches.__file__).read_text(encoding="utf-8")
+    left_out, number = re.subn(rf"^    Dispatcher\.{dispatcher}: Scope\..*\n", "", text, flags=re.MULTILINE)
+    assert number == 1, "effective_switches.py has changed: bring this test up to date"
+    half = ModuleType("half_done")
+    monkeypatch.setitem(sys.modules, half.__name__, half)
+    with pytest.raises(KeyError):
+        exec(compile(left_out, "half_done", "exec"), half.__dict__)
