@@ -19,7 +19,6 @@ from app.jobs.expert_load import expert_load, with_capacity
 from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
-    GRAPH_STACKS,
     PRECISIONS,
     SETTINGS,
     ClusterSection,
@@ -32,18 +31,15 @@ from app.jobs.fields import (
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.lacking import lacking, with_what_a_model_lacks
+from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
-from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
 from cost_models.shapes.strategy import ParallelStrategy
-from cost_models.shapes.traits import STACKS, default_stack, family_traits
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
-from documents.errors import InputError, unknown_name
+from documents.errors import InputError
 from documents.reading import read_document
 from documents.sentences import Sentence, joined
-from frameworks.registry import TARGETS, parse_target
-from frameworks.target import ANY
 from hardware_profiles import catalogue as hardware
 from hardware_profiles.schema import HardwareProfile, Status
 from search.plans.plan import strategy_to_mapping
@@ -164,13 +160,13 @@ def parse_job(
             profile=profile,
             **{name: value for name, value in cluster_section if name not in ("hardware", "devices_per_node")},
         ),
-        software=_software(software_section, profile, assumed),
+        software=software_from_section(software_section, profile, assumed),
         room=MemoryRoom(headroom_bytes(settings.min_headroom, profile.usable_hbm_bytes, labels), settings.fit_confidence),
     )
     sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
     assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
     _warn(cluster_section, profile, warnings)
-    _warn_of_software(workload, warnings)
+    warn_of_software(workload, warnings)
     if workload.training.precision == "fp32":
         warnings.append(
             Sentence("training.precision fp32: communication is priced as in 16 bits, and takes up to twice as long.")
@@ -195,7 +191,7 @@ def parse_job(
         assumptions=(
             *(entry.sentence() for entry in taken.values() if not entry.is_silent),
             *_factors(workload),
-            *_option_sentences(workload.software),
+            *option_sentences(workload.software),
         ),
         warnings=tuple(warnings),
         document={**resolved, "assumed": assumed_to_mapping(taken)},
@@ -347,94 +343,6 @@ def _precision(given: str | None, default: DefaultTraining | None, profile: Hard
     return precision
 
 
-def _software(section: SoftwareSection, profile: HardwareProfile, assumed: dict[str, str]) -> Software:
-    stack: str | None = section.stack
-    if stack is None:
-        stack = default_stack(profile.family)
-        assumed["software.stack"] = Sentence("(default on {} devices)", profile.family)
-    target = parse_target(ANY.name if section.target is None else section.target)
-    if target.families and profile.family not in target.families:
-        others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
-        raise InputError(
-            Sentence(
-                "software.target: {} runs on {} devices, and {} is of family {}; give {}.",
-                target.name,
-                joined(" and ", target.families),
-                profile.name,
-                profile.family,
-                joined(" or ", others),
-            )
-        )
-    execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
-    return Software(
-        stack=stack,
-        execution=execution,
-        year=_year(section, stack),
-        fp32_parameters=section.fp32_parameters,
-        portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
-        target=target.label,
-        time_factor=section.time_factor,
-        **_options(section, profile.family, stack, execution),
-    )
-
-
-def _options(section: SoftwareSection, family: str, stack: str, execution: str) -> dict[str, Any]:
-    """Operator packs and host options, without duplicates, in the order of their table."""
-    allowed = {option.name for option in options_for(family_traits(family).library, eager=execution == "eager")}
-    given = {OPERATORS: section.operators, HOST: section.host}
-    for kind, names in given.items():
-        for name in names or ():
-            if name not in allowed:
-                here = joined(", ", (known for known in OPTION_NAMES[kind] if known in allowed))
-                what = (
-                    Sentence("{} in a compiled graph", stack)
-                    if kind == HOST and execution != "eager"
-                    else Sentence("{} on {} devices", stack, family)
-                )
-                raise InputError(
-                    Sentence(
-                        "software.{}: {} is none of {}; {}.",
-                        kind,
-                        name,
-                        what,
-                        Sentence("it has {}", here) if here else Sentence("it has none"),
-                    )
-                )
-    return {
-        kind: None if names is None else tuple(name for name in OPTION_NAMES[kind] if name in names)
-        for kind, names in given.items()
-    }
-
-
-def _year(section: SoftwareSection, stack: str) -> float | None:
-    if section.release is None:
-        return section.year
-    if section.year is not None:
-        raise InputError(Sentence("software: year and release are two names of one thing; give one of them."))
-    ladder = STACKS[stack].traits.releases
-    year = None if ladder is None else ladder.year_of(section.release)
-    if year is None:
-        known = () if ladder is None else ladder.names
-        raise unknown_name("software.release", section.release, known, what=Sentence("release of {}", stack))
-    return year
-
-
-def _option_sentences(software: Software) -> list[str]:
-    """Sentences on the effect of each option that differs from the measured runs, with its source."""
-    found = []
-    for option in SOFTWARE_OPTIONS:
-        has = has_option(option, software.operators, software.host)
-        if has != option.in_runs:
-            changes = joined(
-                ", ", (Sentence("{} {} {:.3g}", change.constant, "x" if has else "/", change.factor) for change in option.changes)
-            )
-            without = "" if has else "without "
-            found.append(
-                f"software.{option.kind} {without}{option.name}: {changes} ({option.basis}, {option.source.strip('[]')})"
-            )
-    return found
-
-
 def _factors(workload: Workload) -> list[str]:
     given = (
         ("cluster", workload.cluster.time_factor, Sentence("all device and communication time")),
@@ -452,25 +360,6 @@ def _search(mapping: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[Sear
     if settings.sampler != EXHAUSTIVE and settings.max_trials is None:
         settings = settings.model_copy(update={"max_trials": DEFAULT_TRIALS})
     return settings, limits_from_section(settings)
-
-
-def _warn_of_software(workload: Workload, warnings: list[str]) -> None:
-    software, profile = workload.software, workload.cluster.profile
-    if software.portable_attention and workload.device_traits.own_fused_attention:
-        warnings.append(
-            Sentence("software.portable_attention has no effect: {} has a fused attention of its vendor's.", profile.name)
-        )
-    target = parse_target(software.target).name
-    if target not in ("any", software.stack):
-        warnings.append(
-            Sentence(
-                "software.stack is {} and software.target is {}: times are of the one, rules of the other; "
-                "give stack {} unless both are meant.",
-                software.stack,
-                target,
-                target,
-            )
-        )
 
 
 def _warn(cluster: ClusterSection, profile: HardwareProfile, warnings: list[str]) -> None:
@@ -510,7 +399,7 @@ def _resolved(
             expert_counts=counts_to_lists(training.expert_counts),
             router_balance=None if training.expert_spread is None else training.expert_spread.balance.value,
         ),
-        "software": _section(SoftwareSection, workload.software, calibration=calibration, **_listed(workload.software)),
+        "software": _section(SoftwareSection, workload.software, calibration=calibration, **listed_options(workload.software)),
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},
             **{k: v for k, v in search.items() if k not in SETTINGS},
@@ -518,10 +407,6 @@ def _resolved(
     }
     given = {name: section.model_dump(exclude_unset=True) for name, section in others.items() if section is not None}
     return {**document, **given}
-
-
-def _listed(software: Software) -> dict[str, Any]:
-    return {OPERATORS: list(software.operators), HOST: None if software.host is None else list(software.host)}
 
 
 def _section(kind: type[Section], resolved: Cluster | TrainingJob | Software, **others: Any) -> dict[str, Any]:

@@ -1,0 +1,129 @@
+"""The software of a job: stack, target, release and options, with the sentences about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from app.jobs.fields import GRAPH_STACKS, SoftwareSection
+from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
+from cost_models.shapes.traits import STACKS, default_stack, family_traits
+from cost_models.shapes.workload import Software, Workload
+from documents.errors import InputError, unknown_name
+from documents.sentences import Sentence, joined
+from frameworks.registry import TARGETS, parse_target
+from frameworks.target import ANY
+from hardware_profiles.schema import HardwareProfile
+
+
+def software_from_section(section: SoftwareSection, profile: HardwareProfile, assumed: dict[str, str]) -> Software:
+    """The software of a job; records defaults in ``assumed``. Raises ``InputError``."""
+    stack: str | None = section.stack
+    if stack is None:
+        stack = default_stack(profile.family)
+        assumed["software.stack"] = Sentence("(default on {} devices)", profile.family)
+    target = parse_target(ANY.name if section.target is None else section.target)
+    if target.families and profile.family not in target.families:
+        others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
+        raise InputError(
+            Sentence(
+                "software.target: {} runs on {} devices, and {} is of family {}; give {}.",
+                target.name,
+                joined(" and ", target.families),
+                profile.name,
+                profile.family,
+                joined(" or ", others),
+            )
+        )
+    execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
+    return Software(
+        stack=stack,
+        execution=execution,
+        year=_year(section, stack),
+        fp32_parameters=section.fp32_parameters,
+        portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
+        target=target.label,
+        time_factor=section.time_factor,
+        **_options(section, profile.family, stack, execution),
+    )
+
+
+def _options(section: SoftwareSection, family: str, stack: str, execution: str) -> dict[str, Any]:
+    """Operator packs and host options, without duplicates, in the order of their table."""
+    allowed = {option.name for option in options_for(family_traits(family).library, eager=execution == "eager")}
+    given = {OPERATORS: section.operators, HOST: section.host}
+    for kind, names in given.items():
+        for name in names or ():
+            if name not in allowed:
+                here = joined(", ", (known for known in OPTION_NAMES[kind] if known in allowed))
+                what = (
+                    Sentence("{} in a compiled graph", stack)
+                    if kind == HOST and execution != "eager"
+                    else Sentence("{} on {} devices", stack, family)
+                )
+                raise InputError(
+                    Sentence(
+                        "software.{}: {} is none of {}; {}.",
+                        kind,
+                        name,
+                        what,
+                        Sentence("it has {}", here) if here else Sentence("it has none"),
+                    )
+                )
+    return {
+        kind: None if names is None else tuple(name for name in OPTION_NAMES[kind] if name in names)
+        for kind, names in given.items()
+    }
+
+
+def _year(section: SoftwareSection, stack: str) -> float | None:
+    if section.release is None:
+        return section.year
+    if section.year is not None:
+        raise InputError(Sentence("software: year and release are two names of one thing; give one of them."))
+    ladder = STACKS[stack].traits.releases
+    year = None if ladder is None else ladder.year_of(section.release)
+    if year is None:
+        known = () if ladder is None else ladder.names
+        raise unknown_name("software.release", section.release, known, what=Sentence("release of {}", stack))
+    return year
+
+
+def option_sentences(software: Software) -> list[str]:
+    """Sentences on the effect of each option that differs from the measured runs, with its source."""
+    found = []
+    for option in SOFTWARE_OPTIONS:
+        has = has_option(option, software.operators, software.host)
+        if has != option.in_runs:
+            changes = joined(
+                ", ", (Sentence("{} {} {:.3g}", change.constant, "x" if has else "/", change.factor) for change in option.changes)
+            )
+            without = "" if has else "without "
+            found.append(
+                f"software.{option.kind} {without}{option.name}: {changes} ({option.basis}, {option.source.strip('[]')})"
+            )
+    return found
+
+
+def warn_of_software(workload: Workload, warnings: list[str]) -> None:
+    """Add warnings about software settings without effect or with a contradiction."""
+    software, profile = workload.software, workload.cluster.profile
+    if software.portable_attention and workload.device_traits.own_fused_attention:
+        warnings.append(
+            Sentence("software.portable_attention has no effect: {} has a fused attention of its vendor's.", profile.name)
+        )
+    target = parse_target(software.target).name
+    if target not in ("any", software.stack):
+        warnings.append(
+            Sentence(
+                "software.stack is {} and software.target is {}: times are of the one, rules of the other; "
+                "give stack {} unless both are meant.",
+                software.stack,
+                target,
+                target,
+            )
+        )
+
+
+def listed_options(software: Software) -> dict[str, Any]:
+    """Operator packs and host options as lists, for documents."""
+    return {OPERATORS: list(software.operators), HOST: None if software.host is None else list(software.host)}
