@@ -299,7 +299,7 @@ class HowToSearch(Section):
     )
     seed: int = Field(default=0, ge=0, le=2**63 - 1, description="of a sampler; an exhaustive search draws nothing")
     max_simulations: int = Field(
-        default=MAX_SIMULATIONS, ge=1, le=10**7, description="finalists simulated at most to prove the best"
+        default=MAX_SIMULATIONS, ge=1, le=10**7, description="candidates that are simulated at most to prove the best"
     )
     max_trials: int | None = Field(
         default=None, ge=1, le=MAX_TRIALS, description=f"strategies that a sampler tries; default {DEFAULT_TRIALS}"
