@@ -1,6 +1,8 @@
 # Everything runs in .venv, which `setup` makes; PYTHON picks the interpreter that makes it.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
+# Tests and tools read UTF-8, whatever the locale.
+export PYTHONUTF8 := 1
 PIP := -m pip install --quiet --disable-pip-version-check
 
 # Groups of tests that belong together, in the order that tests/conftest.py gives them.

@@ -60,7 +60,7 @@ def test_exit_0_within_three_seconds_without_a_server_or_a_database(folder: Path
 
 
 def test_exit_1_where_the_fault_is_ours(folder: Path) -> None:
-    with Path("/dev/full").open("w") as full:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
         run = subprocess.run(
             [sys.executable, "-m", "meshplan", "check", "job.yaml", "--budget", "budget.yaml", "--format", "json"],
             cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=full, stderr=subprocess.PIPE, text=True, check=False,

@@ -377,7 +377,7 @@ def test_our_own_faults_exit_1_without_a_traceback(tmp_path: Path) -> None:
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a full device")
 def test_a_full_disk_is_one_sentence() -> None:
     started = [sys.executable, "-m", "meshplan", "schema", "job"]
-    with Path("/dev/full").open("w") as full:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
         run = subprocess.run(started, cwd=ROOT, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert run.returncode == 1
     assert "standard output: No space left on device" in run.stderr

@@ -102,7 +102,7 @@ FILES: dict[str, Callable[[Path], None]] = {
 
 
 def commands_of(page: Path) -> list[str]:
-    blocks = "\n".join(BLOCK.findall(page.read_text())).replace("\\\n", " ")
+    blocks = "\n".join(BLOCK.findall(page.read_text(encoding="utf-8"))).replace("\\\n", " ")
     return COMMAND.findall(blocks)
 
 

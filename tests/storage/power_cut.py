@@ -36,7 +36,7 @@ _METHODS = 19  # words of io_methods, its version first
 
 def library() -> ctypes.CDLL:
     """The SQLite that Python's own module has loaded."""
-    maps = Path("/proc/self/maps").read_text()
+    maps = Path("/proc/self/maps").read_text(encoding="utf-8")
     found = re.search(r"\S*libsqlite3\.so\S*", maps)
     return ctypes.CDLL(found[0] if found else _sqlite3.__file__)
 

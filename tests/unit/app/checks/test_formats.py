@@ -149,9 +149,10 @@ def test_any_words_give_valid_reports(sentence: str, name: str) -> None:
 
 def test_findings_point_at_the_line_that_they_are_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("job.yaml").write_text("model: x\ncluster: y\nstrategy: {tp: 1}\n")
+    Path("job.yaml").write_text("model: x\ncluster: y\nstrategy: {tp: 1}\n", encoding="utf-8")
     Path("a budget.yaml").write_text(
-        "# step_time\nregression:\n  step_time_s: {max_fraction: 0}\ntokens_per_s: {min: 1}\nstep_time_s: {max: 1}\n"
+        "# step_time\nregression:\n  step_time_s: {max_fraction: 0}\ntokens_per_s: {min: 1}\nstep_time_s: {max: 1}\n",
+        encoding="utf-8",
     )
     places = Places(Path("job.yaml"), tmp_path / "a budget.yaml", Path("plan.json"))
     assert places.of("memory") == Place("job.yaml", 3)
@@ -210,7 +211,7 @@ def test_findings_are_shown_at_the_line_that_changed(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     strategy = "strategy:\n  tp: 8\n  micro_batch_size: 2\n"
-    Path("a job.yaml").write_text("model: x\ncluster: y\ntraining: {global_batch_size: 32}\n" + strategy)
+    Path("a job.yaml").write_text("model: x\ncluster: y\ntraining: {global_batch_size: 32}\n" + strategy, encoding="utf-8")
     comparison = Comparison(
         name="main:job.yaml", pinned=False, priced_with=StoredHashes(version=None, calibration=None, hardware_profile=None),
         tool_changes=[], job_changes=changes, movements=[], time_parts=[], memory_parts=[], note=None,

@@ -172,11 +172,11 @@ def test_a_calibration_that_is_here_already_is_replaced_only_where_it_is_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     earlier = Path("atlas-900-a2-podc.mindspeed-llm.calibration.json")
-    earlier.write_text("mine")
+    earlier.write_text("mine", encoding="utf-8")
     assert f"--output: missing, and {earlier} is here already" in refusal(capsys, "calibrate", runs, *SITE)
-    assert earlier.read_text() == "mine"
+    assert earlier.read_text(encoding="utf-8") == "mine"
     assert main(["calibrate", str(runs), *SITE, "--output", str(earlier)]) == DONE
-    assert earlier.read_text() != "mine"
+    assert earlier.read_text(encoding="utf-8") != "mine"
 
 
 def test_validate_lists_what_became_of_flags(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

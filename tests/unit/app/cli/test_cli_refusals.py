@@ -156,8 +156,10 @@ def test_outputs_are_refused_before_the_work_and_never_written_over_inputs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("folder").mkdir()
-    Path("job.yaml").write_text(JOB)
-    Path("other.yaml").write_text("no document: [of any command\n")  # so that whatever reads it first says something else
+    Path("job.yaml").write_text(JOB, encoding="utf-8")
+    Path("other.yaml").write_text(
+        "no document: [of any command\n", encoding="utf-8"
+    )  # so that whatever reads it first says something else
     refused = {
         is_read: f"{flag}: {Path(is_read)} is a file that the command reads; give another.",
         "folder": f"{flag}: folder is a folder; give a file.",
@@ -165,7 +167,7 @@ def test_outputs_are_refused_before_the_work_and_never_written_over_inputs(
     }
     for path, sentence in refused.items():
         assert refusal(capsys, *arguments, flag, path) == f"meshplan: {sentence}\n"
-    assert Path("job.yaml").read_text() == JOB
+    assert Path("job.yaml").read_text(encoding="utf-8") == JOB
 
 
 def test_an_output_that_may_not_be_written_is_refused_before_the_work(

@@ -46,7 +46,7 @@ GPU: dict[str, Any] = {
 
 def own_trace(job: Job, path: Path) -> Path:
     assert job.strategy is not None
-    path.write_text(trace_text(play(job.workload, job.strategy, constants_for(job.workload))))
+    path.write_text(trace_text(play(job.workload, job.strategy, constants_for(job.workload))), encoding="utf-8")
     return path
 
 
