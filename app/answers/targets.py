@@ -13,7 +13,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.registry import releases_of
 from frameworks.target import Target
-from search.feasibility.least_memory_plan import most_frequent, takes_a_lean_plan
+from search.feasibility.least_memory_plan import most_frequent, takes_a_plan
 from search.space.enumeration import Rejections, refusals
 
 
@@ -40,7 +40,7 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
             reasons.append(untold[0][0].lower() + untold[0][1:].rstrip("."))
             continue
         rejections = Rejections()
-        if takes_a_lean_plan(workload, job.limits, constants_for(workload, own), rejections):
+        if takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
             document = {**job.document, "software": {**job.document["software"], "target": label}}
             sentence = Sentence(
                 "software.target = {} (usual for stack {}; --target any asks for the physics alone)", label, software.stack

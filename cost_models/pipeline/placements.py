@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,21 +28,35 @@ class RankTable(NamedTuple):
         """The ranks of the chosen placements only."""
         of_placement = [self.of_placement[index] for index in chosen.tolist()]
         kinds = sorted({kind for each in of_placement for kind in each})
-        numbers, every = {kind: number for number, kind in enumerate(kinds)}, self.ranks
-        ranks = replace(
+        numbers = {kind: number for number, kind in enumerate(kinds)}
+        return RankTable(self.only(kinds), tuple(tuple(numbers[kind] for kind in each) for each in of_placement))
+
+    def only(self, kinds: Sequence[int]) -> Stages:
+        """Some of the ranks.
+
+        Parameters
+        ----------
+        kinds : sequence of int
+            Which of them.
+
+        Returns
+        -------
+        Stages
+        """
+        chosen, every = list(kinds), self.ranks
+        return replace(
             every,
-            num_kinds=len(kinds),
-            layers=every.layers[:, kinds],
-            prefix=every.prefix[:, kinds],
-            num_ranks=every.num_ranks[kinds],
-            first_rank=every.first_rank[kinds],
-            ranks=tuple(every.ranks[kind] for kind in kinds),
-            has_embedding=every.has_embedding[kinds],
-            has_head=every.has_head[kinds],
-            has_mtp=every.has_mtp[kinds],
-            relays=every.relays[:, kinds],
+            num_kinds=len(chosen),
+            layers=every.layers[:, chosen],
+            prefix=every.prefix[:, chosen],
+            num_ranks=every.num_ranks[chosen],
+            first_rank=every.first_rank[chosen],
+            ranks=tuple(every.ranks[kind] for kind in chosen),
+            has_embedding=every.has_embedding[chosen],
+            has_head=every.has_head[chosen],
+            has_mtp=every.has_mtp[chosen],
+            relays=every.relays[:, chosen],
         )
-        return RankTable(ranks, tuple(tuple(numbers[kind] for kind in each) for each in of_placement))
 
 
 class ChunkTable(NamedTuple):

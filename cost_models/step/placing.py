@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, cached_property, partial, reduce
 from typing import NamedTuple, TypeVar
 
@@ -22,6 +22,8 @@ from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, b
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
+
+MANY_ROWS = 64  # for which it is worth while to ask of some ranks first
 
 Part = TypeVar("Part", bound=Hashable)
 
@@ -69,6 +71,15 @@ class Alternatives:
     """Placements of one pipeline, as chunks from ``PricedBatch.under``, with the tables to compare them."""
 
     placed: PlacedChunks
+    fullest: set[int] = field(default_factory=set)  # ranks to ask first whether a row fits
+
+    @cached_property
+    def members(self) -> NDArray[np.bool_]:
+        """Which of the distinct ranks each placement has, ``[placement, rank]``."""
+        found = np.zeros((len(self.ranks.of_placement), self.ranks.ranks.num_kinds), dtype=np.bool_)
+        for placement, kinds in enumerate(self.ranks.of_placement):
+            found[placement, list(kinds)] = True
+        return found
 
     @cached_property
     def chunks(self) -> ChunkTable:
@@ -143,16 +154,47 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     return Paces(steady, busiest, index)
 
 
-def fitting(priced: PricedBatch, placements: Alternatives, chosen: IntColumn | None = None) -> NDArray[np.bool_]:
+def fitting(
+    priced: PricedBatch, placements: Alternatives, chosen: IntColumn | None = None, limit_bytes: float | None = None
+) -> NDArray[np.bool_]:
     """Whether every rank fits in memory under the ``chosen`` placements (``None``: all), ``[chosen, n]``.
 
-    Strategies as in ``paces``.
+    Strategies as in ``paces``. ``limit_bytes`` replaces the memory of the job's devices.
     """
     workload, constants = priced.workload, priced.constants
-    ranks, of_placement = placements.ranks if chosen is None else placements.ranks.under(chosen)
-    memory = group_memory(workload, priced.group(ranks), constants, breakdown=False)
-    fits = memory.peak <= fit_rule(workload, constants).fit_limit_bytes
-    return np.stack([fits[list(kinds)].all(axis=0) for kinds in of_placement])
+    limit_bytes = fit_rule(workload, constants).fit_limit_bytes if limit_bytes is None else limit_bytes
+    table = placements.ranks
+    members = placements.members if chosen is None else placements.members[chosen]
+
+    def has_room(rows: PricedBatch, kinds: IntColumn) -> NDArray[np.bool_]:
+        memory = group_memory(workload, rows.group(table.only(kinds.tolist())), constants, breakdown=False)
+        room: NDArray[np.bool_] = memory.peak <= limit_bytes
+        return room
+
+    every = np.flatnonzero(members.any(axis=0))
+    if len(priced.batch) < MANY_ROWS:
+        return ~(members[:, every] @ ~has_room(priced, every))
+    # The ranks that are fullest of one row come first: most rows that do not fit are done then.
+    if not placements.fullest:
+        one = priced.take(np.zeros(1, dtype=np.int64)).group(table.ranks)
+        peak = group_memory(workload, one, constants, breakdown=False).peak
+        placements.fullest.update(np.where(placements.members, peak[:, 0], -1.0).argmax(axis=1).tolist())
+    is_first = np.isin(every, list(placements.fullest))
+    first, rest = every[is_first], every[~is_first]
+    fits: NDArray[np.bool_] = ~(members[:, first] @ ~has_room(priced, first))
+    rows = np.flatnonzero(fits.any(axis=0))
+    if len(rest) and len(rows):
+        fits[:, rows] &= ~(members[:, rest] @ ~has_room(priced.take(rows), rest))
+    return fits
+
+
+def least_peaks_bytes(priced: PricedBatch) -> Floats:
+    """What the fullest rank holds at least wherever layers lie, ``[n]``: the mean of what all ranks keep between steps."""
+    least = np.empty(len(priced.batch))
+    for rows, group in priced.groups(merge=True, tables=False):
+        kept, ranks = group.sharded.few.states.total, group.stages.num_ranks.reshape(-1, 1)
+        least[rows] = ((ranks * kept).sum(axis=0) / ranks.sum())[group.sharded.of_row]
+    return least
 
 
 def lower_bounds_s(priced: PricedBatch, placements: Alternatives, chosen: IntColumn) -> Floats:
@@ -220,6 +262,13 @@ def work(priced: PricedBatch) -> Work:
     return Work(alone_s, alone_s - hidden_s[of_row])
 
 
+def busy_step_times_s(priced: PricedBatch, busiest_s: Floats) -> Floats:
+    """What no order of tasks beats where the busiest rank works that long in each micro batch, of the shape of ``busiest_s``."""
+    micro_batches = priced.batch.num_microbatches(priced.workload.training.global_batch_size)
+    seconds: Floats = micro_batches * busiest_s + priced.constants.step_overhead_s
+    return seconds
+
+
 def least_step_times_s(
     priced: PricedBatch, of_all: Work, steady_s: Floats | None = None, busiest_s: Floats | None = None
 ) -> Least:
@@ -238,7 +287,7 @@ def least_step_times_s(
     batch, constants = priced.batch, priced.constants
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
     mean_s = of_all.least_s / batch.pp
-    busy_s = micro_batches * (mean_s if busiest_s is None else busiest_s) + constants.step_overhead_s
+    busy_s = busy_step_times_s(priced, mean_s if busiest_s is None else busiest_s)
     pace_s = mean_s if steady_s is None else steady_s
     filled = (batch.pp > 1) & _USUAL[batch.schedule]
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)

@@ -4,30 +4,29 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
-from cost_models.shapes.strategy import IntColumn, StrategyBatch, concatenate
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import peaks
-from cost_models.step.placing import Least, least_step_times_s, work
-from cost_models.step.priced_groups import priced_by
+from cost_models.step.placing import least_step_times_s, work
+from cost_models.step.priced_groups import PricedBatch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
 from search.exhaustive.chunk_queue import ChunkResult
 from search.exhaustive.lattice_state import Under
 from search.exhaustive.layer_climb import climbed
-from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, placed_rows
+from search.placement.leanest_room import can_be_lean
+from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, priced_rows
 from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 from search.space.enumeration import legal_rows, option_rules
-from search.space.memory_saving_forms import least_memory_form, memory_saving_forms
+from search.space.memory_saving_forms import memory_saving_forms
 from search.space.search_space import SearchSpace
 
 
@@ -56,89 +55,84 @@ class ChunkPricing:
         self._refused_by, self._proves_by_time = recipe.refused_by, recipe.proves_by_time
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
         self._fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
-        self._found = ChunkResult(Under())
+        self._result = ChunkResult(Under())
 
     def found_in(self, batch: StrategyBatch, under: Under) -> ChunkResult:
-        """The result for legal rows. It depends on ``under`` alone, not on what other chunks have found by now."""
-        self._found = found = ChunkResult(under)
-        parts = self._priced(batch, np.arange(len(batch)))
-        parts += [forms for part in parts for forms in self._leaner(part)]
-        if self._refused_by is not None:
-            parts = [part.take(refused_mask(self.workload, part.batch, self._refused_by)) for part in parts]
-        found.legal += sum(len(part.batch) for part in parts)
-        found.ruled_out += sum(int(part.ruled_out.sum()) for part in parts)
+        """What is found in legal rows, whatever else has been found by now."""
+        self._result = result = ChunkResult(under)
+        origin = np.arange(len(batch))
+        parts, cramped = self._priced(batch, origin)
+        parts += self._leaner(batch.take(cramped), origin[cramped])
         if parts:
-            fitting = [part.take(part.fits) for part in parts]
-            order = np.argsort(np.concatenate([part.origin for part in fitting]), kind="stable")  # structures stay together
-            found.rows = joined_rows(fitting).take(order)
-        return found
+            rows = joined_rows(parts)
+            result.rows = rows.take(np.argsort(rows.origin, kind="stable"))  # structures stay together
+        return result
 
-    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
-        """Rows that could be listed, priced. A lower bound on layer time rules out the others before their memory is counted."""
-        found, usual = self._found, priced_by(self.prices, batch)
-        least = least_step_times_s(usual, work(usual))
-        open_rows = least.step_s < self._to_beat_s
-        if not open_rows.all():
-            closed = batch.take(~open_rows)
-            refused = None if self._refused_by is None else refused_mask(self.workload, closed, self._refused_by)
-            number = len(closed) if refused is None else int(refused.sum())
-            found.legal, found.ruled_out = found.legal + number, found.ruled_out + number
-            if len(closed) == len(batch):
-                return []
-            usual, origin = usual.take(open_rows), origin[open_rows]
-            least = Least(*(seconds[open_rows] for seconds in least))
-        least_bytes = found.least_bytes
-        priced = placed_rows(self.prices, self.placer, usual, origin, least, self._price, self._to_beat_s, least_bytes)
-        row = int(np.argmin(priced.peak_memory_bytes))
-        peak = float(priced.peak_memory_bytes[row])
-        if peak < least_bytes:
-            found.leanest = (peak, priced.batch.row(row))
-        return [priced]
+    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> tuple[list[PricedRows], IntColumn]:
+        """Rows that fit and could be listed, if any; and the places of those that have no room where they could be listed.
+
+        What its layers take rules out a row before anything else is counted.
+        """
+        result, usual = self._result, priced_by(self.prices, batch)
+        can_be = np.flatnonzero(least_step_times_s(usual, work(usual)).step_s < self._to_beat_s)
+        placed = self.placer.fastest_that_fit(usual.take(can_be), self._to_beat_s) if len(can_be) else None
+        is_open = np.zeros(len(batch), dtype=np.bool_)
+        if placed is not None:
+            is_open[can_be] = placed.is_open
+        counted = np.ones(len(batch), dtype=np.bool_)
+        if self._refused_by is not None:
+            counted = refused_mask(self.workload, batch, self._refused_by)
+        if placed is not None and self._refused_by is not None:
+            refused = refused_mask(self.workload, placed.priced.batch, self._refused_by)
+            counted[can_be[placed.origin]] = False
+            counted[can_be[placed.origin[refused]]] = True
+            placed = placed._replace(priced=placed.priced.take(refused), origin=placed.origin[refused])
+        result.legal += int(counted.sum())
+        result.ruled_out += int((counted & ~is_open).sum())
+        if placed is None:
+            return [], can_be
+        priced = priced_rows(placed, origin[can_be], self._price)
+        self._note_leanest(usual.take(can_be), priced)
+        result.fits += len(np.unique(placed.origin))
+        return [] if priced is None else [priced], can_be[placed.is_cramped] if self._proves_by_time else np.arange(len(batch))
+
+    def _note_leanest(self, usual: PricedBatch, priced: PricedRows | None) -> None:
+        """Keep the strategy that needs least memory, where layers usually lie, for as long as none fits."""
+        result = self._result
+        if priced is not None:
+            row = int(np.argmin(priced.peak_memory_bytes))
+            peak, batch = float(priced.peak_memory_bytes[row]), priced.batch
+        elif result.least_bytes > self._fit_limit_bytes:
+            found, batch = peaks(usual, result.least_bytes).peak_bytes, usual.batch
+            row = int(np.argmin(found))
+            peak = float(found[row])
+        else:
+            return
+        if peak < result.least_bytes:
+            result.leanest = (peak, batch.row(row))
 
     @property
     def _to_beat_s(self) -> float:
         """The step time that a row must be below to be listed."""
-        return self._found.under.to_beat if self._proves_by_time else float("inf")
+        return self._result.under.to_beat if self._proves_by_time else float("inf")
 
-    def _leaner(self, as_it_is: PricedRows) -> list[PricedRows]:
-        """Memory-saving forms of rows that could still be listed. No form of a row is faster than the row itself."""
-        model, switches, found = self.workload.model, self._space.leaner, self._found
-        if not switches:
+    def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
+        """The leaner forms of rows without room under a placement of their best pace.
+
+        Under one placement no form of a row is faster than the row as it is: where that has room, its forms are of no use.
+        """
+        result = self._result
+        if not len(batch) or not self._space.leaner:
             return []
-        could = self._could_matter(as_it_is)
-        enough_bytes = self._fit_limit_bytes if self._proves_by_time else found.under.to_beat
-        could &= as_it_is.kept_bytes <= enough_bytes
-        if could.any():
-            could[could] = self._can_be_lean(as_it_is.batch.take(could), enough_bytes)
-        if self._proves_by_time:
-            alone = as_it_is.batch.pp == 1  # the default placement says nothing of the placement of a memory-saving form
-            as_it_is.time(np.flatnonzero(could & alone & ~as_it_is.timed), self.prices, self._price)
-            could &= self._could_matter(as_it_is)
-        forms = memory_saving_forms(model, as_it_is.batch.take(could), switches)
-        if forms is None:
+        enough_bytes = self._fit_limit_bytes if self._proves_by_time else min(self._fit_limit_bytes, result.under.to_beat)
+        could = can_be_lean(self.placer, batch, self._space.leaner, partial(priced_by, self.prices), enough_bytes)
+        found = memory_saving_forms(self.workload.model, batch.take(could), self._space.leaner)
+        if found is None:
             return []
-        batch, origin = forms
-        legal = legal_rows(self.workload, batch, self.rules, found.rejections)
-        found.enumerated += len(batch)
-        return self._priced(batch.take(legal), as_it_is.origin[could][origin[legal]]) if legal.any() else []
-
-    def _could_matter(self, as_it_is: PricedRows) -> NDArray[np.bool_]:
-        """Rows whose memory-saving forms could be listed, by what is known of their time."""
-        if not self._proves_by_time:
-            return np.ones(len(as_it_is.batch), dtype=np.bool_)
-        could: NDArray[np.bool_] = ~as_it_is.fits & (as_it_is.bound_s < self._to_beat_s)
-        return could
-
-    def _can_be_lean(self, batch: StrategyBatch, enough_bytes: float) -> NDArray[np.bool_]:
-        """Whether the form of each row with least memory needs at most ``enough_bytes``."""
-        model, switches = self.workload.model, self._space.leaner
-        most, unswapped = (least_memory_form(model, batch, chosen) for chosen in (switches, switches & ~Feature.SWAP_ATTENTION))
-        others = np.flatnonzero(unswapped.features != most.features)
-        both = concatenate([most, unswapped.take(others)])  # one call for both: a few rows cost little more than one
-        lean = peaks(priced_by(self.prices, both), enough_bytes).peak_bytes <= enough_bytes
-        found = lean[: len(batch)]
-        found[others] |= lean[len(batch) :]
-        return found
+        forms, of_row = found
+        legal = legal_rows(self.workload, forms, self.rules, result.rejections)
+        result.enumerated += len(forms)
+        return self._priced(forms.take(legal), origin[could][of_row[legal]])[0] if legal.any() else []
 
 
 def found_in(recipe: ChunkRecipe, batch: StrategyBatch, under: Under) -> ChunkResult:

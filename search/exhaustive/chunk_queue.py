@@ -34,6 +34,7 @@ class ChunkResult:
     under: Under
     legal: int = 0
     ruled_out: int = 0
+    fits: int = 0
     enumerated: int = 0
     rejections: Rejections = field(default_factory=Rejections)
     leanest: tuple[float, ParallelStrategy] | None = None

@@ -28,7 +28,7 @@ from search.objectives.objective import Criterion
 from search.placement.placed_pricing import Pricer
 from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan
-from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, joined
+from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, fastest_placed, joined
 from search.ranking.proof import Proof
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
@@ -190,10 +190,11 @@ class LatticeSearch:
         if found.leanest is not None and (state.leanest is None or found.leanest[0] < state.leanest[0]):
             state.leanest = found.leanest
         if (rows := found.rows) is not None:
-            ordinal = state.fits_memory + np.arange(len(rows.batch))
+            ordinal = state.placed + np.arange(len(rows.batch))
             scored = Scored(rows.batch, rows.step_time_s, rows.peak_memory_bytes, ordinal)
-            state.fits_memory += len(ordinal)
-            state.leaderboard.add(scored)
+            state.placed += len(ordinal)
+            state.fits_memory += found.fits
+            state.leaderboard.add(scored.take(fastest_placed(scored, self.request.criterion)))
             if self._proves_by_time:
                 state.candidates.consider(scored, rows.bound_s)
         state.rank_s += self._now() - begun_s
@@ -331,7 +332,7 @@ class LatticeSearch:
     def _ranked(self, shown: Scored | None) -> tuple[RankedStrategy, ...]:
         final = Leaderboard(self.request.criterion, self.request.top)
         if shown is not None:
-            final.add(shown)
+            final.add(shown.take(fastest_placed(shown, self.request.criterion)))
         return final.plans()
 
     def _climbed(self, ranked: Sequence[RankedStrategy]) -> tuple[RankedStrategy, ...]:

@@ -17,7 +17,7 @@ from search.objectives.objective import Criterion
 from search.ranking.leaderboard import Leaderboard, scored_from_mapping, scored_to_mapping
 from search.space.enumeration import Rejections
 
-FORMAT = 5
+FORMAT = 6
 _RULES = {rule.name: rule for rule in RULES}
 
 
@@ -46,6 +46,7 @@ class LatticeState:
     legal: int = 0
     ruled_out: int = 0  # of them, by a bound on their time
     fits_memory: int = 0
+    placed: int = 0  # of those that fit, each under every placement of its best pace
     num_priced: int = 0  # chunks with legal rows
     history: list[Under] = field(default_factory=lambda: [Under()])  # after the last of them
     leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies

@@ -1,22 +1,26 @@
-"""Whether a target takes any plan that fits, checked on the plans of least memory alone."""
+"""Whether a target takes any plan that fits, asked of the leanest plans first."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from cost_models.constants import Constants
-from cost_models.shapes.strategy import ParallelStrategy, concatenate
+from cost_models.memory.fit import fit_rule
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate, fitting_rows
+from cost_models.step.composition import estimate_priced
+from cost_models.step.priced_groups import priced_batch
 from frameworks.target import ANY
-from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
+from search.placement.leanest_room import can_be_lean
+from search.placement.placer import Placer
+from search.space.enumeration import CHUNK_ROWS, Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
-from search.space.memory_saving_forms import least_memory_form
+from search.space.memory_saving_forms import least_memory_form, memory_saving_forms
 from search.space.recompute_modes import recompute_mode
-from search.space.search_space import search_space
+from search.space.search_space import SearchSpace, search_space
+
+ROWS_AT_ONCE = 1 << 12  # each with all of its leaner forms
 
 
 def lean_limits(limits: SearchLimits) -> SearchLimits:
@@ -25,27 +29,56 @@ def lean_limits(limits: SearchLimits) -> SearchLimits:
     return replace(limits, **{name: value for name, value in lean.items() if getattr(limits, name) is None})
 
 
-def takes_a_lean_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> bool:
-    """Whether the target takes a plan of least memory that fits; ``rejections`` collect the reasons if not."""
-    return lean_plan(workload, limits, constants, rejections) is not None
+def takes_a_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> bool:
+    """Whether the workload's target takes a plan that fits; ``rejections`` say what it refuses of the leanest.
+
+    The leanest are asked first: most jobs have one. Where none fits, every strategy is asked with all of its leaner forms.
+    """
+    if lean_plan(workload, limits, constants, rejections) is not None:
+        return True
+    return _first_that_fits(workload, search_space(workload, limits), constants, Rejections(), every_form=True) is not None
 
 
 def lean_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> ParallelStrategy | None:
     """A plan of least memory that the target takes and that fits, of the first pipeline depth that has any.
 
-    It is the fastest of its chunk in closed form.
+    Of those of a chunk the fastest in closed form. A target may refuse the form that turns every switch to its leaner side, and
+    take one that turns fewer.
     """
-    rules, space = (*option_rules(workload), *placement_rules(workload)), search_space(workload, lean_limits(limits))
-    for chunk in chunks(workload, space, rejections):
+    space = search_space(workload, lean_limits(limits))
+    found = _first_that_fits(workload, space, constants, rejections, every_form=False)
+    return found or _first_that_fits(workload, space, constants, Rejections(), every_form=True)
+
+
+def _first_that_fits(
+    workload: Workload, space: SearchSpace, constants: Constants, rejections: Rejections, *, every_form: bool
+) -> ParallelStrategy | None:
+    """The fastest in closed form of the first chunk that has any; ``every_form``: in all leaner forms, not the leanest alone."""
+    rules, placer = option_rules(workload), Placer(workload)
+    for chunk in chunks(workload, space, rejections, ROWS_AT_ONCE if every_form else CHUNK_ROWS):
         legal = charge_illegal(workload, chunk.batch, rules, rejections)
         if len(legal):
-            least = least_memory_form(workload.model, legal, space.leaner)
-            legal = concatenate([legal, charge_illegal(workload, least, rules, rejections)])
-        fits = fitting_rows(workload, legal, constants) if len(legal) else np.zeros(0, dtype=np.bool_)
-        if fits.any():
-            fitting = legal.take(fits)
-            return fitting.row(int(estimate(workload, fitting, constants, memory=False).step_time_s.argmin()))
+            legal = placer.charge_unplaceable(legal, rejections)
+        if not len(legal):
+            continue
+        forms = (
+            _all_forms(placer, legal, space, constants) if every_form else least_memory_form(workload.model, legal, space.leaner)
+        )
+        if forms is not None:
+            legal = concatenate([legal, charge_illegal(workload, forms, rules, rejections)])
+        placed = placer.fastest_that_fit(priced_batch(workload, legal, constants)).priced
+        if len(placed.batch):
+            return placed.batch.row(int(estimate_priced(placed, memory=False).step_time_s.argmin()))
     return None
+
+
+def _all_forms(placer: Placer, batch: StrategyBatch, space: SearchSpace, constants: Constants) -> StrategyBatch | None:
+    """The leaner forms of rows of which one may have room."""
+    workload = placer.workload
+    limit_bytes = fit_rule(workload, constants).fit_limit_bytes
+    could = can_be_lean(placer, batch, space.leaner, lambda rows: priced_batch(workload, rows, constants), limit_bytes)
+    forms = memory_saving_forms(workload.model, batch.take(could), space.leaner)
+    return None if forms is None else forms[0]
 
 
 def most_frequent(workload: Workload, rejections: Rejections) -> str | None:

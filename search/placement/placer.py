@@ -11,20 +11,20 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.costs import LayerCosts
+from cost_models.memory.fit import fit_rule
 from cost_models.shapes.layer_keys import Floats, rows_alike
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.record_copies import varied
-from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy, Placement, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy, Placement, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
-from cost_models.step.placing import Alternatives, Paces, fitting, least_step_times_s, paces, work
+from cost_models.step.placing import Alternatives, Paces, busy_step_times_s, fitting, least_peaks_bytes, paces
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch
 from frameworks.registry import placements_of
 from search.placement.placement_family import Contents, candidate_placements
 from search.space.enumeration import Rejections, charge_illegal, placement_rules
 
 MOST_KNOWN = 16  # pipelines: those of one chunk, and of the leaner forms of its rows
-TIE = 1e-9  # relative difference of paces below which the earlier placement is taken
-
+TIE = 1e-9  # relative difference of paces below which the earlier placement is simulated first
 
 Form = tuple[LayerLayout | None, int]  # the layout and the place of the prediction layers, as a strategy gives them
 
@@ -36,101 +36,125 @@ class _Pipeline(NamedTuple):
     alternatives: Alternatives
 
 
-class _Comparison(NamedTuple):
-    """Rows that share a pipeline, and their pace under each of its placements."""
+class Comparison(NamedTuple):
+    """Rows that share a pipeline, and how fast each of its placements makes them: ``[placement, k]``, and the k of each row."""
 
     rows: IntColumn
-    alike: PricedBatch
+    priced: PricedBatch
     pipeline: _Pipeline
     found: Paces
 
 
 class Placed(NamedTuple):
-    """Rows with a placement each; ``compared`` rows have the best one."""
+    """Rows ``[n]`` under the placements of the best pace that have room: ``priced`` ``[k]``, and of which row each is a form.
+
+    Several placements of a row have the same pace at times. ``is_open``: some placement may be faster than what is to be beaten.
+    ``is_cramped``: such a placement of the best pace has no room.
+    """
 
     priced: PricedBatch
-    compared: NDArray[np.bool_]
-    comparisons: Sequence[_Comparison]
+    origin: IntColumn
+    is_open: NDArray[np.bool_]
+    is_cramped: NDArray[np.bool_]
 
 
 class Placer:
     """Finds placements for one workload, among those that its target can express."""
 
     def __init__(self, workload: Workload) -> None:
-        self._workload = workload
+        self.workload = workload
         self._rules = placement_rules(workload)
         self._known: dict[tuple[int, ...], _Pipeline | None] = {}  # none where the target takes no placement
 
-    def takes_as_placed(self, priced: PricedBatch) -> NDArray[np.bool_]:
-        """Rows whose own placement the target takes."""
-        refused = np.zeros(len(priced.batch), dtype=np.bool_)
-        for rule in self._rules:
-            refused |= rule.violates(self._workload, priced.batch)
-        return ~refused
-
     def charge_unplaceable(self, batch: StrategyBatch, rejections: Rejections) -> StrategyBatch:
-        """Rows for which the target takes some placement. Others are charged to the rule that their default breaks."""
-        model, kept = self._workload.model, np.ones(len(batch), dtype=np.bool_)
+        """The rows that some placement lets the target take; each other row is charged to the rule that its default breaks."""
+        model, kept = self.workload.model, np.ones(len(batch), dtype=np.bool_)
         for rule in self._rules:
-            kept &= ~rule.violates(self._workload, batch)
+            kept &= ~rule.violates(self.workload, batch)
         others = np.flatnonzero(~kept)
         few = batch.take(others)
         for rows in rows_alike([few.pp, few.vpp, few.schedule, pipeline_switches(model, few)]) if len(few) else ():
             kept[others[rows]] = bool(self._of_pipeline(few.row(int(rows[0])), model.num_layers))
         unplaced = batch.take(~kept)
         if len(unplaced):
-            charge_illegal(self._workload, unplaced, self._rules, rejections)
+            charge_illegal(self.workload, unplaced, self._rules, rejections)
         return batch.take(kept)
 
-    def fastest(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Placed:
-        """Every row under its fastest placement, without rows that no placement makes faster than ``to_beat_s``."""
-        compared = np.zeros(len(priced.batch), dtype=np.bool_)
-        chosen, comparisons = _Chosen.of(priced.batch), []
-        for rows, alike, pipeline in self._pipelines(priced):
-            found = paces(alike, pipeline.alternatives)
-            comparisons.append(_Comparison(rows, alike, pipeline, found))
-            best = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE)).argmax(axis=0)
-            steady_s, busiest_s = (np.take_along_axis(each, best[None], axis=0)[0] for each in (found.steady_s, found.busiest_s))
-            least = least_step_times_s(alike, work(alike), steady_s[found.of_row], busiest_s[found.of_row])
-            compared[rows] = least.step_s < to_beat_s
-            chosen.take(rows, pipeline.forms, best[found.of_row])
-        return Placed(priced.placed(chosen.batch), compared, comparisons)
-
-    def fastest_that_fit(self, placed: Placed, rows: NDArray[np.bool_], to_beat_s: float = np.inf) -> Placed:
-        """Rows under the fastest placement that has room, without rows for which no faster one has room."""
-        compared = np.zeros(len(placed.priced.batch), dtype=np.bool_)
-        chosen = _Chosen.of(placed.priced.batch)
-        for every, alike, pipeline, found in placed.comparisons:
-            wanted = rows[every]
-            few, of_row, here = alike.take(wanted), found.of_row[wanted], every[wanted]
+    def fastest_that_fit(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Placed:
+        """Rows under every placement of the best pace that has room, where that may be faster than ``to_beat_s``."""
+        is_open, is_cramped = (np.zeros(len(priced.batch), dtype=np.bool_) for _ in range(2))
+        rows, chosen = [np.zeros(0, dtype=np.int64)], [priced.batch.take(np.zeros(0, dtype=np.int64))]
+        for every, alike, pipeline, found in self._compared(priced):
+            is_open[every] = some = busy_step_times_s(alike, found.busiest_s.min(axis=0)[found.of_row]) < to_beat_s
+            here, few, of_row = every[some], alike.take(some), found.of_row[some]
             if not len(here):
                 continue
-            steady_s, busiest_s = found.steady_s[:, of_row], found.busiest_s[:, of_row]
-            matters = least_step_times_s(few, work(few), steady_s, busiest_s).step_s < to_beat_s
-            tried = np.flatnonzero(matters.any(axis=1))
-            if not len(tried):
-                continue
-            fits = fitting(few, pipeline.alternatives, tried) & matters[tried]
-            best_s = np.where(fits, steady_s[tried], np.inf)
-            compared[here] = some = fits.any(axis=0)
-            chosen.take(here[some], pipeline.forms, tried[best_s.argmin(axis=0)][some])
-        return Placed(placed.priced.placed(chosen.batch), compared, placed.comparisons)
+            pace_s, may_be = found.steady_s[:, of_row], busy_step_times_s(few, found.busiest_s[:, of_row]) < to_beat_s
+            has_room = self._has_room(few, pipeline.alternatives)
+            best_s = np.where(has_room, pace_s, np.inf).min(axis=0) * (1.0 + TIE)
+            is_cramped[here] = (may_be & ~has_room & (pace_s <= best_s)).any(axis=0)
+            row, form = np.nonzero((may_be & has_room & (pace_s <= best_s)).T)
+            if len(row):
+                placed = _Chosen.of(few.batch.take(row))
+                placed.take(np.arange(len(row)), pipeline.forms, form)
+                rows.append(here[row])
+                chosen.append(placed.batch)
+        origin = np.concatenate(rows)
+        return Placed(priced.take(origin).placed(concatenate(chosen)), origin, is_open, is_cramped)
+
+    def has_room(self, priced: PricedBatch, like: PricedBatch, limit_bytes: float | None = None) -> NDArray[np.bool_]:
+        """Whether rows have room under some placement of the rows that they are forms of, ``like``. ``[n]``"""
+        found, head_layers = np.zeros(len(priced.batch), dtype=np.bool_), self._head_layers(like)
+        for rows, alike, pipeline in self._pipelines(priced, head_layers):
+            found[rows] = self._has_room(alike, pipeline.alternatives, limit_bytes).any(axis=0)
+        return found
+
+    def _has_room(self, priced: PricedBatch, placements: Alternatives, limit_bytes: float | None = None) -> NDArray[np.bool_]:
+        """Whether rows fit, ``[placement, n]``; most that do not are known by what all ranks keep together."""
+        limit_bytes = fit_rule(self.workload, priced.constants).fit_limit_bytes if limit_bytes is None else limit_bytes
+        can_be = np.flatnonzero(least_peaks_bytes(priced) <= limit_bytes)
+        fits = np.zeros((len(placements.members), len(priced.batch)), dtype=np.bool_)
+        if len(can_be):
+            fits[:, can_be] = fitting(priced.take(can_be), placements, limit_bytes=limit_bytes)
+        return fits
+
+    def placed_by_pace(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[list[ParallelStrategy]]:
+        """Each strategy, legal but for its placement, under every placement of the best pace that has room."""
+        found: list[list[ParallelStrategy]] = [[] for _ in strategies]
+        if strategies:
+            placed = self.fastest_that_fit(priced_batch(self.workload, StrategyBatch.of(strategies), constants))
+            for number, row in enumerate(placed.origin.tolist()):
+                found[row].append(placed.priced.batch.row(number))
+        return found
+
+    def cramped(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[bool]:
+        """Whether some placement of the best pace has no room for a strategy, legal but for its placement."""
+        priced = priced_batch(self.workload, StrategyBatch.of(strategies), constants)
+        return [bool(each) for each in self.fastest_that_fit(priced).is_cramped]
 
     def best(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[ParallelStrategy]:
-        """Each strategy, legal but for its placement, under the fastest placement that has room, if any."""
+        """Each strategy, legal but for its placement, under the first placement of the best pace that has room.
+
+        Without room anywhere it is under the placement of the best pace.
+        """
         if not strategies:
             return []
-        batch = StrategyBatch.of(strategies)
-        placed = self.fastest(priced_batch(self._workload, batch, constants))
-        placed = self.fastest_that_fit(placed, np.ones(len(batch), dtype=np.bool_))
-        return [placed.priced.batch.row(row) for row in range(len(batch))]
+        priced = priced_batch(self.workload, StrategyBatch.of(strategies), constants)
+        chosen = _Chosen.of(priced.batch)
+        for rows, _, pipeline, found in self._compared(priced):
+            best = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE)).argmax(axis=0)
+            chosen.take(rows, pipeline.forms, best[found.of_row])
+        with_room = self.placed_by_pace(constants, strategies)
+        return [each[0] if each else chosen.batch.row(row) for row, each in enumerate(with_room)]
 
-    def _pipelines(self, priced: PricedBatch) -> Iterator[tuple[IntColumn, PricedBatch, _Pipeline]]:
-        """Rows that share a pipeline of several ranks, with its placements, if any."""
-        batch, switches, head_layers = priced.batch, priced.shared_switches, self._head_layers(priced)
+    def _compared(self, priced: PricedBatch) -> Iterator[Comparison]:
+        for rows, alike, pipeline in self._pipelines(priced, self._head_layers(priced)):
+            yield Comparison(rows, alike, pipeline, paces(alike, pipeline.alternatives))
+
+    def _pipelines(self, priced: PricedBatch, head_layers: IntColumn) -> Iterator[tuple[IntColumn, PricedBatch, _Pipeline]]:
+        """Rows that share a pipeline, with the placements that they may have, if any."""
+        batch, switches = priced.batch, priced.shared_switches
         for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches, head_layers]):
-            if batch.pp[rows[0]] == 1:
-                continue
             alike = priced.take(rows)
             one, of_head = alike.batch.row(0), int(head_layers[rows[0]])
             key = one.pp, one.vpp, one.schedule, int(switches[rows[0]]), of_head
@@ -138,18 +162,18 @@ class Placer:
                 while len(self._known) >= MOST_KNOWN:
                     del self._known[next(iter(self._known))]
                 placements = self._of_pipeline(one, of_head)
-                usual = default_layout(self._workload.model, one.pp, one.vpp, one.schedule)
+                usual = default_layout(self.workload.model, one.pp, one.vpp, one.schedule)
                 forms = tuple(_shortest_form(placement, usual) for placement in placements)
                 self._known[key] = _Pipeline(forms, Alternatives(alike.under(placements))) if forms else None
             if (pipeline := self._known[key]) is not None:
                 yield rows, alike, pipeline
 
     def _of_pipeline(self, one: ParallelStrategy, head_layers: int) -> tuple[Placement, ...]:
-        model = self._workload.model
+        model = self.workload.model
         leading = 0 if model.moe is None else model.moe.num_leading_dense_layers
         contents = Contents(model.num_layers, leading, head_layers, model.mtp_num_layers)
         usual = Placement(default_layout(model, one.pp, one.vpp, one.schedule))
-        target = placements_of(self._workload.software.target)
+        target = placements_of(self.workload.software.target)
         if target.even:
             most = max(map(max, usual.layer_layout)) + 1 + leading
             shapes = target.shapes(model.num_layers, one.pp, one.vpp)
@@ -163,7 +187,7 @@ class Placer:
         batch = _under(one, placements)
         refused = np.zeros(len(batch), dtype=np.bool_)
         for rule in self._rules:
-            refused |= rule.violates(self._workload, batch)
+            refused |= rule.violates(self.workload, batch)
         return tuple(placement for placement, no in zip(placements, refused, strict=True) if not no)
 
     def _head_layers(self, priced: PricedBatch) -> IntColumn:
@@ -171,7 +195,7 @@ class Placer:
 
         It depends on each row alone, so that a placement does not depend on the other rows of the batch.
         """
-        (keys, of_row), mtp = priced.fewer, self._workload.model.mtp_num_layers
+        (keys, of_row), mtp = priced.fewer, self.workload.model.mtp_num_layers
         layer_s = np.min([_seconds(costs) for costs in keys.layers], axis=0)
         head_s = (1 + mtp) * (keys.edges.head_forward_s + keys.edges.head_backward_s) + mtp * _seconds(keys.layers[-1])
         powers = np.ceil(np.log2(np.maximum(np.ceil(head_s / layer_s), 1.0)))

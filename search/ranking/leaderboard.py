@@ -17,6 +17,7 @@ Floats = NDArray[np.float64]
 
 _BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")  # rows of a lattice have no tensor plan
 _NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal": np.int64}  # beside the batch
+_UNPLACED = tuple(name for name in _BATCH_COLUMNS if name not in ("layout_index", "mtp_before_head"))
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,14 @@ class Leaderboard:
             )
             plans.append(RankedStrategy(best.strategy, best.step_time_s, best.peak_memory_bytes, tuple(others)))
         return tuple(plans)
+
+
+def fastest_placed(scored: Scored, criterion: Criterion) -> NDArray[np.int64]:
+    """Of rows that differ in their placements alone, the best: variants of a plan are other strategies."""
+    ranked = scored.ranked(criterion)
+    table = np.stack([getattr(scored.batch, name) for name in _UNPLACED], axis=1)[ranked]
+    _, first = np.unique(table, axis=0, return_index=True)
+    return np.sort(ranked[first])
 
 
 def joined(first: Scored, second: Scored) -> Scored:

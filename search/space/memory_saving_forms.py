@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cost_models.shapes import effective_switches
 from cost_models.shapes.record_copies import varied
-from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch, concatenate
+from cost_models.shapes.strategy import IntColumn, StrategyBatch, concatenate
 from cost_models.shapes.switches import SWITCHES, Feature, InSearch, treated
 from cost_models.shapes.workload import ModelShape
 from frameworks.accepted_switches import rivals
@@ -55,12 +55,11 @@ def least_memory_form(model: ModelShape, batch: StrategyBatch, switches: Feature
 
 
 def swappable(batch: StrategyBatch) -> NDArray[np.bool_]:
-    """Rows in which swapping the tensors of attention can help: some are kept, and passes are not merged.
+    """Rows in which attention's tensors can be swapped: forwards and backwards are not merged.
 
     No framework swaps beside merged passes [mindspeed-fb-overlap].
     """
-    merged = (batch.features & int(Feature.MOE_COMM_OVERLAP)) != 0
-    found: NDArray[np.bool_] = ~merged & (batch.recompute_method != RecomputeMethod.UNIFORM)
+    found: NDArray[np.bool_] = (batch.features & int(Feature.MOE_COMM_OVERLAP)) == 0
     return found
 
 

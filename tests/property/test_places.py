@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,17 +13,14 @@ from cost_models.constants import prior_constants
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
-from cost_models.step.composition import fitting_rows
 from search.exhaustive.lattice_search import LatticeSearch
-from search.placement.placed_pricing import MOST_OVERFULL
 from search.placement.placer import Placer
 from search.ranking.structures import structures
 from search.session.request import SearchRequest
-from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
 from search.space.limits import SearchLimits
-from search.space.memory_saving_forms import memory_saving_forms
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import search_space
+from tests.oracle.all_plans import legal_forms
 from tests.oracle.placements import layouts
 from tests.oracle.steps import step_s
 from tests.search_workloads import DENSE, MOE, workload
@@ -56,41 +52,26 @@ LIMITS = st.builds(
 
 
 def strategies(job: Workload, limits: SearchLimits) -> list[ParallelStrategy]:
-    """Every strategy of the lattice that fits, where its pace is best, and the leaner forms of those that do not."""
-    space, rules, placer = search_space(job, limits), option_rules(job), Placer(job)
-    found = []
-    for chunk in chunks(job, space, Rejections()):
-        batch = charge_illegal(job, chunk.batch, rules, Rejections())
-        for forms in (batch, None):
-            if forms is None:
-                tried = memory_saving_forms(job.model, batch, space.leaner) if len(batch) else None
-                if tried is None:
-                    continue
-                forms = charge_illegal(job, tried[0], rules, Rejections())
-            placed = placer.best(CONSTANTS, [forms.row(row) for row in range(len(forms))])
-            if placed:
-                fits = fitting_rows(job, StrategyBatch.of(placed), CONSTANTS)
-                found += [placed[row] for row in np.flatnonzero(fits)]
-                batch = batch.take(~fits) if forms is batch else batch
-    return found
+    """Every strategy of the lattice in all of its forms, where its pace is best and it fits."""
+    placer = Placer(job)
+    forms = legal_forms(job, search_space(job, limits), lambda rows: placer.cramped(CONSTANTS, rows))
+    return [placed for form in placer.placed_by_pace(CONSTANTS, forms) for placed in form]
 
 
-@settings(max_examples=20)
+@settings(max_examples=8)
 @given(
     st.sampled_from([FEW_LAYERS, EXPERTS, CROWDED]).flatmap(
         lambda model: st.builds(workload, st.just(model), num_devices=st.just(8), global_batch_size=st.sampled_from([8, 12]))
     ),
     LIMITS,
     st.integers(1, 6),
-    st.sampled_from([MOST_OVERFULL, 1.0]),
 )
-def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLimits, top: int, most_overfull: float) -> None:
+def test_every_place_is_the_best_of_what_is_left(job: Workload, limits: SearchLimits, top: int) -> None:
     if job.model.moe is None:
         limits = replace(limits, ep=None, etp=None, dispatcher=None)
     lattice = LatticeSearch(SearchRequest(job, search_space(job, limits), CONSTANTS, top=top))
-    with patch("search.placement.placed_pricing.MOST_OVERFULL", most_overfull):
-        while lattice.advance():
-            pass
+    while lattice.advance():
+        pass
     rows = strategies(job, limits)
     best_s: dict[bytes, float] = {}
     for structure, row in zip(structures(StrategyBatch.of(rows)) if rows else [], rows, strict=True):

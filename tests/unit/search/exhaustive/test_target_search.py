@@ -19,7 +19,7 @@ from frameworks.legality import legal_mask
 from search.errors import SearchError
 from search.exhaustive.lattice_search import search
 from search.exhaustive.target_search import TargetSearch
-from search.feasibility.least_memory_plan import takes_a_lean_plan
+from search.feasibility.least_memory_plan import takes_a_plan
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import SearchResult
 from search.session.request import SearchRequest, on_physics
@@ -244,8 +244,8 @@ def test_a_baseline_that_only_the_framework_refuses_is_priced_with_its_violation
 
 def test_the_leanest_plans_decide_whether_a_target_takes_any() -> None:
     rejections = Rejections()
-    assert takes_a_lean_plan(JOB, SearchLimits(), CONSTANTS, rejections)
+    assert takes_a_plan(JOB, SearchLimits(), CONSTANTS, rejections)
     none = SearchLimits(dispatcher=(Dispatcher.TWO_LEVEL,), ep=(16,))
-    assert not takes_a_lean_plan(JOB, none, CONSTANTS, rejections)
+    assert not takes_a_plan(JOB, none, CONSTANTS, rejections)
     huge = replace(JOB, model=replace(MOE, num_layers=4000))
-    assert not takes_a_lean_plan(huge, SearchLimits(pp=(1,)), CONSTANTS, Rejections())
+    assert not takes_a_plan(huge, SearchLimits(pp=(1,)), CONSTANTS, Rejections())

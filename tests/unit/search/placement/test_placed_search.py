@@ -23,7 +23,6 @@ from search.exhaustive.lattice_search import LatticeSearch, search
 from search.exhaustive.lattice_state import LatticeState
 from search.exhaustive.open_candidates import OpenCandidates
 from search.objectives.objective import Criterion
-from search.placement import placed_pricing
 from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Leaderboard
@@ -120,9 +119,7 @@ def test_plans_are_as_fast_as_they_are_said_to_be() -> None:
         assert played.fits[0]
 
 
-def test_a_time_to_beat_that_is_known_from_the_start_leaves_the_list_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    # What does not fit where it usually lies is not placed: its leaner forms are, and its time says nothing of theirs.
-    monkeypatch.setattr(placed_pricing, "MOST_OVERFULL", 1.0)
+def test_a_time_to_beat_that_is_known_from_the_start_leaves_the_list_as_it_is() -> None:
     model = replace(
         MOE, num_layers=8, hidden_size=4096, num_attention_heads=32, num_query_groups=32, vocab_size=512_000, name="crowded"
     )
