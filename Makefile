@@ -9,7 +9,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 IN_PARALLEL := -n auto --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint quick test slow coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
+.PHONY: help setup constraints format lint quick test slow proof coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -45,6 +45,9 @@ quick: setup ## a minute of processor time: lint, and the tests nearest to what 
 
 slow: setup ## run the slow tests: killed servers and workers, planted faults, requests from the OpenAPI document, other Pythons
 	$(BIN)/python -m pytest $(IN_PARALLEL) -m slow $(ARGS)
+
+proof: setup ## compare the lists of 150 random jobs with every plan of their spaces
+	PROVED_JOBS=150 $(BIN)/python -m pytest $(IN_PARALLEL) tests/property/test_proved_lists.py $(ARGS)
 
 coverage: setup ## how much of the code the unit and API tests reach: watching them takes twice their time
 	$(BIN)/python -m pytest $(IN_PARALLEL) --cov --cov-report= tests/unit tests/api $(ARGS)
