@@ -89,8 +89,7 @@ def every(made: Workload, plan: ParallelStrategy) -> list[Placement]:
 def behind_fraction(made: Workload, plan: ParallelStrategy) -> float:
     """How much slower than the best of all placements that fit the chosen one is, by pace; 0 where none fits."""
     priced = priced_batch(made, StrategyBatch.of([plan]), CONSTANTS)
-    placer = Placer(made)
-    chosen = placer.fastest_that_fit(placer.fastest(priced), np.ones(1, dtype=np.bool_)).priced.batch.row(0)
+    (chosen,) = Placer(made).best(CONSTANTS, [plan])
     layout = chosen.layer_layout or default_layout(made.model, chosen.pp, chosen.vpp, chosen.schedule)
     taken = Alternatives(priced.under([Placement(layout, chosen.mtp_before_head)]))
     others = Alternatives(priced.under(every(made, plan)))
