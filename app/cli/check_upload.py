@@ -22,7 +22,7 @@ from meshplan.client import Client, MeshplanError
 
 
 @dataclass(frozen=True)
-class ToKeep:
+class CheckToUpload:
     """A job with its budget and baseline; ``status`` is this command's result."""
 
     title: str
@@ -31,7 +31,7 @@ class ToKeep:
     baseline: tuple[Mapping[str, Any], str] | None
 
 
-class Keeper:
+class CheckUploader:
     """The histories of one server. Construction sends nothing; ``InputError`` if an option cannot be used."""
 
     def __init__(self, url: str, history: str | None, change: Mapping[str, str | None], visibility: str | None) -> None:
@@ -49,7 +49,7 @@ class Keeper:
         if self._history is None:
             _accepted("name", title)
 
-    def kept(self, found: ToKeep, budget: Mapping[str, Any] | None, *, pin: bool) -> str:
+    def upload(self, found: CheckToUpload, budget: Mapping[str, Any] | None, *, pin: bool) -> str:
         """Upload a check and return a sentence on the result; a failed upload is no failure of the check."""
         name, said = self._history or found.title, dict[str, Any]({**self.change.values, **self._shared})
         try:

@@ -170,9 +170,9 @@ def main(argv: list[str] | None = None) -> int:
             _say(Sentence.whole(error.format_message()))
         return BAD_INPUT
     except BrokenPipeError:
-        from app.text.terminal import nobody_reads
+        from app.text.terminal import handle_closed_pipe
 
-        nobody_reads(sys.stdout)
+        handle_closed_pipe(sys.stdout)
         return DONE
     except OSError as error:
         _say(Sentence("{}: {}", error.filename or Sentence("standard output"), cause_of(error)))

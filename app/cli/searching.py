@@ -24,7 +24,7 @@ NOTED = Sentence("Interrupted: the answer so far follows; once more does not wai
 ProgressT = TypeVar("ProgressT")
 
 
-class Heeding(Protocol):
+class InterruptibleProgress(Protocol):
     """A progress callback that also handles interrupts."""
 
     def __call__(self, show: Callable[[ProgressT], object], /) -> Callable[[ProgressT], bool]:
@@ -39,7 +39,7 @@ def searching(executor: str | None) -> Iterator[tuple[ProgressCallback, Executor
 
 
 @contextmanager
-def interruptible() -> Iterator[Heeding]:
+def interruptible() -> Iterator[InterruptibleProgress]:
     """Wrap a progress callback so that it returns ``False`` after an interrupt, which ends the work after the current step.
 
     A second interrupt is raised at once. Outside of the main thread no handler can be set, so the first is raised as well.

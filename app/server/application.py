@@ -46,7 +46,7 @@ from app.storage.session import Database
 from app.studies import access_terms, submission
 from app.studies import endpoints as studies
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
-from app.studies.event_followers import Following
+from app.studies.event_followers import StudyFeeds
 from app.sweeps import endpoints as sweeps
 from documents.sentences import Sentence
 from meshplan import __version__
@@ -79,7 +79,7 @@ def create_app(
     app.state.server = ServerState(
         database, keys_required, pricing, limits or KeyLimits(), wrong_keys_a_minute, keep_studies_days
     )
-    app.state.following = Following(database, app.state.server.stopping)
+    app.state.following = StudyFeeds(database, app.state.server.stopping)
     app.add_middleware(Languages)
     app.add_middleware(Compression)
     app.add_middleware(Audit)

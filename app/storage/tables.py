@@ -88,7 +88,7 @@ class Study(Table):
     owner: Mapped[str | None]
     visibility: Mapped[str] = mapped_column(String(16), default="public", server_default="public")
     priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # among its owner's studies
-    turn: Mapped[int] = mapped_column(default=0, server_default="0")  # app.studies.turns; 0: it has had it
+    turn: Mapped[int] = mapped_column(default=0, server_default="0")  # see app.studies.queue_order; 0: taken before
     queued_at_s: Mapped[float | None]
 
     # Labels given by its owner; empty by default.

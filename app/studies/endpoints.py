@@ -22,7 +22,7 @@ from app.jobs.fields import MAX_RANKED
 from app.storage.database_errors import DATABASE_AWAY
 from app.storage.tables import Study
 from app.studies import access, service
-from app.studies.event_followers import Feed, News, following_of
+from app.studies.event_followers import Feed, News, feeds_of
 from app.studies.labels import SearchText, Tags
 from app.studies.schemas import (
     Item,
@@ -201,7 +201,7 @@ def _existing(request: Request, study_id: StudyId) -> str:
 
 
 async def _feed(request: Request, study_id: Annotated[str, Depends(_existing)]) -> AsyncIterator[Feed]:
-    with following_of(request).follow(study_id) as feed:
+    with feeds_of(request).follow(study_id) as feed:
         yield feed
 
 

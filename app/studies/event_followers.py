@@ -76,7 +76,7 @@ class Feed:
         await self._changed.wait()
 
 
-class Following:
+class StudyFeeds:
     """All feeds of a server; the database is queried while there are followers."""
 
     def __init__(self, database: Database, stopping: threading.Event) -> None:
@@ -140,8 +140,8 @@ class Following:
         return found
 
 
-def following_of(request: Request) -> Following:
+def feeds_of(request: Request) -> StudyFeeds:
     """The feeds of the server that answers the request."""
     following = request.app.state.following
-    assert isinstance(following, Following)
+    assert isinstance(following, StudyFeeds)
     return following

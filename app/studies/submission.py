@@ -23,7 +23,7 @@ from app.jobs.fields import MAX_RANKED, JobDocument
 from app.rl.fields import RlJobDocument
 from app.studies import access, idempotency, service
 from app.studies.errors import StudyNotFound
-from app.studies.event_followers import following_of
+from app.studies.event_followers import feeds_of
 from app.studies.labels import NameText, NoteText, Tags
 from app.studies.post_training_searches import RL
 from app.studies.queue_order import MAX_PRIORITY
@@ -152,7 +152,7 @@ async def _finished(request: Request, study_id: str, wait_s: float) -> FinishedS
     found = await run_in_threadpool(_finished_now, state, study_id)
     if found is not None or not wait_s:
         return found
-    with suppress(TimeoutError), following_of(request).follow(study_id) as feed:
+    with suppress(TimeoutError), feeds_of(request).follow(study_id) as feed:
         async with asyncio.timeout(wait_s):
             while not state.stopping.is_set() and not (feed.latest and feed.latest.is_finished):
                 await feed.change()

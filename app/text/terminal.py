@@ -22,7 +22,7 @@ WIDTH_WITHOUT_TERMINAL = 120
 WIDE = 110  # columns from which tables have the columns for wide terminals
 
 
-class _Trimmed:
+class _TrimmedFile:
     """A text file without trailing spaces, with which Rich pads lines and last columns."""
 
     def __init__(self, file: TextIO) -> None:
@@ -35,7 +35,7 @@ class _Trimmed:
         return getattr(self._file, name)
 
 
-class _Speaking(Console):
+class _TranslatingConsole(Console):
     """A console that writes sentences and tables in the language of the process."""
 
     def print(self, *objects: Any, **options: Any) -> None:
@@ -43,7 +43,7 @@ class _Speaking(Console):
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        nobody_reads(self.file)
+        handle_closed_pipe(self.file)
 
 
 def _said(shown: Any) -> Any:
@@ -80,18 +80,19 @@ def _fitted(shown: Any) -> Any:
 def output() -> Console:
     """A console on standard output; without a terminal, plain text of a fixed width."""
     if sys.stdout.isatty():
-        return _Speaking(highlight=False, soft_wrap=False, no_color=_no_color(True))
+        return _TranslatingConsole(highlight=False, soft_wrap=False, no_color=_no_color(True))
     return plain_text(sys.stdout, None if "COLUMNS" in os.environ else WIDTH_WITHOUT_TERMINAL)
 
 
 def plain_text(file: TextIO, width: int | None) -> Console:
     """A console on a file, without colour and trailing spaces."""
-    return _Speaking(file=cast(IO[str], _Trimmed(file)), highlight=False, soft_wrap=False, width=width, no_color=True)
+    trimmed = cast(IO[str], _TrimmedFile(file))
+    return _TranslatingConsole(file=trimmed, highlight=False, soft_wrap=False, width=width, no_color=True)
 
 
 def messages() -> Console:
     """A console on standard error."""
-    return _Speaking(file=sys.stderr, highlight=False, soft_wrap=True, no_color=_no_color(sys.stderr.isatty()))
+    return _TranslatingConsole(file=sys.stderr, highlight=False, soft_wrap=True, no_color=_no_color(sys.stderr.isatty()))
 
 
 def _no_color(is_terminal: bool) -> bool | None:
@@ -116,10 +117,10 @@ def write_text(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        nobody_reads(sys.stdout)
+        handle_closed_pipe(sys.stdout)
 
 
-def nobody_reads(file: IO[str]) -> None:
+def handle_closed_pipe(file: IO[str]) -> None:
     """Handle a closed pipe: the command goes on to its files and exit code without output."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), file.fileno())
 

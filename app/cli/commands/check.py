@@ -15,7 +15,7 @@ from documents.sentences import Sentence
 if TYPE_CHECKING:
     from app.checks.check import Checked
     from app.checks.formats.report import Report
-    from app.cli.check_upload import Keeper
+    from app.cli.check_upload import CheckUploader
     from app.jobs.job import Job
 
 _KEPT = "History"
@@ -101,7 +101,7 @@ def check(
     written = [("--output", Path(file)) for _, file in pairs if file != STANDARD_OUTPUT]
     for flag, path in (*written, *([("--write-baseline", write_baseline)] if write_baseline is not None else [])):
         check_output(path, flag, read)
-    keeper = _keeper(server, history, change, visibility, models)
+    uploader = _uploader(server, history, change, visibility, models)
     reports, kept = [], []
     for model in models:
         before = _baseline(model, baseline, baseline_ref, calibration, executor)
@@ -115,14 +115,14 @@ def check(
     _write(reports, pairs)
     if comment is not None:
         _comment(comment, reports)
-    if keeper is not None:
-        _keep(keeper, kept, budget, pin=pin)
+    if uploader is not None:
+        _upload(uploader, kept, budget, pin=pin)
     return EXIT_CODES[worst(reports)]
 
 
-def _keeper(
+def _uploader(
     server: str | None, history: str | None, change: dict[str, str | None], visibility: str | None, models: list[str]
-) -> Keeper | None:
+) -> CheckUploader | None:
     """The client that stores checks on a server, or None; ``InputError`` for unusable options, before any pricing."""
     given = {"--history": history, **{f"--{name.replace('_', '-')}": value for name, value in change.items()}}
     alone = [flag for flag, value in {**given, "--visibility": visibility}.items() if value is not None]
@@ -134,32 +134,32 @@ def _keeper(
         raise InputError(
             Sentence("--history: it names the history of one job, and {} are given; each has that of its file.", len(models))
         )
-    from app.cli.check_upload import Keeper
+    from app.cli.check_upload import CheckUploader
 
-    keeper = Keeper(server, history, change, visibility)
+    uploader = CheckUploader(server, history, change, visibility)
     for model in models:
-        keeper.check_name(model)
-    return keeper
+        uploader.check_name(model)
+    return uploader
 
 
-def _keep(
-    keeper: Keeper,
+def _upload(
+    uploader: CheckUploader,
     found: Sequence[tuple[str, Job, str, Before | None]],
     budget: Path | None,
     *,
     pin: bool,
 ) -> None:
     """Store the checks; a failure is reported and does not change the exit code."""
-    from app.cli.check_upload import ToKeep
+    from app.cli.check_upload import CheckToUpload
     from documents.reading import read_document
 
     bounds = {} if budget is None else read_document(budget)
-    for sentence in keeper.change.passed_over:
+    for sentence in uploader.change.passed_over:
         _say(Sentence("--server: {}", sentence))
     for model, job, status, before in found:
         # A job that is new on its branch has no baseline.
         held = {name: bound for name, bound in bounds.items() if name != "regression" or before is not None}
-        _say(keeper.kept(ToKeep(model, job, status, before), held or None, pin=pin))
+        _say(uploader.upload(CheckToUpload(model, job, status, before), held or None, pin=pin))
 
 
 def _check_several(models: list[str], baseline: Path | None, write_baseline: Path | None) -> None:
