@@ -26,7 +26,7 @@ class DescribedBy:
     kind: Any
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        as_it_is = core_schema.plain_serializer_function_ser_schema(written, when_used="json")
+        as_it_is = core_schema.plain_serializer_function_ser_schema(written)
         kind = handler.generate_schema(self.kind)
         return core_schema.no_info_wrap_validator_function(lambda value, _: value, kind, serialization=as_it_is)
 
