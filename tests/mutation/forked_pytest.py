@@ -28,9 +28,7 @@ def main() -> None:
             for stream, number in ((sys.stdout, 1), (sys.stderr, 2)):
                 stream.flush()
                 os.dup2(os.open(Path(output), os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
-            status = pytest.main(arguments)
-            sys.stdout.flush()
-            os._exit(int(status))
+            sys.exit(pytest.main(arguments))  # an ordinary end, so that servers of the run are stopped
         _, status = os.waitpid(pid, 0)
         sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
         sys.stdout.flush()
