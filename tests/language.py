@@ -7,7 +7,7 @@ import re
 CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # Words that hold English sentences together. No name, unit or identifier of ours is one of them.
 STOP_WORDS = re.compile(
-    r"(?<![\w./=:+-])(?:the|of|is|are|was|and|or|with|without|no|not|for|to|from|by|than|that|which|its?|as|at|on|be|has|have"
+    r"(?<![\w./=:+-])(?:the|of|is|are|was|and|or|with|without|no|not|for|to|from|by|than|that|which|its?|as|at|be|has|have"
     r"|does|would|takes|needs|gives?|more|less|most|least|other|every|each)(?![\w./=-]*[\w/=])",
     re.IGNORECASE,
 )

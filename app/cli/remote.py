@@ -16,6 +16,7 @@ from app.calibrations.constants import FIELD
 from app.catalogue.models.presets import names as preset_names
 from app.jobs.assumed import joined
 from app.jobs.job import Job
+from app.language.choice import Language
 from app.rl.job import RlJob
 from app.rl.schemas import RlSearchDocument
 from app.sweeps.points import Source, first_jobs
@@ -30,13 +31,15 @@ from search.post_training.search import PlacementProgress
 from search.session.progress import Progress, ProgressCallback, ProgressT
 
 
-def remote_search_document(job: Job, url: str, on_progress: ProgressCallback, labels: Mapping[str, Any]) -> SearchDocument:
+def remote_search_document(
+    job: Job, url: str, on_progress: ProgressCallback, labels: Mapping[str, Any], language: Language = "en"
+) -> SearchDocument:
     """The document that ``meshplan schema search`` describes, from the server at ``url``; an interrupt cancels the study.
 
-    ``labels`` of the study: ``name``, ``tags``, ``note``.
+    ``labels`` of the study: ``name``, ``tags``, ``note``. ``language``: of the sentences in the document.
     """
     check_known(job)
-    with _connected(url) as client:
+    with _connected(url, language) as client:
         study = _finished(client.submit(job.document, **labels), client, on_progress, Progress)
         rejections, plans = client.rejections(study.id), [plan.document for plan in client.plans(study.id)]
     try:
@@ -70,13 +73,17 @@ def check_known(job: Job) -> None:
 
 
 def remote_sweep_document(
-    source: Source, url: str, on_progress: Callable[[SweepProgress], bool | None], labels: Mapping[str, Any]
+    source: Source,
+    url: str,
+    on_progress: Callable[[SweepProgress], bool | None],
+    labels: Mapping[str, Any],
+    language: Language = "en",
 ) -> SweepDocument:
     """The document that ``meshplan schema sweep`` describes, from the server at ``url``; an interrupt cancels the study."""
     document = dict(source.document)
     if isinstance(document.get("model"), str) and document["model"] not in preset_names():
         document["model"] = first_jobs(source, lambda job: None)[0].document["model"]  # a file of this machine
-    with _connected(url) as client:
+    with _connected(url, language) as client:
         study = _finished(client.submit(document, kind="sweep", **labels), client, on_progress, SweepProgress)
     try:
         return SweepDocument.model_validate(study.result)
@@ -90,6 +97,7 @@ def remote_rl_search_document(
     url: str,
     on_progress: Callable[[PlacementProgress], bool | None],
     labels: Mapping[str, Any],
+    language: Language = "en",
 ) -> RlSearchDocument:
     """The document that ``meshplan schema rl-search`` describes, from the server at ``url``; an interrupt cancels the study.
 
@@ -101,7 +109,7 @@ def remote_rl_search_document(
     lengths = document["post_training"]["lengths"]
     if isinstance(lengths.get("histogram"), str):
         lengths["histogram"] = resolved["post_training"]["lengths"]["histogram"]
-    with _connected(url) as client:
+    with _connected(url, language) as client:
         study = _finished(client.submit(document, kind="rl", **labels), client, on_progress, PlacementProgress)
     result = study.result or {}
     if result.get("why_none") is not None:
@@ -114,14 +122,14 @@ def remote_rl_search_document(
 
 def remote_report(url: str, study_id: str, form: str, language: str) -> str:
     """The report of a study on the server at ``url``."""
-    with _connected(url) as client:
+    with _connected(url, language) as client:
         return client.report(study_id, form=form, language=language)
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[Client]:
+def _connected(url: str, language: Language) -> Iterator[Client]:
     try:
-        with Client(url, api_key=os.environ.get("MESHPLAN_API_KEY")) as client:
+        with Client(url, api_key=os.environ.get("MESHPLAN_API_KEY"), language=language) as client:
             yield client
     except MeshplanError as error:
         _refuse(error, url)

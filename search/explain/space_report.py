@@ -85,7 +85,7 @@ def _left_out(workload: Workload, out: Feature, best: ParallelStrategy | None, c
     found, priced = [], []
     for name in _names(out):
         entry = SWITCHES[Feature[name.upper()]]
-        found.append(LeftOut(name, entry.why if entry.in_search in LEFT_OUT else "forbidden", None, None))
+        found.append(LeftOut(name, entry.why if entry.in_search in LEFT_OUT else Sentence("forbidden"), None, None))
     if best is not None:
         changed = {one.name: _with(workload, best, Feature[one.name.upper()]) for one in found}
         priced = [(name, strategy) for name, strategy in changed.items() if strategy is not None]

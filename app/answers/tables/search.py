@@ -313,7 +313,7 @@ def space_sentence(space: Space) -> str:
 
 def _left_out(one: LeftOut) -> str:
     time, memory = one.step_time_change_fraction or 0.0, one.peak_memory_change_bytes or 0.0
-    return f"{one.name} ({one.why}; {time:+.1%}, {memory / GIB:+.1f} GiB)"
+    return Sentence("{} ({}; {:+.1%}, {:+.1f} GiB)", one.name, one.why, time, memory / GIB)
 
 
 def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -> Table:

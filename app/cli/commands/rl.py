@@ -11,6 +11,7 @@ import typer
 from app.cli.commands import options
 from app.cli.commands.options import Json
 from app.exit_codes import DONE, SEARCH_CUT
+from app.language.choice import spoken
 from documents.errors import InputError
 from documents.sentences import Sentence, word
 
@@ -81,7 +82,9 @@ def search(
             from app.jobs.job import job_document
 
             given, _ = job_document(job, {})
-            document = remote_rl_search_document(given, read, server, show, study_labels)
+            document = remote_rl_search_document(
+                given, read, server, show, study_labels, "en" if as_json or folder is not None else spoken()
+            )
     terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
     _save(folder, document)
     if document.stopped_by is None:

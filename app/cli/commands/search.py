@@ -11,6 +11,7 @@ import typer
 from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
+from app.language.choice import spoken
 from documents.errors import InputError
 from documents.sentences import Sentence, word
 
@@ -139,7 +140,8 @@ def search(
         from app.cli.remote import remote_search_document
 
         with search_progress() as on_progress:
-            document = remote_search_document(job, server, on_progress, study_labels)
+            language = "en" if as_json or folder is not None else spoken()
+            document = remote_search_document(job, server, on_progress, study_labels, language)
     terminal.answer(document, as_json, lambda console: print_search(console, document))
     if folder is not None:
         folder.write(report_files(document))

@@ -12,6 +12,7 @@ from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
 from app.cli.commands.search import LIMITS
 from app.exit_codes import DONE, NOTHING_FEASIBLE, SEARCH_CUT
+from app.language.choice import spoken
 from documents.errors import InputError, show
 from documents.sentences import Sentence, word
 
@@ -108,7 +109,7 @@ def sweep(
         from app.cli.remote import remote_sweep_document
 
         with sweep_progress() as on_progress:
-            found = remote_sweep_document(source, server, on_progress, study_labels)
+            found = remote_sweep_document(source, server, on_progress, study_labels, "en" if as_json else spoken())
     terminal.answer(found, as_json, lambda console: print_sweep(console, found))
     if output is not None:
         save_text(output, csv_text(found), "--output")
