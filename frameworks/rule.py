@@ -74,7 +74,7 @@ def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
 
 def either(names: Sequence[str], *, last: str = "or") -> str:
     """The names as a choice, for a sentence."""
-    return Sentence("{} {} {}", joined(", ", names[:-1]), last, names[-1]) if len(names) > 1 else names[0]
+    return joined(", ", names, f" {last} ")
 
 
 def all_of(names: Sequence[str]) -> str:

@@ -159,7 +159,7 @@ def untrained(model: ModelShape) -> str:
     kind = model.constants.model_type
     trained = Sentence("it trains {}", all_of(sorted(_BY_TYPE)))
     if kind:
-        other = RELEASE.elsewhere.get(kind)
+        other = Sentence.whole(RELEASE.elsewhere.get(kind, ""))
         has_it = Sentence("; {} has one, for which no file is written here", other) if other else ""
         return Sentence("{} has no training class for {} ({}){}", release, kind, trained, has_it)
     fitting = [each.model_type for each in CLASSES.values() if not any(each.lacks(model))]
