@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial, reduce
 from typing import NamedTuple, TypeVar
 
@@ -18,7 +18,8 @@ from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
 from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, chunk_table, rank_table
 from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.shapes.layer_keys import Floats, distinct_rows
-from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, by_schedule
+from cost_models.shapes.record_copies import varied
+from cost_models.shapes.strategy import IntColumn, Placement, Recompute, RecomputeMethod, by_schedule
 from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
@@ -68,10 +69,28 @@ class SortedRanks(NamedTuple):
 
 @dataclass(frozen=True)
 class Alternatives:
-    """Placements of one pipeline, as chunks from ``PricedBatch.under``, with the tables to compare them."""
+    """Placements of one pipeline, as chunks from ``PricedBatch.under``, with the tables to compare them.
+
+    What a rank holds also depends on where the MTP modules lie, so that such placements are counted ``apart``.
+    """
+
+    @classmethod
+    def of(cls, priced: PricedBatch, placements: Sequence[Placement]) -> Alternatives:
+        """The placements of the pipeline that the rows share, at least one."""
+        before = placements[0].mtp_before_head
+        moved = np.flatnonzero([each.mtp_before_head != before for each in placements])
+        others = (moved, cls.of(priced, [placements[index] for index in moved])) if len(moved) else None
+        return cls(priced.under(placements), before, others)
 
     placed: PlacedChunks
+    mtp_before_head: int = 0  # of the first placement
+    apart: tuple[IntColumn, Alternatives] | None = None  # where MTP modules lie elsewhere than under the first placement
     fullest: set[int] = field(default_factory=set)  # ranks to ask first whether a row fits
+
+    @cached_property
+    def together(self) -> Alternatives:
+        """The placements as if none were counted apart."""
+        return replace(self, apart=None)
 
     @cached_property
     def members(self) -> NDArray[np.bool_]:
@@ -164,7 +183,20 @@ def fitting(
     workload, constants = priced.workload, priced.constants
     limit_bytes = fit_rule(workload, constants).fit_limit_bytes if limit_bytes is None else limit_bytes
     table = placements.ranks
-    members = placements.members if chosen is None else placements.members[chosen]
+    tried = np.arange(len(placements.members)) if chosen is None else chosen
+    if placements.apart is not None:
+        found = np.zeros((len(tried), len(priced.batch)), dtype=np.bool_)
+        moved, others = placements.apart
+        is_moved = np.isin(tried, moved)
+        if not is_moved.all():
+            found[~is_moved] = fitting(priced, placements.together, tried[~is_moved], limit_bytes)
+        if is_moved.any():
+            found[is_moved] = fitting(priced, others, np.searchsorted(moved, tried[is_moved]), limit_bytes)
+        return found
+    members = placements.members[tried]
+    priced = priced.placed(
+        varied(priced.batch, mtp_before_head=np.full_like(priced.batch.mtp_before_head, placements.mtp_before_head))
+    )
 
     def has_room(rows: PricedBatch, kinds: IntColumn) -> NDArray[np.bool_]:
         memory = group_memory(workload, rows.group(table.only(kinds.tolist())), constants, breakdown=False)

@@ -55,7 +55,7 @@ def _promising(prices: LayerPrices, placer: Placer, strategy: ParallelStrategy, 
     if not moved:
         return None
     own = Placement(layout_of(workload, strategy), strategy.mtp_before_head)
-    stages = Alternatives(priced.under((own, *moved)))
+    stages = Alternatives.of(priced, (own, *moved))
     found = paces(priced, stages)
     step_s, closed_form_s = (each[:, 0] for each in least_step_times_s(priced, work(priced), found.steady_s, found.busiest_s))
     may_be = np.flatnonzero((step_s[1:] < to_beat_s) & (closed_form_s[1:] < (1.0 + NEAR) * closed_form_s[0])) + 1

@@ -164,7 +164,7 @@ class Placer:
                 placements = self._of_pipeline(one, of_head)
                 usual = default_layout(self.workload.model, one.pp, one.vpp, one.schedule)
                 forms = tuple(_shortest_form(placement, usual) for placement in placements)
-                self._known[key] = _Pipeline(forms, Alternatives(alike.under(placements))) if forms else None
+                self._known[key] = _Pipeline(forms, Alternatives.of(alike, placements)) if forms else None
             if (pipeline := self._known[key]) is not None:
                 yield rows, alike, pipeline
 

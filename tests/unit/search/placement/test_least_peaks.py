@@ -1,4 +1,4 @@
-"""What rules strategies out before they are placed is never more than what they need under any placement."""
+"""What is asked of many placements at once is what each of them needs alone."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 
 from cost_models.constants import prior_constants
-from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Placement, Schedule, StrategyBatch
 from cost_models.shapes.workload import ModelShape
 from cost_models.step.composition import estimate
-from cost_models.step.placing import least_peaks_bytes
+from cost_models.step.placing import Alternatives, fitting, least_peaks_bytes
 from cost_models.step.priced_groups import priced_batch
 from tests.oracle.placements import layouts
 from tests.search_workloads import DENSE, MOE, workload
@@ -38,3 +38,18 @@ def test_no_placement_needs_less_than_the_mean_of_what_ranks_keep(model: ModelSh
     peaks = estimate(job, StrategyBatch.of(placed), CONSTANTS).peak_memory_bytes
     assert least <= peaks.min()
     assert least > 0.1 * peaks.min()
+
+
+@pytest.mark.parametrize("number", [1, 80])
+def test_room_of_many_placements_is_that_of_each_alone(number: int) -> None:
+    job = workload(PREDICTING, num_devices=8, global_batch_size=16)
+    one = ParallelStrategy(pp=2, vpp=2, dp=4, schedule=Schedule.INTERLEAVED)
+    placements = [
+        Placement(layout, before) for layout in layouts(8, 2, 2) for before in (0, 1) if not before or not layout[-1][-1]
+    ]
+    priced = priced_batch(job, StrategyBatch.of([one] * number), CONSTANTS)
+    alternatives = Alternatives.of(priced, placements)
+    batch = StrategyBatch.of([replace(one, **placement._asdict()) for placement in placements])
+    for placement, peak in enumerate(estimate(job, batch, CONSTANTS).peak_memory_bytes.tolist()):
+        for factor, fits in ((1.0 + 1e-9, True), (1.0 - 1e-9, False)):
+            assert (fitting(priced, alternatives, limit_bytes=factor * peak)[placement] == fits).all()
