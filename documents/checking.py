@@ -98,7 +98,7 @@ def _size(least: int | None, most: int | None) -> str:
 
 
 def _allowed(schemas: Sequence[Schema], definitions: Mapping[str, Any]) -> str:
-    texts = []
+    texts: list[str] = []
     for schema in schemas:
         kind = schema.get("type")
         if "enum" in schema:
@@ -220,8 +220,8 @@ def _explain(
     if chosen["type"] == "value_error":
         return Sentence("{}: {}", field, chosen["ctx"]["error"])
     names = [name for schema in schemas for name in map(str, schema.get("enum", ()))]
-    hint = did_you_mean(given, names) if isinstance(given, str) else ""
-    return Sentence("{}: {} is not allowed{}; give {}.", field, show(given), hint, _allowed(schemas, definitions))
+    suggestion = did_you_mean(given, names) if isinstance(given, str) else ""
+    return Sentence("{}: {} is not allowed{}; give {}.", field, show(given), suggestion, _allowed(schemas, definitions))
 
 
 def check(

@@ -33,7 +33,8 @@ def launch_block(
         target = framework.target
         if profile.family not in target.families:
             note = Sentence("{} runs on {} devices, not on {}.", target.name, joined(" and ", target.families), profile.device)
-            arguments, environment, notes = None, {}, [note]
+            arguments, environment = None, {}
+            notes: list[str] = [note]
             broken: tuple[Violation, ...] = ()
         else:
             broken = () if running is not None else violations(workload, strategy, target)

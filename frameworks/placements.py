@@ -29,7 +29,7 @@ class Placements:
 
     fewest: int = 0
     even: bool = False
-    mtp: Literal["beside the head", "last chunk", "anywhere"] = Sentence("beside the head")
+    mtp: Literal["beside the head", "last chunk", "anywhere"] = "beside the head"
     early_moe: bool = False
     full_but_last: bool = False
 

@@ -270,7 +270,7 @@ def accepts(argument: Argument, values: tuple[str, ...]) -> bool:
 
 def problems(release: Release, given: Given) -> list[str]:
     """One sentence for each unknown argument or rejected value, then for each rejected combination."""
-    sentences = []
+    sentences: list[str] = []
     for name, values in given.items():
         argument = release.arguments.get(name)
         if argument is None:
@@ -336,7 +336,7 @@ def _refused(argument: Argument, values: tuple[str, ...]) -> list[str]:
         return [Sentence("needs a value.")]
     if len(values) > 1 and not argument.many:
         return [Sentence("takes 1 value, and has {}: {}.", len(values), " ".join(values)[:80])]
-    reasons = []
+    reasons: list[str] = []
     for value in values:
         if not _readable(argument.kind, value):
             reasons.append(Sentence("{!r} is no {}.", value[:80], argument.kind.value))

@@ -120,7 +120,7 @@ def remote_rl_search_document(
         raise _unread(url, study) from None
 
 
-def remote_report(url: str, study_id: str, form: str, language: str) -> str:
+def remote_report(url: str, study_id: str, form: str, language: Language) -> str:
     """The report of a study on the server at ``url``."""
     with _connected(url, language) as client:
         return client.report(study_id, form=form, language=language)

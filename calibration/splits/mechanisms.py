@@ -36,7 +36,7 @@ def plan_mechanisms(
 ) -> frozenset[str]:
     """Mechanisms of a plan: its labels, and its switches that the model can use and that are priced."""
     acts = possible(workload.model) & ~UNPRICED_FEATURES
-    found = {Sentence("schedule {}", schedule), Sentence("recompute {}", recompute)}
+    found: set[str] = {Sentence("schedule {}", schedule), Sentence("recompute {}", recompute)}
     found |= {
         Sentence("switch {}", name) for name in features if name.upper() in Feature.__members__ and Feature[name.upper()] in acts
     }

@@ -72,8 +72,7 @@ def one_forward_one_backward(shape: PipelineShape) -> Tables:
 
 def unmerged(pipeline: Pipeline, group_size: IntColumn | int) -> Floats | float:
     """The rule ``Pairs.unmerged``, ``[n]`` passes: the warm-up of the last rank, and the pass that follows it."""
-    passes: Floats | float = (pipeline.vpp - 1) * group_size + 1.0
-    return passes
+    return 1.0 + (pipeline.vpp - 1) * np.asarray(group_size, dtype=np.float64)
 
 
 def chunks_in_flight(

@@ -34,7 +34,7 @@ _TRAINED = Sentence("spread of the inference of trained models over domains of d
 _ASSUMED = Sentence("spread assumed, within the balance that such routers reach over a whole validation set")
 # By number of routed experts in the measured model: standard deviations of ln(weight), base and domain, and their source. They
 # reproduce the variance of shares in a domain and the covariance between domains [esft; olmoe; loss-free-balancing, table 2].
-_SPREADS = {
+_SPREADS: dict[RouterBalance, dict[int, tuple[float, float, str]]] = {
     RouterBalance.AUXILIARY_LOSS: {
         8: (0.10, 0.10, f"{_TRAINED}: Mixtral 8x7B"),
         64: (0.30, 0.70, Sentence("{}: DeepSeek-V2-Lite, OLMoE", _TRAINED)),

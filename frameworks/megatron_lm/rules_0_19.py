@@ -79,7 +79,7 @@ LINEAR_HEADS = Rule(
 )
 
 SEQUENCE_PARALLEL_FOR_EXPERTS = again(rules_0_12.SEQUENCE_PARALLEL_FOR_EXPERTS)
-PLACEMENTS = Placements(mtp=Sentence("last chunk"))
+PLACEMENTS = Placements(mtp="last chunk")
 STAGES = placement_rule(
     "megatron_stages",
     "[megatron-0.19, pipeline_parallel_layer_layout.py; megatron-0.19, multi_token_prediction.md]",

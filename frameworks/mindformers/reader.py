@@ -28,7 +28,7 @@ def read(arguments: Sequence[str], _num_devices: int | None = None) -> ParallelS
 def current_names(options: Options) -> tuple[Options, list[str]]:
     """The options under the release's names, and a sentence for each value that is given twice and differs."""
     renamed = {name: value for name, value in options.items() if name not in RELEASE.former}
-    twice = []
+    twice: list[str] = []
     for name, value in options.items():
         now = RELEASE.former.get(name)
         if now is not None and renamed.setdefault(now, value) != value:

@@ -36,7 +36,7 @@ def write(plan: PostTrainingPlan) -> Exported:
 
 def _refused(plan: PostTrainingPlan) -> list[str]:
     """Reasons why the release rejects the plan as a whole [mindspeed-rl, validate_config.py and vllm_weight_container.py]."""
-    reasons = []
+    reasons: list[str] = []
     if not plan.on_ascend:
         reasons.append(Sentence("MindSpeed-RL runs on Ascend."))
     if plan.placement not in SHARED:

@@ -125,7 +125,7 @@ def exported(draft: Draft, file_name: str, refused: list[str], text: str) -> Exp
 
 def common_notes(plan: PostTrainingPlan) -> list[str]:
     """Notes on parts of a plan for which no release of either framework has a setting."""
-    notes = [
+    notes: list[str] = [
         Sentence(
             "The longest prompt is not known to the plan, whose mean is {:g}: {} is written in its place.",
             plan.mean_prompt_tokens,

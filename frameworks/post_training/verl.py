@@ -76,7 +76,7 @@ def foreign(draft: Draft, program: Program) -> list[str]:
 
 
 def _refused(plan: PostTrainingPlan) -> list[str]:
-    reasons = []
+    reasons: list[str] = []
     if plan.placement not in ("fully-colocated", "separate"):
         reasons.append(
             Sentence("placement {}: the release has all tasks on all devices, or a rollout pool of its own", plan.placement)
