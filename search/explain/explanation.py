@@ -47,7 +47,7 @@ PART_NAMES = {
 }
 
 
-def part_name(part: str) -> str:
+def part_name(part: str) -> Sentence:
     """A part of the breakdown in words."""
     return PART_NAMES.get(part, word(part))
 
@@ -57,7 +57,7 @@ def bound_by(estimate: Mapping[str, Any]) -> str:
     step_time_s, parts = estimate["step_time_s"], estimate["time_breakdown_s"]
     largest, *others = sorted(parts, key=lambda part: (-parts[part], part))
     then = [Sentence("{} ({:.0%})", part_name(part), parts[part] / step_time_s) for part in others[:2] if parts[part] > 0]
-    sentence = Sentence("{} takes {:.0%} of the step", _capital(part_name(largest)), parts[largest] / step_time_s)
+    sentence = Sentence("{} takes {:.0%} of the step", part_name(largest).capitalized(), parts[largest] / step_time_s)
     if then:
         sentence += Sentence(", then {}", joined(" and ", then))
     headroom, chance = estimate["headroom_bytes"] / GIB, estimate["fits_probability"]
@@ -85,11 +85,10 @@ def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], fa
     lost = [part for part in by_loss[:2] if parts[part] > abs(extra_s) / 20]
     saved = [part for part in by_loss[:-3:-1] if parts[part] < -abs(extra_s) / 20]
     reasons = []
-    for verb, listed in (("loses", lost), ("saves", saved)):
+    for is_lost, listed in ((True, lost), (False, saved)):
         if listed:
-            reasons.append(
-                f"{verb} " + joined(" and ", (Sentence("{:.3g} s on {}", abs(parts[part]), part_name(part)) for part in listed))
-            )
+            seconds = joined(" and ", (Sentence("{:.3g} s on {}", abs(parts[part]), part_name(part)) for part in listed))
+            reasons.append(Sentence("loses {}", seconds) if is_lost else Sentence("saves {}", seconds))
     order = reasons if extra_s > 0 else reasons[::-1]
     return Sentence(
         "{} is {:.1%} {} than {}: it {}.",
@@ -106,10 +105,6 @@ def _memory_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
     if abs(difference) < 0.05:
         return Sentence("the same memory")
     return Sentence("{:.1f} GiB {} memory", abs(difference), Sentence("more") if difference > 0 else Sentence("less"))
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]
 
 
 def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:

@@ -99,7 +99,7 @@ class ResultBuilder:
                 "next_plan": None,
             }
             if place > 0:
-                explanation["against_best"] = compared(Sentence("This plan"), priced, estimates[0], "plan 1")
+                explanation["against_best"] = compared(Sentence("This plan"), priced, estimates[0], Sentence("plan {}", 1))
             if place + 1 < len(ranked):
                 explanation["next_plan"] = compared(
                     Sentence("Plan {}", place + 2), estimates[place + 1], priced, Sentence("this plan")
@@ -185,7 +185,7 @@ class ResultBuilder:
         if best is None:
             return BaselineComparison(source, described, priced, broken, None, bound_by(priced))
         speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
-        why = compared(Sentence("The baseline"), priced, best.estimate, "plan 1")
+        why = compared(Sentence("The baseline"), priced, best.estimate, Sentence("plan {}", 1))
         why += self._too_large(priced) + self._better_placed(strategy, priced)
         if broken:
             why += Sentence(" {} refuses the baseline: {}.", workload.software.target, broken[0])
@@ -239,7 +239,9 @@ class ResultBuilder:
         difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
         why: str = Sentence("{} takes plan 1 as it is.", target.label)
         if strategy != plan.parallel:
-            why = compared(Sentence("The nearest on {}", target.label), priced, plan.estimate, "plan 1") + self._too_large(priced)
+            why = compared(
+                Sentence("The nearest on {}", target.label), priced, plan.estimate, Sentence("plan {}", 1)
+            ) + self._too_large(priced)
         described = strategy_to_mapping(workload, strategy)
         return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())
 
