@@ -79,7 +79,7 @@ class Alternatives:
         """The placements of the pipeline that the rows share, at least one."""
         before = placements[0].mtp_before_head
         moved = np.flatnonzero([each.mtp_before_head != before for each in placements])
-        others = (moved, cls.of(priced, [placements[index] for index in moved])) if len(moved) else None
+        others = (moved, cls.of(priced, [placements[index] for index in moved.tolist()])) if len(moved) else None
         return cls(priced.under(placements), before, others)
 
     placed: PlacedChunks
