@@ -97,7 +97,7 @@ def _check_events(text: str, limits: Limits) -> None:
 
 def _constructed(node: yaml.Node, values_left: Iterator[int]) -> Any:
     if next(values_left, None) is None:
-        raise _refused(Sentence("its aliases make more of it than a document of this kind ever holds"), node)
+        raise _refused(Sentence("its aliases expand to more values than a document of this kind may have"), node)
     if isinstance(node, yaml.MappingNode) and node.tag == "tag:yaml.org,2002:map":
         mapping: dict[str, Any] = {}
         for key, value in node.value:

@@ -52,7 +52,7 @@ def _allowance(status: ItemStatus, end: str, bound: str) -> str:
         return Sentence("at least {} is allowed", bound) if end == "min" else Sentence("at most {} is allowed", bound)
     if status == "failed":
         return Sentence("but at least {} is allowed", bound) if end == "min" else Sentence("but at most {} is allowed", bound)
-    known = Sentence("the search was cut before it was known")
+    known = Sentence("the search stopped before this value was known")
     if end == "min":
         return Sentence("and at least {} is allowed; {}", bound, known)
     return Sentence("and at most {} is allowed; {}", bound, known)

@@ -61,7 +61,7 @@ def _position(
     if not 0 <= position <= MAX_POSITION:
         raise ServiceError(
             "invalid-input",
-            Sentence("cursor: none of this list's; pages are followed with next_cursor."),
+            Sentence("cursor: it is not from this list; use next_cursor of the previous page."),
             parameter="cursor",
             hint=Sentence("Leave cursor out to begin at the first page."),
         )

@@ -40,7 +40,11 @@ KINDS: Mapping[str, tuple[int, str, str]] = {
         Sentence("Call the server by its own address, with a key that may do this."),
     ),
     "unknown-path": (404, Sentence("There is nothing at this path"), Sentence("GET /openapi.json lists the paths.")),
-    "not-found": (404, Sentence("There is no such resource"), Sentence("The list one level up holds what there is.")),
+    "not-found": (
+        404,
+        Sentence("There is no such resource"),
+        Sentence("List the parent collection to see which resources exist."),
+    ),
     "method-not-allowed": (405, Sentence("The path does not take this method"), Sentence("The Allow header lists the methods.")),
     "conflict": (409, Sentence("The state of the resource forbids this"), Sentence("GET the resource to see its state.")),
     "request-in-progress": (

@@ -296,9 +296,7 @@ def _largest_batch(serving: ServingWorkload, layout: ServingLayout, context: flo
 def _predict_prefill(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
     serving, layout, package = _serving(record, assumed)
     if "hit" in record.notes.lower():
-        raise InputError(
-            Sentence("notes: part of the prompts came from a cache of prefixes, so that the rate is not of compute.")
-        )
+        raise InputError(Sentence("notes: some prompts hit the prefix cache, so this rate does not measure prefill compute."))
     length = record.input_length
     if length is None:
         raise InputError(Sentence("input_length: missing; the time of a prefill depends on it."))

@@ -116,7 +116,7 @@ _FIELDS["fits_probability"] = (float | None, Field(default=None, description="nu
 RankedEstimate: type[Document] = create_model(
     "RankedEstimate",
     __base__=Document,
-    __doc__=Sentence("What many plans are compared by; the names are those of an estimate."),
+    __doc__=Sentence("The numbers by which plans are compared, with the names of an estimate."),
     **_FIELDS,
 )
 

@@ -48,7 +48,9 @@ def print_sweep(console: Console, document: SweepDocument) -> None:
         )
     if document.pareto:
         against = " against ".join(name.removesuffix("_usd").replace("_", "-") for name in document.pareto_of)
-        console.print(Sentence("No other point beats, {}: {}.", against, joined(", ", map(str, document.pareto))), markup=False)
+        console.print(
+            Sentence("Pareto-optimal points for {}: {}.", against, joined(", ", map(str, document.pareto))), markup=False
+        )
     if document.best is not None:
         console.print(Sentence("Best: point {}, {}.", document.best.point, document.best.why), style="bold", markup=False)
     else:

@@ -88,7 +88,7 @@ class Expander:
             elif isinstance(part, Arithmetic):
                 yield self._arithmetic(part)
             else:
-                yield self._unknown(part, Sentence("{} is not read, as nothing is run", part.what))
+                yield self._unknown(part, Sentence("{} is not evaluated, because scripts are not executed", part.what))
 
     def _unknown(self, part: Parameter | Arithmetic | Opaque, reason: str) -> Fragment:
         text = self.written(part.place)

@@ -350,7 +350,7 @@ class _Reader:
         line = self.sources[place.source].line_of(place.start)
         for name in (argument.partition("=")[0] for argument in arguments if not argument.startswith("-")):
             if name.isidentifier():
-                reason = Sentence("{} in line {} sets {}, and is not run; --set {}=VALUE does", command, line, name, name)
+                reason = Sentence("{} in line {} sets {}, but is not executed; pass --set {}=VALUE", command, line, name, name)
                 unknown = Fragment(f"${{{name}}}", (), is_quoted=False, unknown=reason)
                 stated = self.expander.given.get(name)
                 self.expander.variables[name] = Value([(unknown if stated is None else Fragment(stated),)])

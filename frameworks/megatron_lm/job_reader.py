@@ -159,14 +159,14 @@ def repeated(text: str) -> list[int]:
     """A list such as ``([0]*3+[1]*58)*1``: lists of whole numbers, added and repeated. Nothing is executed."""
     tokens = re.findall(r"\d{1,6}|[][()*+,]", text)
     if "".join(tokens) != re.sub(r"\s", "", text) or len(tokens) > 4 * MAX_LAYERS:
-        raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
+        raise ReadingError(Sentence("{!r} is not a list of numbers", text[:80]))
     position = 0
 
     def take(wanted: str = "") -> str:
         nonlocal position
         token = tokens[position] if position < len(tokens) else ""
         if not token or (wanted and token != wanted):
-            raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
+            raise ReadingError(Sentence("{!r} is not a list of numbers", text[:80]))
         position += 1
         return token
 
@@ -183,7 +183,7 @@ def repeated(text: str) -> list[int]:
                 items.append(_digit(take(), text))
             take("]")
         else:
-            raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
+            raise ReadingError(Sentence("{!r} is not a list of numbers", text[:80]))
         while position < len(tokens) and tokens[position] == "*":
             take()
             times = _digit(take(), text)
@@ -201,11 +201,11 @@ def repeated(text: str) -> list[int]:
 
     found = whole(0)
     if position < len(tokens) or len(found) > MAX_LAYERS:
-        raise ReadingError(Sentence("{!r} is no list of at most {} numbers", text[:80], MAX_LAYERS))
+        raise ReadingError(Sentence("{!r} is not a list of at most {} numbers", text[:80], MAX_LAYERS))
     return found
 
 
 def _digit(token: str, text: str) -> int:
     if not token.isdigit():
-        raise ReadingError(Sentence("{!r} is no list of numbers", text[:80]))
+        raise ReadingError(Sentence("{!r} is not a list of numbers", text[:80]))
     return int(token)

@@ -88,7 +88,9 @@ def _attention(model: ModelShape) -> Iterator[str]:
     elif scaling is not None and scaling.truncate is False:
         yield Sentence("YaRN without whole channels as its borders")
     elif scaling is not None and scaling.mscale != scaling.mscale_all_dim:
-        yield Sentence("YaRN with mscale {} and mscale_all_dim {}, which it takes as one", scaling.mscale, scaling.mscale_all_dim)
+        yield Sentence(
+            "YaRN with mscale {} and mscale_all_dim {}, which must be equal there", scaling.mscale, scaling.mscale_all_dim
+        )
 
 
 def _common(model: ModelShape) -> Iterator[str]:

@@ -30,9 +30,7 @@ def memory_text(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
             confidence,
         )
     kept = gibibytes(max(estimate.memory_limit_bytes - estimate.fit_limit_bytes, 0.0))
-    return Sentence(
-        "{} of {}, of which {} are kept free to be {} sure: DOES NOT FIT, {} sure", need, limit, kept, confidence, sure
-    )
+    return Sentence("{} of {}, with {} reserved to be {} sure: DOES NOT FIT, {} sure", need, limit, kept, confidence, sure)
 
 
 def memory_sentence(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:

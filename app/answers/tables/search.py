@@ -169,7 +169,7 @@ def pareto_sentences(document: SearchDocument) -> Iterator[str]:
         others = len(document.pareto) - len(listed)
         beside = Sentence(", and {} that {} not listed (--json)", others, "is" if others == 1 else "are") if others else ""
         names = joined(", ", document.pareto[0].values)
-        yield Sentence("Of the plans that were compared, none beats in all of {}: {}{}.", names, joined(", ", listed), beside)
+        yield Sentence("Pareto-optimal plans for {}: {}{}.", names, joined(", ", listed), beside)
 
 
 def by_tensor_sentences(document: SearchDocument) -> Iterator[str]:

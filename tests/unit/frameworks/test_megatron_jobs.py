@@ -128,7 +128,7 @@ def test_what_is_passed_over_is_said(arguments: list[str], sentence: str) -> Non
         (["--num-layers", "4", "--hidden-size", "64"], "num-attention-heads is not given"),
         ([*SMALL, "--ffn-hidden-size", "-3"], "ffn-hidden-size -3 is not allowed"),
         ([*SMALL, "--num-layers", "10001"], "num-layers 10001 is not allowed; give 1 to 10000"),
-        ([*SMALL, "--num-experts", "4", "--moe-layer-freq", "__import__('os')"], "is no list of numbers"),
+        ([*SMALL, "--num-experts", "4", "--moe-layer-freq", "__import__('os')"], "is not a list of numbers"),
         ([*SMALL, "--num-experts", "4", "--moe-layer-freq", "[1]*3"], "does not say of 4 layers which are MoE"),
         ([*SMALL, "--num-experts", "4", "--moe-layer-freq", "[1]*9999*9999"], "more than 10000 layers"),
         ([*SMALL, "--num-experts", "4", "--moe-layer-freq", "(" * 40 + "[1]" + ")" * 40], "nested too deeply"),
