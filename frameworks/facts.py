@@ -213,13 +213,12 @@ def fact_rule(
         one = StrategyBatch.of([strategy])
         found = [fact for fact in facts if np.any(fact.broken(workload, one))]
         broken = [fact.words(workload, strategy) for fact in found if fact.beside and fact.needs]
-        for verb, kind in (
-            ("needs", [fact for fact in found if fact.needs and not fact.beside]),
-            ("excludes", [fact for fact in found if fact.beside and not fact.needs]),
-        ):
-            broken += (
-                [Sentence("{} {}", verb, joined(" and ", (fact.words(workload, strategy) for fact in kind)))] if kind else []
-            )
+        needs = [fact.words(workload, strategy) for fact in found if fact.needs and not fact.beside]
+        excludes = [fact.words(workload, strategy) for fact in found if fact.beside and not fact.needs]
+        if needs:
+            broken.append(Sentence("needs {}", joined(" and ", needs)))
+        if excludes:
+            broken.append(Sentence("excludes {}", joined(" and ", excludes)))
         if extra is not None and np.any(extra.broken(workload, one)):
             broken.append(extra.words(workload, strategy))
         return joined(", and ", broken) or Sentence("is refused")

@@ -63,7 +63,7 @@ def test_the_hint_is_the_end_of_its_message() -> None:
 
 
 PIECES = [*"ab,.;:()'\"`[]{}。，；\\ ", " or ", " and ", ", ", "; ", ": ", "step", "No plan exists."]
-USERS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join)
+USERS = st.lists(st.sampled_from(PIECES), max_size=12).map("".join).map(str.strip)  # Chinese needs no blanks at the edges
 TEXTS: list[Callable[[str], Sentence]] = [
     lambda text: Sentence("{}: {} is not allowed; give {}.", text, 1, 2),
     lambda text: Sentence("{}: {} is not allowed; give {}.", 1, text, Sentence("an integer from {} to {}", 1, 8)),
