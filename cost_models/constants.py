@@ -89,7 +89,7 @@ class Constants:
     peak_spread: PeakSpread = PeakSpread()
 
     def with_values(self, values: Mapping[str, float]) -> Constants:
-        """The same constants with some values replaced by name; an unknown name raises ``KeyError``."""
+        """Copy of the constants with some values replaced by name; an unknown name raises ``KeyError``."""
         unknown = set(values) - {constant.name for constant in CONSTANTS}
         if unknown:
             raise KeyError(f"unknown constants: {', '.join(sorted(unknown))}")
@@ -186,7 +186,7 @@ def prior_constants(family: str) -> Constants:
 
 
 def constants_with_options(constants: Constants, software: Software) -> Constants:
-    """Constants of a stack with its operator packs and host options, derived from those of the fitted runs.
+    """Constants of a stack with its operator packs and host options, derived from the constants of the fitted runs.
 
     They are the same if the stack has the options of those runs. No factor moves a constant beyond its bounds, nor beyond the
     change's ``stop``.

@@ -54,7 +54,7 @@ class Site:
     supernode_failures_per_day: float = 0.0
     cluster_failures_per_day: float = 0.0
     asynchronous: bool = True
-    checkpoint_fixed_s: float = 0.0  # that a checkpoint blocks whatever its bytes
+    checkpoint_fixed_s: float = 0.0  # seconds that a checkpoint blocks, whatever its size
     interval_s: float | None = None
     in_memory_interval_s: float | None = None
     dying_gasp: bool = False

@@ -43,4 +43,4 @@ RECOVERY_MODES = {
         ),
     )
 }
-REPLACED_FRACTION = 0.78  # of interruptions by nodes are hardware faults, which need repair [llama-3, section 3.3.4]
+REPLACED_FRACTION = 0.78  # fraction of interruptions by nodes that need repair: hardware faults [llama-3, section 3.3.4]

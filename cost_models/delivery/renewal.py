@@ -70,7 +70,7 @@ def effective(classes: Sequence[FailureClass], interval_s: float, blocking_s: fl
     downtime = math.fsum(found.recovery_s.values())
     if math.isinf(found.lossy_mtbf_s):
         cycle = 0.0 if math.isinf(interval_s) else blocking_s / interval_s
-        running = 1.0 + cycle  # for each useful second
+        running = 1.0 + cycle  # seconds that the job runs for each useful second
         repeated = 0.0
     else:
         exponent = (interval_s + blocking_s) / found.lossy_mtbf_s

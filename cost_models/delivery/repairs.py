@@ -78,7 +78,7 @@ def supply(
     most_missing = math.ceil(num_replicas / lost_each) if elastic else 1
     missing = np.arange(1, most_missing + 1)
     share = np.clip(1.0 - missing * lost_each / num_replicas, 0.0, 1.0) if elastic else np.zeros(1)
-    rates = np.concatenate([np.full(num_spares + 1, 1.0), share])  # of 0 ... spares + most_missing in repair
+    rates = np.concatenate([np.full(num_spares + 1, 1.0), share])  # rate with 0 ... spares + most_missing nodes in repair
     probability = in_repair(node_failures_per_s * rates[:-1], repair_s)
     count = np.arange(len(rates))
     waiting = float(probability[rates == 0.0].sum())

@@ -30,7 +30,7 @@ ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token an
 GRID_NORM_BYTES = 6
 SCORE_GRADIENT_BYTES = 4  # during the backward: gradients of the scores before and after dropout
 ALIBI_BYTES = 2  # each layer has its own tensor with the scaled position bias of its heads [mindspeed-attention]
-ZERO_MEMORY_KEPT_FRACTION = 0.3  # of the expert internals under moe-zero-memory level0 [mindspeed, moe-zero-memory.md]
+ZERO_MEMORY_KEPT_FRACTION = 0.3  # fraction of expert internals that level0 keeps [mindspeed, moe-zero-memory.md]
 DROPPED_BY = {  # tensor classes that one module computes again as a whole
     "norm_output": RecomputeModule.LAYERNORM,
     "attention_scores": RecomputeModule.CORE_ATTN,
@@ -136,11 +136,12 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
 
 
 def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
-    """Bytes of token copies that live while a MoE layer exchanges them: sent, received and sorted. ``[k]``
+    """Bytes of token copies that live while an MoE layer exchanges them: sent, received and sorted. ``[k]``
 
-    With an all-gather, the gathered tokens of all ranks replace the sent ones; if overlapped, the backward gathers them again
-    beside its gradient. An overlapped all-to-all holds the buffers of two exchanges at once [mindspeed-moe-overlap]. Merged
-    passes hold those of a forward and a backward [mindspeed-fb-overlap].
+    With an all-gather, the gathered tokens of all ranks replace the sent ones; if overlapped, the backward gathers them
+    again while it holds its gradient. An overlapped all-to-all holds the buffers of two
+    exchanges at once [mindspeed-moe-overlap]. Merged passes hold the buffers of a forward and a backward
+    [mindspeed-fb-overlap].
 
     Returns
     -------
@@ -153,7 +154,7 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
     """
     h, training = float(workload.model.hidden_size), workload.training
     sent = ELEMENT_BYTES * h * routed_copies(keys, shape, training)
-    received = 2.0 * ELEMENT_BYTES * h * peak_expert_rows(keys, shape, training)  # and sorted
+    received = 2.0 * ELEMENT_BYTES * h * peak_expert_rows(keys, shape, training)  # received and sorted copies
     travels = keys.ep * keys.etp > 1
     gathers = travels & (keys.dispatcher == int(Dispatcher.ALLGATHER))
     gathered = ELEMENT_BYTES * h * keys.sharded_tokens(training) * keys.ep * keys.etp
@@ -248,8 +249,8 @@ def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[F
 class ChannelBytes(NamedTuple):
     """Bytes of one MLP channel and one token.
 
-    ``kept`` is for the backward, and ``output`` is the part of it behind the activation function. ``gradient`` is that of the
-    activation function's input. ``waiting`` is what a separate weight-gradient pass needs: ``output``, and ``gradient`` in the
+    ``kept`` is for the backward, and ``output`` is its part after the activation function. ``gradient`` belongs to the input of
+    the activation function. ``waiting`` is what a separate weight-gradient pass needs: ``output``, and ``gradient`` in the
     precision of the matmul.
     """
 
@@ -301,7 +302,7 @@ def keeps_expert_outputs(keys: LayerKeys) -> NDArray[np.bool_]:
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
-    """Routed and shared experts of the MoE layer whose busiest rank holds the most rows."""
+    """Activation bytes of routed and shared experts, in the MoE layer whose busiest rank receives the most tokens."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
     channels, linear = channel_bytes(workload, keys), linear_input_bytes(workload)

@@ -18,7 +18,7 @@ from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # of TP communication stays exposed: one half of a micro batch hides the other's [runs-fit]
+FINE_GRAIN_INTERLEAVE_FRACTION = 0.87  # exposed fraction of TP communication: a half micro batch hides the other's [runs-fit]
 
 
 def network_of(workload: Workload, constants: Constants) -> Network:
@@ -51,9 +51,9 @@ def tensor_parallel_comm(
 
     Notes
     -----
-    Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s`` gathers
-    the saved inputs again beside the weight gradients. Without sequence parallelism each block all-reduces once in each pass,
-    with equal bytes.
+    Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s``
+    gathers the saved inputs again while weight gradients are computed. Without sequence parallelism each block all-reduces
+    once in each pass, with equal bytes.
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)

@@ -26,7 +26,7 @@ class EdgeCosts:
     head_forward_s: Floats  # one head; MTP modules run it again
     head_backward_s: Floats
     head_compute_s: tuple[Floats, Floats]
-    head_weight_gradient_s: Floats  # of the backward
+    head_weight_gradient_s: Floats  # part of ``head_backward_s``
     mtp_projection_s: Floats  # forward; backward twice that
 
 

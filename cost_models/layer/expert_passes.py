@@ -16,7 +16,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 # [megatron-main, fused_bias_geglu.py].
 CLAMP_FORWARD_BYTES = 2 * READ_WRITE_BYTES + 2 * READ_WRITE_BYTES
 CLAMP_BACKWARD_BYTES = 2 * ADD_BYTES + 2 * READ_WRITE_BYTES
-CLAMPED_BYTES = 2 * ELEMENT_BYTES  # that the activation function keeps in addition to the first matmul's output
+CLAMPED_BYTES = 2 * ELEMENT_BYTES  # bytes that the activation function keeps in addition to the first matmul's output
 FIRST_BIAS_BACKWARD_BYTES = 2 * ELEMENT_BYTES  # sums the gradient; the forward is fused in the matmul [transformer-engine]
 # Bytes a row and channel of the hidden size. Forward: bias times the row's weight in FP32, sum with the matmul's output in FP32,
 # concatenation of the experts, cast. Backward: casts to and from FP32, concatenation, and one product written, read and summed

@@ -23,7 +23,7 @@ LATENT_ATTENTION_KERNELS = 45
 # One call to the library casts the operands of an expert's two matmuls: about one eager kernel's time on the host
 # [transformer-engine]; [runs-fit].
 QUANTISED_EXPERT_KERNELS = 1
-FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}  # of a forward [runs-fit]
+FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.FUSED_ROPE: 4}  # kernels in a forward [runs-fit]
 # Recompute of a module launches its own kernels, and takes about ten kernels' time to set random states back and forth
 # [megatron-0.12, tensor_parallel/random.py]; [runs-fit].
 CHECKPOINT_KERNELS = 10

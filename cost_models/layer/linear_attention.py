@@ -53,7 +53,7 @@ def linear_attention_kept_bytes(linear: LocalAttention) -> float:
 
     Queries, keys and values are kept before their convolution or activation function. After it, the values are kept, and queries
     and keys of every value head. The gate, the output, the normalised output and the gated output are kept too. The delta rule
-    also keeps normalised queries and keys before they are repeated, the gate as a view of the whole projection beside its copy,
+    also keeps normalised queries and keys before they are repeated, the gate as a view of the whole projection and as a copy,
     decay and step in FP32, and a row of the chunk's inverse for each head
     [megatron-0.19, gated_delta_net/common.py; flash-linear-attention, chunk.py].
     """

@@ -336,9 +336,9 @@ class LayerCompute:
     vector_forward: Floats  # casts of 8- and 4-bit operands included
     vector_backward: Floats
     vector: VectorTimes  # forward, without those casts
-    permute: Floats  # of either pass
+    permute: Floats  # the same in both passes
     shared_expert: Floats  # forward; part of the matmuls
-    selective_recompute: Floats  # in the backward
+    selective_recompute: Floats  # added to the backward
 
     @property
     def forward(self) -> Floats:

@@ -37,7 +37,7 @@ class Exposed:
     backward_s: Floats
     behind_forward_s: Floats
     behind_backward_s: Floats
-    masked_s: Floats  # of both passes; more than ``behind_*_s`` if kernels overlap within themselves
+    masked_s: Floats  # sum of both passes; more than ``behind_*_s`` if kernels overlap within themselves
 
 
 class LayerComm(NamedTuple):

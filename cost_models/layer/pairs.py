@@ -127,7 +127,7 @@ def merged_communication_s(pieces: Pieces, stretch: float) -> Floats:
     Parameters
     ----------
     stretch
-        ``hidden_stretch_fraction``: cost of a hidden second for the compute beside it.
+        ``hidden_stretch_fraction``: slowdown of compute for each second of communication that it hides.
 
     Notes
     -----
@@ -181,7 +181,7 @@ def pair_savings(costs: tuple[LayerCosts, ...], merged: NDArray[np.bool_], stret
         pieces |= {name: seconds[merged] for name, seconds in backward.pieces.items() if name not in FORWARD}
         left = merged_communication_s(pieces, stretch)
         together = np.maximum(compute_s(pieces) + left, (forward.host["forward"] + backward.host["backward"])[merged])
-        # Hidden communication slows the compute beside it, which is subtracted from the saving.
+        # Hidden communication slows the compute that hides it; the slowdown is subtracted from the saving.
         shown, sent = (forward.forward["ep_comm"] + backward.backward["ep_comm"])[merged], communication_s(pieces)
         exposed = shown + stretch * np.maximum(sent - shown, 0.0)
         alone = (forward.forward_s + backward.backward_s)[merged]

@@ -13,7 +13,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 
 SHORTENING_BYTES = 3  # reads 16 bits and writes 8, or the reverse
-QUANTISED_PRECISIONS = ("fp8", "nvfp4")  # of linear layers; attention, router, embedding and head stay in 16 bits
+QUANTISED_PRECISIONS = ("fp8", "nvfp4")  # precisions of linear layers; attention, router, embedding and head stay in 16 bits
 
 
 def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool = False) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ from cost_models.shapes.workload import Workload
 
 # Each side of the errors is half a Student's t of two degrees of freedom. Its distribution and quantiles have closed forms and
 # its tails are heavy: predictions are exact if all memory is modelled, and far off if something is missing [runs-fit].
-_TENTH = 0.8 / 0.18**0.5  # its ninth decile, (2p - 1) / (2p (1 - p))^(1/2) at p = 0.9
+_TENTH = 0.8 / 0.18**0.5  # the ninth decile, (2p - 1) / (2p (1 - p))^(1/2) at p = 0.9
 
 
 def log_error_at(spread: PeakSpread, probability: float) -> float:
@@ -61,7 +61,7 @@ class FitRule:
         """
         spare = _TENTH * (np.log(self.room_bytes) - np.log(peak_bytes))
         side = np.where(spare >= 0.0, self.spread.high, -self.spread.low)
-        reach = np.hypot(2.0**0.5 * side, spare)  # of t = spare / side, F(t) = (1 + t / (2 + t^2)^(1/2)) / 2
+        reach = np.hypot(2.0**0.5 * side, spare)  # for t = spare / side, F(t) = (1 + t / (2 + t^2)^(1/2)) / 2
         chance: Floats = np.where(reach > 0.0, 0.5 + 0.5 * spare / np.where(reach > 0.0, reach, 1.0), 1.0)
         return chance
 

@@ -13,7 +13,7 @@ from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
 
-MOST_ENTRIES = 1 << 21  # of a table of held layers at some moments: 16 MiB
+MOST_ENTRIES = 1 << 21  # maximum entries of a table of held layers at some moments: 16 MiB
 
 
 class KeptLayers(NamedTuple):
@@ -52,11 +52,11 @@ class KeptLayers(NamedTuple):
         return self.of_columns([column[0] if len(column) == 1 else column[moment, stage, row] for column in columns])
 
     def chunk(self, index: int) -> KeptLayers:
-        """The numbers of one chunk, ``[stage, n]``, from those of all chunks."""
+        """Numbers of one chunk, ``[stage, n]``, selected from the numbers of all chunks."""
         return self.of_columns([column[index] for column in self.columns])
 
     def where(self, chosen: NDArray[np.bool_], other: KeptLayers) -> KeptLayers:
-        """These numbers where ``chosen`` ``[stage, n]``, those of ``other`` elsewhere."""
+        """Numbers of this object where ``chosen`` ``[stage, n]``, numbers of ``other`` elsewhere."""
         pairs = zip(self.columns, other.columns, strict=True)
         return self.of_columns([np.where(chosen, mine, theirs) for mine, theirs in pairs])
 
@@ -117,7 +117,7 @@ def layers_in_flight(
     tables = before
     if stages.schedule.rules.splits_backward:  # waiting layers follow as further chunks
         tables = np.concatenate([before, np.stack(waiting_layers(stages, batch, chunks).columns)], axis=1)
-    losses = len(stages.layer_kinds) + 1  # their column, behind the layers and the inputs
+    losses = len(stages.layer_kinds) + 1  # column of the losses, after the layers and the inputs
     at_once = max(MOST_ENTRIES // (before.size * -(-width // len(batch))), 1)
     for moments in stages.schedule.rules.in_flight(stages, num_microbatches, batch.group_size, differ):
         parts = (moments.forwards, moments.weights) if stages.schedule.rules.splits_backward else (moments.forwards,)

@@ -18,7 +18,7 @@ from cost_models.shapes.workload import Workload
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
 # FP8 copies of a 16-bit weight in the layouts of its matmuls [transformer-engine, base.py; float8_tensor.py].
 CAST_WEIGHT_BYTES = 2
-GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # in the accumulation buffer: FP32, or the 16 bits that the backward writes
+GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # bytes in the accumulation buffer: FP32, or 16 bits as the backward writes them
 _ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
 SWAP_OPTIMIZER_TIMES = 16  # swapped states come to the device in this many parts of a step [mindspeed, swap-optimizer]
 
@@ -85,7 +85,7 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
         kind = model.kinds_of_layers()[-1]
         dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
         beside_head = _ENDS_MEET[batch.schedule] & (batch.mtp_before_head == 0)
-        elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~beside_head  # than on the rank of the first stage
+        elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~beside_head  # not on the rank of the first stage
         copy = np.where(elsewhere, table, 0.0)
         mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
         mtp_experts = model.mtp_num_layers * experts

@@ -1,4 +1,4 @@
-"""Peak device memory of every pipeline rank. What fits is decided by this estimate alone."""
+"""Peak device memory of every pipeline rank. This estimate alone decides what fits."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PLAIN_LOGIT_BYTES = 12
 # gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
-LEAST_POOL_FRACTION = 0.005  # of the pool is left when memory runs out: median of failed allocations [npu-oom]
+LEAST_POOL_FRACTION = 0.005  # fraction of the pool that is left when memory runs out: median of failed allocations [npu-oom]
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,9 @@ class Held:
 
     ``layers`` ``[stage, k]`` keep their saved sets; with the needs of waiting weight gradients these are ``saved_bytes``.
     ``of_row``
-    ``[n]`` is the column of each row. ``checkpoints`` are inputs of recomputed layers, or groups of them. ``losses`` are those of
-    other micro batches than the running one. ``expanded`` is what a backward recomputes, while it runs. ``transient`` are buffers
-    of the running layer. ``activations`` are those of each kind of layer, ``[n]``.
+    ``[n]`` is the column of each row. ``checkpoints`` are inputs of recomputed layers, or groups of them. ``losses`` belong to
+    micro batches other than the running one. ``expanded`` is what a backward recomputes, while it runs. ``transient`` are buffers
+    of the running layer. ``activations`` has an entry for each kind of layer, ``[n]``.
     """
 
     layers: KeptLayers
@@ -263,13 +263,13 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     Parameters
     ----------
     layer : ``[n]``
-        Of any kind: stages send its input to each other.
+        A layer of any kind: stages send its input to each other.
     """
     if not workload.software_traits.eager:
         whole = workload.reads_whole_mask & batch.has(Feature.FLASH_ATTENTION) & (batch.cp == 1)
         held = np.where(whole, batch.micro_batch_size * float(workload.training.seq_length) ** 2, 0.0)
         return np.broadcast_to(held, (stages.num_kinds, len(batch)))
-    relayed = stages.relays[1].sum(axis=1)[:, None]  # the outputs of MTP modules come along
+    relayed = stages.relays[1].sum(axis=1)[:, None]  # MTP outputs are kept too
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first + relayed, 0.0)
     buffers: Floats = received * 2.0 * layer.input_bytes
     mask = np.where(batch.has(Feature.FLASH_ATTENTION), (workload.training.seq_length / batch.cp) ** 2.0, 0.0)

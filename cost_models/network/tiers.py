@@ -34,7 +34,7 @@ class Tier:
     domain_devices: int | None
     bandwidth_bytes_per_s: float
     link_bytes_per_s: float
-    latency_s: float  # for one step
+    latency_s: float  # latency of one step of a collective
     rate_fraction: float
     curves: Mapping[str, MeasuredCollective]
 

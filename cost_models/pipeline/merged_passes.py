@@ -104,7 +104,7 @@ def layers_met(stages: Stages) -> LayersMet:
 
 @dataclass(frozen=True)
 class MergedPasses:
-    """Savings on a group's ranks; ``savings`` are those of one pair of layers, ``[n]``."""
+    """Savings on a group's ranks; ``savings`` has the savings of one pair of layers, ``[n]``."""
 
     stages: Stages
     savings: PairSavings

@@ -17,7 +17,7 @@ Meeting = tuple[int, int]  # sorts of the chunk of the forward and of the chunk 
 Slots = tuple[tuple[float, tuple[Meeting, ...]], ...]
 Sorts = tuple[tuple[int, ...], ...]  # sort of each chunk, [rank][chunk]; equal chunks have the same sort
 
-MOST_ENTRIES = 1 << 20  # of a table of meetings: 8 MiB
+MOST_ENTRIES = 1 << 20  # maximum entries of a table of meetings: 8 MiB
 
 
 def slots_of(placements: Sequence[Sorts], group_size: int, *, merged: bool) -> list[Slots]:

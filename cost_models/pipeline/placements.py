@@ -66,7 +66,7 @@ class ChunkTable(NamedTuple):
     """
 
     chunks: Stages
-    sorts: tuple[Sorts, ...]  # for each placement
+    sorts: tuple[Sorts, ...]  # one entry for each placement
 
 
 @dataclass(frozen=True)

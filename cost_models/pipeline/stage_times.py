@@ -31,14 +31,14 @@ class LayerCounts:
     relays: tuple[Floats, Floats]
 
     def reduced(self, of_column: Callable[[Floats], Floats]) -> LayerCounts:
-        """The same counts with ``of_column`` applied to every column."""
+        """Counts with ``of_column`` applied to every column."""
         forward, backward = map(of_column, self.relays)
         layers, again = tuple(map(of_column, self.layers)), tuple(map(of_column, self.again))
         embeddings, heads, mtps = map(of_column, (self.embeddings, self.heads, self.mtps))
         return LayerCounts(layers, again, embeddings, heads, mtps, (forward, backward))
 
     def chunk(self, index: int) -> LayerCounts:
-        """Counts ``[kind, n]`` of one chunk, from those of all chunks."""
+        """Counts ``[kind, n]`` of one chunk, selected from the counts of all chunks."""
         return self.reduced(lambda column: column[index])
 
 
@@ -72,7 +72,7 @@ class PassTimes:
 
     counts: LayerCounts
     stages: Stages
-    costs: tuple[LayerCosts, ...]  # for each kind of layer
+    costs: tuple[LayerCosts, ...]  # one entry for each kind of layer
     edges: EdgeCosts
     relay_s: Floats | float = 0.0
     extra_s: Floats | float = 0.0
@@ -92,7 +92,7 @@ class PassTimes:
         return self._relayed(self._sum("backward_s", self._num_layers) + again + edge + self.extra_s, 1)
 
     def saving(self, seconds: Floats) -> PassTimes:
-        """The same passes with other savings of merged pairs, ``[kind, n]``; sums that exist are reused."""
+        """Copy of the passes with other savings of merged pairs, ``[kind, n]``; existing sums are reused."""
         found = replace(self, pair_saving=seconds)
         vars(found).update(forward=self.forward, backward=self.backward)
         return found

@@ -19,7 +19,7 @@ from cost_models.shapes.workload import LayerKind, ModelShape
 from documents.sentences import Sentence
 
 Counts = NDArray[np.int64]
-LayersByKind = tuple[Floats, ...]  # in the order of ``ModelShape.layer_kinds``
+LayersByKind = tuple[Floats, ...]  # one array for each kind, in the order of ``ModelShape.layer_kinds``
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,13 +51,13 @@ class Stages:
     has_mtp: Counts  # 1 where the MTP modules run, if the model has any
     relays: Counts  # [pass, kind, chunk]: outputs of MTP modules that a pass sends on in addition to its own
     mtp_layers: int
-    last_layer: int  # its kind of layer
+    last_layer: int  # kind of the last layer
     plan: tuple[int, ...] | None  # recomputed layers of each kind (MindFormers' unit)
     chosen: tuple[ChosenKind, ...] = ()  # under a tensor plan: the choice of each kind of layer
 
     @cached_property
     def of_model(self) -> Stages:
-        """The same ranks with layers by the model's own kinds, without the split of a tensor plan."""
+        """Copy of the ranks with layers by the model's own kinds, without the split of a tensor plan."""
         if not self.chosen:
             return self
         layers, prefix = (of_model(column, self.chosen) for column in (self.layers, self.prefix))

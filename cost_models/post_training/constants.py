@@ -1,4 +1,4 @@
-"""Constants of the post-training model in addition to those of training and serving, each with its source."""
+"""Constants of the post-training model, in addition to the constants of training and serving, each with its source."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from cost_models.post_training.program import Steady, Task, steady, streamed_end
 from documents.sentences import Sentence
 
 ROLLOUT, TRAIN, SIDE, ALL = "rollout", "train", "reference", "all"
-PIECES = 16  # in which a batch is handed over during rollout
+PIECES = 16  # number of pieces in which rollout hands over a batch
 MOST_LAG = 16  # steps; more do not change the pace, and the program's fill must fit in its rounds
 
 
@@ -30,9 +30,9 @@ class Parts:
 
     ``rollout_s`` is from the first prompt to the last answer. ``steady_rollout_s`` is the time for the same tokens if new prompts
     follow at once, so that no instance drains. ``to_rollout_s`` and ``to_train_s`` are changes of layout with loads and offloads.
-    ``sync_s`` sends weights to devices that only roll out. ``train_share``: of a hybrid's devices, the share that trains.
-    ``queue_s``: all samples of a step through the storage of a queue. ``longest_s``: the longest answer beside a whole batch of
-    others.
+    ``sync_s`` sends weights to devices that only roll out. ``train_share``: the share of a hybrid's devices that trains.
+    ``queue_s``: all samples of a step through the storage of a queue. ``longest_s``: the longest answer while a whole batch
+    runs with it.
     """
 
     rollout_s: float
@@ -202,7 +202,7 @@ def _pieces(parts: Parts, staleness: Staleness) -> tuple[tuple[float, ...], floa
 
 
 def _leftover_ends(parts: Parts, fraction: float) -> tuple[float, ...]:
-    """Ends of the pieces if part of a batch exists when its step starts. The pool finishes the leftover part meanwhile."""
+    """Completion time of each piece when part of the batch is left over from the previous step."""
     ends, last = [], 0.0
     for index in range(PIECES):
         share = (index + 1) / PIECES

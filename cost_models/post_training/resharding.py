@@ -22,7 +22,7 @@ class Shares:
     experts: float
 
     def bytes_of(self, dense_bytes: float, expert_bytes: float) -> float:
-        """Bytes of these fractions on a device. [B]"""
+        """Bytes on one device for these shares. [B]"""
         return self.dense * dense_bytes + self.experts * expert_bytes
 
 

@@ -19,7 +19,7 @@ from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]
 MAX_REQUESTS = 1024  # default number in flight in an instance [vllm, max_num_seqs of RL frameworks]
-PREFILL_PASS_TOKENS = 8192  # in a pass, which prefills several prompts
+PREFILL_PASS_TOKENS = 8192  # tokens in a pass, which prefills several prompts
 
 
 class Scheduling(StrEnum):

@@ -15,7 +15,7 @@ from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMe
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
 
-FORWARD_PART = 1.0 / 3.0  # of a pass without recompute: the backward has two matmuls for each one of the forward
+FORWARD_PART = 1.0 / 3.0  # share of the forward in a pass without recompute: the backward has twice its matmuls
 ONCE = ("optimizer", "dp_comm", "step_overhead", "weight_gather")  # parts of an update that a forward-only pass lacks
 
 

@@ -11,9 +11,9 @@ from cost_models.schedules.orders import next_places, rank_orders
 from cost_models.schedules.schedule import Composition, Floats, IntColumn, PipelineShape, Ranks
 from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass
 
-MICRO_BATCHES_A_RANK = 8  # of the orders that are counted: more micro batches hold no more at once
-Counts = tuple[int, ...]  # of ``Composition`` in one line: forwards by chunk, waiting weight gradients by chunk, losses
-Moments = Callable[[PipelineShape, int], Iterable[Counts]]  # of a rank of a pipeline
+MICRO_BATCHES_A_RANK = 8  # micro batches in the counted orders: more micro batches hold no more at once
+Counts = tuple[int, ...]  # fields of ``Composition`` in one line: forwards by chunk, waiting weight gradients by chunk, losses
+Moments = Callable[[PipelineShape, int], Iterable[Counts]]  # function from a pipeline and a rank to counts
 
 
 def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:

@@ -25,7 +25,7 @@ class ScheduleRules:
 
     - ``chunks``: chunks of layers on a rank; "none" means that there is no pipeline.
     - ``usual``: a pipeline of its shape runs it unless another schedule is named.
-    - ``tried``: when a search tries it without being asked. "to_merge": only where merged passes can hide expert communication.
+    - ``tried``: when a search tries it by default. "to_merge": only if merged passes can hide expert communication.
     - ``num_streams``: directions from which micro batches enter. Each stream takes an equal share of the micro batches and has
       its own chunk on every rank.
     - ``is_vee``: the second chunk runs the ranks in reverse.
@@ -203,7 +203,7 @@ class Ranks(Pipeline, Protocol):
         """Heads on a rank of each kind, ``[kind, 1]``."""
 
     def shape(self, num_microbatches: int, group_size: int = 0) -> PipelineShape:
-        """The same pipeline with so many micro batches."""
+        """Pipeline with this number of micro batches."""
 
 
 class PassSeconds(Protocol):

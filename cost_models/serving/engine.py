@@ -13,7 +13,7 @@ from cost_models.shapes.traits import device_traits
 from cost_models.shapes.workload import Cluster, ModelShape, WorkloadError
 
 WEIGHT_BYTES = {"bf16": 2, "fp16": 2, "fp8": 1, "int8": 1}  # linear layers; embedding, router and head stay in 16 bits
-CACHE_BYTES = {"bf16": 2, "fp8": 1, "int8": 1}  # of a cached element
+CACHE_BYTES = {"bf16": 2, "fp8": 1, "int8": 1}  # bytes of a cached element
 
 # Inference adds only these constants to those of training. They are published values, and no run moves them: [flashmla] has 3000
 # GB/s of 3350 and 660 TFLOPS of 989 on H800.
@@ -38,7 +38,7 @@ class Overlap(StrEnum):
 class Engine:
     """How an inference engine runs the model.
 
-    ``precision`` is that of weights and inputs of linear layers, ``cache_precision`` that of keys and values. ``graph``: steps
+    ``precision`` applies to weights and inputs of linear layers, ``cache_precision`` to keys and values. ``graph``: steps
     are replayed from a captured graph; otherwise the host dispatches every kernel. ``asynchronous``: a step is scheduled while
     another runs. ``draft_tokens`` are proposed in each step; each is accepted with probability ``acceptance`` if those before
     it are. ``draft_layers`` run for each draft token (1: multi-token prediction; 0: drafts are looked up in the text).

@@ -31,7 +31,7 @@ Floats = NDArray[np.float64]
 LATENT_KERNELS, GROUPED_KERNELS, MLP_KERNELS, ROUTER_KERNELS = 4, 3, 2, 1
 HIDDEN_PASSES = 10  # reads and writes of the hidden state outside matmuls: two norms, two sums, their inputs and outputs
 LEAST_QUERY_ROWS = 16  # rows of a matrix instruction; fewer heads a key fill it partly [asc-devkit-guide, Matmul tiling]
-STATE_BYTES = 4  # of a recurrence's state, kept in FP32 [gated-delta-net]
+STATE_BYTES = 4  # bytes of an element of a recurrence's state, kept in FP32 [gated-delta-net]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LayerTimes:
 
     @property
     def expert_side_s(self) -> Floats:
-        """Seconds of exchange, experts and the MLP beside them; elementwise."""
+        """Seconds of exchange, experts and the MLP that runs with them; elementwise."""
         return self.mlp_s + self.experts_s + self.exchange_s
 
 

@@ -26,7 +26,7 @@ class RequestShape:
 
     prompt_tokens: float
     response_tokens: float
-    cached_fraction: float = 0.0  # of the prompt: keys and values are already cached
+    cached_fraction: float = 0.0  # fraction of the prompt whose keys and values are already cached
 
     @property
     def new_tokens(self) -> float:

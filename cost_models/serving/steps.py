@@ -217,7 +217,7 @@ def _with_host(workload: ServingWorkload, layout: ServingLayout, parts: dict[str
 
 
 def _dispatch_s(workload: ServingWorkload, layout: ServingLayout) -> float:
-    """Host time to launch the kernels of a pass, which are those of an eager forward in training."""
+    """Host time to launch the kernels of a pass. They are the kernels of an eager forward in training."""
     model, constants = workload.model, workload.constants
     kernels = 0
     for kind in model.kinds_of_layers():

@@ -35,7 +35,7 @@ def canonical_zero_stage(scope: Scope, zero_stage: int) -> int:
     return zero_stage if Scope.REPLICAS in scope else 1
 
 
-@lru_cache(maxsize=4096)  # parsing a strategy asks for many candidates
+@lru_cache(maxsize=4096)  # parsing a strategy calls this for many candidates
 def schedules_of(pp: int, vpp: int) -> tuple[Schedule, ...]:
     """Schedules that a pipeline of that shape can run, the usual one first."""
     return tuple(schedule for schedule in Schedule if schedule.rules.runs(pp, vpp))

@@ -97,7 +97,7 @@ _OF_ROWS: dict[Scope, Callable[[ModelShape, Rows], Any]] = {
 }
 
 
-@lru_cache(maxsize=64)  # every rule and option of every plan asks for it
+@lru_cache(maxsize=64)  # every rule and option of every plan calls this
 def model_scope(model: ModelShape) -> Scope:
     """The scopes that the model itself provides."""
     return Scope(sum(int(scope) for scope, holds in _OF_MODEL.items() if holds(model)))

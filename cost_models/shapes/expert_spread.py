@@ -141,7 +141,7 @@ def usual_balance(top_k: int, num_groups: int, group_topk: int, *, expert_bias: 
     Parameters
     ----------
     expert_bias
-        Whether a bias on the choice balances; ``None``: not stated.
+        Whether a bias on the scores balances the experts; ``None``: not stated.
     """
     if chooses_one_of_every_group(top_k, num_groups, group_topk):
         return RouterBalance.GROUP

@@ -69,7 +69,7 @@ def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
     each = {kind: layer_flops_per_token(model, seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)}
     forward = sum(number * each[kind] for kind, number in Counter(layers).items())
     head = 2.0 * model.hidden_size * model.vocab_size
-    projection = 2.0 * 2.0 * model.hidden_size**2  # from 2h to h
+    projection = 2.0 * 2.0 * model.hidden_size**2  # matmul from 2h to h
     mtp = each[layers[-1]] + projection + head
     return (1.0 + BACKWARD_OVER_FORWARD) * (forward + head + model.mtp_num_layers * mtp)
 

@@ -33,7 +33,7 @@ class RouterConstants:
 
     score_function: str | None = None  # softmax | sigmoid
     normalize_topk: bool | None = None  # the chosen experts' weights are divided by their sum
-    topk_scale: float | None = None  # and multiplied by this
+    topk_scale: float | None = None  # the chosen experts' weights are multiplied by this
     expert_bias: bool | None = None  # balance by a bias on the choice, without auxiliary loss
     shared_expert_gate: bool = False
 
@@ -43,18 +43,18 @@ class ModelConstants:
     """Constants of a model under Megatron's names. ``None``: not stated; a launch file then leaves it to the framework."""
 
     model_type: str = ""  # Hugging Face's; "": unknown
-    activation: str | None = None  # of the MLP: silu | gelu | gelu_tanh | quick_gelu | relu | relu2; gated or not is the shape's
+    activation: str | None = None  # silu | gelu | gelu_tanh | quick_gelu | relu | relu2; the model's shape says if it is gated
     normalization: str | None = None  # rmsnorm | layernorm
     norm_epsilon: float | None = None
     norm_zero_centered: bool = False  # the norm's weight is 1 + the stored value
     rotary_base: float | None = None
     rotary_fraction: float = 1.0  # part of a head's channels that is rotated
     rotary_interleaved: bool = False  # pairs of neighbours are rotated, not halves
-    local_rotary_base: float | None = None  # of layers with a window, if different
+    local_rotary_base: float | None = None  # rotary base of layers with a window, if different
     rope_scaling: RopeScaling | None = None
     max_position_embeddings: int | None = None
     attention_output_bias: bool = False
-    attention_scale: float | None = None  # of the scores; None: one over the root of the head's channels
+    attention_scale: float | None = None  # factor on the scores; None: one over the root of the head's channels
     attention_softcap: float | None = None
     logit_softcap: float | None = None
     embedding_scale: float | None = None

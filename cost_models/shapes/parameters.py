@@ -9,8 +9,8 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import LocalAttention, ModelShape, MoeShape
 
-GATED_MATRICES, PLAIN_MATRICES = 3, 2  # of an MLP: gate, up and down, or up and down
-MTP_NORMS = 3  # of the hidden state, of the embedding, and behind the layer [deepseek-v3, eq. 21]
+GATED_MATRICES, PLAIN_MATRICES = 3, 2  # matrices of an MLP: gate, up and down, or up and down
+MTP_NORMS = 3  # norms of the hidden state, of the embedding, and after the layer [deepseek-v3, eq. 21]
 
 
 @dataclass(frozen=True)

@@ -46,7 +46,7 @@ SOFTWARE_OPTIONS: tuple[SoftwareOption, ...] = (
     SoftwareOption(
         "flash-attention", OPERATORS,
         Sentence("Fused attention, forward 50 % and backward 30 % faster."),
-        (Change("attention_forward_fraction", 1.5), Change("attention_backward_fraction", 1.3 / 1.5)),  # of the forward's rate
+        (Change("attention_forward_fraction", 1.5), Change("attention_backward_fraction", 1.3 / 1.5)),  # fractions of forward
         "[pangu-ultra-moe-2]", "vendor", library=Library.CANN),
     SoftwareOption(
         "matmul", OPERATORS,

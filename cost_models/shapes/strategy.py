@@ -21,7 +21,7 @@ IntColumn = NDArray[np.int64]
 
 
 class Named(IntEnum):
-    """An enumeration whose names in files are those of its members."""
+    """Enumeration with the names of its members in files."""
 
     @property
     def label(self) -> str:
@@ -220,7 +220,7 @@ class StrategyBatch:
             for s in strategies
         ]
         tensor_index = [-1 if s.tensor_plan is None else tensors.setdefault(s.tensor_plan, len(tensors)) for s in strategies]
-        rows = [vars(s) for s in strategies]  # twice as fast as asking each for each
+        rows = [vars(s) for s in strategies]  # twice as fast as an attribute lookup for each column
         values = {name: [int(row[name]) for row in rows] for name in COLUMNS}
         values |= dict(zip(INDICES, (layout_index, plan_index, tensor_index), strict=True))
         columns: dict[str, Any] = {name: np.array(column, dtype=np.int64) for name, column in values.items()}

@@ -26,11 +26,11 @@ class Scope(IntFlag):
     DUALPIPEV = 1 << 5  # the schedule dualpipev
     ROUTED = 1 << 6  # tokens travel to their experts: ep x etp above 1
     GATHERED = 1 << 7  # the dispatcher is allgather
-    EXCHANGED = 1 << 8  # it is another one
+    EXCHANGED = 1 << 8  # the dispatcher is not allgather
     EXPERTS = 1 << 9  # the model has MoE layers
-    CAPACITY = 1 << 10  # its experts have a capacity factor
-    GATED_MLP = 1 << 11  # its MLPs are gated linear units
-    ROTARY = 1 << 12  # its positions are not learned
+    CAPACITY = 1 << 10  # the model's experts have a capacity factor
+    GATED_MLP = 1 << 11  # the model's MLPs are gated linear units
+    ROTARY = 1 << 12  # the model's positions are not learned
     SHARED_EXPERTS = 1 << 13  # each of its tokens runs through some experts
     STAGED = 1 << 14  # the dispatcher goes between domains, then inside: two_level or hierarchical
 
@@ -44,7 +44,7 @@ class Place(IntFlag):
     LAYER = 1  # once per layer key (``layer_keys``)
     SHARDING = 2  # once per sharding of the parameters (``priced_groups``)
     PIPELINE = 4  # once per pipeline, which all rows of a group share (``priced_groups``)
-    ROW = 8  # for each row
+    ROW = 8  # once for each row
 
 
 class Exclusive(Enum):

@@ -50,7 +50,7 @@ class MoeShape:
     num_groups: int = 1
     group_topk: int = 1
     capacity_factor: float | None = None  # None: dropless
-    expert_biases: bool = False  # of the experts' matmuls and of the router's
+    expert_biases: bool = False  # whether the matmuls of experts and router have biases
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class Durations:
 class Ends:
     """End of each rank's last task, ``rank_s`` ``[rank, n]``.
 
-    ``growth_s`` ``[n]`` is what another period of micro batches adds to all of them; ``nan`` for candidates that have not reached
+    ``growth_s`` ``[n]`` is the time that another period adds to all of them; ``nan`` for candidates that have not reached
     steady state.
     """
 

@@ -21,7 +21,7 @@ class MemoryCurve(NamedTuple):
 
 
 class _RankMemory:
-    """Bytes of one rank: what is allocated, the working set of its tasks, and what a micro batch keeps of each chunk.
+    """Bytes of one rank: allocations, the working set of its tasks, and the bytes that a micro batch keeps of each chunk.
 
     ``kept`` lasts from forward to backward, ``losses`` from the end of one to the start of the other, ``waiting`` from an input
     gradient to a weight gradient.
@@ -76,9 +76,9 @@ class _RankMemory:
 
 
 def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
-    """Allocated bytes of every rank over one simulated step, ``[rank]``; times are those of its tasks.
+    """Allocated bytes of every rank over one simulated step, ``[rank]``; each curve has the times of the rank's tasks.
 
-    The held bytes are those of ``cost_models.memory.peak``; no curve exceeds its ``allocated``. A micro batch keeps activations
+    The held bytes agree with ``cost_models.memory.peak``; no curve exceeds its ``allocated``. A micro batch keeps activations
     from its forward's start to its backward's end, and from there the needs of a separate weight gradient. Recomputed layers
     are expanded while a backward runs. The loss holds its logits while a pass of the head's chunk runs, instead of layer
     buffers, and the softmax between forward and backward.

@@ -82,7 +82,7 @@ class Program:
     task_class: Rows
     waits: Waits
     fronts: Rows  # wavefront
-    rows: Rows  # of the ring
+    rows: Rows  # rows of the ring
     num_rows: int
     last_positions: Rows  # [rank]
 
@@ -103,9 +103,9 @@ class Program:
 
     @cached_property
     def micro_batch(self) -> Rows:
-        """The step's micro batch of each task (of a pair, that of its forward). Tasks count the micro batches of their stream.
+        """The step's micro batch of each task; for a pair, the micro batch of its forward.
 
-        The second stream takes the second half.
+        Tasks count the micro batches of their stream. The second stream takes the second half.
         """
         _, chunk, micro_batch = self.tasks.T[:3]
         found: Rows = micro_batch + self.shape.first_micro_batch(chunk)

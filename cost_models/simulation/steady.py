@@ -37,7 +37,7 @@ class Steady:
 
 
 def _later(shape: PipelineShape, tasks: Table) -> Table:
-    """The same tasks, one period later."""
+    """Tasks shifted by one period."""
     shift = shape.passes_in_period
     kind, chunk, micro_batch, backward_chunk, backward_micro_batch = tasks.T
     behind = np.where(kind == Pass.PAIR, backward_micro_batch + shift, backward_micro_batch)
@@ -69,7 +69,7 @@ def steady_of(shape: PipelineShape) -> Steady | None:
     fronts = [program.fronts[order] for order in orders]
 
     def cuts(front: int) -> list[int]:
-        """How many of each rank's tasks have ended with a wavefront."""
+        """Number of each rank's tasks that end by this wavefront."""
         return [int(np.searchsorted(of_rank, front, side="right")) for of_rank in fronts]
 
     # Up to the first task that differs on any rank both programs pass the same moments.
@@ -78,7 +78,7 @@ def steady_of(shape: PipelineShape) -> Steady | None:
         return None
     second_front = min(int(of_rank[count - 1]) for of_rank, count in zip(fronts, same, strict=True))
     second = cuts(second_front)
-    lengths = [len(tasks) - len(order) for tasks, order in zip(longer, orders, strict=True)]  # of a period
+    lengths = [len(tasks) - len(order) for tasks, order in zip(longer, orders, strict=True)]  # number of tasks in a period
     first = [cut - length for cut, length in zip(second, lengths, strict=True)]
     if min(first) < 1:
         return None

@@ -50,7 +50,7 @@ class GroupTasks:
         stages = group.stages
         self._chunks = group.chunks
         self._merged, self._relays = group.merged, stages.relays
-        self._savings: dict[tuple[int, int], Floats] = {}  # of the pairs of chunks met so far, ``[kind, n]``
+        self._savings: dict[tuple[int, int], Floats] = {}  # savings of the pairs of chunks met so far, ``[kind, n]``
         self.send_s = group.p2p_s / (2.0 * stages.num_chunks)
         self.hop_s = group.p2p_masked_s / (2.0 * stages.num_chunks)
         self._accumulation_s = group.sharded.accumulation_s / stages.num_chunks
@@ -155,7 +155,7 @@ class Played(NamedTuple):
 def _played(
     shape: PipelineShape, num_microbatches: int, tasks: GroupTasks | _Together, columns: IntColumn, start_s: Floats
 ) -> tuple[Played, NDArray[np.bool_]]:
-    """Simulate ``shape`` and add periods up to ``num_microbatches``; also tells whether each candidate repeats."""
+    """Simulate ``shape`` and add periods up to ``num_microbatches``; also return whether each candidate repeats."""
     program = compiled(shape)
     durations, num_sends = tasks.of(program)
     seconds = durations[:, columns]
@@ -299,7 +299,7 @@ def _composed(
 
 
 def _with_closed_form(group: PricedGroup, time: StepTime, constants: Constants) -> StepTime:
-    """The same steps, with the closed form for candidates that were too long to simulate."""
+    """Simulated step times, with the closed form for candidates that were too long to simulate."""
     unknown = np.isnan(time.step_s)
     if not unknown.any():
         return time

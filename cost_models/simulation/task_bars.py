@@ -37,7 +37,7 @@ class Stream(Named):
 
 
 class Kind(Named):
-    """Kind of a bar; the first five are those of ``Pass``."""
+    """Kind of a bar; the first five are the members of ``Pass``."""
 
     FORWARD = 0
     BACKWARD = 1
@@ -85,9 +85,8 @@ class Transfer(NamedTuple):
 class _LayerPass:
     """One pass of one layer; ``expert_compute_s`` of ``compute_s`` is between dispatch and combine.
 
-    ``contention_s`` is what hidden communication adds to compute. A recompute comes first: ``again_s`` of compute, which waits
-    for
-    ``again_dispatch_s`` and ``again_combine_s``.
+    ``contention_s`` is the time that hidden communication adds to compute. A recompute comes first: ``again_s`` of compute, which
+    waits for ``again_dispatch_s`` and ``again_combine_s``.
     """
 
     compute_s: float
@@ -102,7 +101,7 @@ class _LayerPass:
 
     @property
     def experts_exposed_s(self) -> float:
-        """Exposed seconds of dispatch and combine, without those of a recompute."""
+        """Exposed seconds of dispatch and combine, without a recompute."""
         return self.dispatch.exposed_s + self.combine.exposed_s
 
     @property
@@ -114,7 +113,7 @@ class _LayerPass:
 
 @dataclass(frozen=True)
 class _LayerParts:
-    """Parts of the passes of one kind of layer; the shares are those of its compute and of its exchanges."""
+    """Parts of the passes of one kind of layer; the shares divide its compute and its exchanges."""
 
     costs: LayerCosts
     expert_share: float
@@ -240,7 +239,7 @@ class _Layout:
             self._ends_s[bar.stream] = bar.end_s
 
     def forward(self, layer: _LayerPass) -> None:
-        """Add a layer's forward; activations are swapped to the host beside it."""
+        """Add a layer's forward; activations are swapped to the host at the same time."""
         self.compute(Kind.FORWARD, layer.compute_s - layer.expert_compute_s)
         self.transfer(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, layer.dispatch)
         self.compute(Kind.FORWARD, layer.expert_compute_s)

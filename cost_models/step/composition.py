@@ -235,7 +235,7 @@ def estimate(
     breakdown
         Add parts and per-stage columns.
     memory
-        Count bytes. Without, they and what fits are unknown.
+        Count bytes. Without them, it is unknown which strategies fit.
     prices
         Layer costs of the same workload from earlier batches; not with a breakdown.
     known

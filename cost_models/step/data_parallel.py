@@ -61,7 +61,7 @@ def gradient_exchange(
     whole = batch.zero_stage == 3
     dense = np.where(whole, edge_only.dense, parameters.dense)
     held = np.stack([dense, np.where(whole, edge_only.experts, parameters.experts)])
-    sizes = np.stack([replicas, expert_replicas])[:, None]  # as held, [dense or experts, stage, n]
+    sizes = np.stack([replicas, expert_replicas])[:, None]  # in the order of ``held``, [dense or experts, stage, n]
     strides = np.stack([batch.tp, batch.ep * batch.etp])[:, None]
     g = gradient_bytes(workload, batch)
     each = (batch.zero_stage == 2) & scatters_each_micro_batch(workload, batch)
@@ -82,8 +82,8 @@ def exchange_beyond_compute_s(
 ) -> tuple[Floats, Floats]:
     """Seconds of each stage's reduction and gather that exceed the passes they overlap, ``[stage, n]`` each.
 
-    With overlap, a fraction ``exposed_fraction`` (``dp_exposed_fraction``) is always exposed, and at least the part that does not
-    fit beside the last backward (or the first forward) of one micro batch. ZeRO-2 reduces beside every backward
+    With overlap, a fraction ``exposed_fraction`` (``dp_exposed_fraction``) is always exposed, and at least the part that the last
+    backward (or the first forward) of one micro batch cannot hide. ZeRO-2 reduces during every backward
     [megatron-0.12, distributed_data_parallel.py].
 
     Parameters

@@ -24,7 +24,7 @@ from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
 
-MANY_ROWS = 64  # for which it is worth while to ask of some ranks first
+MANY_ROWS = 64  # number of rows from which it saves time to check some ranks first
 
 Part = TypeVar("Part", bound=Hashable)
 
@@ -71,7 +71,7 @@ class SortedRanks(NamedTuple):
 class Alternatives:
     """Placements of one pipeline, as chunks from ``PricedBatch.under``, with the tables to compare them.
 
-    What a rank holds also depends on where the MTP modules lie, so that such placements are counted ``apart``.
+    Memory of a rank also depends on the place of the MTP modules. Placements that move them are counted ``apart``.
     """
 
     @classmethod
@@ -83,9 +83,9 @@ class Alternatives:
         return cls(priced.under(placements), before, others)
 
     placed: PlacedChunks
-    mtp_before_head: int = 0  # of the first placement
-    apart: tuple[IntColumn, Alternatives] | None = None  # where MTP modules lie elsewhere than under the first placement
-    fullest: set[int] = field(default_factory=set)  # ranks to ask first whether a row fits
+    mtp_before_head: int = 0  # value of the first placement
+    apart: tuple[IntColumn, Alternatives] | None = None  # placements with MTP modules at other places than in the first
+    fullest: set[int] = field(default_factory=set)  # ranks that are checked first for whether a row fits
 
     @cached_property
     def together(self) -> Alternatives:
@@ -102,12 +102,12 @@ class Alternatives:
 
     @cached_property
     def chunks(self) -> ChunkTable:
-        """Their distinct chunks."""
+        """Distinct chunks of the placements."""
         return chunk_table(self.placed)
 
     @cached_property
     def ranks(self) -> RankTable:
-        """Their distinct ranks."""
+        """Distinct ranks of the placements."""
         return rank_table(self.placed)
 
     @cached_property
@@ -221,7 +221,7 @@ def fitting(
 
 
 def least_peaks_bytes(priced: PricedBatch) -> Floats:
-    """What the fullest rank holds at least wherever layers lie, ``[n]``: the mean of what all ranks keep between steps."""
+    """Lower bound in bytes on the fullest rank under any placement, ``[n]``: the mean of all ranks' bytes between steps."""
     least = np.empty(len(priced.batch))
     for rows, group in priced.groups(merge=True, tables=False):
         kept, ranks = group.sharded.few.states.total, group.stages.num_ranks.reshape(-1, 1)
@@ -295,7 +295,7 @@ def work(priced: PricedBatch) -> Work:
 
 
 def busy_step_times_s(priced: PricedBatch, busiest_s: Floats) -> Floats:
-    """What no order of tasks beats where the busiest rank works that long in each micro batch, of the shape of ``busiest_s``."""
+    """Lower bound on the step time if the busiest rank computes ``busiest_s`` for each micro batch; elementwise."""
     micro_batches = priced.batch.num_microbatches(priced.workload.training.global_batch_size)
     seconds: Floats = micro_batches * busiest_s + priced.constants.step_overhead_s
     return seconds

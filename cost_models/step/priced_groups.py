@@ -224,7 +224,7 @@ class PricedBatch:
         return varied(self, batch=self.batch.take(rows), key_of=self.key_of[rows])
 
     def placed(self, batch: StrategyBatch) -> PricedBatch:
-        """The same rows under another ``batch``, which differs in its layouts only."""
+        """Copy of the rows under another ``batch``, which differs in its layouts only."""
         return varied(self, batch=batch)
 
     def gathered(self, *, tables: bool = False) -> GatheredKeys:

@@ -42,7 +42,7 @@ class PricedKeys:
 
 
 def taken(value: Costs, index: IntColumn, *, tables: bool) -> Costs:
-    """The same structure with every array indexed along its last axis; dicts are left out unless ``tables`` is set."""
+    """Copy of the structure with every array indexed along its last axis; dicts are left out unless ``tables`` is set."""
     if isinstance(value, np.ndarray):
         return value.take(index, axis=-1)  # type: ignore[return-value]  # several times faster than value[..., index]
     if isinstance(value, dict):
@@ -148,7 +148,7 @@ class LayerPrices:
         self._keys: PricedKeys | None = None
 
     def of(self, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
-        """Prices of all keys so far ``[k]``, including those of the batch, and the index of each strategy's key ``[n]``."""
+        """Prices of all keys so far ``[k]``, including the keys of the batch, and the index of each strategy's key ``[n]``."""
         try:
             return self._of(batch)
         except BaseException:  # also an interrupt: numbered keys without a price would get other keys' prices
@@ -165,7 +165,7 @@ class LayerPrices:
             self._forget()
         known = len(self._number)
         numbers = numbered(list(columns.values()), self._number)
-        new = np.flatnonzero(numbers >= known)  # in the order of their numbers
+        new = np.flatnonzero(numbers >= known)  # new keys in the order of their numbers
         if len(new):
             added = LayerKeys(**{name: column[new] for name, column in columns.items()})
             priced = _priced(self.workload, added, self.device, self.network, self._alike)

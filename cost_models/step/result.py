@@ -48,7 +48,7 @@ class Estimate:
     reserved_peak_bytes: FloatColumn
     pooled_peak_bytes: FloatColumn
     fit_rule: FitRule
-    fidelity: str = "closed_form"  # or "simulated"
+    fidelity: str = "closed_form"  # "closed_form" or "simulated"
     breakdown: Breakdown | None = None
     stage_allocated_after_step_bytes: FloatColumn | None = None
     stage_allocated_first_iteration_bytes: FloatColumn | None = None

@@ -157,7 +157,7 @@ class KnownShardings:
         columns, first, index = _distinct(batch)
         known = len(self._number)
         numbers = numbered([column[first] for column in columns], self._number)
-        new = np.flatnonzero(numbers >= known)  # in the order of their numbers
+        new = np.flatnonzero(numbers >= known)  # new shardings in the order of their numbers
         if len(new):
             few = _standing_for(batch, first[new])
             costs = Shardings(self._workload, few, self.stages, self._device, self._network)
