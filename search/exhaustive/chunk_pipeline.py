@@ -18,7 +18,7 @@ from cost_models.step.priced_groups import PricedBatch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import refused_mask
 from search.exhaustive.chunk_queue import ChunkResult
-from search.exhaustive.lattice_state import Under
+from search.exhaustive.lattice_state import Incumbents
 from search.exhaustive.layer_climb import climbed
 from search.placement.leanest_room import can_be_lean
 from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, priced_rows
@@ -55,11 +55,11 @@ class ChunkPricing:
         self._refused_by, self._proves_by_time = recipe.refused_by, recipe.proves_by_time
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
         self._fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
-        self._result = ChunkResult(Under())
+        self._result = ChunkResult(Incumbents())
 
-    def found_in(self, batch: StrategyBatch, under: Under) -> ChunkResult:
+    def found_in(self, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:
         """What is found in legal rows, whatever else has been found by now."""
-        self._result = result = ChunkResult(under)
+        self._result = result = ChunkResult(incumbents)
         origin = np.arange(len(batch))
         parts, cramped = self._priced(batch, origin)
         parts += self._leaner(batch.take(cramped), origin[cramped])
@@ -114,7 +114,7 @@ class ChunkPricing:
     @property
     def _to_beat_s(self) -> float:
         """The step time that a row must be below to be listed."""
-        return self._result.under.to_beat if self._proves_by_time else float("inf")
+        return self._result.incumbents.to_beat if self._proves_by_time else float("inf")
 
     def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
         """The leaner forms of rows without room under a placement of their best pace.
@@ -124,7 +124,7 @@ class ChunkPricing:
         result = self._result
         if not len(batch) or not self._space.leaner:
             return []
-        enough_bytes = self._fit_limit_bytes if self._proves_by_time else min(self._fit_limit_bytes, result.under.to_beat)
+        enough_bytes = self._fit_limit_bytes if self._proves_by_time else min(self._fit_limit_bytes, result.incumbents.to_beat)
         could = can_be_lean(self.placer, batch, self._space.leaner, partial(priced_by, self.prices), enough_bytes)
         found = memory_saving_forms(self.workload.model, batch.take(could), self._space.leaner)
         if found is None:
@@ -135,9 +135,9 @@ class ChunkPricing:
         return self._priced(forms.take(legal), origin[could][of_row[legal]])[0] if legal.any() else []
 
 
-def found_in(recipe: ChunkRecipe, batch: StrategyBatch, under: Under) -> ChunkResult:
+def found_in(recipe: ChunkRecipe, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:
     """``ChunkPricing.found_in`` in another process, which keeps the pricing of a recipe for further chunks."""
-    return _made(pickle.dumps(recipe)).found_in(batch, under)
+    return _made(pickle.dumps(recipe)).found_in(batch, incumbents)
 
 
 def climbed_in(recipe: ChunkRecipe, simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:

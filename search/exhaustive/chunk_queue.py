@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from search.executors.executor import Piece
-from search.exhaustive.lattice_state import Under
+from search.exhaustive.lattice_state import Incumbents
 from search.placement.placed_pricing import PricedRows
 from search.space.enumeration import Rejections
 
@@ -31,7 +31,7 @@ def num_known(place: int) -> int:
 class ChunkResult:
     """The result of one chunk so far; counts as in ``LatticeState``. ``leanest`` is set only below the known least peak."""
 
-    under: Under
+    incumbents: Incumbents
     legal: int = 0
     ruled_out: int = 0
     fits: int = 0
@@ -43,7 +43,7 @@ class ChunkResult:
     @property
     def least_bytes(self) -> float:
         """The least peak memory so far."""
-        return self.under.least_bytes if self.leanest is None else self.leanest[0]
+        return self.incumbents.least_bytes if self.leanest is None else self.leanest[0]
 
 
 class QueuedChunk(NamedTuple):
@@ -53,5 +53,5 @@ class QueuedChunk(NamedTuple):
     rejections: Rejections
     num_enumerated: int
     done_fraction: float
-    under: Under
+    incumbents: Incumbents
     piece: Piece[ChunkResult] | None = None

@@ -20,7 +20,7 @@ from frameworks.target import ANY
 from search.executors.executor import SERIAL, Executor, Piece, work_off
 from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe, climbed_in, found_in
 from search.exhaustive.chunk_queue import MOST_AHEAD, MOST_QUEUED, ChunkResult, QueuedChunk, num_known
-from search.exhaustive.lattice_state import LatticeState, Under
+from search.exhaustive.lattice_state import Incumbents, LatticeState
 from search.exhaustive.layer_climb import climbed
 from search.exhaustive.open_candidates import OpenCandidates, simulated_rows
 from search.heartbeat import beat
@@ -114,7 +114,7 @@ class LatticeSearch:
             self._take_first()
         elif (place := next((at for at, entered in enumerate(self._entered) if self._is_free(entered)), None)) is not None:
             entered = self._entered[place]
-            piece = self._piece(entered.batch, entered.under)
+            piece = self._piece(entered.batch, entered.incumbents)
             piece.here()
             self._entered[place] = entered._replace(piece=piece)
             state.price_s += now() - begun_s
@@ -141,16 +141,16 @@ class LatticeSearch:
             batch = charge_illegal(self.workload, chunk.batch, self._pricing.rules, rejected)
             batch = self._pricing.placer.charge_unplaceable(batch, rejected)
             state.legality_s += now() - begun_s
-            entered = QueuedChunk(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._under(place))
+            entered = QueuedChunk(batch, rejected, chunk.num_enumerated, chunk.done_fraction, self._incumbents(place))
             if len(batch) and room and any(map(self._is_free, self._entered)):  # this process keeps the chunk that it begins with
-                piece = self._piece(batch, entered.under)
+                piece = self._piece(batch, entered.incumbents)
                 piece.give(self._executor)
                 entered = entered._replace(piece=piece)
             self._entered.append(entered)
             room = self._executor.room
 
-    def _piece(self, batch: StrategyBatch, under: Under) -> Piece[ChunkResult]:
-        return Piece(found_in, self._recipe, batch, under, own=lambda: self._pricing.found_in(batch, under))
+    def _piece(self, batch: StrategyBatch, incumbents: Incumbents) -> Piece[ChunkResult]:
+        return Piece(found_in, self._recipe, batch, incumbents, own=lambda: self._pricing.found_in(batch, incumbents))
 
     def _is_free(self, entered: QueuedChunk) -> bool:
         return entered.piece is None and len(entered.batch) > 0
@@ -168,7 +168,7 @@ class LatticeSearch:
         state.num_chunks += 1
         self._entered.popleft()
 
-    def _under(self, place: int) -> Under:
+    def _incumbents(self, place: int) -> Incumbents:
         """The times that the chunk at a place must beat."""
         return self.state.history[num_known(place) - self.state.num_priced - 1]
 
@@ -177,7 +177,7 @@ class LatticeSearch:
         if not len(batch):
             return
         begun_s = self._now()
-        found = self._pricing.found_in(batch, self._under(self.state.num_priced))
+        found = self._pricing.found_in(batch, self._incumbents(self.state.num_priced))
         self.state.price_s += self._now() - begun_s
         self._take(found)
 
@@ -205,7 +205,7 @@ class LatticeSearch:
         state.num_priced += 1
         to_beat = state.candidates.bar_s if self._proves_by_time else state.leaderboard.worst_that_counts
         least_bytes = float("inf") if state.leanest is None else state.leanest[0]
-        state.history = [*state.history[-MOST_AHEAD:], Under(to_beat, least_bytes)]
+        state.history = [*state.history[-MOST_AHEAD:], Incumbents(to_beat, least_bytes)]
 
     @property
     def _proves_by_time(self) -> bool:

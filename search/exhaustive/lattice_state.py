@@ -21,7 +21,7 @@ FORMAT = 6
 _RULES = {rule.name: rule for rule in RULES}
 
 
-class Under(NamedTuple):
+class Incumbents(NamedTuple):
     """The times that rows must beat to be listed, in seconds or bytes, and the least peak memory so far."""
 
     to_beat: float = float("inf")
@@ -48,7 +48,7 @@ class LatticeState:
     fits_memory: int = 0
     placed: int = 0  # of those that fit, each under every placement of its best pace
     num_priced: int = 0  # chunks with legal rows
-    history: list[Under] = field(default_factory=lambda: [Under()])  # after the last of them
+    history: list[Incumbents] = field(default_factory=lambda: [Incumbents()])  # after the last of them
     leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies
     enumerate_s: float = 0.0
     legality_s: float = 0.0
@@ -64,7 +64,7 @@ class LatticeState:
             "format": FORMAT,
             **{name: getattr(self, name) for name in _PLAIN},
             "leanest": None if self.leanest is None else [self.leanest[0], *placed_values(self.leanest[1])],
-            "history": [[value if np.isfinite(value) else None for value in under] for under in self.history],
+            "history": [[value if np.isfinite(value) else None for value in incumbents] for incumbents in self.history],
             "rejections": [
                 [name, count, strategy_values(self.rejections.examples[name][1])]
                 for name, count in self.rejections.counts.items()
@@ -90,7 +90,8 @@ class LatticeState:
                 leaderboard=Leaderboard(criterion, top, kept=None if kept is None else scored_from_mapping(kept)),
                 rejections=rejections,
                 history=[
-                    Under(*(float("inf") if value is None else float(value) for value in under)) for under in mapping["history"]
+                    Incumbents(*(float("inf") if value is None else float(value) for value in incumbents))
+                    for incumbents in mapping["history"]
                 ],
                 candidates=OpenCandidates.from_mapping(mapping["finalists"], top),
                 leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),

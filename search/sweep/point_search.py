@@ -18,7 +18,7 @@ from cost_models.step.priced_groups import priced_by
 from cost_models.step.priced_keys import LayerPrices
 from frameworks.legality import violations
 from search.exhaustive.lattice_search import LatticeSearch
-from search.exhaustive.lattice_state import LatticeState, Under
+from search.exhaustive.lattice_state import Incumbents, LatticeState
 from search.exhaustive.open_candidates import simulated_rows
 from search.objectives.objective import Criterion
 from search.ranking.leaderboard import Leaderboard, Scored, batch_from_mapping, batch_to_mapping
@@ -87,10 +87,10 @@ class PointSearch(LatticeSearch):
         if self._waiting is not None and len(self._waiting) >= TOGETHER:
             self._price_waiting()
 
-    def _under(self, place: int) -> Under:
+    def _incumbents(self, place: int) -> Incumbents:
         """The times to beat. Rows wait until many are priced at once, so that all earlier times are known."""
         least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
-        return Under(self.state.candidates.bar_s, least_bytes)
+        return Incumbents(self.state.candidates.bar_s, least_bytes)
 
     def _price_waiting(self) -> None:
         assert self._waiting is not None
