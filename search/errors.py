@@ -1,4 +1,4 @@
-"""The error of a search that cannot run as asked."""
+"""Error of a search request that cannot run."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from documents.errors import InputError
 
 
 class SearchError(InputError):
-    """A search that cannot run as asked. The message names the field, the value and what is allowed."""
+    """A search request cannot run. The message names the field, the value and what is allowed."""

@@ -11,7 +11,7 @@ _HEARD: ContextVar[Callable[[], None] | None] = ContextVar("heard", default=None
 
 @contextmanager
 def heartbeats_to(tell: Callable[[], None]) -> Iterator[None]:
-    """Call ``tell`` at every ``beat`` inside the context."""
+    """Call ``tell`` at every ``beat`` within the context."""
     before = _HEARD.set(tell)
     try:
         yield

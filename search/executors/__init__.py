@@ -1,1 +1,1 @@
-"""Where parts of a search run: in this process, in other processes, or on a Dask cluster."""
+"""Executors for parts of a search: this process, other processes, or a Dask cluster."""

@@ -39,13 +39,13 @@ class Serial:
     room = 0
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """It has no process to call a function."""
+        """Return a future with ``WorkerLostError``: there is no process."""
         future: Future[Any] = Future()
         future.set_exception(WorkerLostError())
         return future
 
     def close(self) -> None:
-        """It has nothing to close."""
+        """Do nothing: there is no process to end."""
 
 
 SERIAL = Serial()

@@ -33,9 +33,9 @@ class _Call(NamedTuple):
 
 
 class Processes:
-    """``number`` processes, including this one, which works on what the others have no room for.
+    """``number`` processes, including this one, which runs the calls that the others have no room for.
 
-    They start when ``room`` is first asked for after ``begin`` returns true. Until they are ready there is no room, so a short
+    They start at the first read of ``room`` after ``begin`` returns true. Until they are ready there is no room, so a short
     search does not wait for them.
     """
 
@@ -175,7 +175,7 @@ class _Slot(threading.Thread):
                 command,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # that of an answer
+                stdout=subprocess.DEVNULL,  # stdout carries only the answer
                 env={**os.environ, **_SHARED_CORES},
                 start_new_session=True,  # Ctrl-C of a terminal is for the parent process
             )

@@ -32,7 +32,7 @@ from search.space.search_space import SearchSpace
 
 @dataclass(frozen=True)
 class ChunkRecipe:
-    """All that the price of a chunk depends on beside the chunk and the times that it must beat.
+    """All inputs to the price of a chunk, except the chunk and the times that it must beat.
 
     ``proves_by_time``: rows count by their step time, so that slow rows need no price. ``refused_by``: only rows that this
     target refuses count.
@@ -58,7 +58,7 @@ class ChunkPricing:
         self._result = ChunkResult(Incumbents())
 
     def found_in(self, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:
-        """What is found in legal rows, whatever else has been found by now."""
+        """Price legal rows against these incumbents; later results do not count."""
         self._result = result = ChunkResult(incumbents)
         origin = np.arange(len(batch))
         parts, cramped = self._priced(batch, origin)
@@ -97,7 +97,7 @@ class ChunkPricing:
         return [] if priced is None else [priced], can_be[placed.is_cramped] if self._proves_by_time else np.arange(len(batch))
 
     def _note_leanest(self, usual: PricedBatch, priced: PricedRows | None) -> None:
-        """Keep the strategy that needs least memory, where layers usually lie, for as long as none fits."""
+        """Record the strategy that needs least memory under the default placement, until some strategy fits."""
         result = self._result
         if priced is not None:
             row = int(np.argmin(priced.peak_memory_bytes))
@@ -119,7 +119,7 @@ class ChunkPricing:
     def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
         """The leaner forms of rows without room under a placement of their best pace.
 
-        Under one placement no form of a row is faster than the row as it is: where that has room, its forms are of no use.
+        Under one placement no leaner form is faster than the row itself. If the row fits, its leaner forms are not tried.
         """
         result = self._result
         if not len(batch) or not self._space.leaner:

@@ -38,7 +38,7 @@ class ChunkResult:
     enumerated: int = 0
     rejections: Rejections = field(default_factory=Rejections)
     leanest: tuple[float, ParallelStrategy] | None = None
-    rows: PricedRows | None = None  # that fit, in the order of the enumeration
+    rows: PricedRows | None = None  # rows that fit, in the order of the enumeration
 
     @property
     def least_bytes(self) -> float:

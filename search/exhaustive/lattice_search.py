@@ -238,7 +238,7 @@ class LatticeSearch:
 
     @property
     def progress(self) -> Progress:
-        """How far the search has come."""
+        """Progress of the search."""
         state = self.state
         return Progress(
             state.done_fraction,
@@ -258,7 +258,7 @@ class LatticeSearch:
     def result(self, stopped_by: str | None = None) -> SearchResult:
         """The explained plans, compared with the baseline. A search that was cut is not searched further."""
         state = self.state
-        # After an interrupt in the middle of a chunk, its rows count as far as they were priced.
+        # After an interrupt in the middle of a chunk, only its priced rows count.
         enumerated = state.enumerated if stopped_by is None else state.legal + state.rejections.total
         begun_s = self._now()
         shown, ranked = self._found(is_cut=stopped_by is not None)
@@ -308,7 +308,7 @@ class LatticeSearch:
         ``None`` also where the search began with a time to beat and has proved that nothing is below it.
         """
         begun_s = self._now()
-        # Once the proof is closed, no bound of what has not been simulated is below the best time.
+        # Once the proof is closed, no candidate without a simulation has a bound below the best time.
         proved = self._proves_by_time and self.is_closed
         ranked = self._climbed(self._ranked(self.state.candidates.simulated if proved else self._shown(is_cut=False)))
         return ranked[0] if ranked else None, self._timing(self._now() - begun_s, 0.0)
@@ -357,7 +357,7 @@ class LatticeSearch:
         return refined(self.workload, self.request.space, self.constants, self.simulator, plans)
 
     def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
-        """The times of all steps so far, with those of the result."""
+        """Times of all steps so far, including the steps of the result."""
         state = self.state
         return Timing(
             **{name: getattr(state, name) for name in ("enumerate_s", "legality_s", "price_s", "rank_s")},

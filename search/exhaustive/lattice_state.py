@@ -22,7 +22,7 @@ _RULES = {rule.name: rule for rule in RULES}
 
 
 class Incumbents(NamedTuple):
-    """The times that rows must beat to be listed, in seconds or bytes, and the least peak memory so far."""
+    """Value that rows must beat to be listed, in seconds or bytes, and least peak memory so far."""
 
     to_beat: float = float("inf")
     least_bytes: float = float("inf")
@@ -44,11 +44,11 @@ class LatticeState:
     is_enumerated: int = 0  # 1 once no chunk is left
     enumerated: int = 0
     legal: int = 0
-    ruled_out: int = 0  # of them, by a bound on their time
+    ruled_out: int = 0  # legal rows that a bound on their time rules out
     fits_memory: int = 0
-    placed: int = 0  # of those that fit, each under every placement of its best pace
+    placed: int = 0  # rows that fit, each under every placement of its best pace
     num_priced: int = 0  # chunks with legal rows
-    history: list[Incumbents] = field(default_factory=lambda: [Incumbents()])  # after the last of them
+    history: list[Incumbents] = field(default_factory=lambda: [Incumbents()])  # incumbents after each of the last chunks
     leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies
     enumerate_s: float = 0.0
     legality_s: float = 0.0

@@ -19,8 +19,8 @@ from search.placement.placer import Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 
-LEAST_GAIN = 5e-4  # of the step; a move must gain at least this
-NEAR = 0.2  # of the step: the closed form is at most this much longer than the simulation, where virtual stages are unlike
+LEAST_GAIN = 5e-4  # fraction of the step that a move must gain at least
+NEAR = 0.2  # fraction of the step by which the closed form exceeds the simulation at most, if virtual stages differ
 
 
 def climbed(prices: LayerPrices, placer: Placer, simulate: Estimator, plan: RankedStrategy) -> RankedStrategy:

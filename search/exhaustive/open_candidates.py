@@ -36,7 +36,7 @@ class OpenCandidates:
 
     places: int = 1
     to_beat_s: float = float("inf")
-    pool: Scored | None = None  # by the closed form's time
+    pool: Scored | None = None  # open rows, sorted by the closed form's time
     bounds_s: Floats = field(default_factory=lambda: np.empty(0))
     simulated: Scored | None = None
     dropped_bound_s: float = float("inf")
@@ -174,6 +174,6 @@ def _first_of_each(batch: StrategyBatch, number: int) -> NDArray[np.int64]:
 
 
 def simulated_rows(scored: Scored, simulate: Estimator, prices: LayerPrices) -> Scored:
-    """The same rows with simulated step times. Their memory is known already."""
+    """Rows with simulated step times; their memory stays."""
     found: Estimate = simulate(prices.workload, scored.batch, prices.constants, memory=False, prices=prices)
     return Scored(scored.batch, found.step_time_s, scored.peak_memory_bytes, scored.ordinal)

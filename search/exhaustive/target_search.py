@@ -1,4 +1,4 @@
-"""The search for a target, and beside it the best plan that the target refuses.
+"""The search for a target, and the search for the best plan that the target refuses.
 
 The lattice of the target is searched first. After it, the rows of the lattice of physics that the target refuses are searched for
 one plan, under the best time of the first search: a row whose bound is not below it is never simulated.
@@ -67,7 +67,7 @@ class TargetSearch:
 
     @property
     def progress(self) -> Progress:
-        """How far both have come; counts and the best time are of the plans that can be launched."""
+        """Progress of both searches; counts and the best time refer to plans that can be launched."""
         first = self._launchable.progress
         if self._beyond is None:
             return replace(first, done_fraction=first.done_fraction / 2.0)
@@ -80,7 +80,7 @@ class TargetSearch:
         return {"launchable": self._launchable.checkpoint(), "physics": beyond}
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
-        """The plans of the first search, and the best of the second with what makes the difference."""
+        """The plans of the first search, and the best plan of the second with the reasons for the difference."""
         beyond = self._beyond
         found = self._launchable.result(None if beyond is not None else stopped_by)
         if beyond is None:

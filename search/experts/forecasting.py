@@ -9,7 +9,7 @@ import numpy as np
 
 from search.experts.packing import Floats
 
-KEPT = 0.9  # of the old average at each step [mindspeed-expert-placement, planner.py]
+KEPT = 0.9  # weight of the old average at each step [mindspeed-expert-placement, planner.py]
 LEAST_STEPS = 3  # one to score, and two before it
 HELD_BACK_FRACTION = 0.2
 

@@ -18,12 +18,12 @@ Ints = NDArray[np.int64]
 Splits = tuple[Ints, Ints, Floats]
 
 GOOD = 2e-3  # relative; a fullest bin this close to the bound is accepted
-MAX_EXCHANGES = 200  # of one row
+MAX_EXCHANGES = 200  # maximum exchanges in one row
 LIGHTEST = 3  # bins that are tried first for an exchange
 MAX_SPLIT_SIZE = 4  # items of two bins are shared anew in all of 70 ways; of larger bins one is exchanged for one
 EXACT_ITEMS = 16
 EXACT_VISITS = 5_000  # partial packings of one row in the exact search
-ALL_VISITS, LEAST_VISITS = 500_000, 50  # of all rows together; with fewer for a row none is searched
+ALL_VISITS, LEAST_VISITS = 500_000, 50  # visits for all rows together; with fewer for a row none is searched
 MAX_COMPARED = 4_000_000  # exchanges that are compared at once; of a row with more none is made, as it has many items a bin
 
 
@@ -122,7 +122,7 @@ def _best_exchange(bins: Ints, active: Ints, loads: Floats, full: Ints, others: 
     rows, (size, number) = np.arange(len(active)), (bins.shape[2], others.shape[1])
     own, theirs = loads[rows, full], loads[rows[:, None], others]
     top = own.sum(axis=1)
-    change = own[:, :, None, None] - theirs[:, None]  # [row, place, bin, place]: what leaves the fullest bin
+    change = own[:, :, None, None] - theirs[:, None]  # [row, place, bin, place]: weight that leaves the fullest bin
     after = np.maximum(top[:, None, None, None] - change, theirs.sum(axis=2)[:, None, :, None] + change)
     if names is not None:
         ids = names[active[:, None, None], bins[active]]
@@ -171,7 +171,7 @@ def _splits(size: int) -> Splits:
 
 
 def _bound(weights: Floats, num_bins: int) -> Floats:
-    """Lower bound on the fullest bin: the mean, or the heaviest item with the lightest others beside it."""
+    """Lower bound on the fullest bin: the mean, or the heaviest item together with the lightest others."""
     size = weights.shape[1] // num_bins
     ordered = np.sort(weights, axis=1)
     bound: Floats = np.maximum(weights.sum(axis=1) / num_bins, ordered[:, -1] + ordered[:, : size - 1].sum(axis=1))

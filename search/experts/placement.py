@@ -13,7 +13,7 @@ from search.experts.packing import Floats, Ints, exchange, fullest, pack
 
 Bools = NDArray[np.bool_]
 
-MAX_CHOICES = 512  # of copies, times rows, that are all tried
+MAX_CHOICES = 512  # choices of copies, times rows, up to which all are tried
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Change:
-    """A new placement beside the current one, by layer: all are ``[layer]``."""
+    """A new placement compared with the current one; all columns are ``[layer]``."""
 
     placement: Placement
     load_factors: Floats
@@ -91,7 +91,7 @@ class ExpertPlan:
 
 
 def expected(counts: Floats, terms: Terms) -> Forecast:
-    """The forecast for the steps after those of ``counts`` ``[step, layer, expert]``."""
+    """Forecast for the steps that follow the steps of ``counts`` ``[step, layer, expert]``."""
     shares = counts / counts.sum(axis=-1, keepdims=True)
     return forecast(shares, held_back_steps(len(shares), terms.held_back))
 
@@ -112,7 +112,7 @@ def plan(coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> 
 
 
 def unchanged(found: ExpertPlan, prices: Prices, terms: Terms) -> ExpertPlan:
-    """The same plan without any change."""
+    """Copy of the plan without any change."""
     shares, current = found.coming.shares, found.current
     before = current.load_factors(shares)
     return replace(found, change=_change(current, current, shares, before, prices, terms, found.realised_fraction))
@@ -146,7 +146,7 @@ def _candidates(shares: Floats, current: Placement, num_nodes: int, extra: int) 
 def _cheapest(
     shares: Floats, current: Placement, stay: Change | None, prices: Prices, terms: Terms, extra: int, realised: float
 ) -> Change:
-    """For each layer the candidate that gains most, or the current placement; with ``extra`` slots, only candidates."""
+    """Choose for each layer the candidate that gains most, or the current placement; with ``extra`` slots, only candidates."""
     before = current.load_factors(shares)
     changes = [] if stay is None else [stay]
     changes += [
@@ -172,7 +172,7 @@ def _change(
 
 
 def _backtest(coming: Forecast, current: Placement) -> tuple[float, tuple[float, float] | None]:
-    """The realised fraction of a plan of the earlier steps in the held-back ones, and its load factors."""
+    """Backtest: the fraction of the predicted gain that held-back steps realised, and load factors before and after."""
     if coming.earlier is None:
         return 1.0, None
     later, num_experts = coming.all_shares[-coming.held_back :], coming.shares.shape[1]

@@ -79,7 +79,7 @@ def priced_plan(
     current: Placement,
     terms: Terms,
 ) -> PricedPlan:
-    """The plan for the steps after those of ``counts`` ``[step, layer, expert]``; empty where no move makes it faster."""
+    """Plan for the steps that follow the steps of ``counts`` ``[step, layer, expert]``; empty where no move makes it faster."""
     batch = StrategyBatch.of([strategy])
     coming = expected(counts, terms)
 

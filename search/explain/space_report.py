@@ -49,7 +49,7 @@ class SpaceReport:
     left_out: tuple[LeftOut, ...]
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON."""
+        """The report as JSON."""
         return {
             "dimensions": dict(self.dimensions),
             **{name: list(getattr(self, name)) for name in ("on", "where_it_does_not_fit", "both_ways")},
@@ -58,7 +58,7 @@ class SpaceReport:
 
 
 def space_report(workload: Workload, space: SearchSpace, best: ParallelStrategy | None, constants: Constants) -> SpaceReport:
-    """The report on one space. Switches that are left out are priced beside ``best``."""
+    """Report on one space. Each omitted switch is priced on top of ``best``."""
     known = offered_switches(workload) & possible(workload.model)
     known &= ~acting_on(OF_SCHEDULE & ~reduce(or_, map(schedule_scope, space.schedule)))
     combinations = [features for schedule in space.schedule for features in space.features_with(schedule)]

@@ -61,7 +61,7 @@ class Infeasible:
     """Why a search has no plan.
 
     Legal strategies miss at least ``missing_bytes``, on ``leanest`` (``None`` where none is legal). Without a legal strategy,
-    ``rules`` are those that the most nearly legal strategies break.
+    ``rules`` are the rules that the most nearly legal strategies break.
     """
 
     rules: tuple[BlockingRule, ...]
@@ -71,7 +71,7 @@ class Infeasible:
     changes: tuple[NearestChange, ...]
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON."""
+        """The reasons as JSON."""
         return asdict(self)
 
 

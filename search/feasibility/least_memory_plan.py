@@ -1,4 +1,4 @@
-"""Whether a target takes any plan that fits, asked of the leanest plans first."""
+"""Decides whether a target takes any plan that fits; checks the leanest plans first."""
 
 from __future__ import annotations
 
@@ -30,9 +30,10 @@ def lean_limits(limits: SearchLimits) -> SearchLimits:
 
 
 def takes_a_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> bool:
-    """Whether the workload's target takes a plan that fits; ``rejections`` say what it refuses of the leanest.
+    """Whether the workload's target takes a plan that fits; ``rejections`` count what it refuses of the leanest plans.
 
-    The leanest are asked first: most jobs have one. Where none fits, every strategy is asked with all of its leaner forms.
+    The leanest plans are checked first, because one of them fits for most jobs. If none fits, every strategy is checked with all
+    of its leaner forms.
     """
     if lean_plan(workload, limits, constants, rejections) is not None:
         return True
@@ -82,7 +83,7 @@ def _all_forms(placer: Placer, batch: StrategyBatch, space: SearchSpace, constan
 
 
 def most_frequent(workload: Workload, rejections: Rejections) -> str | None:
-    """The sentence of the framework's rule that most strategies break, if they break any beside those of physics."""
+    """Sentence of the framework's rule that most strategies break; rules of physics do not count."""
     own = {name: count for name, count in rejections.counts.items() if ANY.name not in rejections.examples[name][0].targets}
     if not own:
         return None

@@ -52,9 +52,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class ObjectiveContext:
-    """All that the value of a plan depends on beside its estimate.
+    """All inputs to the value of a plan, except its estimate.
 
-    ``operation`` is that of a plan. Energy and cost are those of a day of the whole site; ``None`` where the power of a device
+    ``operation`` computes a plan's operation. Energy and cost are for one day of the whole site; ``None`` where the power of a device
     or its price is unknown. ``busy_fraction`` is the part of a step in which the devices compute.
     """
 

@@ -1,1 +1,1 @@
-"""Where the layers of each strategy are placed: candidate placements, and the best of them as columns."""
+"""Candidate placements of each strategy's layers, and the best of them as columns."""

@@ -1,4 +1,4 @@
-"""Whether any form of a strategy that saves memory has room, asked of the forms that need least."""
+"""Decides whether any memory-saving form of a strategy fits; checks the forms that need least memory."""
 
 from __future__ import annotations
 

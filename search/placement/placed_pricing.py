@@ -26,9 +26,9 @@ class Pricer(Protocol):
 
 @dataclass
 class PricedRows:
-    """Legal strategies ``[n]`` that fit, each under a placement of its best pace, and what they cost there.
+    """Legal strategies ``[n]`` that fit, each under a placement of its best pace, with their prices.
 
-    ``origin`` is the row of the chunk that each is a form of.
+    ``origin`` is the index of the chunk's row from which each form is made.
     """
 
     batch: StrategyBatch

@@ -29,12 +29,12 @@ def candidate_placements(contents: Contents, pp: int, vpp: int, schedule: Schedu
     Embedding and leading dense layers make the first virtual stage unlike the others, head, loss and prediction layers the last
     or the last two. Between them layers are alike, so that no spread is faster than the even one. Layers that are left over go to
     the latest virtual stages: those of one chunk run in the same slots, and late ranks and chunks have fewest micro batches in
-    flight. In a V and in DualPipe one rank runs both ends of the model: beside a heavy head it may hold nothing at either.
+    flight. In a V and in DualPipe one rank runs both ends of the model: if the head is heavy, it may hold no layer at either.
 
     Parameters
     ----------
     contents : Contents
-        What is to be placed.
+        Layers and ends that are to be placed.
     pp : int
         Pipeline ranks, at least 2.
     vpp : int
@@ -77,7 +77,7 @@ def _spreads(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterato
 
 
 def _before_head(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterator[tuple[int, ...]]:
-    """The same with the prediction layers on the last virtual stage but one, behind which no layer may be."""
+    """Placements with the prediction layers on the last virtual stage but one, after which no layer may follow."""
     if num_stages == 2:
         yield contents.num_layers, 0
         return

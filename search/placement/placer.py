@@ -46,9 +46,9 @@ class Comparison(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Rows ``[n]`` under the placements of the best pace that have room: ``priced`` ``[k]``, and of which row each is a form.
+    """Rows ``[n]`` under the placements of the best pace that have room: ``priced`` ``[k]``, and the row of each form.
 
-    Several placements of a row have the same pace at times. ``is_open``: some placement may be faster than what is to be beaten.
+    Several placements of a row can have the same pace. ``is_open``: some placement may be faster than the time to beat.
     ``is_cramped``: such a placement of the best pace has no room.
     """
 
@@ -110,7 +110,7 @@ class Placer:
         return found
 
     def _has_room(self, priced: PricedBatch, placements: Alternatives, limit_bytes: float | None = None) -> NDArray[np.bool_]:
-        """Whether rows fit, ``[placement, n]``; most that do not are known by what all ranks keep together."""
+        """Whether rows fit, ``[placement, n]``; the bytes that all ranks keep together rule out most that do not."""
         limit_bytes = fit_rule(self.workload, priced.constants).fit_limit_bytes if limit_bytes is None else limit_bytes
         can_be = np.flatnonzero(least_peaks_bytes(priced) <= limit_bytes)
         fits = np.zeros((len(placements.members), len(priced.batch)), dtype=np.bool_)

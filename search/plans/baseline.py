@@ -46,7 +46,7 @@ def default_baseline(workload: Workload, constants: Constants) -> ParallelStrate
     node = workload.cluster.profile.devices_per_node
     best: tuple[tuple[int, ...], ParallelStrategy] | None = None
     for chunk in chunks(workload, space, Rejections()):
-        rules = (*option_rules(workload), *placement_rules(workload))  # in the default placement
+        rules = (*option_rules(workload), *placement_rules(workload))  # rules for the default placement
         legal = charge_illegal(workload, chunk.batch, rules, Rejections())
         if not len(legal):
             continue

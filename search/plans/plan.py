@@ -24,7 +24,7 @@ from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import text_fingerprint, written
 from documents.sentences import Sentence
 
-PRICED_PARTS = ("model", "training", "cluster", "software")  # of a workload: the headroom changes no price
+PRICED_PARTS = ("model", "training", "cluster", "software")  # parts that change prices: the headroom does not
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,8 @@ class DeploymentPlan:
     launchable_on: tuple[str, ...] = ()
     launch: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Mapping[str, Any], ...] = ()
-    values: Mapping[str, float] = field(default_factory=dict)  # by objective, where several or others than the step count
-    ordered_by: Mapping[str, float] = field(default_factory=dict)  # the same, smaller being better
+    values: Mapping[str, float] = field(default_factory=dict)  # values by objective, unless the step time is the only objective
+    ordered_by: Mapping[str, float] = field(default_factory=dict)  # the same values, converted so that smaller is better
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as JSON."""

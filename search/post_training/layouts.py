@@ -135,7 +135,7 @@ def best_training_layout(
     pack_length: int,
     num_updates: int = 1,
 ) -> tuple[ParallelStrategy, TrainingTimes]:
-    """As ``priced_layout`` by the time of the update; ``InfeasibleError`` without a candidate."""
+    """Layout of ``priced_layout`` with the shortest update; ``InfeasibleError`` without a candidate."""
     found = priced_layout(workload, candidates, constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates)
     if found is None:
         raise InfeasibleError(
@@ -185,5 +185,5 @@ def has_room(workload: ServingWorkload, layout: ServingLayout, memory_fraction: 
 
 
 def with_devices(workload: Workload, num_devices: int) -> Workload:
-    """The same workload on a pool of another size."""
+    """Copy of the workload on a pool of another size."""
     return replace(workload, cluster=replace(workload.cluster, num_devices=num_devices))

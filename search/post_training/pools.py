@@ -18,7 +18,7 @@ from documents.errors import InfeasibleError
 from documents.sentences import Sentence
 from search.post_training.layouts import PricedLayout, priced_layout, with_devices
 
-EXACT_SIZES = 64  # of a pool: all of them are tried; above, each octave has half as many
+EXACT_SIZES = 64  # size of a pool up to which all sizes are tried; above, each octave has half as many
 
 LayoutsOf = Callable[[Workload], Sequence[ParallelStrategy]]
 CostOf = Callable[[ParallelStrategy, TrainingTimes], float]

@@ -14,8 +14,8 @@ from documents.errors import InfeasibleError
 from documents.sentences import Sentence
 from search.session.progress import PRICE, Clock, Progress
 
-SPLITS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)  # of the devices that roll out
-SIDE_PARTS = (1 / 16, 1 / 8)  # of the devices for reference and reward
+SPLITS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)  # shares of the devices that roll out
+SIDE_PARTS = (1 / 16, 1 / 8)  # shares of the devices for reference and reward
 INSTANCES = 6  # layouts of an instance that are tried, the smallest first
 NO_ROOM = Sentence("no layout of a rollout instance leaves room for a cache")
 
@@ -129,7 +129,7 @@ class PlacementSearch:
 
     @property
     def progress(self) -> PlacementProgress:
-        """How far the search has come."""
+        """Progress of the search."""
         number, fitting = len(self.priced), sum(one.fits for one in self.priced)
         done = (self._place + self._instance / INSTANCES) / max(len(self.pools), 1)
         best_s = min((one.step_s for one in self.priced), default=None)

@@ -86,9 +86,9 @@ class RankingCriteria:
         return [plans[row] for row in rows]
 
     def proof(self, found: Proof, best: DeploymentPlan | None, least_step_s: float, *, first_is_kept: bool) -> Proof:
-        """The proof of the best plan, from the proof of the lattice's order and the shortest step that is possible.
+        """Convert the lattice's optimality proof into one for the chosen objective, using the lower bound on step time.
 
-        Where limits drop the first plan of the lattice, a plan between it and the best may be within them.
+        If limits drop the first plan of the lattice, they may admit a plan between it and the best.
         """
         if best is None:
             return replace(found, objective=self.first.name)
@@ -102,7 +102,7 @@ class RankingCriteria:
         return replace(found, objective=self.first.name, proved_best=proved, places=int(proved), optimality_gap_fraction=gap)
 
     def _gap_fraction(self, value: float, least_step_s: float) -> float:
-        """How much better another plan could be at most, relative to the value; 0 where none can."""
+        """Maximum improvement of any other plan, relative to the value; 0 if none is possible."""
         difference = value - self.first.lower_bound(self.context, least_step_s)
         if difference <= EXACT * abs(value):
             return 0.0

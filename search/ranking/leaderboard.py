@@ -16,7 +16,7 @@ from search.ranking.structures import STRUCTURE, structure_index
 Floats = NDArray[np.float64]
 
 _BATCH_COLUMNS = (*COLUMNS, "layout_index", "recompute_plan_index")  # rows of a lattice have no tensor plan
-_NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal": np.int64}  # beside the batch
+_NUMBERS = {"step_time_s": np.float64, "peak_memory_bytes": np.float64, "ordinal": np.int64}  # columns in addition to the batch
 _UNPLACED = tuple(name for name in _BATCH_COLUMNS if name not in ("layout_index", "mtp_before_head"))
 
 
@@ -122,7 +122,7 @@ class Leaderboard:
 
 
 def fastest_placed(scored: Scored, criterion: Criterion) -> NDArray[np.int64]:
-    """Of rows that differ in their placements alone, the best: variants of a plan are other strategies."""
+    """Best of the rows that differ only in their placements: variants of a plan are other strategies."""
     ranked = scored.ranked(criterion)
     table = np.stack([getattr(scored.batch, name) for name in _UNPLACED], axis=1)[ranked]
     _, first = np.unique(table, axis=0, return_index=True)
@@ -168,7 +168,7 @@ def scored_from_mapping(mapping: Mapping[str, Any]) -> Scored:
 
 
 def _places(structure: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """For rows in ranked order: the place in the structure and the rank of the structure, both from 0."""
+    """Place in the structure and rank of the structure, both from 0, for rows in ranked order."""
     by_structure = np.argsort(structure, kind="stable")
     sizes = np.bincount(structure)
     starts = np.cumsum(sizes) - sizes

@@ -73,7 +73,7 @@ def num_exotic_switches(strategy: ParallelStrategy) -> int:
 
 
 def tie_sentences(step_times_s: Sequence[float], groups: Sequence[int], error: PairedError) -> list[str | None]:
-    """For each plan in the order of the answer, a sentence that names the plans it ties with; ``None`` without any."""
+    """Sentence for each plan in the order of the answer that names the plans it ties with; ``None`` without a tie."""
     sentences: dict[int, str | None] = {}
     for group in dict.fromkeys(groups):
         members = [place for place, other in enumerate(groups) if other == group]

@@ -1,6 +1,6 @@
-"""The choices of a refinement: changes of the best plans that a sampler is asked for, and the draft that its answers make.
+"""The choices of a refinement: changes of the best plans that a sampler chooses from, and the draft that its answers make.
 
-A choice without effect is not asked for. The values offered under one name never change, as samplers require: where they depend
+A choice without effect is not offered. The values offered under one name never change, as samplers require: where they depend
 on the elite, its number is part of the name. A dimension that the user limits stays as in the lattice. A value that the target
 refuses for an elite is not offered.
 """
@@ -42,7 +42,7 @@ WIDEST = 4  # times the elite's micro batch
 TURNS = (1, 2, 3, 4)  # times pp: micro batches that a chunk takes in turn
 PARTS = (1, 2, 4, 8)  # parts into which the ranks that share an optimizer state are divided
 ANEW = (1, 1, 2, 3)  # choices that a change leaves open
-MOST_MOVES = 2  # of single layers
+MOST_MOVES = 2  # maximum moves of single layers
 AS_IT_IS, MODULES, BY_RANK, BLOCK, BY_TENSOR = "as_it_is", "modules", "by_rank", "block", "by_tensor"
 BEST, MOVED = "best", "moved"
 
@@ -92,7 +92,7 @@ class DraftChoices:
                             yield self.parameters(self._as_is(place, {**base, name: value}))
 
     def parameters(self, choose: Choose, offers: dict[str, Offered] | None = None) -> dict[str, Value]:
-        """All choices that are asked for when ``choose`` answers, with the answers; ``offers`` collects the offered values."""
+        """All choices that a sampler makes if ``choose`` answers, with the answers; ``offers`` collects the offered values."""
         found: dict[str, Value] = {}
 
         def noted(name: str, offered: Offered) -> Value:

@@ -102,7 +102,7 @@ class Evaluator:
 
 
 def _to_beat_s(beaten: Beaten, peak_bytes: Floats) -> Floats:
-    """For each peak, the least time of plans that need no more memory, ``[n]``."""
+    """Least time of the plans that need no more memory than each peak, ``[n]``."""
     times, peaks = np.array(beaten, dtype=np.float64).reshape(-1, 2).T
     least: Floats = np.where(peaks[None] <= peak_bytes[:, None], times[None], np.inf).min(axis=1, initial=np.inf)
     return least

@@ -20,7 +20,7 @@ from search.session.progress import REFINE, Clock, Progress
 from search.session.runner import SteppedSearch
 from search.trials.trial import Trial
 
-SHARE = 0.1  # of the progress
+SHARE = 0.1  # share of the progress that the refinement takes
 
 
 class RefinedSearch:
@@ -119,7 +119,7 @@ class RefinedSearch:
         )
 
     def checkpoint(self) -> dict[str, Any]:
-        """The state of the lattice, and the elites. The trials are saved beside it."""
+        """The state of the lattice, and the elites. The trials are saved separately."""
         elites = [(*placed_values(one.strategy), one.step_time_s, one.peak_memory_bytes) for one in self._elites]
         begun = {} if self._stage is None else {"elites": elites, "elapsed_s": self._elapsed_s}
         return {"whole": self._whole.checkpoint(), **begun}

@@ -52,12 +52,12 @@ def reported(
 
 
 def _front(by_time: Sequence[Trial]) -> list[Trial]:
-    """Of trials by time, those that need less memory than every faster one."""
+    """Trials that need less memory than every faster one; ``by_time`` has the fastest first."""
     found: list[Trial] = []
     least = float("inf")
     for trial in by_time:
         peak = trial.evaluation.peak_memory_bytes
-        assert peak is not None  # it was simulated
+        assert peak is not None  # every trial here was simulated
         if peak < least:
             found.append(trial)
             least = peak

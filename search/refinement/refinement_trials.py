@@ -20,14 +20,14 @@ from search.trials.trial import FITS, SAMPLED, SEED, Evaluation, Trial, evaluati
 
 BATCH_TRIALS = 16
 PATIENCE = 8  # batches in a row without a better plan, after the first changes of the elites
-CHANGED, BY_CHANCE = 4, 4  # trials of a batch beside the sampler's: changes of the best one, and random ones
+CHANGED, BY_CHANCE = 4, 4  # trials of a batch in addition to the sampler's: changes of the best one, and random ones
 TPE = "tpe"
 MAX_TRIALS, STAGNATION = "max_trials", "stagnation"
 
 
 @dataclass(frozen=True)
 class RefinementSettings:
-    """The number of trials and their purpose: ``front`` asks NSGA-II for plans that are fast or need little memory."""
+    """The number of trials and their purpose: with ``front``, NSGA-II looks for plans that are fast or need little memory."""
 
     max_trials: int
     seed: int = 0
@@ -98,7 +98,7 @@ class Stage:
         return self.settings.front or trial.evaluation.step_time_s == trial.best_value
 
     def advance(self) -> bool:
-        """Propose, price and tell one more batch; ``False`` once it has ended."""
+        """Propose, price and report one more batch; ``False`` once the refinement has ended."""
         if self.stopped_by is not None:
             return False
         first, beaten = len(self.trials), self._beaten

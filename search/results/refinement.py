@@ -1,4 +1,4 @@
-"""The records of a refinement, beside the plans of the lattice and outside their proof."""
+"""The records of a refinement. They are apart from the plans of the lattice, and their proof does not cover them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class RefinedPlan:
     launch: Mapping[str, Any]
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON."""
+        """The plan as JSON."""
         return {**vars(self), "launchable_on": list(self.launchable_on)}
 
 
@@ -55,6 +55,6 @@ class Refinement:
     front: tuple[RefinedPlan, ...]
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON."""
+        """The refinement as JSON."""
         listed = {name: [plan.to_mapping() for plan in getattr(self, name)] for name in ("plans", "front")}
         return {**vars(self), "counts": asdict(self.counts), **listed}

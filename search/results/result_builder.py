@@ -39,7 +39,7 @@ from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace
 
 PRICED_AT_ONCE = 24  # plans with breakdown; takes about a second
-WORTH_A_WORD = 0.005  # of the step: smaller gains are not mentioned
+WORTH_A_WORD = 0.005  # fraction of the step: smaller gains are not mentioned
 NAMED_RULES = 2  # broken rules that are named
 NOTHING_WOULD_DO = Sentence("No single change was found that makes one fit, up to {} times as many devices.", MAX_CLUSTER_GROWTH)
 
@@ -219,7 +219,7 @@ class ResultBuilder:
         return space_report(self.workload, self.space, parallel, self.constants)
 
     def nearest_launchable(self, plan: DeploymentPlan) -> tuple[NearestLaunchable, ...]:
-        """For a plan of the physics alone: the nearest strategy that each framework takes. Empty for a target."""
+        """The nearest strategy that each framework takes, for a search without a target; otherwise empty."""
         if self.workload.software.target != ANY.name:
             return ()
         family = self.workload.cluster.profile.family
@@ -250,7 +250,7 @@ class ResultBuilder:
         return infeasible(self.workload, self.limits, self.constants, self.estimate, leanest, self.rule.fit_limit_bytes)
 
     def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None, story: Infeasible) -> str:
-        """A few sentences on why this search has no plan, and on what would help."""
+        """Sentences on why this search has no plan, and on changes that would help."""
         changes = joined("; ", (change.change for change in story.changes))
         would_do = Sentence("What would do, each checked with a plan that fits: {}.", changes) if changes else NOTHING_WOULD_DO
         if leanest is None:

@@ -91,7 +91,7 @@ class BrokenRule:
 
 @dataclass(frozen=True)
 class PhysicsBest:
-    """The best plan of the physics alone, beside plans that a framework must take.
+    """The best plan of the physics alone, for comparison with plans that a framework must take.
 
     ``difference_fraction`` is the step time of the proved plan over its own, minus 1 (``None`` without one); ``why`` explains it.
     ``rules`` keep it from being launched; they are empty where it is the proved plan. It is ``proved_best`` over the
@@ -110,7 +110,7 @@ class PhysicsBest:
     stopped_by: str | None
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON."""
+        """The plan as JSON."""
         return {**vars(self), "rules": [asdict(rule) for rule in self.rules]}
 
 
@@ -131,7 +131,7 @@ class NearestLaunchable:
     rules: tuple[BrokenRule, ...]
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON."""
+        """The record as JSON."""
         return {**vars(self), "replaced": list(self.replaced), "rules": [asdict(rule) for rule in self.rules]}
 
 
@@ -157,7 +157,7 @@ class SearchResult:
     by_tensor: tuple[TensorRefinement, ...] = ()
     refinement: Refinement | None = None
     infeasible: Infeasible | None = None
-    pareto: tuple[DeploymentPlan, ...] = ()  # of all plans that were compared, where there are several objectives
+    pareto: tuple[DeploymentPlan, ...] = ()  # Pareto front of all compared plans, if there are several objectives
 
     @property
     def best(self) -> DeploymentPlan | None:

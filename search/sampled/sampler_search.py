@@ -52,7 +52,7 @@ class SamplerSearch:
         checkpoint: Mapping[str, Any] | None = None,
     ) -> None:
         options, workload = request.options, request.workload
-        assert options.sampler is not None  # of a request whose mode this is
+        assert options.sampler is not None  # a request for this mode has a sampler
         assert options.max_trials is not None
         self.request = request
         self.workload = workload
@@ -78,7 +78,7 @@ class SamplerSearch:
         self._study.restore(self.trials, lambda trial: (trial.evaluation.value,))
 
     def advance(self) -> bool:
-        """Propose, price and tell one more batch; ``False`` once there are ``max_trials`` trials."""
+        """Propose, price and report one more batch; ``False`` once there are ``max_trials`` trials."""
         first = len(self.trials)
         if first >= self.max_trials:
             return False
@@ -100,7 +100,7 @@ class SamplerSearch:
     def _enqueue_baseline(self) -> None:
         strategy = self._baseline or default_baseline(self.workload, self.constants)
         parameters = None
-        if strategy is not None:  # as it is, or with the switches that the space has on everywhere
+        if strategy is not None:  # unchanged, or with the switches that the space has on everywhere
             forms = (strategy, taken(self.workload, canonical(self.workload, strategy), self._wanted))
             parameters = next(filter(None, map(self._proposals.parameters, forms)), None)
         if parameters is not None:

@@ -1,1 +1,1 @@
-"""How the step time of a plan depends on each number that it was priced with."""
+"""Sensitivity of a plan's step time to each number that it was priced with."""

@@ -13,14 +13,14 @@ from search.plans.estimator import Estimator
 from search.sensitivity.quantities import Scaled, quantities
 
 WIDEST = 3.0  # largest factor
-STEPS = 6  # on each side, evenly in the logarithm, before bisection
+STEPS = 6  # factors tried on each side, evenly in the logarithm, before bisection
 BISECTIONS = 10
 
 
 def turning_points(
     workload: Workload, first: ParallelStrategy, other: ParallelStrategy, constants: Constants, estimate: Estimator
 ) -> list[dict[str, Any]]:
-    """For each quantity, the nearest factor at which ``other`` is as fast as ``first``; smallest change first, as JSON.
+    """Nearest factor on each quantity at which ``other`` is as fast as ``first``; smallest change first, as JSON.
 
     A factor multiplies a rate and divides a time. Quantities without a turning point within ``WIDEST`` are left out.
     """

@@ -1,1 +1,1 @@
-"""Which sequence goes to which replica and micro batch, and what attention over uneven samples costs."""
+"""Assignment of sequences to replicas and micro batches, and the cost of attention over uneven samples."""

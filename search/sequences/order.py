@@ -8,7 +8,7 @@ import numpy as np
 
 from search.experts.packing import Floats, Ints, pack
 
-MAX_SEQUENCES = 200_000  # of a step
+MAX_SEQUENCES = 200_000  # maximum sequences in a step
 MAX_SAMPLES = 20_000_000
 
 

@@ -31,7 +31,7 @@ class Limits:
     tpot_s: float = math.inf
     utilisation: float = DEFAULT_UTILISATION
     pass_tokens: float = DEFAULT_PASS_TOKENS
-    in_flight: float = math.inf  # of the whole service
+    in_flight: float = math.inf  # requests in flight in the whole service
 
     def kept_by(self, result: Service) -> bool:
         """Whether a service keeps both.
@@ -61,7 +61,7 @@ class ServingPlan:
 
     @property
     def num_devices(self) -> int:
-        """Of all instances."""
+        """Devices of all instances."""
         prefill = 0 if self.prefill is None else self.num_prefill * self.prefill.num_devices
         return prefill + self.num_decode * self.decode.num_devices
 
@@ -192,7 +192,7 @@ def most_in_flight(
 def _splits(
     decoding: Sequence[_Pool], prefilling: Sequence[_Pool], num_devices: int, top: int
 ) -> list[tuple[_Pool, int, _Pool, int]]:
-    """For each pair of instances, the numbers of each that serve most requests; the best of all pairs."""
+    """Best of all pairs of instances, each pair with the numbers that serve most requests."""
     found: list[tuple[float, int, tuple[_Pool, int, _Pool, int]]] = []
     for decode in decoding:
         for prefill in prefilling:

@@ -1,4 +1,4 @@
-"""How far a search has come."""
+"""Progress of a search."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HALF_EXPLAINED = 12  # heartbeats that halve the remaining fraction; their total
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a search has come. ``done_fraction`` counts layouts, not strategies; it is no forecast of time.
+    """Progress of a search. ``done_fraction`` counts layouts, not strategies; it is no forecast of time.
 
     ``phase`` is one of ``PHASES``; ``PRICE`` belongs to post-training. Bounds rule out strategies while they are enumerated.
     """

@@ -1,4 +1,4 @@
-"""A search as it is asked for: one record, checked once."""
+"""The request of a search: one record, checked once."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ _REFUSALS = {
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """What is searched, what ranks and limits its plans, and how.
+    """Request of a search: the space, the ranking and limits of its plans, and the mode.
 
-    ``objective`` orders the lattice; ``criteria`` rank plans beside it and then decide ``objective`` and ``top``. ``physics`` is
-    the space of the same limits without a target: where it is given, the best plan that the target refuses is searched as well.
-    ``limits`` are those of ``space``, for the explanation where they leave no plan. ``baseline`` is the strategy to beat
+    ``objective`` orders the lattice; ``criteria`` rank plans in addition and then decide ``objective`` and ``top``. ``physics`` is
+    the space of the same limits without a target: with it, the search also finds the best plan that the target refuses.
+    ``limits`` are the limits of ``space``; they explain an empty result. ``baseline`` is the strategy to beat
     (default: ``default_baseline``). ``paired_error`` decides which plans tie. ``clock`` returns seconds; without it timings are
     zero. Raises ``SearchError`` for an unknown or unusable value, and for an option that the mode does not read.
     """
@@ -155,5 +155,5 @@ class SearchRequest:
 
 
 def on_physics(workload: Workload) -> Workload:
-    """The same workload without a target."""
+    """Copy of the workload without a target."""
     return replace(workload, software=replace(workload.software, target=ANY.name))

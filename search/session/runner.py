@@ -36,7 +36,7 @@ class SteppedWork(Protocol[ProgressT_co]):
 
     @property
     def progress(self) -> ProgressT_co:
-        """How far the work has come."""
+        """Progress of the work."""
 
 
 class SteppedSearch(SteppedWork[Progress], Protocol):
@@ -47,7 +47,7 @@ class SteppedSearch(SteppedWork[Progress], Protocol):
         """The trials of a sampler or a refinement; empty for an exhaustive search."""
 
     def checkpoint(self) -> dict[str, Any]:
-        """The state of the search beside its trials, as JSON."""
+        """The state of the search without its trials, as JSON."""
 
     def result(self, stopped_by: str | None = None) -> SearchResult:
         """The result so far."""

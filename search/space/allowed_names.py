@@ -61,7 +61,7 @@ def kept(
 def notes(workload: Workload, names: dict[str, frozenset[str]], asked: Feature, tried: dict[str, Any]) -> Iterator[str]:
     """A sentence on each name that changes nothing, and on other switches that a forbidden name takes along.
 
-    ``names`` are those of ``allow`` and of ``forbid``, ``asked`` the switches that limits of their own switch on, ``tried`` the
+    ``names`` are the names in ``allow`` and in ``forbid``, ``asked`` the switches that separate limits switch on, ``tried`` the
     values of the space without them, by dimension. Raises ``SearchError`` for a name that the target needs.
     """
     for kind, given in names.items():
@@ -135,7 +135,7 @@ def _check_not_needed(workload: Workload, feature: Feature) -> None:
 
 
 def _gone_with(workload: Workload, feature: Feature) -> Iterator[str]:
-    """Switches that the target takes only beside this one."""
+    """Switches that the target takes only together with this one."""
     for rule in rules_for(workload.software.target):
         if isinstance(rule, FactRule) and feature in rule.needs:
             yield Sentence(

@@ -148,7 +148,7 @@ def chunks(
 
 
 def _filled(found: Iterable[Chunk], chunk_rows: int) -> Iterator[Chunk]:
-    """The same rows in as few chunks as possible, since a small chunk costs almost as much as a full one."""
+    """Rows in as few chunks as possible, since a small chunk costs almost as much as a full one."""
     held: list[Chunk] = []
     for chunk in found:
         if held and sum(len(one.batch) for one in held) + len(chunk.batch) > chunk_rows:

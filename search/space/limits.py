@@ -50,7 +50,7 @@ class SearchLimits:
     """The values that each dimension may take; ``None`` means the default grid of ``search_space.py``.
 
     A range selects from that grid, a tuple replaces it. ``switches`` holds the switches that are limited. ``allow`` and
-    ``forbid`` hold names (``allowed_names.py``): values that are tried beside the grid, and values that are never tried.
+    ``forbid`` hold names (``allowed_names.py``): values that are tried in addition to the grid, and values that are never tried.
     """
 
     tp: Degrees = None

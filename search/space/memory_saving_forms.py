@@ -57,7 +57,7 @@ def least_memory_form(model: ModelShape, batch: StrategyBatch, switches: Feature
 def swappable(batch: StrategyBatch) -> NDArray[np.bool_]:
     """Rows in which attention's tensors can be swapped: forwards and backwards are not merged.
 
-    No framework swaps beside merged passes [mindspeed-fb-overlap].
+    No framework swaps during merged passes [mindspeed-fb-overlap].
     """
     found: NDArray[np.bool_] = (batch.features & int(Feature.MOE_COMM_OVERLAP)) == 0
     return found

@@ -29,7 +29,7 @@ class RecomputeMode:
     method: RecomputeMethod = RecomputeMethod.NONE
     modules: RecomputeModule = RecomputeModule(0)
     num_layers: int = 0
-    share_percent: int = 0  # of a virtual stage's layers, in place of num_layers
+    share_percent: int = 0  # share of a virtual stage's layers, in place of num_layers
 
     @property
     def name(self) -> str:

@@ -13,8 +13,8 @@ Default grid (a range in the limits selects from it, a list replaces it):
   an interleaved chunk takes pp micro batches in turn
 - switches, as each entry of ``cost_models.shapes.switches`` says: those of ``DEFAULT_FEATURES`` on; ``wanted``, what saves time,
   on in every strategy in which the target takes it; ``leaner``, what saves memory for time, tried the other way where a
-  strategy does not fit as it is (``memory_saving_forms.py``); the rest off. With DualPipeV ``moe_comm_overlap`` is on, which is
-  what the schedule is for, and off what the target excludes beside it
+  strategy does not fit (``memory_saving_forms.py``); the rest off. With DualPipeV ``moe_comm_overlap`` is on, which is the
+  purpose of the schedule; switches that the target excludes with it are off
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from search.space.recompute_modes import RecomputeMode, recompute_mode
 
 MAX_TENSOR_PARALLEL = 32
 MAX_PIPELINE = 64
-MOST_UNEVEN_VIRTUAL_STAGES = 8  # on a rank; larger numbers must divide the layers, as Megatron-LM and Calculon ask of all numbers
+MOST_UNEVEN_VIRTUAL_STAGES = 8  # maximum on a rank without an even split; Megatron-LM and Calculon always require one
 MIN_TOKENS_PER_CP_RANK = 4096
 MIN_EXPERT_COLUMNS = 2048
 MICRO_BATCH_SIZES = (1, 2, 4, 8)
@@ -86,7 +86,7 @@ class SearchSpace:
     leaner: Feature = Feature(0)
 
     def dimensions(self) -> dict[str, list[Any]]:
-        """The values of every dimension beside the switches, as jobs name them."""
+        """The values of every dimension except the switches, as jobs name them."""
         values: dict[str, list[Any]] = {name: list(getattr(self, name)) for name in (*DEGREES, "sequence_parallel", "zero_stage")}
         for name in ("cp_algo", "schedule", "dispatcher"):
             values["moe_dispatcher" if name == "dispatcher" else name] = [kind.label for kind in getattr(self, name)]
@@ -238,7 +238,7 @@ def _selected(name: str, limit: Degrees, grid: tuple[int, ...]) -> tuple[int, ..
     high = limit.max if limit.max is not None else max(grid[-1], low)
     if name in ("tp", "cp", "etp", "micro_batch_size") and high > grid[-1]:
         grid = _powers_of_two(high)
-    elif name == "vpp" and limit.max is not None:  # a bound asks for all values up to it
+    elif name == "vpp" and limit.max is not None:  # a bound includes all values up to it
         grid = tuple(range(1, min(high, MOST_UNEVEN_VIRTUAL_STAGES + MAX_PIPELINE) + 1))
     elif name == "pp" and high > grid[-1]:
         grid = (*grid, *range(grid[-1] + 1, min(high, grid[-1] + MAX_PIPELINE) + 1))

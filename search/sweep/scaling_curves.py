@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import pairwise
 
-KNEE = 0.5  # of the rate of a device at the smallest count: below it, more than half of each further device is lost
+KNEE = 0.5  # fraction of a device's rate at the smallest count: below it, more than half of each further device is lost
 
 
 def linearity(devices: Sequence[int], tokens_per_s: Sequence[float]) -> list[float]:

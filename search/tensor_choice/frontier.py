@@ -41,7 +41,7 @@ class Options:
         return Options(kept, seconds, working, self.recompute[rows], self.swap[rows])
 
     def of_layers(self, number: int) -> Options:
-        """The same choices for ``number`` layers of a virtual stage, which work one after the other."""
+        """Choices for ``number`` layers of a virtual stage, which run one after the other."""
         return replace(self, kept_bytes=number * self.kept_bytes, seconds=number * self.seconds)
 
     def choice(self, row: int) -> TensorChoice:
@@ -99,7 +99,7 @@ def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
 
 
 def _states(tensors: TensorCosts) -> list[list[tuple[float, float, float, int, int]]]:
-    """For every set of tensors that share a price: (bytes freed, seconds, bytes moved, recompute, swap) of each state."""
+    """(bytes freed, seconds, bytes moved, recompute, swap) of each state, for every set of tensors that share a price."""
     tied = [tensor for tensor in tensors.bytes if tensor in ROTATED]
     groups = [tied] if tied else []
     groups += [[tensor] for tensor in tensors.bytes if tensor not in ROTATED]

@@ -13,7 +13,7 @@ from search.tensor_choice.frontier import Options, unbeaten
 Floats = NDArray[np.float64]
 
 MOST_PARTIAL = 150  # partial choices that go on to the next part; with more, the result is not proved
-MOST_GROWN = 400  # of these with the next part, before beaten ones are dropped at quadratic cost
+MOST_GROWN = 400  # maximum partial choices with the next part, before dominated ones are dropped at quadratic cost
 PRICES = 48  # prices of a byte, between which the best bound is narrowed down
 NARROWINGS = 3
 STARTS = 8  # choices at a price that are improved part by part
@@ -136,7 +136,7 @@ def _relaxations(parts: Sequence[Options], limits: Limits) -> Iterator[_Relaxed]
 
 
 def _relaxed(parts: Sequence[Options], held: list[Floats], room_bytes: float) -> _Relaxed:
-    """Time plus bytes at the price with the largest bound. Every price bounds the time of choices that fit the room."""
+    """Largest Lagrangian lower bound on time under the memory limit. Every price of a byte gives such a bound."""
     priciest = max(float(options.seconds.max()) for options in parts) / max(min(float(h.max()) for h in held), 1.0)
     low, high = 1e-3 * priciest, 1e3 * priciest
     least_s, best, priced = -np.inf, 0.0, []
@@ -177,7 +177,7 @@ def _merged(
         if not len(fits):
             return None, exact
         grown, works, first, second = grown[:, fits], works[fits], first[fits], second[fits]
-        if len(first) > MOST_GROWN:  # those nearest to the bound
+        if len(first) > MOST_GROWN:  # keep the choices nearest to the bound
             near = np.argsort(over[first] + relaxed.over_s[number][second], kind="stable")[:MOST_GROWN]
             grown, works, first, second, exact = grown[:, near], works[near], first[near], second[near], False
         takes = seconds[first] + options.seconds[second]

@@ -22,8 +22,8 @@ from cost_models.step.priced_groups import PricedGroup, priced_batch
 from search.tensor_choice.frontier import layer_options
 from search.tensor_choice.solver import Limits, cheapest
 
-WORTH = 1e-4  # of a micro batch's passes on a rank: smaller gains are not searched for
-SAVES_OTHERWISE = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY  # switches in whose place tensors are chosen
+WORTH = 1e-4  # minimum gain, as a fraction of a rank's time per micro batch
+SAVES_OTHERWISE = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY  # switches that the choice of tensors replaces
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ class TensorRefinement:
     added_s: float
 
     def to_mapping(self) -> dict[str, Any]:
-        """As JSON."""
+        """The plan as JSON."""
         return dict(vars(self))
 
 

@@ -1,1 +1,1 @@
-"""Trials of a sampler: the choices that it is asked for, its proposals, and the record of each evaluation."""
+"""Trials of a sampler: the choices that it is offered, its proposals, and the record of each evaluation."""

@@ -1,6 +1,6 @@
 """The search space as a tree of named choices, and the strategy that the answers of a sampler make.
 
-A choice without effect is not asked for: the context-parallel algorithm without context parallelism, or the dispatcher where no
+A choice without effect is not offered: the context-parallel algorithm without context parallelism, or the dispatcher where no
 token travels. The values offered under one name never change, as samplers require.
 """
 
@@ -30,7 +30,7 @@ class _NotOfferedError(Exception):
 
 
 class StrategyChoices:
-    """Strategies of one space by their parameters. Raises ``SearchError`` where the space holds none."""
+    """Maps sampler parameters to strategies of one search space. Raises ``SearchError`` if the space holds none."""
 
     def __init__(self, workload: Workload, space: SearchSpace) -> None:
         self._workload = workload

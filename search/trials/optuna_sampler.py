@@ -1,4 +1,4 @@
-"""Optuna in memory: asks for proposals and tells their values batch by batch.
+"""Optuna in memory: gets proposals and reports their values batch by batch.
 
 Each batch is drawn with its own seed. So a study that is continued from stored trials proposes the same as one that never
 stopped.
@@ -28,7 +28,7 @@ Values = Callable[[Trial], Sequence[float]]
 
 @dataclass(frozen=True)
 class Proposal(Generic[Drawn]):
-    """A proposal: the thing that its choices make, and the handle by which its value is told."""
+    """A proposal: the object that its choices make, and the handle for reporting its value."""
 
     drawn: Drawn
     trial: optuna.Trial

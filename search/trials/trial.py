@@ -14,9 +14,9 @@ from search.space.search_space import SearchSpace
 from search.trials.named_choices import StrategyChoices, Value
 
 OUTCOMES = FITS, TOO_LARGE, ILLEGAL = ("fits", "too_large", "illegal")
-_EVALUATED = ("outcome", "rule", "step_time_s", "peak_memory_bytes")  # as they are in a trial's JSON
+_EVALUATED = ("outcome", "rule", "step_time_s", "peak_memory_bytes")  # names in a trial's JSON
 BASELINE, SAMPLED, SEED = "baseline", "sampled", "seed"
-UNPRICED = 1e30  # value of an illegal strategy; its constraint tells a sampler that it is not just slow
+UNPRICED = 1e30  # value of an illegal strategy; its constraint shows a sampler that it is not just slow
 
 
 @dataclass(frozen=True)
