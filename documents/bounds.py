@@ -10,22 +10,22 @@ from documents.errors import show
 from documents.sentences import Sentence
 
 MAX_DEVICES = 1_000_000
-MAX_DEGREE = 65_536  # with 1,000,000 stages, rejecting a strategy takes seconds
+MAX_DEGREE = 65_536  # maximum degree: with 1,000,000 stages, rejecting a strategy takes seconds
 MAX_GLOBAL_BATCH = 10_000_000
 MAX_SEQ_LENGTH = 100_000_000
 MAX_LAYERS = 10_000
 MAX_MTP_LAYERS = 100
-MAX_WIDTH = 1_000_000  # of a hidden, head or rank dimension; heads
+MAX_WIDTH = 1_000_000  # maximum hidden, head or rank dimension, and number of heads
 MAX_FFN_WIDTH = 10_000_000
 MAX_VOCAB = 100_000_000
 MAX_EXPERTS = 100_000
 MAX_SHARED_WIDTH = MAX_EXPERTS * MAX_FFN_WIDTH
 MAX_PARAMETERS = 10**16
 MAX_TOKENS = 1e18
-MAX_VALUES = 256  # of one dimension of a search
-MAX_RANKS = 100_000  # of a table by rank
-MAX_NUMBER = 10**12  # in launch arguments
-MAX_COUNT = 2**63  # of tokens that an expert was routed
+MAX_VALUES = 256  # maximum values of one dimension of a search
+MAX_RANKS = 100_000  # maximum ranks in a table by rank
+MAX_NUMBER = 10**12  # maximum number in launch arguments
+MAX_COUNT = 2**63  # bound on the tokens routed to an expert
 MAX_MEASURED = 1e18
 
 MAX_NAME = 4096  # characters, of a path too
@@ -33,14 +33,14 @@ MAX_LINE = 600
 MAX_TEXT = 1000
 
 DOCUMENT_BYTES = 256 * 1024
-CONFIG_BYTES = 2**20  # of a model's config.json
+CONFIG_BYTES = 2**20  # maximum size of a model's config.json
 CALIBRATION_BYTES = 2**20
 COUNTS_BYTES = 16 * 2**20  # 1024 layers of a few hundred experts
-TRACE_BYTES = 256 * 2**20  # of a log of tokens per expert, step by step
+TRACE_BYTES = 256 * 2**20  # maximum size of a log of tokens per expert, step by step
 MAX_TRACE_COUNTS = 20_000_000  # steps x layers x experts
 MAX_TRACE_STEPS = 100_000
 BASELINE_BYTES = 16 * 2**20  # a search document holds up to a thousand plans
-RUNS_BYTES, RUN_BYTES = 64 * 2**20, 2**20  # of a file of runs; of a line
+RUNS_BYTES, RUN_BYTES = 64 * 2**20, 2**20  # maximum size of a file of runs, and of a line
 
 Degree = Annotated[int, Field(ge=1, le=MAX_DEGREE)]
 Devices = Annotated[int, Field(ge=1, le=MAX_DEVICES)]

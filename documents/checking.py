@@ -48,7 +48,7 @@ class OneOf:
 
 
 Checked = TypeVar("Checked", bound=Section)
-Parts = tuple[tuple[str, type[Section]], ...]  # of a document, each with its path; "" is the document itself
+Parts = tuple[tuple[str, type[Section]], ...]  # parts of a document, each with its path; "" is the document itself
 
 
 @cache
@@ -197,7 +197,7 @@ def _explain(
                 keys = [*keys, key]
         if detail["type"] == "missing" and len(keys) == len(detail["loc"]):  # not in one of several forms
             missing.append(_label(keys, where, labels))
-        # The deepest tells most; a misspelt key explains a missing one, and a sentence of its own that the form was right.
+        # The deepest error explains most. A misspelt key explains a missing one; a validator's sentence means a right form.
         weight = (len(keys), detail["type"] in ("extra_forbidden", "value_error"))
         if best is None or weight > best[0]:
             best = (weight, keys, schemas, given, dict(detail))

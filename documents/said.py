@@ -13,7 +13,7 @@ from documents.sentences import Sentence, all_packed, packed, plain
 
 # Whether JSON carries the parts of sentences behind their English text, for the edge that translates them.
 WITH_PARTS: ContextVar[bool] = ContextVar("with_parts", default=False)
-_MARK = b"\\u001e"  # as JSON writes what stands before the parts
+_MARK = b"\\u001e"  # JSON's form of the mark before the parts
 _PARTS = re.compile(rb'\\u001e(?:[^"\\]|\\.)*')
 
 

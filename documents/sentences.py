@@ -1,7 +1,7 @@
 """Sentences for readers: English text that keeps its template and values.
 
 A ``Sentence`` is a ``str``, so logs, JSON and comparisons see English. Another language looks up the template and fills its
-translation with the same values. Values that are sentences are translated too; all others stay as they are.
+translation with the same values. Values that are sentences are translated too; all others stay unchanged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class Sentence(str):
     """Text from a template: ``Sentence("{} takes {:.0%} of the step", name, share)``, with unnamed ``str.format`` places."""
 
     __slots__ = ("template", "values")
-    template: str  # with {0}, {1}, ... for the values; a list names its separators instead: see ``joined``
-    values: tuple[str, ...]  # formatted; each is a Sentence or stays as it is in all languages
+    template: str  # template with {0}, {1}, ... for the values; a list names its separators instead: see ``joined``
+    values: tuple[str, ...]  # formatted values; each is a Sentence or the same in all languages
 
     def __new__(cls, template: str, /, *values: object) -> Sentence:
         """Raises ``ValueError`` if the number of places differs from the number of values."""
@@ -102,7 +102,7 @@ class Sentence(str):
         if len(text) == len(self):
             return self
         values, template = self.values, cut(self.template)
-        if template == self.template and values:  # what is cut ends the last value
+        if template == self.template and values:  # the cut text is the end of the last value
             last = values[-1]
             values = (*values[:-1], last._without_end(cut) if isinstance(last, Sentence) else cut(last))
         return _made(text, template, values)
@@ -142,7 +142,7 @@ def ending(text: str, mark: str) -> str | None:
 
 
 def recognized(text: str, templates: Iterable[str]) -> str:
-    """Give parts to a plain text that matches one of the templates; other texts stay as they are."""
+    """Give parts to a plain text that matches one of the templates; other texts stay unchanged."""
     for template in templates:
         found = _pattern(template).fullmatch(text)
         if found and not isinstance(text, Sentence):
@@ -174,7 +174,7 @@ def packed(text: str) -> str:
 
 
 def unpacked(text: str) -> str:
-    """The sentence of a packed text; any other text as it is."""
+    """The sentence of a packed text; any other text is returned unchanged."""
     english, mark, parts = text.partition(_PACKED)
     if not mark:
         return text
@@ -200,7 +200,7 @@ def may_be_packed(text: str) -> bool:
 
 
 def all_unpacked(value: Any) -> Any:
-    """A document with each sentence in it as it was before it was packed."""
+    """Restore each packed sentence in a document."""
     return _each(value, unpacked)
 
 

@@ -1,4 +1,4 @@
-"""Adapts a strategy to what a framework can express, with a sentence for each replaced setting."""
+"""Adapts a strategy to the settings that a framework can express, with a sentence for each replaced setting."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ class Draft:
         )
 
     def one_number_of_recompute(self, why: str) -> None:
-        """Replace a number of recomputed layers for each stage by that of the fullest stage."""
+        """Replace the numbers of recomputed layers for each stage by the number of the fullest stage."""
         plan = self.strategy.recompute_layers_per_stage or (0,)
         layers = max(-(-max(plan) // self.strategy.vpp), 1)
         self.set(

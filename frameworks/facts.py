@@ -27,10 +27,10 @@ Words = Callable[[Workload, ParallelStrategy], str]
 
 @dataclass(frozen=True)
 class Term:
-    """One argument in terms of plans.
+    """One framework argument as a function of the plan.
 
     ``column`` gives a mask, numbers, or one value for all rows; ``codes`` maps values of the argument to values of the column.
-    ``name`` is the plan's word for the argument. ``said`` states the plan's value of it, ``state`` the same after "needs ...".
+    ``name`` is the plan's word for the argument. ``said`` states the plan's value; ``state`` states it after "needs ...".
     ``feature`` is its switch, if it is one. With ``of_job`` the column is one value that the job decides.
     """
 
@@ -60,7 +60,7 @@ class Term:
         return Sentence("{}{} ({})", self.name, value, state) if state else f"{self.name}{value}"
 
 
-Terms = Mapping[str, Term]  # by argument, or by a whole condition
+Terms = Mapping[str, Term]  # terms by argument, or by a whole condition
 
 
 def number(name: str, field: str | None = None) -> Term:

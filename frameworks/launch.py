@@ -15,11 +15,11 @@ from frameworks.registry import BY_NAME, releases_for
 def launch_block(
     workload: Workload, strategy: ParallelStrategy, launchable: Collection[str] | None = None
 ) -> dict[str, dict[str, Any]]:
-    """For each framework: ``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules``, ready for JSON.
+    """``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules`` of each framework, ready for JSON.
 
     ``target`` is the release that the job names. For other frameworks it is the first release that runs the plan, else the
     first. ``launchable`` says whether the framework runs exactly this plan, of this model. If the plan breaks a rule of the
-    framework, the arguments are those of the nearest plan that it takes, ``rules`` lists the broken rules, and notes state each
+    framework, the arguments describe the nearest plan that it takes, ``rules`` lists the broken rules, and notes state each
     rule and each replaced setting. ``arguments`` is null if the framework does not run on the devices. The argument
     ``launchable`` is the result of ``frameworks.legality.launchable_on`` for the plan, if known.
     """

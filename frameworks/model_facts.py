@@ -33,16 +33,11 @@ class Fact:
     """Arguments for one fact: ``number`` is the argument with its value, or ``says`` maps values to arguments.
 
     ``only``: whether the fact applies to a model, as far as the model is known. ``unsaid``: values that need no argument
-    (``None``:
-    the model does not state it). ``instead``: the value to write for one that cannot be expressed. ``effective``: the only
-    numbers
-    that have an effect, if the framework accepts more. ``label``: its word in sentences. ``because``: why a value has no
-    argument.
-    ``asked``: a launch file mentions it if the model does not state it. ``priced``: it changes the cost of a plan. ``named``:
-    words
-    for values that do not read well as label and value. ``says`` is read from top to bottom: the first entry whose arguments
-    hold,
-    given or by default, wins.
+    (``None``: the model does not state it). ``instead``: the value to write for one that cannot be expressed. ``effective``: the
+    only numbers that have an effect, if the framework accepts more. ``label``: the fact's word in sentences. ``because``: why a
+    value has no argument. ``asked``: a launch file mentions the fact if the model does not state it. ``priced``: the fact changes
+    the cost of a plan. ``named``: words for values that do not read well as label and value. ``says`` is read from top to bottom:
+    the first entry whose arguments hold, given or by default, wins.
     """
 
     path: str
@@ -60,7 +55,7 @@ class Fact:
 
     @property
     def words(self) -> str:
-        """Its word in sentences."""
+        """The fact's word in sentences."""
         return self.label or self.path.rpartition(".")[2]
 
     def arguments(self, value: Any) -> Mapping[str, Any] | None:
@@ -111,7 +106,7 @@ class ModelTable:
         return ModelTable((*kept, *(f for rest in new.values() for f in rest)), self.derived, self.undone)
 
     def flat(self, model: ModelShape, **beside: Any) -> Flat:
-        """The model's fields by path, with derived values and those in ``beside``."""
+        """The model's fields by path, with derived values and the values in ``beside``."""
         known = {**flattened(model), **beside}
         return {**known, **self.derived(known)}
 

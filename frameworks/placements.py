@@ -19,9 +19,9 @@ from frameworks.rule import Rule, layout_of, layout_violates
 
 @dataclass(frozen=True)
 class Placements:
-    """The placements that a target can express: those within every limit; without limits, all that keep the model's order.
+    """The placements that a target can express: all within every limit; without limits, all that keep the model's order.
 
-    ``fewest``: least layers of each virtual stage. ``even``: only the few layouts of ``shapes``. ``mtp``: the modules run beside
+    ``fewest``: least layers of each virtual stage. ``even``: only the few layouts of ``shapes``. ``mtp``: the modules run with
     the head, or also in the last chunk of a rank other than the first, or anywhere after the layers. ``early_moe``: the first MoE
     layer is on one of the first ``vpp`` virtual stages of a pipeline. ``full_but_last``: all virtual stages have equally many
     layers, except the last, which can have fewer.

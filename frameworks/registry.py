@@ -1,4 +1,4 @@
-"""Registry of the frameworks. A new framework is a folder and an entry here; a new release is an entry beside its siblings.
+"""Registry of the frameworks. A new framework is a folder and an entry here; a new release is an entry among its siblings.
 
 Targets, legality rules, launch blocks and files, documents and the names in a job all come from this tuple.
 """

@@ -18,7 +18,7 @@ class ProfileError(InputError):
 
 
 class Basis(StrEnum):
-    """How a number was obtained."""
+    """Basis of a number: vendor's statement, measurement, inference or assumption."""
 
     VENDOR = "vendor"
     MEASURED = "measured"
@@ -35,7 +35,7 @@ class Status(StrEnum):
 
 
 class Wiring(StrEnum):
-    """How the devices of one tier are connected."""
+    """Connection of the devices of one tier."""
 
     MESH = "mesh"  # a link to every peer: a group of t ranks uses t - 1 links
     SWITCH = "switch"  # one port into a non-blocking switch
@@ -57,7 +57,7 @@ class Quantity:
 class CollectiveCurve:
     """Measured times of one collective at one group size.
 
-    ``message_bytes`` is what a rank holds before an all-gather, after a reduce-scatter,
+    ``message_bytes`` is the size on a rank before an all-gather, after a reduce-scatter,
     and on both sides of an all-reduce or all-to-all; it increases.
     """
 

@@ -51,10 +51,10 @@ if typing.TYPE_CHECKING:
     from meshplan.server_records import Event as Event
     from meshplan.server_records import Plan as Plan
     from meshplan.server_records import Study as Study
-else:  # to a type checker every name of a module with __getattr__ is Any
+else:  # type checkers take every name of a module with __getattr__ as Any
 
     def __getattr__(name: str) -> typing.Any:
-        if name in _EXPORTED:  # on first use, so that the command starts without an HTTP library
+        if name in _EXPORTED:  # import on first use, so that the command starts without an HTTP library
             return getattr(importlib.import_module(_EXPORTED[name]), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

@@ -52,7 +52,7 @@ class CheckMethods(RequestSteps):
         visibility: Visibility = "private",
         idempotency_key: str | None = None,
     ) -> Flow[JsonObject]:
-        """The same check, made by the server and kept in its history ``name``: ``id``, ``status``, ``check``.
+        """Run a check on the server and keep it in the history ``name``: ``id``, ``status``, ``check``.
 
         ``commit``, ``branch`` and ``change_url`` name the change; ``taken_from`` says where each of these values comes from.
         """
@@ -91,7 +91,7 @@ class CheckMethods(RequestSteps):
     def change_check(
         self, check_id: str, *, archived: bool | None = None, visibility: Visibility | None = None
     ) -> Flow[JsonObject]:
-        """Archives or shares a kept check; None leaves a value as it is."""
+        """Archives or shares a kept check; None leaves a value unchanged."""
         return self._json("PATCH", f"/v1/checks/{check_id}", present({"archived": archived, "visibility": visibility}))
 
     @call

@@ -42,7 +42,7 @@ from meshplan.server_records import (
 )
 from meshplan.server_records import Study as Study
 
-RUNS_A_REQUEST = 50  # of at most 64 KiB each, in a body of at most 4 MiB
+RUNS_A_REQUEST = 50  # runs in a request: each at most 64 KiB, in a body of at most 4 MiB
 SWEEP_TIMEOUT_S = 120.0  # a server gives a sweep or a search of placements 60 s, and other requests may run first
 FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 
@@ -90,7 +90,7 @@ class _Methods(CheckMethods):
     ) -> Flow[Study]:
         """Changes name, tags, note, visibility or priority of a study, or archives it.
 
-        None leaves a value as it is, an empty value removes it. Lists show archived studies only on request; age does not delete
+        None leaves a value unchanged, an empty value removes it. Lists show archived studies only on request; age does not delete
         them.
         """
         said = {"name": name, "note": note, "archived": archived, "visibility": visibility, "priority": priority}
@@ -99,7 +99,7 @@ class _Methods(CheckMethods):
 
     @call
     def study(self, study_id: str) -> Flow[Study]:
-        """The study as it is now."""
+        """The current study."""
         return reading(study_of, self._json("GET", f"/v1/studies/{study_id}"))
 
     @listing
@@ -226,12 +226,12 @@ class _Methods(CheckMethods):
 
     @call
     def serving(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
-        """Throughput and latency of an inference service, by pool; ``job`` is that of ``meshplan serving estimate``."""
+        """Throughput and latency of an inference service, by pool; ``job`` is the job of ``meshplan serving estimate``."""
         return self._json("POST", "/v1/serving/estimates", job)
 
     @call
     def explain(self, job: Mapping[str, Any]) -> Flow[JsonObject]:
-        """Explains time and memory of the job's strategy beside the best of a search; without one, explains the best."""
+        """Compares time and memory of the job's strategy with the best of a search; without a strategy, explains the best."""
         return self._json("POST", "/v1/explanations", job, timeout_s=max(self._timeout_s, FIT_TIMEOUT_S))
 
     @call
@@ -391,7 +391,7 @@ class Client(Connection, _Methods):
 
 
 class AsyncClient(AsyncConnection, _Methods):
-    """The same methods, to be awaited, or iterated with ``async for`` if they return a list; use it in ``async with``."""
+    """Client whose methods are awaited, or iterated with ``async for`` if they return a list; use it in ``async with``."""
 
     def __init__(
         self,

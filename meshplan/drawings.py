@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-# Colour-blind readers can tell them apart. Reports and the dashboard's light theme have the same; a test compares them.
+# Colour-blind readers can distinguish them. Reports and the dashboard's light theme have the same; a test compares them.
 COLOURS = (
     "#2456d6", "#e07a10", "#0f8a6c", "#c2337e", "#7a52d1", "#9a6b00", "#1490b8",
     "#b3382c", "#5d6b1a", "#606a7b", "#1f5f7a", "#8a5638", "#a63fb3", "#3d8f2c",

@@ -97,7 +97,7 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """Whether the peak leaves the free memory that the job asks for."""
+        """Whether the peak leaves the free memory that the job requires."""
         return bool(self.numbers["fits"])
 
     @property
@@ -274,9 +274,9 @@ def estimate(job: Job, *, simulate: bool = False, **fields: Any) -> Estimate:
 
 
 def explain(job: Job, **fields: Any) -> Estimate:
-    """The job's strategy beside the best of a search, as ``meshplan explain`` answers; ``document`` has the explanation.
+    """The job's strategy compared with the best of a search, as ``meshplan explain`` answers; ``document`` has the explanation.
 
-    Without a strategy, the best plan is explained beside the next one with another structure.
+    Without a strategy, the best plan is compared with the next one of another structure.
     """
     return _estimate(_asked("explained", job, fields))
 

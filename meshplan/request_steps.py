@@ -15,12 +15,12 @@ from meshplan.errors import MeshplanError
 from meshplan.server_records import Calibration, JsonObject, Plan, Study
 
 PAGE = 200
-WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # in one page
+WHOLE_LISTS = ("/v1/models", "/v1/hardware")  # lists that come in one page
 ATTEMPTS = 4
 FIRST_PAUSE_S = 0.25
 SILENCE_S = 60.0  # a stream that is silent for this long is lost: the server sends something every 15 s
-MAX_LOST_STREAMS = 20  # in a row; about half a minute
-MAX_PAUSE_S = 5.0  # longest pause that is waited for; a quota asks for more, and its refusal is raised
+MAX_LOST_STREAMS = 20  # lost streams in a row; about half a minute
+MAX_PAUSE_S = 5.0  # longest pause before a retry; a quota needs more, so its refusal is raised
 T = TypeVar("T")
 U = TypeVar("U")
 Parameter = str | int | list[str]  # value in a query string; a list is repeated item by item

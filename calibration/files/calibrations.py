@@ -69,7 +69,7 @@ class Calibration:
     command: str
     hardware: str | None = None  # set if the calibration was fitted for one site's hardware
     stack: str | None = None
-    memory_bands: tuple[ErrorBand, ...] = ()  # of ln(measured / predicted) peaks; none in files of earlier versions
+    memory_bands: tuple[ErrorBand, ...] = ()  # bands of ln(measured / predicted) peaks; none in files of earlier versions
     memory_coverage: tuple[Coverage, ...] = ()
     paired: tuple[PairedError, ...] = ()  # none in a file of an earlier version
     steps: tuple[Step, ...] = ()  # widening of intervals beyond the measured runs; empty in a file of an earlier version

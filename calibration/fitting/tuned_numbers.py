@@ -121,7 +121,7 @@ FORM: Mapping[str, str] = {
 
 @contextmanager
 def numbers_at(values: Mapping[WithoutRuns, float]) -> Iterator[None]:
-    """The numbers of modules at other values inside the block, for one thread; those of ``CONSTANTS`` are left alone.
+    """The numbers of modules at other values inside the block, for one thread; ``CONSTANTS`` stays unchanged.
 
     Modules read these as plain numbers; only nested leave-out changes them.
     """

@@ -43,7 +43,7 @@ class MemoryErrors:
 
 @dataclass(frozen=True)
 class MemoryEvidence:
-    """The spread of a job's peaks, the number of measured peaks of its stack and kind, and what is extrapolated."""
+    """The spread of a job's peaks, the number of measured peaks of its stack and kind, and the extrapolated dimensions."""
 
     spread: PeakSpread
     num_runs: int

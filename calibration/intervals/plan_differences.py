@@ -107,7 +107,7 @@ def paired_errors(
 ) -> tuple[PairedError, ...]:
     """The paired error of each kind of model in ``own``, and of all of them under ``all``.
 
-    Every job has the same weight, whatever the number of its pairs; one more such weight lies beyond the largest error. All
+    Every job has the same weight, whatever the number of its pairs; one more such weight is put beyond the largest error. All
     kinds share one quantile, also those of ``others`` (another family's jobs): that of absolute errors over the scale of their
     kind. The scale is the kind's mean, shrunk towards the mean of all as if by ``PRIOR_GROUPS`` more jobs. The scale of K jobs
     is uncertain by one part in K, which widens it by (1 + 1/K)^(1/2). A kind with fewer than ``QUANTILES_FROM`` jobs is at

@@ -50,7 +50,7 @@ class ErrorBand:
 
 @dataclass(frozen=True)
 class Interval:
-    """Interval of a step time [s], the runs behind it, and what it extrapolates."""
+    """Interval of a step time [s], the runs behind it, and the extrapolated dimensions."""
 
     low_s: float
     high_s: float
@@ -70,7 +70,7 @@ def error_bands(
     """Conformal quantiles of each kind of model, by ``kind_of``, and of all under ``all``.
 
     ``groups`` says which runs were left out together. Errors of one group are correlated, so every group has the same weight,
-    whatever the number of its runs; one more such weight lies beyond the largest error [dunn2023]. Groups of one of ``clusters``
+    whatever the number of its runs; one more such weight is beyond the largest error [dunn2023]. Groups of one of ``clusters``
     share part of their errors: n of them weigh, and count, as n^(1/2). All kinds share one set of quantiles: those of errors
     over the scale of their kind [lei2018]. The scale is the kind's mean error, shrunk towards the mean of all as if by
     ``PRIOR_GROUPS`` more groups. The scale of K groups is uncertain by one part in K, which widens the band by

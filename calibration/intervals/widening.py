@@ -49,7 +49,7 @@ def cell(workload: Workload) -> Cell:
 
 
 def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floats], base: Floats) -> Step:
-    """The factor of one kind of step from the log errors with each group left out, and those of the same runs without.
+    """Factor of one kind of step, from log errors of the same runs with each group left out and with none left out.
 
     Each is NaN where the run has none. Groups have equal weight, and so have the architectures inside a group, however many
     runs they have. A factor is at least 1.

@@ -55,7 +55,7 @@ class NestedModel:
         )
 
     def some(self, chosen: Mask) -> NestedModel:
-        """The same numbers with some of the observations."""
+        """Copy of the model with only the chosen observations."""
         own = tuple(o for o, is_chosen in zip(self.observations, chosen, strict=True) if is_chosen)
         return replace(self, observations=own, log_errors=self.log_errors[chosen], jacobian=self.jacobian[chosen])
 
@@ -79,7 +79,7 @@ def nested_model(
     free: Sequence[str],
     untaught: Sequence[Observation] = (),
 ) -> NestedModel:
-    """The numbers fitted to all observations, starting from those of ``constants`` and the modules.
+    """Numbers fitted to all observations; the fit starts from the values in ``constants`` and the modules.
 
     ``free`` are the constants that a calibration moves; a prior that does not rest on runs is kept. ``untaught`` follow the
     observations and are only predicted. The fit keeps its first derivatives. Numbers that move no observation return to their

@@ -153,5 +153,5 @@ def _exchanges() -> Iterable[tuple[str, int]]:
 
 
 def _case(kind: Kind, operation: str, precision: str, sizes: tuple[int, ...], shrink: int, *, kept: int = 0) -> Case:
-    """A case whose first ``kept`` sizes stay as they are: a number of experts."""
+    """A case whose first ``kept`` sizes are not scaled: a number of experts."""
     return Case(kind, operation, precision, (*sizes[:kept], *(size // shrink for size in sizes[kept:])))

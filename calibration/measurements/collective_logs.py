@@ -1,4 +1,4 @@
-"""Collective benchmark logs: what nccl-tests and HCCL Test print, as points of a measured curve."""
+"""Reads logs of the collective benchmarks nccl-tests and HCCL Test as points of a measured curve."""
 
 from __future__ import annotations
 
@@ -65,5 +65,5 @@ def parse_collective_log(text: str, op: str, group_size: int) -> CollectiveLog:
 
 def _add(points: dict[float, float], message_bytes: float, time_us: float) -> None:
     if not (0.0 < message_bytes <= MAX_MESSAGE_BYTES and math.isfinite(time_us) and 0.0 < time_us <= MAX_TIME_US):
-        return  # a size of zero bytes, or a time below what the log resolves
+        return  # a size of zero bytes, or a time below the resolution of the log
     points[message_bytes] = min(time_us, points.get(message_bytes, math.inf))

@@ -11,7 +11,7 @@ from typing import Protocol
 from calibration.measurements.cases import Case
 from documents.sentences import Sentence
 
-BATCH_S = 0.05  # seconds of calls between two readings of the clock: long beside a reading, short beside the warming of a device
+BATCH_S = 0.05  # seconds of calls between clock readings: much longer than a reading, much shorter than a device's warm-up
 MAX_CALLS = 100_000  # calls of one batch, at most
 MAX_BATCHES = 20_000
 METHOD = (

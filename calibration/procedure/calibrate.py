@@ -77,8 +77,8 @@ FREE_CONSTANTS: dict[str, tuple[tuple[str, ...], Mapping[str, tuple[str, ...]]]]
 
 
 SITE_LOG_SPREAD = 0.05  # spread of a site's constants around its family's: clusters of one product differ by 8 % [runs-fit]
-ABLATED_EVERY = {"ascend": 2, "gpu": 4}  # of an architecture's runs, every n-th: enough to compare mechanisms
-FEWEST_ARCHITECTURES = 3  # with fewer, left-out errors leave out one run at a time
+ABLATED_EVERY = {"ascend": 2, "gpu": 4}  # ablations use every n-th run of each architecture, enough to compare mechanisms
+FEWEST_ARCHITECTURES = 3  # number of architectures below which one run is left out at a time
 
 
 @dataclass(frozen=True)

@@ -114,7 +114,7 @@ def read_flags(texts: Iterable[str], stack: str) -> tuple[Flag, ...]:
 
 
 def read_features(names: Iterable[str]) -> tuple[Flag, ...]:
-    """Switches of a record, by our names or those of the frameworks."""
+    """Switches of a record, by our names or the frameworks' names."""
     found = []
     for text in names:
         name = text.lower()

@@ -64,7 +64,7 @@ def _counting_ends(num_layers: int, pp: int, vpp: int) -> LayerLayout | None:
 
 
 def num_noop_layers(section: StrategySection) -> int:
-    """How many idle slots ``strategy.noop_layers`` lists."""
+    """Number of idle slots that ``strategy.noop_layers`` lists."""
     return len(set(_integers(section.noop_layers) or ()))
 
 

@@ -16,7 +16,7 @@ _USUAL_HEAD_DIM = 128
 # Megatron pads the vocabulary to a multiple of 128 x tp [megatron-0.12, arguments.py, make-vocab-size-divisible-by].
 # MindSpeed-LLM's published scripts set that to 1 and state other paddings as padded-vocab-size.
 _USUAL_TOP_K = 2  # [megatron-0.12, arguments.py, moe-router-topk]
-_MINDFORMERS_CAPACITY = 1.1  # of its MoEConfig [mindformers-1.5, moe.py]
+_MINDFORMERS_CAPACITY = 1.1  # default of MindFormers' MoEConfig [mindformers-1.5, moe.py]
 _MINDFORMERS_CORE_YEAR = 2025.9  # r1.7
 _VOCABULARY_MULTIPLE = {"megatron-lm": 128, "nemo": 128, "megatron-deepspeed": 128}
 

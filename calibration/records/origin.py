@@ -1,4 +1,4 @@
-"""Where and when a run was published. Splits use this; predictions never see it."""
+"""Origin of a run: the source and date of publication. Splits use it; predictions never see it."""
 
 from __future__ import annotations
 

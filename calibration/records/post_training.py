@@ -20,7 +20,7 @@ from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
 
 KINDS = ("rl_step", "rollout", "weight_sync", "inference_prefill", "inference_decode", "inference_serving", "staleness_quality")
-MAX_SAMPLES = 2_000_000  # of a step
+MAX_SAMPLES = 2_000_000  # maximum samples of a step
 
 # Words in the name of a device, most specific first -> hardware profile.
 _HARDWARE: tuple[tuple[str, str], ...] = (

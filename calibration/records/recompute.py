@@ -15,11 +15,11 @@ from cost_models.shapes.strategy import Recompute, RecomputeMethod
 from documents import bounds
 from documents.sentences import Sentence
 
-_MODULES = MODULE_NAMES | {"moe_act": RecomputeModule.MLP_ACT}  # as Megatron calls it
-_CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # what operator-level policies drop first
+_MODULES = MODULE_NAMES | {"moe_act": RecomputeModule.MLP_ACT}  # Megatron's name for MLP_ACT
+_CHEAP = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT  # modules that operator-level policies drop first
 _SWITCHES = {"recompute_activation_function": RecomputeModule.MLP_ACT, "recompute_norm": RecomputeModule.LAYERNORM}
 _NO_MODULES = RecomputeModule(0)
-_MAX_LISTS = 100  # of a flag's value
+_MAX_LISTS = 100  # maximum lists in a flag's value
 _ASCENDSPEED_BLOCK_LAYERS = 25  # [ascendspeed, arguments.py, checkpoint_block_layer]: default of its policy "block"
 
 
@@ -156,7 +156,7 @@ def _selective(
         half = max(num_layers // (2 * virtual_stages), 1)
         return RecordRecompute(Recompute.FULL, RecomputeMethod.BLOCK, half, modules)
     if any("every second matmul" in name.lower() for name in names):
-        # Beside the tensors of cheap recompute, this drops keys, attention's projection, and one of gate and up: a third of the
+        # In addition to cheap recompute, this drops keys, attention's projection, and one of gate and up: a third of the
         # rest of Llama's layers. A third of the forward is computed again [torchtitan, parallelize_llama.py].
         notes.add(
             "modules",

@@ -49,10 +49,10 @@ _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it sco
 # NeMo's use_flash_attention is off by default before; its FP8 recipes take Transformer Engine's attention, which is fused.
 _NEMO_FLASH_RELEASE = 2024
 _BNSD_YEAR = 2025  # scripts of MindSpeed-LLM set this layout of attention from its first releases under that name
-_PADDED_BASE_LENGTH = 128  # its default [mindspeed-llm, mla_feature.py]
+_PADDED_BASE_LENGTH = 128  # default of MindSpeed-LLM [mindspeed-llm, mla_feature.py]
 _HANGING_PARAMETERS, _HANGING_NODES = 1e11, 20  # above which Megatron-DeepSpeed hung unless launches blocked [bigscience]
-# Interleaved schedules of Megatron send beside other chunks since mid-2023: where told to, as recipes did, and by default from
-# core 0.4 on [megatron-main, commits f9283c5a8a and 4eeff55d1f]. The zero-bubble fork's scripts never do [zero-bubble-code].
+# Interleaved schedules of Megatron overlap sends with other chunks since mid-2023: if switched on, as in recipes, and by default
+# from core 0.4 on [megatron-main, commits f9283c5a8a and 4eeff55d1f]. The zero-bubble fork's scripts never do [zero-bubble-code].
 _OVERLAPPED_SENDS, _RECIPE_OVERLAPPED_SENDS = 2023.9, 2023.4
 _SENDS_IN_TURN = "zero-bubble"
 _STEP_GRAPH_RELEASE = 2026.4  # Megatron-Bridge 26.06: full-iteration graphs for MoE models in 8 bits on Blackwell
@@ -71,9 +71,9 @@ class RecordSoftware:
     features_off: Feature
     cuda_graph: bool | None  # None: not stated
     is_bridge: bool  # Megatron-Bridge: recipes on top of Megatron-Core
-    balances_by_force: bool  # its benchmarks give every expert the mean, if a record does not say how tokens are routed
-    captures_steps: bool  # its recipes for MoE models run the step as one CUDA graph, if a record lists no switch
-    overlaps_sends: bool  # as Megatron's interleaved schedules do, if a record does not say so
+    balances_by_force: bool  # benchmarks of this software give every expert the mean, unless a record says how tokens are routed
+    captures_steps: bool  # recipes for MoE models run the step as one CUDA graph, if a record lists no switch
+    overlaps_sends: bool  # sends overlap as in Megatron's interleaved schedules, unless a record says otherwise
 
     def flag_value(self, *names: str) -> str | None:
         """Value of a flag with one of these names; "" for a bare flag, ``None`` without it."""
@@ -175,7 +175,7 @@ def record_software(
         if "torch.compile" in texts or _fuses_kernels(framework, backend):
             features |= _FUSED_KERNELS
         if (stack == "nemo" and (year is None or year >= 2025)) or "automodel" in framework.lower():
-            features |= Feature.MOE_PERMUTE_FUSION  # their recipes set it; --moe-permute-fusion is off by default [megatron-0.12]
+            features |= Feature.MOE_PERMUTE_FUSION  # NeMo's recipes set it; Megatron's default is off [megatron-0.12]
         if _has_flash_attention(stack, year, flags, precision):
             features |= Feature.FLASH_ATTENTION
     reduced_in_fp32 = flag_value(flags, "grad-reduce-in-fp32")
@@ -247,7 +247,7 @@ def _has_legacy_layers(flags: tuple[str, ...], backend: str) -> bool:
 
 
 def _latent_padding(flags: tuple[Flag, ...], year: float | None) -> int:
-    """How MindSpeed pads heads of latent attention: not at all, values to queries, or all to a multiple of its base length.
+    """Padding of latent attention's heads in MindSpeed: none, values to queries, or all to a multiple of its base length.
 
     The layout decides. If it is not stated: scripts of 2024 left the default, and later ones set BNSD
     [mindspeed-llm, multi_latent_attention.py]. A record without any flag comes from no script and is priced like a job.

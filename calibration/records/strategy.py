@@ -17,9 +17,9 @@ from cost_models.shapes.workload import ModelShape
 from documents.errors import InputError
 from documents.sentences import Sentence
 
-# NeMo's distributed optimizers overlap both unless told not to, also where a record lists other switches; its performance recipes
-# overlap all that they can, and a record that lists no switch ran one as it is [nemo, recipes]. Of mixtures, Megatron-Core's page
-# gives one script, which overlaps both [megatron-main, moe/README.md].
+# NeMo's distributed optimizers overlap both by default, also where a record lists other switches. Its performance recipes overlap
+# all that they can; a record without switches ran one unchanged [nemo, recipes]. For MoE models, Megatron-Core's page gives one
+# script, which overlaps both [megatron-main, moe/README.md].
 _EXCHANGE_OVERLAP = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _LAYOUTS = ("pp-layout", Sentence("pipeline layout"), "pipeline-model-parallel-layout")
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
@@ -236,7 +236,7 @@ def _context_parallel(
         return CpAlgo.ULYSSES, cp
     if "ring" in name or name in ("p2p", "all_gather", "megatron_cp_algo"):
         return CpAlgo.RING, 1
-    ulysses = software.software.stack == "mindspeed-llm"  # its --context-parallel-algo default; Megatron's is p2p
+    ulysses = software.software.stack == "mindspeed-llm"  # MindSpeed-LLM's default of --context-parallel-algo; Megatron's is p2p
     notes.add(
         "cp_algo",
         name or None,
@@ -318,7 +318,7 @@ def _dispatcher(section: StrategySection, notes: Notes, software: RecordSoftware
 def _features(notes: Notes, named: Sequence[Flag], software: RecordSoftware, *, interleaved: bool, is_moe: bool) -> Feature:
     features = software.features
     for flag in sorted(named, key=lambda flag: flag.name):
-        features |= flag.on & ~Feature.CUDA_GRAPH  # which the software's own entry may take back
+        features |= flag.on & ~Feature.CUDA_GRAPH  # the software's own entry may switch CUDA graphs on again
         if flag.effect is Effect.NOT_UNDERSTOOD:
             notes.add("features", flag.name, Sentence("is not a known switch, left out"))
     is_nemo = software.software.stack == "nemo"

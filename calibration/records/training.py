@@ -368,7 +368,7 @@ class _Length(RecordSection):
 
 
 def _category(row: Mapping[str, object]) -> str | None:
-    """The category of a record that may be refused; ``None`` if it cannot be told."""
+    """The category of a record that may be refused; ``None`` if it is unknown."""
     try:
         model, cluster = _section(_ModelSize, row, "model"), _section(_Devices, row, "cluster")
         return run_category(

@@ -1,4 +1,4 @@
-"""Mechanisms that a run or a plan exercises beside matmuls."""
+"""Mechanisms that a run or a plan uses in addition to matmuls."""
 
 from __future__ import annotations
 

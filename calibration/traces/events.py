@@ -35,7 +35,7 @@ _HOST = frozenset(
         "cpu_instant_event",
     }
 )
-# Arguments that are kept: who computes, and what torch.profiler and HCCL write about a collective.
+# Arguments that are kept: the process, and the facts about a collective from torch.profiler and HCCL.
 _ARGUMENTS = (
     "device",
     "operation",
@@ -69,7 +69,7 @@ class Trace:
 
     events: list[Event] = field(default_factory=list)
     processes: dict[Any, str] = field(default_factory=dict)
-    threads: dict[Any, str] = field(default_factory=dict)  # by (process, thread)
+    threads: dict[Any, str] = field(default_factory=dict)  # names by (process, thread)
     labels: dict[Any, str] = field(default_factory=dict)
     rank: int | None = None
     origin_ns: int | None = None  # the start of the first bar: a double does not hold nanoseconds since 1970

@@ -15,7 +15,7 @@ NONE: Spans = np.zeros((0, 2))
 
 
 def merged(spans: Spans) -> Spans:
-    """The same moments as spans that neither overlap nor touch, in order."""
+    """Merge spans that overlap or touch; the result is in order."""
     spans = spans[spans[:, 1] > spans[:, 0]]
     if not len(spans):
         return NONE
@@ -37,7 +37,7 @@ def within(spans: Spans, start_s: float, end_s: float) -> Spans:
 
 
 def shared_out(busy: Iterable[tuple[str, Spans]]) -> tuple[Mapping[str, float], Mapping[str, float], float]:
-    """Time of each key alone, time of each beside a key earlier in the order, and time of all together. [s]"""
+    """Time of each key alone, time of each that overlaps an earlier key, and time of all together. [s]"""
     exposed: dict[str, float] = {}
     masked: dict[str, float] = {}
     taken, total = NONE, 0.0

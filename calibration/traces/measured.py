@@ -9,7 +9,7 @@ from enum import StrEnum
 from documents.errors import InputError
 from documents.sentences import Sentence, joined
 
-TOGETHER = "+"  # between parts that a trace does not tell apart
+TOGETHER = "+"  # joins parts that a trace does not distinguish
 
 
 class TraceError(InputError):
@@ -83,7 +83,7 @@ class MeasuredStep:
     """One step of one rank. [s]
 
     ``exposed_s`` sums to ``step_time_s``; its keys are parts, or several joined by ``TOGETHER`` if the trace does not
-    distinguish them. ``masked_s`` ran beside compute or another part and is not in that sum. ``step_times_s`` has every step
+    distinguish them. ``masked_s`` overlapped compute or another part and is not in that sum. ``step_times_s`` has every step
     in the file by number, ``ranks`` the ranks in the file.
     """
 

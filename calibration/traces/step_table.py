@@ -1,6 +1,6 @@
 """``step_trace_time.csv`` of the Ascend PyTorch and MindSpore profilers: a row a device and step, in us [torch-npu-profiler].
 
-``Computing``, ``Communication(Not Overlapped)`` and ``Free`` fill a step; ``Overlapped`` is communication beside compute;
+``Computing``, ``Communication(Not Overlapped)`` and ``Free`` fill a step; ``Overlapped`` is communication that compute hides;
 ``Bubble`` is the time of all receives.
 """
 

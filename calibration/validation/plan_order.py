@@ -21,7 +21,7 @@ class PlanGroup:
 
     @property
     def pairs(self) -> list[bool]:
-        """For each pair whose measured times differ by ``GAP`` or more: whether its predicted order is the measured one."""
+        """Whether the predicted order is the measured one, for each pair whose measured times differ by ``GAP`` or more."""
         return [
             (first[0] < second[0]) == (first[1] < second[1])
             for first, second in combinations(self.times, 2)
@@ -30,7 +30,7 @@ class PlanGroup:
 
     @property
     def regret_fraction(self) -> float:
-        """Measured time of the predicted best plan over that of the measured best, minus 1."""
+        """Measured time of the predicted best plan over the time of the measured best, minus 1."""
         return min(self.times)[1] / min(measured for _, measured in self.times) - 1.0
 
 

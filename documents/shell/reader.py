@@ -38,7 +38,7 @@ MAX_CALLS = 16
 _EXPORTING = ("export", "declare", "typeset")
 _SETTING = {"read": 1, "mapfile": 1, "readarray": 1, "getopts": 2, "let": 1}
 
-Ended = Literal["exit", "check", "return", "break", ""]  # what a command ended; "check": the script, with an error
+Ended = Literal["exit", "check", "return", "break", ""]  # the construct that a command ended; "check": the script, with an error
 ASSUMED: Final = "assumed"  # outcome of a command that is not run
 Outcome = bool | None | Literal["assumed"]
 

@@ -33,7 +33,7 @@ class Fragment(NamedTuple):
     unknown: str = ""
 
     def through(self, link: Link) -> Fragment:
-        """The same fragment with one more place."""
+        """Copy of the fragment with one more place."""
         return self._replace(links=(link, *self.links)[-MAX_LINKS:])
 
     def part(self, start: int, end: int) -> Fragment:

@@ -96,7 +96,7 @@ class JobReading(Reading):
         return layers
 
     def model(self, notes: list[str]) -> ModelShape:
-        """The model, with notes on what the arguments leave open."""
+        """The model, with notes on facts that the arguments leave open."""
         if missing := [name for name in NEEDED if self.value(name) is None]:
             raise ReadingError(Sentence("{} is not given, and a model needs {}", missing[0], joined(", ", NEEDED)))
         for fact in self.models.facts:

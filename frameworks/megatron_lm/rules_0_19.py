@@ -130,5 +130,5 @@ SHARED = (
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
     TENSOR_PLAN,
-)  # as imported
+)  # imported rules of earlier releases
 RULES = (*(rule for rule in rules_in(globals()) if rule not in SHARED), *SHARED)

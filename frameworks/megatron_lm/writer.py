@@ -31,7 +31,7 @@ from frameworks.placements import ranks_are_alike
 from frameworks.rule import layout_of
 from frameworks.table import Table
 
-FLOAT32_ROUTER_EXPERTS = 32  # from here on Megatron warns without --moe-router-dtype fp32
+FLOAT32_ROUTER_EXPERTS = 32  # number of experts from which Megatron warns without --moe-router-dtype fp32
 
 
 def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -> LaunchArguments:

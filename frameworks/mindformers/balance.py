@@ -13,7 +13,7 @@ from frameworks.router_balance import balance_note, chosen_balance, loss_for
 LOSS, WEIGHT = f"{MODEL}.moe_router_load_balancing_type", f"{MODEL}.moe_aux_loss_coeff"
 LOSSES = {
     "seq_aux_loss": RouterBalance.SEQUENCE,
-    "sub_seq_aux_loss": RouterBalance.SEQUENCE,  # of a device's part of the sequence
+    "sub_seq_aux_loss": RouterBalance.SEQUENCE,  # balances a device's part of the sequence
     "gbs_aux_loss": RouterBalance.LOSS_FREE,
 }
 

@@ -116,7 +116,7 @@ def numbers_of_layers(counts: Sequence[Sequence[int]], layout: LayerLayout) -> l
 
 
 def counts_of(numbers: Iterable[int], layout: LayerLayout) -> list[list[int]]:
-    """How many of the numbered layers each virtual stage holds, ``[chunk][stage]``."""
+    """Number of the numbered layers on each virtual stage, ``[chunk][stage]``."""
     chosen = set(numbers)
     counts: list[list[int]] = []
     first = 0

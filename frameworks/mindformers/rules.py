@@ -174,7 +174,7 @@ HYBRID_CP = Rule(
 
 def always_on(model: ModelShape) -> Feature:
     """Kernels that the layers always use [mindformers-1.8, gpt_layer_specs.py]."""
-    chosen = model.mla is not None and model.moe is not None  # get_gpt_decoder_block_spec alone asks for fused_norm
+    chosen = model.mla is not None and model.moe is not None  # only get_gpt_decoder_block_spec reads fused_norm
     return Feature.FLASH_ATTENTION if chosen else Feature.FLASH_ATTENTION | Feature.FUSED_NORM
 
 

@@ -51,7 +51,7 @@ TABLE = Table(
         _switch(Feature.FUSED_SWIGLU, f"{MODEL}.bias_swiglu_fusion", f"{MODEL}.gated_linear_unit"),
         _switch(Feature.FUSED_ROPE, f"{MODEL}.use_fused_rope", f"{MODEL}.multi_latent_attention!=True"),
         SwitchArgument(Feature.SWAP_OPTIMIZER, "optimizer.swap", on=(True,)),
-        # The layers read model_config alone; swap_config is what check_rules.py looks at.
+        # The layers read only model_config; check_rules.py reads swap_config.
         SwitchArgument(
             Feature.SWAP_ATTENTION,
             f"{MODEL}.swap",
@@ -64,7 +64,7 @@ TABLE = Table(
     cp_algos={CpAlgo.RING: "colossalai_cp", CpAlgo.ULYSSES: "ulysses_cp", CpAlgo.HYBRID: "hybrid_cp"},
     schedules={
         Schedule.ONE_F_ONE_B: "1f1b",
-        Schedule.INTERLEAVED: "1f1b",  # by pipeline_interleave
+        Schedule.INTERLEAVED: "1f1b",  # pipeline_interleave makes it interleaved
         Schedule.GPIPE: "gpipe",
         Schedule.ZBV: "zero_bubble_v",
     },

@@ -81,7 +81,7 @@ def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
         names["cp_algo"]: TABLE.cp_algos.get(s.cp_algo) if s.cp > 1 else None,
         names["ulysses_degree"]: s.cp if s.cp > 1 and s.cp_algo is CpAlgo.ULYSSES else None,
         names["ep"]: s.ep if workload.model.moe else None,
-        "parallel_config.vocab_emb_dp": False,  # these layers split the table whatever it says
+        "parallel_config.vocab_emb_dp": False,  # these layers split the table with any value
         **TABLE.arguments_of(Feature.FINE_GRAIN_INTERLEAVE),
         names["layer_layout"]: offset if s.vpp > 1 else offset[0],
         names["vpp"]: s.vpp,

@@ -82,7 +82,7 @@ def _experts(draft: Draft) -> None:
         draft.drop(Feature.MOE_ZERO_MEMORY, Sentence("tokens do not travel"))
     features = draft.features
     extends = Feature.MOE_TP_EXTEND_EP in features
-    if extends:  # its dispatcher is alltoall_seq
+    if extends:  # moe_tp_extend_ep uses the dispatcher alltoall_seq
         draft.drop(
             Feature.MOE_SHARED_EXPERT_OVERLAP, Sentence("it needs the alltoall dispatcher, and moe_tp_extend_ep has alltoall_seq")
         )

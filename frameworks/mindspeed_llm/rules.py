@@ -101,7 +101,7 @@ def first_moe_position(layout: LayerLayout, model: ModelShape) -> int:
 # No-op layers fill every virtual stage to the length of the longest, so that any may be empty [mindspeed, noop_layers]; but
 # ``--first-k-dense-replace`` counts them and is less than the slots of a rank [mindspeed-llm, transformer_block_feature].
 PLACEMENTS = Placements(early_moe=True)
-MERGED_CHUNKS = Placements(early_moe=True, full_but_last=True)  # with moe_comm_overlap and virtual stages
+MERGED_CHUNKS = Placements(early_moe=True, full_but_last=True)  # placements with moe_comm_overlap and virtual stages
 STAGES = placement_rule(
     "mindspeed_stages", "[mindspeed, noop_layers; mindspeed-llm, transformer_block_feature]", NAME, PLACEMENTS
 )
@@ -224,7 +224,7 @@ ALLTOALL_OVERLAP = FACTS(
         "moe_alltoall_overlap_comm needs the alltoall dispatcher, moe_grouped_gemm and ep above 1 (above tp "
         "beside moe_tp_extend_ep)"
     ),
-    extra=Extra(  # beside moe_tp_extend_ep the framework counts the expert ranks outside tp
+    extra=Extra(  # with moe_tp_extend_ep the framework counts the expert ranks outside tp
         lambda w, b: b.ep <= np.where(has_effect(w, b, Feature.MOE_TP_EXTEND_EP), b.tp, 1),
         lambda w, s: Sentence(
             "needs ep above {} (it is {})",

@@ -56,7 +56,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **balance_arguments(RELEASE, workload),
         **_recompute(s),
         **where(s.zero_stage, "use-distributed-optimizer"),
-        "transformer-impl": "local",  # its own examples do; the default is transformer_engine
+        "transformer-impl": "local",  # as in MindSpeed-LLM's examples; the default is transformer_engine
         "no-masked-softmax-fusion": BARE,
         "attention-softmax-in-fp32": BARE,
         **where(not model.learned_positions, "use-rotary-position-embeddings"),

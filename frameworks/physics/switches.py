@@ -1,4 +1,4 @@
-"""Rules on switches: what an overlap or a fused operator needs to have an effect."""
+"""Rules on switches: conditions under which an overlap or a fused operator has an effect."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ class FamilyAccuracy:
 
     @property
     def inside(self) -> Mask:
-        """The same mask for the runs that the fit uses."""
+        """Mask for the runs that the fit uses."""
         return self.all_inside[: len(self.used)]
 
     def covered(self, split: str, wanted: Callable[[RunRecord], bool] = lambda _: True) -> tuple[int, float] | None:

@@ -89,7 +89,7 @@ def trained(schedule: Schedule, vpp: int, features: Feature) -> ParallelStrategy
 
 
 def under(strategy: ParallelStrategy, schedules: Sequence[tuple[Schedule, int, Feature]] = SCHEDULES) -> list[ParallelStrategy]:
-    """The same layout under each schedule."""
+    """The layout under each schedule."""
     return [replace(strategy, schedule=s, vpp=v, features=(strategy.features & ~DETACHED) | f) for s, v, f in schedules]
 
 

@@ -42,7 +42,7 @@ NEARBY: dict[str, Any] = {  # the part of the lattice that every variation of th
     "moe_dispatcher": list(ON_ASCEND),
 }
 LOOPED: dict[str, Any] = {"schedule": ["interleaved-1f1b"]}  # the schedule of Pangu's stack, with and without merged pairs
-FIRST_SYSTEM: dict[str, Any] = {  # no switch beyond those of every strategy
+FIRST_SYSTEM: dict[str, Any] = {  # only the switches that are on by default
     **LOOPED,
     "moe_dispatcher": ["alltoall"],
     "moe_comm_overlap": False,
@@ -87,7 +87,7 @@ SEQUENCES = (4096, 8192)
 TOKENS_PER_S = {6144: 1.46e6, 4096: 0.61e6}
 MFU_FRACTION = {6144: 0.300, 4096: 0.189}
 LATER_MFU_FRACTION = 0.41
-STATED_PEAK_FLOPS_PER_S = 256e12  # per accelerator, by the report on Pangu Pro MoE
+STATED_PEAK_FLOPS_PER_S = 256e12  # peak per accelerator, as in the report on Pangu Pro MoE
 
 
 @cache
@@ -121,7 +121,7 @@ def best_published(workload: Workload, constants: Constants | None = None, *, ti
 
 
 def as_usual(strategy: ParallelStrategy) -> ParallelStrategy:
-    """The same with the default placement of layers."""
+    """Copy of the strategy with the default placement of layers."""
     return replace(strategy, **DEFAULT_PLACEMENT)
 
 
@@ -162,23 +162,23 @@ class WhatIf:
 
 
 def with_tier_streams(strategy: ParallelStrategy) -> ParallelStrategy:
-    """The same with a stream for each tier of a staged exchange."""
+    """Copy of the strategy with a stream for each tier of a staged exchange."""
     return replace(strategy, features=strategy.features | Feature.MOE_TIER_STREAMS)
 
 
 def with_options(workload: Workload, operators: Sequence[str] = (), host: Sequence[str] | None = None) -> Workload:
-    """The same job under a stack with these options."""
+    """Copy of the job under a stack with these options."""
     software = replace(workload.software, operators=tuple(operators), host=None if host is None else tuple(host))
     return replace(workload, software=software)
 
 
 def with_expert_load(workload: Workload, factor: float) -> Workload:
-    """The same job with one load of the fullest expert rank for every degree."""
+    """Copy of the job with one load of the fullest expert rank for every degree."""
     return replace(workload, training=replace(workload.training, expert_load_factor=factor, expert_spread=None))
 
 
 def of_year(workload: Workload, year: float) -> Workload:
-    """The same job with software of that year."""
+    """Copy of the job with software of that year."""
     return replace(workload, software=replace(workload.software, year=year))
 
 

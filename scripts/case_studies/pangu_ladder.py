@@ -35,7 +35,7 @@ from scripts.pages.text import change, ends_text, gib, layout_text, memory_text,
 from search.tensor_choice.tensor_plan import with_tensors
 
 FIRST, SECOND = sorted(TOKENS_PER_S)  # devices of the first system and of the published layout
-FUSED_MATMULS = ["mc2", "coc"]  # with collectives of tensor parallelism, which the quoted publications do not mention
+FUSED_MATMULS = ["mc2", "coc"]  # fused with collectives of tensor parallelism; the quoted publications do not mention them
 LADDER_YEAR = YEAR_OF_PUBLICATION - 1  # year of the software of the runs in a report of May
 LEAN = Feature.MOE_ZERO_MEMORY | Feature.REUSE_FP32_PARAM
 PACKS = ("flash-attention", "matmul", "vector")

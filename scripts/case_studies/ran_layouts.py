@@ -56,7 +56,7 @@ def llama() -> tuple[Workload, ParallelStrategy]:
 
 
 def without_products(strategy: ParallelStrategy) -> ParallelStrategy:
-    """The same with kernels that recompute the product of gate and up in the backward [xformers, swiglu_op.py]."""
+    """Copy with kernels that recompute the product of gate and up in the backward [xformers, swiglu_op.py]."""
     return replace(strategy, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLP_ACT)
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/case-studies/delivery.md: published failure rates and effective times beside those of the model."""
+"""Writes docs/case-studies/delivery.md: published failure rates and effective times, compared with the model's."""
 
 from __future__ import annotations
 

@@ -331,7 +331,7 @@ def is_published(plan: DeploymentPlan) -> bool:
 
 
 def place_text(found: SearchResult, paired_fraction: float) -> str:
-    """Rank of the published structure among those of a search, its distance to the first, and its ties."""
+    """Rank of the published structure among the structures of a search, its distance to the first, and its ties."""
     times_s = [float(plan.estimate["step_time_s"]) for plan in found.plans]
     groups = rank_groups(times_s, paired_fraction)
     for place, plan in enumerate(found.plans):

@@ -227,7 +227,7 @@ def _sensitivity() -> str:
 
 
 def _reached(enough: dict[int, int], synchronous_most: float, nearest: tuple[float, int, int]) -> str:
-    """What the table says of the published figures."""
+    """Paragraph that compares the table with the published figures."""
     needs = ", ".join(f"{prompts} x {SAMPLES} answers of {mean:,} tokens" for mean, prompts in sorted(enough.items()))
     return (
         f"\nOne version stale, 35K tokens/s need {needs}, or more;\nthe fastest synchronous batch of the table makes "

@@ -1,4 +1,4 @@
-"""Writes the table of docs/serving.md: published serving points beside what their jobs are predicted to give."""
+"""Writes the table of docs/serving.md: published serving points, compared with predictions for their jobs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def constants() -> str:
 
 
 def with_tables(page: str) -> str:
-    """The page with both tables as they are now."""
+    """The page with both tables updated."""
     for (start, end), text in ((POINTS, points()), (CONSTANTS, constants())):
         before, rest = page.split(start)
         page = before + start + text + "\n" + end + rest.split(end, 1)[1]

@@ -1,4 +1,4 @@
-"""Writes docs/systems.md: what each system of a training stack buys on one job, switched on and off one at a time."""
+"""Writes docs/systems.md: the gain of each system of a training stack on one job, switched on and off one at a time."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from search.tensor_choice.tensor_plan import with_tensors
 PAGE = ROOT / "docs" / "systems.md"
 Turn = Callable[[Workload, ParallelStrategy], tuple[Workload, ParallelStrategy]]
 
-MOST_LOADED = 4.0  # where an imbalance that explains a gain is looked for
+MOST_LOADED = 4.0  # upper end of the search for an imbalance that explains a gain
 EDPB_GAIN = 0.255  # published throughput gain [pangu-ultra-moe-2]
 
 HEAD = """# What each system buys
@@ -182,7 +182,7 @@ def head() -> str:
 
 
 def command() -> list[str]:
-    """What `meshplan` is given to price everything on."""
+    """Arguments of `meshplan` that price the job with every system on."""
     workload, strategy = everything_on()
     section = strategy_to_mapping(workload, strategy)
     training = workload.training
@@ -320,7 +320,7 @@ single tensors. First by module. Bold peaks fit.
 
 
 def _by_tensor(workload: Workload, best_s: float) -> str:
-    """The same layout with recompute and swap by tensor; ``best_s`` is the fastest by module that fits."""
+    """The layout with recompute and swap by tensor; ``best_s`` is the time of the fastest layout by module that fits."""
     constants = constants_for(workload)
     rows, steps_s = [], []
     for size in (1, 2, 4):

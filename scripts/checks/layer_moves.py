@@ -115,7 +115,7 @@ def plans_of(document: Mapping[str, Any]) -> tuple[Workload, list[ParallelStrate
 
 
 def answered(options: argparse.Namespace) -> Mapping[str, Any]:
-    """The answer in the file, or that of a new search."""
+    """The answer in the file, or the answer of a new search."""
     if options.answer is not None:
         document = read_document(options.answer, Limits(BASELINE_BYTES), is_json=True)
         if not isinstance(document.get("plans"), list) or not isinstance(document.get("job"), dict):

@@ -65,7 +65,7 @@ def distances(imported: Mapping[str, set[str]], changed: Iterable[str]) -> dict[
 
 
 def tests_to_run(reached: Mapping[str, int]) -> list[str]:
-    """The test files that a change reaches, nearest first; of equally near ones first those of the same folders."""
+    """The test files that a change reaches, nearest first; among equally near ones, files of the same folders come first."""
     changed = [Path(file).parts for file, distance in reached.items() if distance == 0]
 
     def shared_folders(file: str) -> int:
@@ -127,7 +127,7 @@ def main() -> int:
 
 
 def _passes(command: tuple[str, ...]) -> bool:
-    """Whether the tool finds nothing; what it finds is printed."""
+    """Whether the tool finds nothing; findings are printed."""
     run = subprocess.run([Path(sys.executable).parent / command[0], *command[1:]], cwd=ROOT, capture_output=True, text=True)
     if run.returncode:
         print(run.stdout + run.stderr)
@@ -152,7 +152,7 @@ def _imported(tree: ast.AST) -> Iterator[str]:
 
 
 def _touched(changed: Iterable[str], known: Iterable[str]) -> Iterator[str]:
-    """The Python files changed, and those beside a changed data file or above it."""
+    """The changed Python files, and the Python files in the folder of a changed data file or above it."""
     known = set(known)
     for file in changed:
         if file in known:

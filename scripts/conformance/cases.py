@@ -58,8 +58,8 @@ class Case:
     hardware: str
     num_devices: int
     global_batch_size: int
-    num_first: int = 1  # plans that a search returns first
-    num_drawn: int = 0  # and others
+    num_first: int = 1  # number of plans that a search returns first
+    num_drawn: int = 0  # number of other plans, drawn at random
 
     @property
     def folder(self) -> str:

@@ -11,7 +11,7 @@ from scripts.conformance import model_facts
 from scripts.conformance.asking import Answer
 
 SAME = 1e-6  # relative difference up to which numbers are equal
-# Words for a fact in the notes of a launch file, beside its own name.
+# Words for a fact in the notes of a launch file, in addition to its own name.
 NAMES = {
     "vocabulary": ("vocab", "embedding rows"),
     "norm_epsilon": ("epsilon",),

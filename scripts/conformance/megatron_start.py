@@ -55,7 +55,7 @@ def run(question: dict[str, Any], stages: Stages, entry: Any, defaults: dict[str
 
 
 def _container(stages: Stages, args: Any, entry: Any) -> Any:
-    """The configurations that newer releases make from all arguments; that of the model, if there is one."""
+    """The configurations that newer releases make from all arguments; the model's configuration, if there is one."""
     if not hasattr(entry, "pretrain_cfg_container_from_args"):
         return None
     stages.enter("container")
@@ -136,7 +136,7 @@ def _build(stages: Stages, args: Any, entry: Any, model_config: Any) -> None:
         stages.enter("build")
         raise
     except BaseException as error:
-        # A stand-in may be the reason, so this is no refusal.
+        # A stand-in may be the reason, so this does not count as a refusal.
         stages.found["build"] = f"{type(error).__name__}: {error}"
         stages.found["build_traceback"] = traceback.format_exc()[-3000:]
 

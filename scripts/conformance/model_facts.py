@@ -203,7 +203,7 @@ def _activation(value: Any) -> str | None:
 
 
 def of_mindformers(found: Mapping[str, Parsed]) -> Facts:
-    """Facts from the configuration of the layers, otherwise from that of the model."""
+    """Facts from the configuration of the layers, otherwise from the model's configuration."""
     config, model = found["config"], found.get("model", {})
     facts: Facts = {
         "untied_embeddings": bool(config.get("untie_embeddings_and_output_weights", True)),

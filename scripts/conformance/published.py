@@ -1,4 +1,4 @@
-"""The config.json of a model, which MindFormers reads beside its YAML file."""
+"""The config.json of a model, which MindFormers reads in addition to its YAML file."""
 
 from __future__ import annotations
 

@@ -94,4 +94,4 @@ def _shipped(like: Header, checkouts: Checkouts, processes: int) -> list[Answer]
     found = sorted({path for pattern in SHIPPED[like.target] for path in tree.glob(pattern)})
     step = max(1, len(found) // MOST_SHIPPED)
     answers = ask([Question(path, like=like) for path in found[::step]], checkouts, processes)
-    return [answer for answer in answers if answer.verdict != "unchecked"]  # for another entry point
+    return [answer for answer in answers if answer.verdict != "unchecked"]  # unchecked files are for another entry point

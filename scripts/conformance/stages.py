@@ -7,7 +7,7 @@ from typing import Any
 
 
 class RefusedError(Exception):
-    """An objection of this check to what the framework computed."""
+    """An objection of this check to a value that the framework computed."""
 
 
 @dataclass

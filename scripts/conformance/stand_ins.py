@@ -47,7 +47,7 @@ def _is_special(name: str) -> bool:
 
 
 def _is_decorated(values: Sequence[Any], keywords: Mapping[str, Any]) -> bool:
-    """Whether the call looks like a decorator's: one function, or one class that is no stand-in."""
+    """Whether the call looks like a decorator's: one function, or one class that is not a stand-in."""
     if len(values) != 1 or keywords:
         return False
     (value,) = values
@@ -104,7 +104,7 @@ class StandInKind(type(Protocol)):  # type: ignore[misc]  # so that a class can 
 
 
 class StandIn(metaclass=StandInKind):
-    """An instance of a stand-in: attributes are those of its class, operators are neutral."""
+    """An instance of a stand-in: attributes come from its class, operators are neutral."""
 
     def __init__(self, *_values: Any, **_keywords: Any) -> None:
         pass

@@ -4,7 +4,7 @@
     python scripts/language/write_sentences.py --missing  # lists what lacks its translation, with the expressions that fill it
 
 A sentence is a call ``Sentence("{} takes {}", name, share)``: its template names the entry, with {0}, {1}, ... for the values.
-Heads of tables, texts of ``--help`` and remarks of shipped data are entries as they are.
+Heads of tables, texts of ``--help`` and remarks of shipped data are entries without changes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TEXT = re.compile(r"\b(str|Text|Name)\b")
 
 @dataclass(frozen=True)
 class Found:
-    """A template as the catalogue names it, where it was found first, and what fills it."""
+    """A template as the catalogue names it, the place where it was found first, and the expressions that fill it."""
 
     key: str
     place: str
@@ -51,7 +51,7 @@ class Found:
 
 
 def help_texts() -> list[str]:
-    """What ``--help`` shows of all commands."""
+    """Texts that ``--help`` shows for all commands."""
     from typer import main as typer_main
 
     from app.cli.help import of_library, texts
@@ -104,7 +104,7 @@ def _texts(held: object, fields: tuple[str, ...] | None, name: str = "") -> Iter
 
 @cache
 def sentences() -> dict[str, Found]:
-    """Those of all sources, by their key."""
+    """Sentences of all sources, by their key."""
     found: dict[str, Found] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -115,7 +115,7 @@ def sentences() -> dict[str, Found]:
 
 
 def in_source(source: str, place: str) -> Iterator[Found]:
-    """What a module says, in order; ``ValueError`` for a template that is no text."""
+    """Sentences of a module, in order; ``ValueError`` for a template that is not a text."""
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):
             yield from _of_call(node, place)
@@ -138,7 +138,7 @@ def _of_call(node: ast.Call, place: str) -> Iterator[Found]:
 
 
 def _descriptions(field: ast.AnnAssign, place: str) -> Iterator[Found]:
-    """What a text of a job stands for, which the refusal of another says."""
+    """Descriptions of a job's text fields; refusals of other values contain them."""
     for node in ast.walk(field) if _TEXT.search(ast.unparse(field.annotation)) else ():
         if isinstance(node, ast.keyword) and node.arg == "description" and isinstance(node.value, ast.Constant):
             yield Found(key_of(f"the {node.value.value}"), f"{place}:{node.value.lineno}")

@@ -71,7 +71,7 @@ def layout_text(strategy: ParallelStrategy) -> str:
 
 
 def switches_text(strategy: ParallelStrategy) -> str:
-    """Switches that are on, beyond those of every strategy."""
+    """Switches that are on, except the switches that are on by default."""
     return ", ".join(f"`{str(f.name).lower()}`" for f in Feature if f in strategy.features & ~DEFAULT_FEATURES)
 
 

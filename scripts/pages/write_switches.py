@@ -107,7 +107,7 @@ def option_cells(option: SoftwareOption) -> tuple[str, ...]:
 def document() -> str:
     """The page."""
     by_framework: dict[str, Feature] = {}
-    for framework in FRAMEWORKS:  # in some release
+    for framework in FRAMEWORKS:  # switches that some release offers
         by_framework[framework.name] = by_framework.get(framework.name, Feature(0)) | framework.table.offered
     rows = []
     for feature, switch in SWITCHES.items():

@@ -54,7 +54,7 @@ class Operation:
 class ObjectiveContext:
     """All inputs to the value of a plan, except its estimate.
 
-    ``operation`` computes a plan's operation. Energy and cost are for one day of the whole site; ``None`` where the power of a device
+    ``operation`` computes a plan's operation. Energy and cost are per day of the whole site; ``None`` where the power of a device
     or its price is unknown. ``busy_fraction`` is the part of a step in which the devices compute.
     """
 

@@ -74,7 +74,7 @@ _REFUSALS = {
 class SearchRequest:
     """Request of a search: the space, the ranking and limits of its plans, and the mode.
 
-    ``objective`` orders the lattice; ``criteria`` rank plans in addition and then decide ``objective`` and ``top``. ``physics`` is
+    ``objective`` orders the lattice; ``criteria`` rank plans too and then decide ``objective`` and ``top``. ``physics`` is
     the space of the same limits without a target: with it, the search also finds the best plan that the target refuses.
     ``limits`` are the limits of ``space``; they explain an empty result. ``baseline`` is the strategy to beat
     (default: ``default_baseline``). ``paired_error`` decides which plans tie. ``clock`` returns seconds; without it timings are
