@@ -101,7 +101,8 @@ def test_nothing_is_followed_behind_the_end_of_a_script() -> None:
 @pytest.mark.parametrize(
     ("script", "reason"),
     [
-        ("run $X", "does not set X"), ("run $1", "argument 1"), ('run "$@"', "--set 1=VALUE"), ("run $(date)", "scripts are not executed"),
+        ("run $X", "does not set X"), ("run $1", "argument 1"), ('run "$@"', "--set 1=VALUE"),
+        ("run $(date)", "scripts are not executed"),
         ("run `date`", "scripts are not executed"), ("run ${X%.py}", "edits text"), ("run ${!X}", "edits text"),
         ("run $((X*2))", "does not set X"),
         ("read X\nrun $X", "read in line 1"), ("X=<your path>\nrun $X", "placeholder"), ("run {1,2}", "braces"),
