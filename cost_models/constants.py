@@ -180,7 +180,7 @@ CONSTANTS: tuple[Constant, ...] = (
 
 
 def prior_constants(family: str) -> Constants:
-    """Priors of a hardware family: ``ascend``, or those of a GPU for every other family."""
+    """Priors of a hardware family: ``ascend``, or the priors of a GPU for every other family."""
     column = family_traits(family).priors
     return Constants(**{c.name: getattr(c, column) for c in CONSTANTS})
 

@@ -229,7 +229,7 @@ def check(
 ) -> Checked:
     """``value`` as ``model``; otherwise ``InputError``. ``labels`` maps paths to the user's names for them.
 
-    ``parts`` are those of the whole document, if the model is one of them. The error for a key in the wrong part names the right
+    ``parts`` are the whole document's parts, if the model is one of them. The error for a key in the wrong part names the right
     part.
     """
     try:

@@ -1,4 +1,4 @@
-"""Fields of documents that hold sentences: they keep template and values, and their JSON schema is that of any text."""
+"""Fields of documents that hold sentences: they keep template and values, and their JSON schema is the schema of any text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _written(text: str) -> str:
 
 
 def written(document: Any) -> Any:
-    """Mappings and lists that are no model, as they go into JSON."""
+    """Mappings and lists that are not models, as they go into JSON."""
     return all_packed(document) if WITH_PARTS.get() else document
 
 

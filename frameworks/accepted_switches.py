@@ -23,7 +23,7 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
     """The rows with each switch of ``wanted`` turned on if it has an effect, the target allows it and no rival is on. ``[n]``
 
     Switches are tried in the order of the table; of switches that exclude each other, the first allowed one stays. Rows that
-    differ still differ. The target is that of the workload. Other columns do not change.
+    differ still differ. The target is the workload's target. Other columns do not change.
     """
     usual = wanted & DEFAULT_FEATURES
     unset = {each.feature: each for each in unset_by(workload.software.target)} if usual else {}

@@ -60,7 +60,7 @@ def releases_for(name: str, target: str) -> tuple[Framework, ...]:
 
 
 def offered(target: str, family: str) -> Feature:
-    """The switches that a target has on devices of a family. Physics alone has all except those of other devices' libraries."""
+    """The switches that a target has on devices of a family. Physics alone has all but those of other devices' libraries."""
     framework = BY_LABEL.get(parse_target(target).label)
     if framework is not None:
         return framework.table.offered

@@ -78,7 +78,7 @@ Fact = Exclusion | Requirement
 class Release:
     """One release of a framework. ``groups``: title -> arguments, in the order of launch files.
 
-    ``former`` maps argument names of older releases to those of this one. ``models`` are the models that it trains, and
+    ``former`` maps argument names of older releases to names of this one. ``models`` are the models that it trains, and
     ``elsewhere`` the frameworks that train others, by Hugging Face's model type, for frameworks with a class for each.
     ``unpriced``: conditions on arguments that change time or memory and are not priced.
     """

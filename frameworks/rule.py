@@ -104,7 +104,7 @@ def has_effect(workload: Workload, batch: StrategyBatch, feature: Feature) -> Ma
 
 
 def effective_features(workload: Workload, strategy: ParallelStrategy) -> Feature:
-    """The features of one strategy that have an effect, whatever the dispatcher."""
+    """The features of one strategy that have an effect, with any dispatcher."""
     return strategy.features & acting_in(effective_switches.scope_of(workload.model, strategy) | ANY_DISPATCHER)
 
 

@@ -84,7 +84,7 @@ class _CaseSection(LenientSection):
 
 
 class _ResultSection(_CaseSection):
-    """One operation at one size; every time is that of one call."""
+    """One operation at one size; every time is for one call."""
 
     kernel: Line = Field(description="what was called")
     is_fused: bool = Field(description="one kernel; else the library's plain operators one after the other")

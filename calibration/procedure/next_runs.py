@@ -31,7 +31,7 @@ class Lesson:
 class Uncertainty:
     """Normal errors of log constants and of the site, ``[name + 1]``: the last entry is one factor on all of the site's times.
 
-    ``covariance`` is that of the fit (Laplace), plus the spread of a site's constants around its family's.
+    ``covariance`` is the covariance of the fit (Laplace), plus the spread of a site's constants around its family's.
     """
 
     names: tuple[str, ...]

@@ -83,7 +83,7 @@ class Delivered:
 
 
 def failure_classes(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> list[FailureClass]:
-    """Classes of failures that can interrupt the plan on the site. ``checkpoint`` is that of the plan's state."""
+    """Classes of failures that can interrupt the plan on the site. ``checkpoint`` saves the plan's state."""
     of_nodes = plan.num_nodes * site.failures_per_node_day / DAY_S
     recovery_s, keeps = _recovery(plan, site, checkpoint)
     in_place = min(site.mode.in_place_fraction, site.replaced_fraction) if plan.num_replicas > 1 else 0.0

@@ -30,7 +30,7 @@ def device_power(power_w: float, idle_fraction: float, waiting_fraction: float, 
     host_fraction
         Fraction of ``power_w`` that host, NICs and fans always draw.
     pue
-        Power of the site over that of its machines, 1 or more.
+        Power of the site over the power of its machines, 1 or more.
     """
     host_w = power_w * host_fraction
     return Power(

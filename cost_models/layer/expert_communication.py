@@ -44,7 +44,7 @@ ROUTING_MAP_BYTES = 1  # whether a token goes to an expert, a bool [megatron-0.1
 class ExpertTransfer:
     """Time and bytes of one direction of one MoE layer and micro batch, ``[n]``.
 
-    The bytes are those of the most loaded rank, through its ports inside its bandwidth domain and into the outermost fabric.
+    The bytes refer to the most loaded rank: through its ports inside its bandwidth domain and into the outermost fabric.
     """
 
     time_s: Floats

@@ -197,7 +197,7 @@ def _fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
 def _padding_elements(mla: MlaShape, workload: Workload) -> int:
     """Half of the elements of a head that padding reads and writes; 0 without padding.
 
-    They are those of queries, keys and values, and of the slice of the output.
+    They belong to queries, keys and values, and to the slice of the output.
     """
     queries, values = _fused_head_dims(mla, workload)
     moved = 0

@@ -2,7 +2,7 @@
 
 Each pass is a chain of pieces on two exclusive streams, compute and expert communication. Every order of the pieces that can
 be the shortest is tried, and the shortest is kept [mindspeed-fb-overlap, fwdbwd.py]. A dense layer has no expert
-communication and hides that of a MoE layer.
+communication and hides the communication of an MoE layer.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class Held:
 
     @property
     def working_set(self) -> Floats:
-        """Bytes held while layers run, whatever is in flight, ``[stage, n]``."""
+        """Bytes held while layers run, without activations in flight, ``[stage, n]``."""
         return self.expanded + self.transient
 
     @property
@@ -253,7 +253,7 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
-    """Bytes that modules keep besides model states, whatever is in flight. ``[stage, n]``
+    """Bytes that modules keep in addition to model states and activations in flight. ``[stage, n]``
 
     Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py]. Attention
     older than Megatron-Core's keeps a mask of s x s in each layer. A position bias is built once for the heads of a rank and once

@@ -50,7 +50,7 @@ def room(
     peak: MemoryEstimate,
     constants: Constants,
 ) -> Room:
-    """Limits under which every rank of one strategy fits, whatever tensors its layers keep.
+    """Limits under which every rank of one strategy fits, for any choice of kept tensors.
 
     Parameters
     ----------

@@ -138,7 +138,7 @@ class MeasuredCollective:
 
         Notes
         -----
-        Validity: the curve is that of an idle machine; ``rate_fraction`` stands for the losses under training.
+        Validity: the curve is measured on an idle machine; ``rate_fraction`` stands for the losses under training.
         """
         nearest = np.searchsorted(np.sqrt(self.group_sizes[1:] * self.group_sizes[:-1]), members)
         result = np.zeros(np.shape(members))

@@ -163,7 +163,7 @@ def least_work(
     around: Surroundings,
     group_size: NDArray[np.int64] | None = None,
 ) -> LeastWork:
-    """Lower bounds on the work of every kind of rank, whatever the order of the tasks. ``[kind, n]``
+    """Lower bounds on the work of every kind of rank, for any order of the tasks. ``[kind, n]``
 
     Every number is at most what the simulation gives the task. A merged pair counts with the largest saving of its forward's
     chunk. Forwards that run alone save nothing and are those that would save least. Sends that a rank at an end or a turn of

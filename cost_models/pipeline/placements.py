@@ -84,7 +84,7 @@ class PlacedChunks:
     def stages(self, sorts: Counts) -> Stages:
         """Ranks that hold chunks of the given sorts.
 
-        The number of ranks of each kind, and their indices, stay those of ``one``.
+        The number of ranks of each kind, and their indices, are taken from ``one``.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Sums over pipeline ranks that give each strategy the same bits, whatever other strategies are priced with it.
+"""Sums over pipeline ranks that give each strategy the same bits with any other strategies in its batch.
 
 NumPy adds a column of a table in another order than an array of one row, and BLAS multiplies matrices in another order than
 vectors. Requests that arrive together are priced together, and their last digits would otherwise differ.

@@ -58,7 +58,7 @@ class Parts:
 
 @dataclass(frozen=True)
 class Staleness:
-    """How far rollout can run ahead of training.
+    """Limits on how far rollout runs ahead of training.
 
     ``steps``: versions of the weights between an answer's start and its use (NeMo RL's ``max_trajectory_age_steps``, AReaL's
     ``max_head_offpolicyness``; ``None``: any number). ``partial``: answers continue across an update; otherwise the update waits

@@ -55,7 +55,7 @@ def steady(tasks: Sequence[Task], rounds: int = ROUNDS) -> Steady:
     tasks
         In the order in which each pool runs them in a round. A task comes after the tasks of its own step that it needs.
     rounds
-        Rounds to simulate; the pace is that of the second half.
+        Rounds to simulate; the pace is measured in the second half.
     """
     free: dict[str, tuple[float, str]] = {}
     ready: dict[tuple[str, int], float] = {}

@@ -192,7 +192,7 @@ def _simulated(pool: OngoingRollout) -> BatchedTimes:
     """Simulate the answers on all instances, or on fewer if that is faster.
 
     With twice the instances each one has a subset of its groups, and finishes no later. Between two powers of two, chance can put
-    long groups together. Some instances are then left out, but the result is never faster than that of the next power of two.
+    long groups together. Some instances are then left out, but the result is never faster than with the next power of two.
     Smaller numbers are simulated only if their busiest replica (most tokens, or longest answer) would finish earlier.
     """
     instances = min(pool.instances, 1 << (len(pool.units) - 1).bit_length())
@@ -269,7 +269,7 @@ def _busiest_replicas(requests: Floats) -> Floats:
 
 
 def rollout_steps(workload: ServingWorkload, layout: ServingLayout, max_in_flight: int, max_context_tokens: float) -> StepTable:
-    """Decode steps in a rollout: those of a service, with ``rollout_device_factor`` on device time.
+    """Decode steps in a rollout: as in a service, with ``rollout_device_factor`` on device time.
 
     Dispatch that longer device time hides stays hidden.
     """

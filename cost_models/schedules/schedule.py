@@ -23,14 +23,14 @@ class ScheduleRules:
 
     Traits:
 
-    - ``chunks``: chunks of layers on a rank; "none" means that there is no pipeline.
+    - ``chunks``: chunks of layers on a rank; "none": there is no pipeline.
     - ``usual``: a pipeline of its shape runs it unless another schedule is named.
     - ``tried``: when a search tries it by default. "to_merge": only if merged passes can hide expert communication.
     - ``num_streams``: directions from which micro batches enter. Each stream takes an equal share of the micro batches and has
       its own chunk on every rank.
     - ``is_vee``: the second chunk runs the ranks in reverse.
     - ``in_groups``: groups of micro batches pass through one chunk before the next chunk runs.
-    - ``splits_backward``: weight gradients are tasks of their own.
+    - ``splits_backward``: weight gradients are separate tasks.
     - ``can_detach``: a switch lets the cool-down split its backwards too.
     - ``overlaps_steps``: a rank starts its next step when it has finished this one, without waiting for the others.
     - ``has_steady_state``: more micro batches repeat the middle of the order.
@@ -88,7 +88,7 @@ class Fewest(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pairs:
-    """How a schedule merges forwards with backwards.
+    """Rules by which a schedule merges forwards with backwards.
 
     ``of_other_chunk``: a forward meets the backward of the other of two chunks. ``wait``: every second pair of a rank waits for a
     pair of its neighbour. ``unmerged``: passes of a chunk, ``[n]``, that the rank with most pairs runs alone while the pipeline

@@ -28,7 +28,7 @@ NO_BACKWARD = -1
 
 
 class Task(NamedTuple):
-    """One entry of a rank's order; the backward of a ``PAIR`` has a chunk and a micro batch of its own."""
+    """One entry of a rank's order; the backward of a ``PAIR`` has its own chunk and micro batch."""
 
     kind: Pass
     chunk: int
@@ -38,7 +38,7 @@ class Task(NamedTuple):
 
     @property
     def backward(self) -> tuple[int, int]:
-        """Chunk and micro batch of the task's backward; of the task itself if it is no pair."""
+        """Chunk and micro batch of the task's backward; of the task itself if it is not a pair."""
         pair = self.kind is Pass.PAIR
         return (self.backward_chunk, self.backward_micro_batch) if pair else (self.chunk, self.micro_batch)
 

@@ -36,7 +36,7 @@ class Overlap(StrEnum):
 
 @dataclass(frozen=True)
 class Engine:
-    """How an inference engine runs the model.
+    """Settings with which an inference engine runs the model.
 
     ``precision`` applies to weights and inputs of linear layers, ``cache_precision`` to keys and values. ``graph``: steps
     are replayed from a captured graph; otherwise the host dispatches every kernel. ``asynchronous``: a step is scheduled while
@@ -97,7 +97,7 @@ class ServingLayout:
 class ServingWorkload:
     """Model, cluster, engine and constants: all inputs that layouts share.
 
-    ``constants`` are those of training (``cost_models.constants``).
+    ``constants`` are the constants of training (``cost_models.constants``).
     """
 
     model: ModelShape

@@ -19,7 +19,7 @@ HIDDEN_COPIES = 4  # copies of the hidden state alive at once in a layer: residu
 
 @dataclass(frozen=True)
 class ServingMemory:
-    """Bytes of the fullest device; ``limit_bytes`` is what the engine can fill."""
+    """Bytes of the fullest device; ``limit_bytes`` is the part that the engine can fill."""
 
     limit_bytes: float
     weights_bytes: float
@@ -73,7 +73,7 @@ def kv_bytes_per_token(workload: ServingWorkload, layout: ServingLayout) -> floa
 
 
 def kv_bytes_per_request(workload: ServingWorkload, layout: ServingLayout) -> float:
-    """Bytes that a request keeps on a device whatever its length: windows, and states of recurrences. [bytes]"""
+    """Bytes that a request of any length keeps on a device: windows, and states of recurrences. [bytes]"""
     local = workload.model.local_attention
     if local is None:
         return 0.0

@@ -151,7 +151,7 @@ def acting(model: ModelShape, batch: StrategyBatch, features: Feature, *, given:
     Parameters
     ----------
     given
-        Scopes that every row has, whatever its columns say.
+        Scopes that every row has regardless of its columns.
     """
     found = np.zeros(len(batch), dtype=np.int64)
     for missing, bits in _groups(int(features), int(model_scope(model)) | int(given)):

@@ -98,7 +98,7 @@ def stage_table(
 ) -> StageTable:
     """Layers of each stage and chunk by kind, under the given or the default layout.
 
-    Stages and chunks are in the order of the model, whatever the schedule. Raises ``ValueError`` if the layout does not hold the
+    Stages and chunks are in the order of the model under every schedule. Raises ``ValueError`` if the layout does not hold the
     model's layers.
     """
     layout = layout or default_layout(model, pp, vpp, schedule)

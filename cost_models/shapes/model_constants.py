@@ -29,7 +29,7 @@ class RopeScaling:
 
 @dataclass(frozen=True)
 class RouterConstants:
-    """How the router turns scores of experts into weights. ``None``: not stated."""
+    """Rules by which the router turns scores of experts into weights. ``None``: not stated."""
 
     score_function: str | None = None  # softmax | sigmoid
     normalize_topk: bool | None = None  # the chosen experts' weights are divided by their sum

@@ -103,7 +103,7 @@ def _attention(model: ModelShape, *, local: bool) -> tuple[int, int]:
 def layer_parameters(model: ModelShape, *, moe: bool, local: bool = False) -> LayerParameters:
     """Parameters of one layer of the given kind [megatron-main, theoretical_memory_usage.py; deepseek-v2, section 2.1].
 
-    They are those of the whole layer before any sharding. In a model without experts, both kinds are dense.
+    They count the whole layer before any sharding. In a model without experts, both kinds are dense.
     """
     h = model.hidden_size
     matrices = GATED_MATRICES if model.gated_linear_unit else PLAIN_MATRICES

@@ -20,7 +20,7 @@ class Module:
     """One recomputable part. ``in_layer``: whether a layer of that model and kind (MoE or dense) has it.
 
     ``drops``: tensor classes of ``LayerActivations.saved`` that become smaller. ``whole``: it covers a whole MLP or MoE block, so
-    the parts ``inside`` every such block need no recompute of their own.
+    the parts ``inside`` every such block need no separate recompute.
     """
 
     bit: int

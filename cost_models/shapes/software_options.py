@@ -93,7 +93,7 @@ def options_for(library: Library | None, *, eager: bool) -> tuple[SoftwareOption
 
 
 def has_option(option: SoftwareOption, operators: Collection[str], host: Collection[str] | None) -> bool:
-    """Whether the stack has the option. ``host`` as in ``Software.host``; ``None``: that of the fitted runs."""
+    """Whether the stack has the option. ``host`` as in ``Software.host``; ``None``: the host options of the fitted runs."""
     if option.kind == HOST:
         return option.in_runs if host is None else option.name in host
     return option.name in operators

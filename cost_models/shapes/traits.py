@@ -1,6 +1,6 @@
 """Traits of devices and of training stacks. No other file tells families or stacks apart by name.
 
-A hardware family or stack that the tables do not name has the defaults: the traits of a GPU, and those of a stack without
+A hardware family or stack that the tables do not name has the defaults: the traits of a GPU, and the traits of a stack without
 special features.
 """
 
@@ -34,14 +34,14 @@ AMPERE_INSTRUCTION_FRACTION = {Generation.AMPERE: 1.0, Generation.HOPPER: 0.5, G
 
 @dataclass(frozen=True)
 class DeviceTraits:
-    """Differences between hardware families, and between generations of one family. The defaults are those of a GPU.
+    """Differences between hardware families, and between generations of one family. The defaults describe a GPU.
 
     Attributes
     ----------
     priors : the family's column of ``cost_models.constants.CONSTANTS``: ``ascend`` or ``gpu``.
     library : the library whose switches the devices have, in addition to the general ones.
     generation : matrix instructions of a GPU; an Ascend profile has the lowest.
-    own_fused_attention : fused attention always uses the vendor's newest kernel, whatever the software.
+    own_fused_attention : fused attention always uses the vendor's newest kernel, under any software.
     one_expert_kernel : a grouped matmul is one kernel. On a GPU it is a loop over plain ones, and the host must know their sizes
         [transformer-engine, grouped_linear.py].
     position_bias_fills_mask : a bias on attention scores needs a full mask, so no block is skipped [mindspeed-attention].
@@ -102,7 +102,7 @@ def family_traits(family: str) -> DeviceTraits:
 
 
 def device_traits(profile: HardwareProfile) -> DeviceTraits:
-    """Traits of one product: those of its family, and its generation."""
+    """Traits of one product: its family's traits, and its generation."""
     return replace(family_traits(profile.family), generation=_generation(profile.matmul_flops_per_s))
 
 
@@ -114,7 +114,7 @@ def _generation(precisions: Collection[str]) -> Generation:
 
 @dataclass(frozen=True)
 class SoftwareTraits:
-    """Differences between training stacks. The defaults are those of a stack without special features.
+    """Differences between training stacks. The defaults describe a stack without special features.
 
     Attributes
     ----------

@@ -21,7 +21,7 @@ NOTHING = -1  # marks a task that waits for nothing
 
 
 class TaskClass(NamedTuple):
-    """Tasks with the same duration whatever the micro batch: one row of a table of durations."""
+    """Tasks with the same duration for every micro batch: one row of a table of durations."""
 
     kind: Pass
     rank: int
@@ -70,7 +70,7 @@ class Waits:
 class Program:
     """A compiled pipeline: everything except the durations; all columns are ``[task]``.
 
-    A task's position is after those of all tasks that it waits for: tasks are sorted by wavefront, then by rank. The ring has
+    A task's position follows all tasks that it waits for: tasks are sorted by wavefront, then by rank. The ring has
     ``num_rows`` rows: row 0 is time zero, rows 1 to ``pp`` are the ranks' starts, the others are end times that are still needed.
     """
 

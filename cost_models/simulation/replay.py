@@ -16,7 +16,7 @@ from cost_models.step.priced_groups import PricedGroup, priced_groups
 
 @dataclass(frozen=True)
 class Replay:
-    """A simulated step. ``starts_s`` and ``ends_s`` are those of ``program.steps``; time 0 is when the first rank could start.
+    """A simulated step. ``starts_s`` and ``ends_s`` belong to ``program.steps``; time 0 is when the first rank could start.
 
     ``group`` holds the one strategy, ``[rank, 1]``. ``reduce_s`` ``[rank]`` is the gradient reduction after each rank's last
     task,

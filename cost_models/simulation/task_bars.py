@@ -248,7 +248,7 @@ class _Layout:
         self.transferred(Stream.SWAP, Kind.SWAP, layer.swap)
 
     def backward(self, kind: Kind, layer: _LayerPass) -> None:
-        """Add a layer's backward: the gradient of a combine is sent before that of a dispatch."""
+        """Add a layer's backward: the gradient of a combine is sent before the gradient of a dispatch."""
         before = layer.again_s if not layer.compute_s else layer.again_s * (1.0 - layer.expert_compute_s / layer.compute_s)
         self.compute(Kind.RECOMPUTE, before)
         self.transfer(Stream.EXPERT_COMMUNICATION, Kind.DISPATCH, Transfer(layer.again_dispatch_s), of_backward=True)
@@ -353,7 +353,7 @@ class TaskBars:
             layout.compute(shown, beside_s)
 
     def _kinds(self, rank: int, chunk: int) -> list[int]:
-        """The kind of each layer of a chunk; an MTP module is one more layer after those of its stage."""
+        """The kind of each layer of a chunk; an MTP module is one more layer after the layers of its stage."""
         stages = self._stages
         kinds = np.diff(stages.prefix[:, rank, chunk]).argmax(axis=0).tolist()
         count = int(stages.layers[:, rank, chunk].sum())

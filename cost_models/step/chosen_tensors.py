@@ -43,7 +43,7 @@ def under_choices(
 ) -> GatheredKeys:
     """The priced layers with one kind of layer for every choice of a tensor plan, ``[n]``.
 
-    Savings of merged pairs stay those of layers without the plan: recomputed work hides nothing more.
+    Savings of merged pairs stay as for layers without the plan: recomputed work hides nothing more.
 
     Parameters
     ----------

@@ -128,7 +128,7 @@ class Alternatives:
 def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
     """Pace of strategies of one pipeline, computed once for equal layer costs and extent of recompute.
 
-    1F1B and similar schedules run at the pace of the busiest rank. The interleaved schedule runs at that of the slowest rank in
+    1F1B and similar schedules run at the pace of the busiest rank. The interleaved schedule has the pace of the slowest rank in
     every slot (``cost_models.pipeline.pace``). Sends and accumulation are left out, because placements hardly change them.
     Strategies share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
     """

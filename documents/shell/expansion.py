@@ -27,7 +27,7 @@ class Value:
         return self.texts[0] if self.texts else ()
 
     def same_as(self, other: Value | None) -> bool:
-        """Whether both values are equal, whatever their places."""
+        """Whether both values are equal; their places do not count."""
         if other is None or self.is_array != other.is_array or len(self.texts) != len(other.texts):
             return False
         pairs = zip(self.texts, other.texts, strict=True)

@@ -81,7 +81,7 @@ TABLE_0_12 = Table(
 
 
 def module_term(module: RecomputeModule) -> Term:
-    """A term for the recompute of one module, whatever others there are."""
+    """A term for the recompute of one module; other modules do not matter."""
     name = Sentence("recompute of {}", module_names(module))
     return Term(lambda w, b: (b.recompute_modules & int(module)) != 0, name, lambda w, s: name)
 

@@ -95,7 +95,7 @@ def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
 
 
 def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
-    """Sentences on keys that the release lacks: those of older layers, and misspelt ones."""
+    """Sentences on keys that the release lacks: keys of older layers, and misspelt ones."""
     sections = {name.partition(".")[0] for name in RELEASE.arguments if "." in name}
     adapters = f"{MODEL}.pet_config"
     if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):

@@ -1,4 +1,4 @@
-"""Runs one framework's start on launch files, each in a process of its own. Only ``asking.py`` runs this.
+"""Runs one framework's start on launch files, each in its own process. Only ``asking.py`` runs this.
 
 usage: python -m scripts.conformance.probe TARGET QUESTIONS ANSWERS TREE...
 

@@ -19,7 +19,7 @@ class WorkerLostError(Exception):
 class Executor(Protocol):
     """Calls functions elsewhere. A result must depend on the arguments alone: a call whose process dies is repeated.
 
-    The functions are those of modules. Their arguments and results are pickled.
+    The functions are functions of modules. Their arguments and results are pickled.
     """
 
     @property

@@ -46,7 +46,7 @@ SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
 class LatticeSearch:
     """A search of the lattice, a chunk at a time; between chunks it can be saved and continued by another process.
 
-    ``state`` continues a search of the same request where it was saved: the result is that of one run, but for timings.
+    ``state`` continues a search of the same request where it was saved: the result equals that of one run except in timings.
     ``refused_by``: only rows that this target refuses are considered. ``executor`` takes chunks and the last moves of layers;
     the result is the same. ``pricer`` prices a batch (as ``cost_models.step.composition.estimate_priced``), ``simulator`` one
     of candidates (as ``cost_models.simulation.step_times.simulate``).

@@ -248,7 +248,7 @@ def one_change(
 ) -> list[dict[str, Any]]:
     """The effect of each change of one dimension of ``best`` on step time and memory, fastest first, as JSON.
 
-    ``delta_fraction`` is the step time over that of ``best``, minus 1.
+    ``delta_fraction`` is the step time over the step time of ``best``, minus 1.
     """
     placer, others = Placer(workload), neighbours(workload, space, best)
     moved = [option for option in others if (option.pp, option.vpp, option.schedule) != (best.pp, best.vpp, best.schedule)]

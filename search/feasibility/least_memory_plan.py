@@ -43,8 +43,8 @@ def takes_a_plan(workload: Workload, limits: SearchLimits, constants: Constants,
 def lean_plan(workload: Workload, limits: SearchLimits, constants: Constants, rejections: Rejections) -> ParallelStrategy | None:
     """A plan of least memory that the target takes and that fits, of the first pipeline depth that has any.
 
-    Of those of a chunk the fastest in closed form. A target may refuse the form that turns every switch to its leaner side, and
-    take one that turns fewer.
+    Of the strategies of a chunk, it is the fastest in closed form. A target may refuse the form that turns every switch to its
+    leaner side, and take one that turns fewer.
     """
     space = search_space(workload, lean_limits(limits))
     found = _first_that_fits(workload, space, constants, rejections, every_form=False)

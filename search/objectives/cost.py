@@ -20,7 +20,7 @@ from search.objectives.objective import (
 
 
 def usd(context: ObjectiveContext, strategies: Strategies, estimates: Estimates, tokens: float = TOKENS) -> list[float]:
-    """USD that each plan costs for so many tokens; infinite without a price."""
+    """USD that each plan costs for ``tokens`` tokens; infinite without a price."""
     if context.usd_per_day is None:
         return [math.inf] * len(strategies)
     found = []

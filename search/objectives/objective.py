@@ -67,7 +67,7 @@ class ObjectiveContext:
     usd_per_day: Callable[[Numbers, Operation], float] | None
 
     def days(self, step_time_s: float, tokens: float = TOKENS) -> float:
-        """Days of steps of that length for so many tokens."""
+        """Days that steps of this length take for ``tokens`` tokens."""
         training = self.workload.training
         return tokens / float(training.global_batch_size * training.seq_length) * step_time_s / DAY_S
 
@@ -126,9 +126,9 @@ class Objective:
     Parameters
     ----------
     name
-        In a job.
+        Name in a job.
     unit
-        Of the numbers that answers show; costs, energy and device-hours are those of ``TOKENS``.
+        Unit of the numbers that answers show; costs, energy and device-hours are for ``TOKENS``.
     direction
         Whether the smaller or the larger of these is better.
     orders_lattice_by

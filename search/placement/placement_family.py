@@ -89,12 +89,12 @@ def _before_head(contents: Contents, num_stages: int, *, ends_meet: bool) -> Ite
 
 
 def _firsts(layers: int, leading: int, num_stages: int, fewer: int) -> range:
-    """Numbers of layers for the first of so many virtual stages: about as many as on the others."""
+    """Numbers of layers for the first virtual stage: about as many as on the others."""
     return range(max(0, layers // num_stages - 1 - fewer), min(-(-layers // num_stages) + leading, layers) + 1)
 
 
 def _even(layers: int, count: int, *, ends_meet: bool) -> tuple[int, ...] | None:
-    """Layers spread evenly over so many virtual stages; ``None`` where there are none.
+    """Layers spread evenly over the virtual stages; ``None`` if there are none.
 
     Extra layers go to the last ones or, where each rank has two, to the outer ranks, which have the short layers.
     """

@@ -28,7 +28,7 @@ def pool_sizes(devices: int) -> Iterator[int]:
     """Numbers of devices that are tried for a pool of ``devices``, the largest first.
 
     Every number up to 64, then every second up to 128, every fourth up to 256: that includes whole nodes of 8 up to 512 devices.
-    The sizes of a smaller pool are among those of a larger one.
+    The sizes of a larger pool include the sizes of a smaller one.
     """
     size = devices
     while size > 0:
@@ -43,7 +43,7 @@ class TrainingPools:
     """The best training layouts on pools of every size; each size is priced once.
 
     ``layouts_of``: the layouts of a pool. ``cost_s``: the part of a step that a layout takes, at least the matmuls of ``passes``
-    forward passes. A pool keeps devices idle where layouts that fill it are slower than those of fewer devices.
+    forward passes. A pool keeps devices idle if layouts that fill it are slower than layouts of fewer devices.
     """
 
     workload: Workload

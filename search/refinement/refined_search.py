@@ -52,7 +52,7 @@ class RefinedSearch:
 
     @staticmethod
     def part(checkpoint: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
-        """The checkpoint of ``whole``. Raises ``SearchError`` for that of another kind of search."""
+        """The checkpoint of ``whole``. Raises ``SearchError`` for the checkpoint of another kind of search."""
         if checkpoint is None:
             return None
         try:

@@ -154,7 +154,7 @@ class Stage:
 
     @property
     def _beaten(self) -> Beaten:
-        """Times and peaks that a trial must beat: those of one plan, or of each that needs no more memory."""
+        """Times and peaks that a trial must beat: of one plan, or of each plan that needs no more memory."""
         found = [*self._first, *(of_trial for trial in self._seen.values() if (of_trial := _numbers(trial)) is not None)]
         return found if self.settings.front else [(min(time_s for time_s, _ in found), 0.0)]
 

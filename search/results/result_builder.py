@@ -48,7 +48,7 @@ NOTHING_WOULD_DO = Sentence("No single change was found that makes one fit, up t
 class ResultBuilder:
     """Orders and explains the strategies of one search. ``paired_error`` decides which of them tie, where time ranks them.
 
-    ``limits`` are those of the user; they may be the reason why no plan is left.
+    ``limits`` are the user's limits; they may be the reason why no plan is left.
     """
 
     workload: Workload
@@ -152,7 +152,7 @@ class ResultBuilder:
     def _order(
         self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]
     ) -> tuple[list[int], list[int]]:
-        """The rows in the order of the answer, and their groups. Where memory ranks, each row is a group of its own."""
+        """The rows in the order of the answer, and their groups. If memory ranks the plans, each row is a separate group."""
         rows = range(len(best_first))
         if not self._time_ranks:
             return list(rows), [row + 1 for row in rows]

@@ -14,7 +14,7 @@ HALF_EXPLAINED = 12  # heartbeats that halve the remaining fraction; their total
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a search. ``done_fraction`` counts layouts, not strategies; it is no forecast of time.
+    """Progress of a search. ``done_fraction`` counts layouts, not strategies; it does not forecast time.
 
     ``phase`` is one of ``PHASES``; ``PRICE`` belongs to post-training. Bounds rule out strategies while they are enumerated.
     """

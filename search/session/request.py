@@ -28,7 +28,7 @@ SAMPLERS = ("tpe", "nsga2", "random")
 class SearchOptions:
     """Options that not every mode of a search reads. ``refine`` is a number of trials around the best plans.
 
-    ``seed`` is that of a sampler or a refinement. ``max_simulations`` limits the simulations of the proof.
+    ``seed`` is the seed of a sampler or a refinement. ``max_simulations`` limits the simulations of the proof.
     """
 
     sampler: str | None = None

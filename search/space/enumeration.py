@@ -123,7 +123,7 @@ def chunks(
 ) -> Iterator[Chunk]:
     """Every strategy of the lattice once, in canonical form, without those that a layout rule rejects.
 
-    The rejected ones are charged to ``rejections`` and counted in ``Chunk.num_enumerated``. Memory stays that of one
+    Rejected strategies are added to ``rejections`` and counted in ``Chunk.num_enumerated``. Memory stays that of one
     chunk and one slice of layouts.
     """
     rules = layout_rules(workload) if rules is None else rules
