@@ -14,7 +14,7 @@ from documents.hashing import fingerprint
 from meshplan import __version__
 
 
-def about(
+def job_fields(
     job: Job,
     own: Sequence[Calibration] = (),
     plan: ParallelStrategy | None = None,

@@ -9,7 +9,7 @@ from typing import Any
 
 from app.answers.delivery import with_deliveries
 from app.answers.price import fill_intervals
-from app.answers.provenance import about, priced_with
+from app.answers.provenance import job_fields, priced_with
 from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import SearchDocument
 from app.calibrations.constants import constants_for, paired_error_of
@@ -141,7 +141,7 @@ def search_document(
     result = explained_result(
         search, run_to_end(search, job.settings.time_limit_s, on_progress, SEARCHED), on_progress, time.perf_counter
     )
-    told = about(job, own, result.plans[0].parallel if result.plans else None, "search")
+    told = job_fields(job, own, result.plans[0].parallel if result.plans else None, "search")
     return SearchDocument.model_validate(
         {
             **told,

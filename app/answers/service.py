@@ -10,7 +10,7 @@ import numpy as np
 from app.answers.batches import OF_ESTIMATE
 from app.answers.memory_plan import memory_plan_document
 from app.answers.price import estimate_document, fill_intervals, priced
-from app.answers.provenance import about
+from app.answers.provenance import job_fields
 from app.answers.schemas import (
     MAX_STRATEGIES,
     EstimateDocument,
@@ -66,7 +66,7 @@ def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocume
     if job.strategy is not None:
         raise InputError(Sentence("strategies: given beside strategy; give one of the two."))
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
-    return EstimatesDocument(**about(job, own, fastest), estimates=entries)
+    return EstimatesDocument(**job_fields(job, own, fastest), estimates=entries)
 
 
 def _sections(given: object) -> list[StrategySection]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.answers.price import priced
-from app.answers.provenance import about, priced_with
+from app.answers.provenance import job_fields, priced_with
 from app.answers.schemas import PricedWith, StrategyDocument
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
@@ -154,7 +154,7 @@ def _document(
     held = plan.held_back_load_factors or (None, None)
     inside, between = int(change.moved.inside.sum()), int(change.moved.between.sum())
     return ExpertPlanDocument(
-        **about(job, own, strategy, "strategy"),
+        **job_fields(job, own, strategy, "strategy"),
         version=__version__,
         priced_with=PricedWith(**priced_with(job.workload, own)),
         strategy=StrategyDocument.model_validate(strategy_to_mapping(job.workload, strategy)),

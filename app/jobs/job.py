@@ -30,7 +30,7 @@ from app.jobs.fields import (
     TrainingSection,
 )
 from app.jobs.headroom import headroom_bytes
-from app.jobs.lacking import lacking, with_what_a_model_lacks
+from app.jobs.missing_fields import lacking, with_what_a_model_lacks
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from app.answers.price import fill_intervals, priced
-from app.answers.provenance import about, priced_with
+from app.answers.provenance import job_fields, priced_with
 from app.answers.schemas import Plan, SearchDocument, StrategyDocument
 from app.answers.search import search_document
 from app.answers.simulation import check_cost
@@ -96,7 +96,7 @@ def tune_document(
                 )
             )
     document = {
-        **about(job, own),
+        **job_fields(job, own),
         "assumptions": found.assumptions,
         "warnings": warnings,
         "version": __version__,

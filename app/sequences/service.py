@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from app.answers.price import priced
-from app.answers.provenance import about, priced_with
+from app.answers.provenance import job_fields, priced_with
 from app.answers.schemas import PricedWith, StrategyDocument
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
@@ -75,7 +75,7 @@ def sequence_plan_document(
         _order(*one) for one in ((found.before, found.before_s, balanced_s), (found.after, found.after_s, balanced_s))
     )
     document = SequencePlanDocument(
-        **about(job, own, strategy, "strategy"),
+        **job_fields(job, own, strategy, "strategy"),
         version=__version__,
         priced_with=PricedWith(**priced_with(workload, own)),
         strategy=StrategyDocument.model_validate(strategy_to_mapping(workload, strategy)),

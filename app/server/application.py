@@ -21,10 +21,10 @@ from app.experts import endpoints as experts
 from app.goodput import endpoints as goodput
 from app.http.audit import Audit
 from app.http.compression import Compression
-from app.http.envelope import API, Envelope
 from app.http.head import HeadAsGet
 from app.http.keys import KeyLimits
 from app.http.language import Languages
+from app.http.middleware import API, Envelope
 from app.http.openapi import add_openapi, allowed_methods, openapi_document
 from app.http.pricing import Pricing
 from app.http.problems import ServiceError, add_problem_handlers, problem

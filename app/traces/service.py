@@ -13,8 +13,8 @@ from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
 from app.text.json_documents import plain
-from app.traces.predicted import dealt, sentences
 from app.traces.schemas import ComparedPart, TraceDocument, TracedStep, UnknownKernelDocument
+from app.traces.trace_parts import dealt, sentences
 from calibration.files.calibrations import Calibration
 from calibration.traces.events import read_trace
 from calibration.traces.groups import Layout

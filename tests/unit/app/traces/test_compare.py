@@ -14,11 +14,11 @@ from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job, parse_job
 from app.text.terminal import plain_text
-from app.traces.predicted import dealt
 from app.traces.records import add_record, record_of
 from app.traces.schemas import ComparedPart, TraceDocument
 from app.traces.service import accounted, compared
 from app.traces.tables import print_comparison
+from app.traces.trace_parts import dealt
 from calibration.records.training import RunRecord, parse_run_record, read_run_records
 from calibration.traces.measured import VOCABULARY, Source
 from documents.errors import InputError
