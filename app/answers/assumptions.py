@@ -42,8 +42,8 @@ TOLD_PEAK_BYTES: Final = 1.0 * GIB
 MAX_VIRTUAL_STAGES: Final = 128  # pipeline stages at most: a price grows with their square, and this needs dozens of prices
 MOST_KEYS: Final = 1024  # prices of layers under each other value of a job: a few hundred bytes each, kept as long as the job
 _NO_OTHER = Sentence("not measured, as no other value runs with this strategy")
-_LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # from the search's limits and space, if it is not the strategy's own
-_FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # from the other fields of a resolved strategy
+_LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # names in the search's limits, if they differ from the strategy's
+_FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # fields derived from the others
 
 
 class Price(NamedTuple):
@@ -55,7 +55,7 @@ class Price(NamedTuple):
 
 
 class _Variant(NamedTuple):
-    """A plan with another value of one field, described by ``told``; without a ``strategy``, only switches differ."""
+    """A plan with another value of one field; ``told`` describes the change. Without a ``strategy``, only switches differ."""
 
     told: str
     value: str
@@ -70,7 +70,7 @@ class _Effect:
     value: str
     step_fraction: float
     peak_bytes: float
-    fits: bool | None  # None: as without it
+    fits: bool | None  # None: as without the change
 
     @property
     def weight(self) -> float:
@@ -129,7 +129,7 @@ def assumption_sentences(
     """Assumptions of an answer, the one with the largest effect first.
 
     Without a ``plan``, no other values can be tried. An option of the plan is a default if the job's ``strategy`` left it out,
-    or if its ``search`` tried only one value without being asked to.
+    or if its ``search`` tried only one value by default.
     """
     if plan is None:
         return _told_anyway(job, own)
@@ -158,7 +158,7 @@ class _Prices(NamedTuple):
 
 
 class Measured:
-    """Plans of one job, priced as they are and with other values of their defaults. Many plans take as long as one."""
+    """Prices of one job's plans, with their values and with other values of their defaults. Many plans take as long as one."""
 
     def __init__(self, job: Job, own: Sequence[Calibration] = ()) -> None:
         self._job, self._own, self._workload = job, own, job.workload

@@ -48,7 +48,7 @@ class EstimateBatches:
         for index, request in enumerate(requests):
             try:
                 name, prices, job, is_advised = self._read(request)
-                assert job.strategy is not None  # otherwise it is refused
+                assert job.strategy is not None  # a job without a strategy is refused
                 together.setdefault((name, is_advised), (prices, []))[1].append(_Asked(index, job, job.strategy))
             except InputError as error:
                 found[index] = error

@@ -40,7 +40,8 @@ def fill_intervals(
 ) -> Any:
     """Add the interval of the step time and its evidence to every estimate in the document.
 
-    An estimate beside a ``strategy`` belongs to it; ``strategies`` are those of a list of estimates without one, or of one.
+    An estimate belongs to the ``strategy`` in the same mapping. ``strategies`` are for a list of estimates without that key, or
+    for one such estimate.
     """
     shares = _Shares(workload, calibration_for(workload, own))
     if strategies:
@@ -129,7 +130,8 @@ class JobPrices:
         self._measured = Measured(job, own)
         self._shares = _Shares(job.workload, calibration_for(job.workload, own))
         self._priced_with = priced_with(job.workload, own)
-        self._known: dict[Software, KnownPipelines] = defaultdict(KnownPipelines)  # that software's on and off move
+        # Known pipelines of the job's software, and of the software with each option switched.
+        self._known: dict[Software, KnownPipelines] = defaultdict(KnownPipelines)
 
     def documents(
         self, asked: Sequence[tuple[Job, ParallelStrategy]], *, advised: bool, with_software: bool
@@ -261,7 +263,7 @@ def estimate_document(
     replayed: bool = True,
     advised: bool = False,
 ) -> EstimateDocument:
-    """The document that ``meshplan schema estimate`` describes; ``InputError`` for a strategy that cannot run.
+    """Estimate of one strategy, as ``meshplan estimate --json`` prints it. Raises ``InputError`` if the strategy cannot run.
 
     A simulated one includes the replay of its tasks unless ``replayed`` is false. An ``advised`` one includes the effects of the
     software's options and, if measured runs are far, the next runs.

@@ -28,7 +28,7 @@ class RecomputeDocument(Document):
 
 
 class TensorsDocument(Document):
-    """What layers of one kind do not keep from forward to backward."""
+    """Tensors that layers of one kind recompute or swap."""
 
     recompute: list[str]
     swap: list[str]
@@ -105,7 +105,7 @@ class EstimateNumbers(Document):
 
 
 class DeliverySummary(Document):
-    """What a plan delivers on the job's site; `meshplan goodput` says more."""
+    """Throughput of a plan with the failures of the job's site; `meshplan goodput` gives details."""
 
     mtbf_s: float | None = Field(description="between interruptions; null where nothing fails")
     effective_time_fraction: float = Field(description="useful time at full rate over wall time")
@@ -124,7 +124,7 @@ class Answer(Document):
 
 
 class PricedWith(Document):
-    """What stood behind the numbers. The hashes change with any number of the calibration or of the hardware profile."""
+    """Version, calibration and hardware profile of a price. The hashes change with any number of the latter two."""
 
     version: str
     calibration: str | None = Field(description="null where a server priced with constants that this version does not ship")
@@ -154,7 +154,7 @@ class MemoryPlanDocument(Document):
 
 
 class EstimateDocument(Answer):
-    """What ``meshplan estimate --json`` prints."""
+    """Response of `POST /v1/estimates` for one strategy, and output of `meshplan estimate --json`."""
 
     priced_with: PricedWith
     strategy: StrategyDocument
@@ -186,14 +186,14 @@ class EstimateRequest(JobDocument):
 
 
 class RefusedStrategy(Document):
-    """In place of an estimate: why this strategy cannot run. The others are priced all the same."""
+    """Reason why a strategy cannot run, in place of its estimate. The other strategies are still priced."""
 
     refused: Said
     rule: str | None = Field(description="the legality rule that it breaks; null where its numbers contradict each other")
 
 
 class EstimatesDocument(Answer):
-    """The answer to a list of strategies."""
+    """Response of `POST /v1/estimates` for a list of strategies."""
 
     # Made of checked columns: ten thousand rows, each held against its schema, would cost a third of their price.
     estimates: list[Annotated[Any, DescribedBy(EstimateNumbers | RefusedStrategy)]] = Field(
@@ -236,7 +236,7 @@ class Variant(Document):
 
 
 class BrokenRuleDocument(Document):
-    """A rule that a framework has and a plan breaks."""
+    """A legality rule of a framework that a plan breaks."""
 
     rule: str
     sentence: Said
@@ -263,7 +263,7 @@ class Change(Document):
 
 
 class Explanation(Document):
-    """One sentence each; the last two for the best plan only."""
+    """Explanation of a plan, one sentence in each field. Only the best plan has the last two fields."""
 
     bound_by: Said
     tie: Said | None = Field(default=None, description="which other plans it cannot be told from, and why")
@@ -287,7 +287,7 @@ class Baseline(Document):
 
 
 class PhysicsBestDocument(Document):
-    """What physics alone would give beside plans that a framework takes."""
+    """Best plan without the rules of the target framework."""
 
     plan_id: str
     strategy: StrategyDocument
@@ -306,7 +306,7 @@ class PhysicsBestDocument(Document):
 
 
 class NearestLaunchableDocument(Document):
-    """What a framework takes in place of plan 1."""
+    """Plan nearest to plan 1 that a framework can launch."""
 
     target: str
     strategy: StrategyDocument | None = Field(description="null where the framework takes nothing near it: `rules` say why")
@@ -318,7 +318,7 @@ class NearestLaunchableDocument(Document):
 
 
 class ByTensorDocument(Document):
-    """A plan with its tensors chosen one by one, which the proof does not cover and no framework can be told."""
+    """A plan with recompute and swap chosen for each tensor. The proof does not cover it, and no framework can launch it."""
 
     of_plan_id: str = Field(description="the plan whose structure it has")
     plan_id: str
@@ -340,7 +340,7 @@ class NearestChangeDocument(Document):
 
 
 class InfeasibleDocument(Document):
-    """Why there is no plan, and what would do."""
+    """Reason why there is no plan, and changes of the job under which one fits."""
 
     rules: list[BrokenRuleDocument] = Field(description="where no strategy is legal: what the strategies break that come nearest")
     leanest: StrategyDocument | None = Field(description="the legal strategy that needs the least memory")
@@ -374,7 +374,7 @@ class RefinementCountsDocument(Document):
 
 
 class RefinementDocument(Document):
-    """Trials around the best plans, beside the ranking and outside of its proof."""
+    """Result of a refinement: trials around the best plans. The ranking and its proof do not cover them."""
 
     sampler: str
     seed: int
@@ -430,7 +430,7 @@ class LeftOut(Document):
 
 
 class Space(Document):
-    """What the search tried."""
+    """Values and switches that the search tried."""
 
     dimensions: dict[str, list[Any]] = Field(description="values of each dimension beside the switches")
     on: list[str] = Field(description="switches that are on wherever they act and the target takes them")
@@ -440,7 +440,7 @@ class Space(Document):
 
 
 class SearchDocument(Answer):
-    """What ``meshplan search --json`` prints; without a feasible plan, ``plans`` is empty."""
+    """Output of `meshplan search --json`. Without a feasible plan, ``plans`` is empty."""
 
     version: str
     priced_with: PricedWith

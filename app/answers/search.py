@@ -35,7 +35,10 @@ from search.trials.trial import trials_from_mappings
 
 
 def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
-    """What a search tries, and what physics alone adds where the job has a target, no sampler, and plans are not judged."""
+    """Search space of the job, and the space without a target.
+
+    The second is None if the job has no target, uses a sampler, or ranks plans by other criteria than the step time.
+    """
     workload = job.workload
     space = search_space(workload, job.limits)
     if workload.software.target == ANY.name or job.settings.sampler != EXHAUSTIVE or job.settings.needs_criteria:
@@ -127,7 +130,7 @@ def search_document(
     own: Sequence[Calibration] = (),
     executor: Executor = SERIAL,
 ) -> SearchDocument:
-    """The document that ``meshplan schema search`` describes."""
+    """Result of a search, as ``meshplan search --json`` prints it."""
     space, physics = spaces_of(job)
     request = request_of(
         job,

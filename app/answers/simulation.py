@@ -24,7 +24,7 @@ MAX_SIMULATED_TASKS = 1_000_000  # about a minute without a steady state, a seco
 @dataclass(frozen=True)
 class PlayedStep:
     timeline: Timeline
-    memory: list[MemoryCurve]  # by rank, on the time axis of its bars
+    memory: list[MemoryCurve]  # memory by rank, on the time axis of the rank's bars
 
 
 def play(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> PlayedStep:

@@ -45,7 +45,7 @@ def software_documents(
 
 
 def other_way(software: Software, option: SoftwareOption) -> Software:
-    """The same software with the option flipped."""
+    """Software of the job with the option switched on if it is off, and off if it is on."""
     if option.kind == HOST:
         now = {one.name for one in SOFTWARE_OPTIONS if one.kind == HOST and has_option(one, (), software.host)} ^ {option.name}
         return replace(software, host=tuple(name for name in OPTION_NAMES[HOST] if name in now))

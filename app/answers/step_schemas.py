@@ -1,4 +1,4 @@
-"""What a step shows beside its numbers: played task by task, by what it waits for, and tensor by tensor."""
+"""Details of a step: its simulation, the effects of software options, and the prices of its tensors."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SimulatedCommunication(Document):
 
 
 class SimulatedRank(Document):
-    """One pipeline rank."""
+    """Idle time and memory peak of a pipeline rank."""
 
     rank: int
     bubble_s: float = Field(description="idle time in the step")
@@ -27,7 +27,7 @@ class SimulatedRank(Document):
 
 
 class Simulation(Document):
-    """What playing the step task by task shows beside the numbers of the estimate."""
+    """Results of the simulated step that are not in the estimate."""
 
     closed_form_step_time_s: float
     communication: dict[str, SimulatedCommunication] = Field(description="by the names of time_breakdown_s and masked_s")
@@ -35,7 +35,7 @@ class Simulation(Document):
 
 
 class SoftwareOptionMoves(Document):
-    """An option of the job's software, or a larger micro batch, and the same plan with it the other way."""
+    """Price of the plan with one software option switched, or with a larger micro batch."""
 
     name: str
     kind: Literal["operators", "host", "strategy"] = Field(description="the field of `software` that it is in; or of the plan")
@@ -52,7 +52,7 @@ class SoftwareOptionMoves(Document):
 
 
 class SoftwareMoves(Document):
-    """What the step waits for the host, and what each option of the software moves."""
+    """Time that the step waits for the host, and the effect of each software option."""
 
     host_s: float
     host_fraction: float = Field(description="of the step, on the critical rank")
@@ -60,7 +60,7 @@ class SoftwareMoves(Document):
 
 
 class TensorPrice(Document):
-    """One tensor that a layer of one kind keeps, of one layer and micro batch."""
+    """Price of a tensor that a layer keeps, for one layer and one micro batch."""
 
     kind: str
     tensor: str
@@ -72,7 +72,7 @@ class TensorPrice(Document):
 
 
 class StageTensors(Document):
-    """What the layers of one kind on one virtual stage drop, of one micro batch."""
+    """Tensors of one micro batch that the layers of one kind on a virtual stage recompute or swap."""
 
     chunk: int
     stage: int

@@ -17,9 +17,9 @@ FOUND = [name for name in SearchDocument.model_fields if name not in {*Answer.mo
 def search_document_of(
     study: Mapping[str, Any], rejections: Sequence[Any], plans: Sequence[Any], **instead: Any
 ) -> SearchDocument:
-    """The document that ``meshplan schema search`` describes; ``ValidationError`` if the study is of another version.
+    """Result of a stored search, as ``meshplan search --json`` prints it.
 
-    ``study`` has a result; ``instead`` replaces fields of it.
+    ``study`` has a result; ``instead`` replaces fields of it. Raises ``ValidationError`` if another version stored the study.
     """
     found = {**study["result"], "rejections": rejections, "plans": plans}
     profile = parse_profile(study["hardware_profile"], Sentence("study {}", study["id"]))

@@ -28,6 +28,6 @@ def list_audit(
     limit: Limit = 50,
     owner: Wanted = None,
 ) -> Listing[AuditEntry]:
-    """What keys changed, and what they were refused, newest first; for keys with the scope `admin`."""
+    """Changes by keys and requests that were refused to keys, newest first. The caller's key needs the scope `admin`."""
     with state_of(request).database.read() as session:
         return listing(audit.list_records(session, owner, after, limit + 1), limit, entry)

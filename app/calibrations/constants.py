@@ -23,7 +23,7 @@ FIELD = "software.calibration (--calibration)"
 
 
 def constants_for(workload: Workload, own: Sequence[Calibration] = ()) -> Constants:
-    """The constants of the user's calibration if one applies, otherwise of the shipped one."""
+    """The constants of the user's calibration if one applies, otherwise of the shipped calibration."""
     return calibration_for(workload, own).constants_of(workload)
 
 

@@ -29,8 +29,8 @@ NUM_RUNS = 3
 NUM_STEPS = 20  # steps of a run: the first half is warm-up, the rest agrees to a per cent on a quiet machine
 START_S = 120.0  # assumed seconds to start processes and communicators, load and compile
 LARGEST_SHARE = 0.1  # largest share of the device-seconds of as many steps of the job
-MICRO_BATCHES_A_STAGE = 4  # so that fill and drain have the weight that they have in short steps of real jobs
-SHORT_LAYERS = 4  # on a rank
+MICRO_BATCHES_A_STAGE = 4  # fill and drain then have the same weight as in short steps of real jobs
+SHORT_LAYERS = 4  # layers of a rank in a short run
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Every query about calibrations."""
+"""Queries of the table of calibrations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibrations, and predictions beside measured runs, as documents."""
+"""Schemas of calibrations, and of predictions for measured runs."""
 
 from __future__ import annotations
 
@@ -56,7 +56,11 @@ class ErrorsDocument(Document):
 
 
 class ErrorsBeforeAndAfter(Document):
-    """Of the shipped calibration, of this one with each run's group left out, and of the fit itself."""
+    """Prediction errors of three calibrations.
+
+    ``before``: the shipped calibration. ``left_out``: this calibration, fitted without each run's group. ``fitted``: this
+    calibration.
+    """
 
     left_out_by: Literal["architecture", "run"]
     before: ErrorsDocument
@@ -76,7 +80,7 @@ class RefusedRow(Document):
 
 
 class Learned(Document):
-    """What runs taught: constants, errors before and after, and what to beware of."""
+    """Result of a fit to runs: constants, errors before and after, and warnings."""
 
     hardware: str
     stack: str
@@ -97,7 +101,7 @@ class WrittenCalibration(Document):
 
 
 class CalibrateDocument(Learned, WrittenCalibration):
-    """What ``meshplan calibrate --json`` prints."""
+    """Output of `meshplan calibrate --json`."""
 
 
 class CalibrationDocument(Learned, CalibrationSummary):
@@ -107,7 +111,7 @@ class CalibrationDocument(Learned, CalibrationSummary):
 
 
 class NextRun(Document):
-    """One run to make: what to run, what it costs, and what it takes off the variance of the job's log step time."""
+    """A run to measure: its job, its cost, and the spread of the job's log step time before and after it."""
 
     job: dict[str, Any] = Field(description="a job file with strategy, for `meshplan estimate`")
     record: dict[str, Any] = Field(
@@ -124,7 +128,7 @@ class NextRun(Document):
 
 
 class SuggestDocument(Document):
-    """What ``meshplan calibrate --suggest --json`` prints."""
+    """Output of `meshplan calibrate --suggest --json`."""
 
     schema_version: Literal[1]
     runs: list[NextRun] = Field(description="the one to make first first")
@@ -136,7 +140,7 @@ class ValidationSummary(Document):
 
 
 class ValidationDocument(Document):
-    """What ``meshplan validate --json`` prints."""
+    """Output of `meshplan validate --json`."""
 
     schema_version: Literal[1]
     rows: list[ValidationRow]

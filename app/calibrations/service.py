@@ -28,7 +28,7 @@ from documents.sentences import Sentence
 from hardware_profiles import catalogue
 from meshplan import __version__
 
-SUMMARIZED = ("hardware", "stack", "num_runs")  # of a report
+SUMMARIZED = ("hardware", "stack", "num_runs")  # fields of a report
 MAX_RUNS = 200
 MAX_RECORDS = 2_000  # records read at most, to find that many of one stack
 

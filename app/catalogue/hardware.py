@@ -13,7 +13,7 @@ def summary(profile: HardwareProfile) -> HardwareSummary:
 
 
 def details(profile: HardwareProfile) -> HardwareDetails:
-    """Every field; ``provenance`` holds each number as its source states it."""
+    """All fields of a profile; ``provenance`` has each number as its source states it."""
     curves = [{"tier": tier.name, **asdict(curve)} for tier in profile.tiers for curve in tier.curves]
     known = {name: value for name, value in vars(profile).items() if name in HardwareDetails.model_fields}
     return HardwareDetails.model_validate({**known, "collectives": curves}, from_attributes=True)

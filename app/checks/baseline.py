@@ -136,7 +136,7 @@ def _only_hashes(baseline: Baseline, what: str) -> InputError:
 def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> EstimateDocument:
     """The baseline's job priced with the profile and calibration of ``job``; ``InputError`` if it has no price."""
     old = _old_job(baseline, job)
-    assert old.strategy is not None  # parse_baseline puts it there
+    assert old.strategy is not None  # parse_baseline sets it
     return estimate_document(old, old.strategy, own, simulated=is_simulated(baseline), replayed=False)
 
 

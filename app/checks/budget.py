@@ -25,7 +25,7 @@ class Bounds(Section):
 
 
 class Tolerance(Section):
-    """How much worse than the baseline a metric may be, as a fraction of the baseline."""
+    """Largest allowed worsening of a metric, as a fraction of the baseline."""
 
     max_fraction: float = Field(ge=0, le=1e6, description="0.02: up to 2 % worse; 0: not worse at all")
 

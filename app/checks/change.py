@@ -16,7 +16,7 @@ PARTS = ("commit", "branch", "change_url")
 MAX_EVENT_BYTES = 8 * 2**20
 _EVENT = "GITHUB_EVENT_PATH"
 
-Found = Mapping[str, tuple[str, str]]  # by part: the value, and its source
+Found = Mapping[str, tuple[str, str]]  # value and source, by part
 
 
 @dataclass(frozen=True)

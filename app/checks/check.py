@@ -71,7 +71,7 @@ def check_job(
     if standing.status != "passed" or strategy is None:
         nothing = skipped(budget, with_regression=baseline is not None, why=Sentence("there is no strategy to price"))
         return Checked(_document(job, [standing, *nothing]))
-    # Compared numbers have one fidelity: that of the baseline, otherwise that of a search.
+    # Compared numbers have one fidelity: the baseline's, or without a baseline the search's.
     simulated = baseline is None or is_simulated(baseline)
     priced = estimate_document(job, strategy, own, simulated=simulated, replayed=False)
     items = [standing, _memory_item(priced.estimate, priced.job)]

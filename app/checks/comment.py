@@ -16,7 +16,7 @@ from documents.sentences import Sentence
 SERVICES = ("github", "gitlab")
 TIMEOUT_S = 20.0
 MAX_COMMENT = 60_000  # characters; GitHub takes 65,536 bytes
-PAGE, MAX_PAGES = 100, 20  # pages of comments that are searched for that of the last run
+PAGE, MAX_PAGES = 100, 20  # comments of a page, and pages that are searched for the comment of the last run
 MAX_ANSWER_BYTES = 16 * 2**20
 
 

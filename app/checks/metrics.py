@@ -21,7 +21,7 @@ ESTIMATED = tuple(
     for name, field in EstimateNumbers.model_fields.items()
     if field.annotation is float or set(get_args(field.annotation)) == {float, NoneType}
 )
-DELIVERED = tuple(DeliverySummary.model_fields)  # of a job with a site
+DELIVERED = tuple(DeliverySummary.model_fields)  # metrics of a job with a site
 MEASURES = (*ESTIMATED, *DELIVERED, DEVICE_DAYS)  # metrics of one strategy; a baseline has them too
 METRICS = (*MEASURES, SLOWDOWN)
 HIGHER_IS_BETTER = frozenset({

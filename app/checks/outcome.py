@@ -47,7 +47,7 @@ def bound_item(metric: str, end: str, limit: float, value: float, *, may_grow: b
 
 
 def _allowance(status: ItemStatus, end: str, bound: str) -> str:
-    """What a bound allows, as the end of the sentence on a value."""
+    """End of the sentence on a value: the bound and, if undetermined, the reason."""
     if status == "passed":
         return Sentence("at least {} is allowed", bound) if end == "min" else Sentence("at most {} is allowed", bound)
     if status == "failed":

@@ -20,7 +20,7 @@ from documents.errors import InputError, show
 from documents.quantities import percent
 from documents.sentences import Sentence
 
-TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # from the step time
+TIMED = ("step_time_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", DEVICE_DAYS)  # derived from the step time
 ALWAYS_COMPARED = ("step_time_s", "tokens_per_s", "peak_memory_bytes")
 SMALLEST = 1e-30  # smallest stored number used as a divisor
 PART, MAX_PARTS = r"[a-z][a-z0-9_]{0,59}", 100  # parts of a breakdown

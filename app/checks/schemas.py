@@ -34,7 +34,7 @@ class CheckRequest(JobDocument):
 
 
 class CheckItem(Document):
-    """One thing that was looked at: ``strategy``, ``memory``, ``plan``, ``budget.METRIC.min|max`` or ``regression.METRIC``."""
+    """Result of one condition: ``strategy``, ``memory``, ``plan``, ``budget.METRIC.min|max`` or ``regression.METRIC``."""
 
     id: str
     status: ItemStatus
@@ -100,7 +100,10 @@ class SearchSummary(Document):
 
 
 class CheckDocument(Document):
-    """What ``meshplan check --format json`` prints. It is a baseline too, where it holds an estimate."""
+    """Response of `POST /v1/checks`, and output of `meshplan check --format json`.
+
+    A document with an estimate can be the baseline of another check.
+    """
 
     schema_version: Literal[1]
     version: str
@@ -124,7 +127,7 @@ class NamedCheck(Document):
 
 
 class ChecksDocument(Document):
-    """What ``meshplan check --format json`` prints of several jobs."""
+    """Output of `meshplan check --format json` for several jobs."""
 
     schema_version: Literal[1]
     version: str

@@ -42,7 +42,7 @@ def job_at(reference: str, path: Path) -> Iterator[EarlierJob | None]:
     with TemporaryDirectory(prefix="meshplan-") as folder:
         job = _copy(root, commit, place.as_posix(), Path(folder), DOCUMENT_BYTES)
         document: Mapping[str, Any] = {}
-        with suppress(InputError):  # if the file is no job there, its pricing reports why
+        with suppress(InputError):  # a file that is no job is refused when it is priced
             document, _ = job_document(str(job), {})
         named = [found for text in _strings(document) if (found := _inside(place.parent.as_posix(), text)) is not None]
         held = [name for name in dict.fromkeys(named) if _holds(root, commit, name)]

@@ -10,7 +10,7 @@ import typer
 
 from app.language.choice import helped
 
-USAGE, SHOWS_HELP = "Usage: ", "Show this message and exit."  # texts of the library, beside these:
+USAGE, SHOWS_HELP = "Usage: ", "Show this message and exit."  # texts of the library, in addition to TITLES
 TITLES = ("ARGUMENTS_PANEL_TITLE", "OPTIONS_PANEL_TITLE", "COMMANDS_PANEL_TITLE", "DEFAULT_STRING", "REQUIRED_LONG_STRING")
 
 

@@ -34,7 +34,7 @@ from search.session.progress import Progress, ProgressCallback, ProgressT
 def remote_search_document(
     job: Job, url: str, on_progress: ProgressCallback, labels: Mapping[str, Any], language: Language = "en"
 ) -> SearchDocument:
-    """The document that ``meshplan schema search`` describes, from the server at ``url``; an interrupt cancels the study.
+    """Result of a search from the server at ``url``; an interrupt cancels the study.
 
     ``labels`` of the study: ``name``, ``tags``, ``note``. ``language``: of the sentences in the document.
     """
@@ -79,7 +79,7 @@ def remote_sweep_document(
     labels: Mapping[str, Any],
     language: Language = "en",
 ) -> SweepDocument:
-    """The document that ``meshplan schema sweep`` describes, from the server at ``url``; an interrupt cancels the study."""
+    """Result of a sweep from the server at ``url``; an interrupt cancels the study."""
     document = dict(source.document)
     if isinstance(document.get("model"), str) and document["model"] not in preset_names():
         document["model"] = first_jobs(source, lambda job: None)[0].document["model"]  # a file of this machine
@@ -99,7 +99,7 @@ def remote_rl_search_document(
     labels: Mapping[str, Any],
     language: Language = "en",
 ) -> RlSearchDocument:
-    """The document that ``meshplan schema rl-search`` describes, from the server at ``url``; an interrupt cancels the study.
+    """Result of a post-training search from the server at ``url``; an interrupt cancels the study.
 
     ``given`` is the content of the job file.
     """

@@ -290,7 +290,7 @@ def _tokens(text: str, row: int, field: str) -> float:
 
 
 def _of_load_log(text: str, model: ModelShape, field: str) -> Floats:
-    """What MindSpeed prints with ``print_expert_load``: loads of devices, which are experts where each device has one.
+    """Counts in a log of MindSpeed with ``print_expert_load``. It has loads of devices, so each device must have one expert.
 
     Lines of the first data-parallel rank count; layers go by virtual stage [mindspeed-expert-placement, planner.py].
     """

@@ -20,7 +20,7 @@ from documents.sentences import Sentence
 from search.experts.placement import Placement
 
 MINDSPEED_FILE, EPLB_FILE = "expert_map.json", "eplb.json"
-MAX_SLOTS = 4096  # of a rank
+MAX_SLOTS = 4096  # most slots of a rank
 
 
 def mindspeed_map(placement: Placement) -> dict[str, Any]:

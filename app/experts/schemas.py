@@ -1,4 +1,4 @@
-"""What a plan for experts is asked with, and what it says."""
+"""Schemas of a request for an expert plan, and of the plan."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Loads(Section):
 
 
 class PlanTerms(Section):
-    """For how long, and with what."""
+    """Settings of an expert plan."""
 
     valid_steps: int = Field(
         default=VALID_STEPS, ge=1, le=MAX_VALID_STEPS, description="steps that pay for the moves: until the next plan"
@@ -58,7 +58,7 @@ class PlanTerms(Section):
 
 
 class ExpertPlanRequest(JobDocument):
-    """A job with a strategy, and what its experts were routed."""
+    """A job with a strategy, and the token counts of its experts."""
 
     loads: Loads
     terms: PlanTerms = PlanTerms()
@@ -68,7 +68,7 @@ class ExpertPlanRequest(JobDocument):
 
 
 class ForecastDocument(Document):
-    """How the loads of the steps to come were found."""
+    """Forecast of the loads of future steps, and its errors."""
 
     num_steps: int = Field(description="in the counts")
     num_held_back: int
@@ -82,7 +82,7 @@ class ForecastDocument(Document):
 
 
 class MovesDocument(Document):
-    """What is sent, once."""
+    """Expert moves, which happen once before the plan is used."""
 
     num_inside: int = Field(description="experts sent inside a node, in all layers")
     num_between: int = Field(description="experts sent between nodes")
@@ -94,7 +94,7 @@ class MovesDocument(Document):
 
 
 class CopiesDocument(Document):
-    """Slots beyond one for each expert."""
+    """Slots for copies of experts."""
 
     slots_per_rank: int
     bytes_per_rank: float = Field(description="held on the fullest stage; in the memory that is free")
@@ -102,7 +102,7 @@ class CopiesDocument(Document):
 
 
 class LayerPlan(Document):
-    """One MoE layer, by its number among all layers of the model."""
+    """Plan of one MoE layer; ``layer`` is its number among all layers of the model."""
 
     layer: int
     is_changed: bool
@@ -116,7 +116,7 @@ class LayerPlan(Document):
 
 
 class ExpertPlanDocument(Answer):
-    """What ``meshplan experts plan --json`` prints."""
+    """Response of `POST /v1/experts/plans`, and output of `meshplan experts plan --json`."""
 
     version: str
     priced_with: PricedWith

@@ -220,7 +220,10 @@ def _layers(job: Job, found: PricedPlan, before: Floats, after: Floats) -> list[
 
 
 def _bound(shares: Floats, num_ranks: int, extra: int) -> Floats:
-    """Lower bound of the load: the mean, or the hottest expert beside the coldest; with copies on each rank, the mean."""
+    """Lower bound of the fullest rank's load over the mean: 1, or the hottest expert on a rank with the coldest ones.
+
+    With copies on each rank, it is 1.
+    """
     if extra:
         return np.ones(len(shares))
     ordered = np.sort(shares, axis=1)

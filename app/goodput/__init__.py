@@ -1,1 +1,1 @@
-"""What a plan delivers on a site with failures: tokens a day, days, energy and cost."""
+"""Throughput of a plan on a site with failures: tokens a day, days, energy and cost."""

@@ -19,5 +19,5 @@ router = APIRouter(prefix="/goodput", tags=["goodput"], route_class=StrictRoute)
 
 @router.post("", response_model=GoodputDocument, responses=described("invalid-input", "infeasible", "not-json", "too-large"))
 async def create_goodput(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
-    """What a plan delivers on a site whose nodes fail, as `meshplan goodput` says; nothing is stored."""
+    """Predicts the throughput of a plan on a site with failures, as `meshplan goodput` does. Nothing is stored."""
     return as_json(await state_of(request).pricing.heavy(goodput_request, document=body))

@@ -1,4 +1,4 @@
-"""What ``meshplan goodput --json`` prints and ``POST /v1/goodput`` answers."""
+"""Schemas of the throughput of a plan on a site with failures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from documents.said import Said
 
 
 class Quantiles(Document):
-    """Of simulated histories."""
+    """Mean and quantiles of simulated histories."""
 
     mean: float = Field(description="in the long run, by the closed form")
     p10: float
@@ -32,7 +32,7 @@ class CheckpointDocument(Document):
 
 
 class DeliveryChange(Document):
-    """One thing done otherwise, everything else as it is."""
+    """Effect of one change of the site or the job."""
 
     change: Said
     effective_time_fraction: float
@@ -41,7 +41,7 @@ class DeliveryChange(Document):
 
 
 class Stage(Document):
-    """From the devices' peak down to what is delivered."""
+    """A step of the waterfall from the devices' peak to the delivered tokens."""
 
     stage: str
     tokens_per_day: float
@@ -66,7 +66,7 @@ class CostDocument(Document):
 
 
 class StretchDocument(Document):
-    """A time in which the job does one thing."""
+    """A time span in which the job has one state."""
 
     start_s: float
     end_s: float
@@ -77,14 +77,14 @@ class StretchDocument(Document):
 
 
 class MonthDocument(Document):
-    """One of the simulated months, told."""
+    """Events of one simulated month."""
 
     span_s: float = Field(description="30 days, or as much of them as 1,000 stretches tell")
     stretches: list[StretchDocument]
 
 
 class OnDevices(Document):
-    """The same degrees and batch on another number of devices: other replicas."""
+    """Result with other numbers of devices and replicas; degrees and batch are the same."""
 
     num_devices: int
     step_time_s: float
@@ -104,7 +104,7 @@ class DeliveringPlan(Document):
 
 
 class GoodputDocument(Answer):
-    """What a plan delivers."""
+    """Response of `POST /v1/goodput`, and output of `meshplan goodput --json`."""
 
     priced_with: PricedWith
     strategy: StrategyDocument

@@ -24,7 +24,7 @@ from documents.sentences import Sentence
 
 MAX_ACTION = 500  # characters
 _MANY = 1000  # records a transaction deletes
-_REFUSED = (403, 429)  # of reading requests, only refusals are logged
+_REFUSED = (403, 429)  # statuses of refused requests; of reading requests, only these are logged
 
 log = structlog.get_logger("meshplan.audit")
 

@@ -81,8 +81,8 @@ class StrictRoute(APIRoute):
     """A route whose body is one JSON object without duplicate keys, sent as JSON.
 
     Other content types are refused. This also keeps a foreign web page from posting to a server on this machine, because a
-    browser asks before it sends JSON to another origin. The answer has the form of all documents: fields that were not given
-    are left out.
+    browser sends a preflight request before it sends JSON to another origin. The answer has the form of all documents: fields
+    that were not given are left out.
     """
 
     def __init__(self, *given: Any, **options: Any) -> None:
@@ -94,7 +94,7 @@ class StrictRoute(APIRoute):
             return handler
 
         async def strict(request: Request) -> Response:
-            await authorized(request)  # before the body of an unknown caller is read
+            await authorized(request)  # first, so that the body of an unknown caller is not read
             kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
             if kind != "application/json" and not kind.endswith("+json"):
                 raise ServiceError("not-json", Sentence("The body's Content-Type is {}.", show(kind)))

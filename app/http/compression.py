@@ -10,10 +10,10 @@ _LEVEL = 6
 
 
 class Compression:
-    """ASGI middleware: GET answers under gzip where the caller takes it, event streams apart.
+    """ASGI middleware: compresses answers to GET if the caller accepts gzip, except event streams.
 
-    Bulk answers to POST stay as they are: programs ask for them, most on the same machine, where compressing ten thousand
-    estimates costs more than sending them.
+    Answers to POST are not compressed. Most of their callers are programs on the same machine, where it takes longer to compress
+    ten thousand estimates than to send them.
     """
 
     def __init__(self, app: ASGIApp) -> None:

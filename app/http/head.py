@@ -33,4 +33,4 @@ class HeadAsGet:
         try:
             await self.app(asked, receive_end, send_head)
         finally:
-            scope.update({name: value for name, value in asked.items() if name != "method"})  # for the log: route and caller
+            scope.update({name: value for name, value in asked.items() if name != "method"})  # route and caller, for the log

@@ -40,7 +40,7 @@ class KeyLimits:
     max_stored: int = 10_000
 
 
-OwnLimits = dict[str, int | None]  # by the fields above; None or a missing field means the server's default
+OwnLimits = dict[str, int | None]  # limits by the fields above; None or a missing field means the server's default
 
 
 def create_key(

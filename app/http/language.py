@@ -20,7 +20,7 @@ from documents.sentences import unpacked
 
 _TYPE = "application/json"  # a problem document is translated when it is created
 _TAG = re.compile(r'(W/)?"([^"]*)-zh"')
-LARGE_BYTES = 64 * 1024  # from this size on, outside the event loop
+LARGE_BYTES = 64 * 1024  # size from which answers are translated outside the event loop
 
 
 class Languages:

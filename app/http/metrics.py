@@ -26,7 +26,7 @@ _METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class Processes(NamedTuple):
-    """Processes beside the server's own that answer a class of requests or run studies."""
+    """Child processes of the server that answer a class of requests or run studies."""
 
     name: str
     pids: Sequence[int]
@@ -71,7 +71,7 @@ class Metrics:
         self._workers = (count, restarts)
 
     def watch_processes(self, processes: Callable[[], Sequence[Processes]]) -> None:
-        """Watch processes beside the server's own, by class."""
+        """Watch the child processes of the server, by class."""
         self._processes = processes
 
     def text(self, studies_by_state: Mapping[str, int], figures: Mapping[str, float]) -> bytes:

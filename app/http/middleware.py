@@ -143,7 +143,7 @@ def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
         headers.setdefault(name, value)
     if scope["path"].startswith(_PAGES):
         headers["Content-Security-Policy"] = _PAGE_POLICY
-    elif not scope["path"].startswith(f"{API}/"):  # by the path: a 304 has no content type, its policy replaces the page's
+    elif not scope["path"].startswith(f"{API}/"):  # not by the content type: a 304 has none, and its policy replaces the page's
         headers["Content-Security-Policy"] = _DASHBOARD_POLICY
     headers.setdefault("Cache-Control", "no-cache")  # the dashboard's files have the same names in each version
     headers["X-Request-ID"] = scope["request_id"]

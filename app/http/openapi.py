@@ -33,7 +33,7 @@ def add_openapi(app: FastAPI, path: str) -> None:
         return Response(sent[0], media_type="application/json")
 
     app.add_api_route(path, openapi, include_in_schema=False)
-    app.router.routes.insert(0, app.router.routes.pop())  # before FastAPI's
+    app.router.routes.insert(0, app.router.routes.pop())  # our route must precede FastAPI's
 
 
 def _openapi_document(app: FastAPI) -> dict[str, Any]:
@@ -58,7 +58,7 @@ def _correct(operation: dict[str, Any]) -> None:
         refused.update({"description": "The request cannot be used", "content": {MEDIA_TYPE: reference}})
     operation["responses"] = dict(sorted(operation["responses"].items()))
     if "security" in operation:
-        operation["security"].append({})  # on loopback no key is needed
+        operation["security"].append({})  # loopback needs no key
 
 
 def allowed_methods(app: FastAPI, path: str) -> list[str]:

@@ -108,7 +108,7 @@ class ServiceError(HTTPException):
 
 
 def described(*kinds: str) -> dict[int | str, dict[str, Any]]:
-    """The ``responses`` of an endpoint with these problems, beside those of every endpoint."""
+    """The ``responses`` of an endpoint with these problems, in addition to those of every endpoint."""
     titles: dict[int, list[str]] = {}
     for kind in dict.fromkeys(("unauthorized", "forbidden", "rate-limited", "internal", "unavailable", *kinds)):
         titles.setdefault(KINDS[kind][0], []).append(KINDS[kind][1])

@@ -12,9 +12,10 @@ _BURST_S = 10.0  # a burst may have the requests of this many seconds
 
 
 class Rates:
-    """Of each name one moment is kept: when all that it asked would have come, had it asked evenly (ITU-T I.371, GCRA).
+    """Rate limits by the generic cell rate algorithm (ITU-T I.371).
 
-    Names that asked longest ago are forgotten first.
+    It keeps one time for each name: when its requests so far would have ended at an even rate. Names with the oldest requests
+    are dropped first.
     """
 
     def __init__(self, max_names: int = MAX_NAMES, clock: Callable[[], float] = time.monotonic) -> None:
@@ -34,7 +35,7 @@ class Rates:
             return wait_s
 
     def wait_s(self, name: Hashable, a_minute: int, *, at_once: int | None = None) -> float:
-        """The same, without counting. [s]"""
+        """Seconds until a request is allowed, without counting one. [s]"""
         with self._lock:
             return self._wait_s(name, a_minute, at_once)[0]
 

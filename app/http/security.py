@@ -1,4 +1,4 @@
-"""Authentication: on loopback every caller from this machine is allowed, otherwise holders of API keys."""
+"""Authentication: on loopback all callers from this machine are allowed, on other addresses holders of API keys."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def authorize(request: Request) -> Principal:
         else:
             _check_local(request)
             principal = LOCAL
-        request.scope["holder"], request.scope["caller"] = principal, principal.id  # for the logs, also of refused requests
+        request.scope["holder"], request.scope["caller"] = principal, principal.id  # read by the logs, also for refused requests
         if state.keys_required:
             _count(state, principal)
             _check_scope(request, principal)

@@ -20,14 +20,14 @@ WRONG_KEYS_A_MINUTE = 30  # connections from one address
 
 @dataclass(frozen=True)
 class ServerState:
-    """Shared state. ``stopping`` is set when the server is asked to end, so that open streams end too."""
+    """Shared state. ``stopping`` is set when the server must end, so that open streams end too."""
 
     database: Database
     keys_required: bool
     pricing: Pricing
     limits: KeyLimits = field(default_factory=KeyLimits)  # limits of a key without its own
     wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE
-    keep_studies_days: int = 0  # for ever
+    keep_studies_days: int = 0  # 0: for ever
     rates: Rates = field(default_factory=Rates)
     known_keys: Known = field(default_factory=Known)  # digests of keys that were valid when used
     metrics: Metrics = field(default_factory=Metrics)

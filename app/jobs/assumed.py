@@ -16,7 +16,7 @@ from documents.sentences import Sentence, plain, recognized
 NOT_GIVEN = Sentence("(not given)")
 MAX_ASSUMED = 100
 Bounds = Field(ge=0, le=MAX_TOKENS)
-_WHYS = (  # what stands behind a default: a resolved job holds the text alone
+_WHYS = (  # notes on defaults; a resolved job contains only their text
     Sentence("(not given)"),
     "(default on {} devices)",
     "(default on {})",

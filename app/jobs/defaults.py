@@ -177,7 +177,7 @@ def fields_with_defaults() -> tuple[str, ...]:
 
 @cache
 def usual_others(field: str) -> tuple[Any, ...] | None:
-    """Values of the field's type beside its default; None if the type gives none."""
+    """Values of the field's type except its default; None if the type has no other."""
     section, _, name = field.partition(".")
     schema = schema_of(SECTIONS[section])["properties"][name]
     kinds = schema.get("anyOf", [schema])

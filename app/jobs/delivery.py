@@ -24,7 +24,7 @@ Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
 class DeliverySection(Section):
-    """What interrupts a job, what is done about it, and what power and devices cost."""
+    """Failures and recovery of a job, and prices of power and devices."""
 
     failures_per_node_day: Rate = Field(default=4e-3, description="interruptions by nodes and their software")
     mtbf_s: Annotated[float, Field(ge=1, le=1e10)] | None = Field(

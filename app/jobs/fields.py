@@ -47,7 +47,7 @@ GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_de
 
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
 Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
-PRECISIONS: tuple[str, ...] = get_args(Precision)  # of training; profiles have rates of others, for inference
+PRECISIONS: tuple[str, ...] = get_args(Precision)  # precisions of training; profiles also have rates of precisions for inference
 
 CP_ALGOS = {kind.label: kind for kind in CpAlgo}
 DISPATCHERS = {kind.label: kind for kind in Dispatcher}
@@ -82,7 +82,7 @@ HostOptions = Annotated[list[Annotated[str, OneOf(*OPTION_NAMES[HOST])]], Field(
 
 
 class ClusterSection(Section):
-    """Which devices, how many, and how they are joined."""
+    """Type, number and network of the devices."""
 
     hardware: Name = Field(description="hardware profile: a name from `hardware list`, or the path of a profile file")
     num_devices: Devices = Field(description="devices the job runs on (what the collective library gives a rank)")
@@ -138,7 +138,7 @@ class ExpertCountsFile(Section):
 
 
 class SoftwareSection(Section):
-    """Whose efficiency, and whose legality rules."""
+    """Software stack, whose efficiency is priced, and target framework, whose legality rules apply."""
 
     stack: Annotated[str, OneOf(*STACKS)] | None = None
     target: Name | None = Field(
@@ -208,14 +208,14 @@ TensorNames = Annotated[list[Annotated[str, OneOf(*TENSOR_NAMES)]], Field(max_le
 
 
 class TensorSection(Section):
-    """What the layers of one kind on a virtual stage do not keep from forward to backward."""
+    """Tensors that the layers of one kind on a virtual stage recompute or swap."""
 
     recompute: TensorNames = Field(default=[], description="tensors that the backward computes again")
     swap: TensorNames = Field(default=[], description="tensors that wait on the host")
 
 
 class StrategySection(Section):
-    """One way to lay the job out; what is left out takes the default that is echoed."""
+    """A parallel layout of the job. Missing fields take their defaults, which the answer repeats."""
 
     tp: Degree = 1
     sequence_parallel: bool | None = Field(default=None, description="default: true where tp > 1")
@@ -275,7 +275,7 @@ Objective = Annotated[str, OneOf(*OBJECTIVES)]
 
 
 class HowToSearch(Section):
-    """How to search."""
+    """Settings of the search."""
 
     objective: Objective | Annotated[list[Objective], Field(min_length=1, max_length=len(OBJECTIVES))] = Field(
         default="step_time", description="what ranks plans; of several the first, and the answer holds their Pareto front"
@@ -320,7 +320,7 @@ class HowToSearch(Section):
 
     @property
     def objectives(self) -> tuple[str, ...]:
-        """Each once; the first ranks."""
+        """Objectives of the search without repetition; plans are ranked by the first."""
         return tuple(dict.fromkeys([self.objective] if isinstance(self.objective, str) else self.objective))
 
     @property
@@ -346,7 +346,7 @@ class HowToSearch(Section):
 
 
 class SearchSettings(LimitFields, HowToSearch):
-    """How to search, and which values each dimension may take: one value, a list, or ``{min, max}``."""
+    """Settings of the search, and the values of each dimension: one value, a list, or ``{min, max}``."""
 
 
 # One more dimension for each switch that a search may try both ways.
@@ -358,7 +358,7 @@ SETTINGS = tuple(HowToSearch.model_fields)
 
 
 class JobDocument(Section):
-    """A job. Flags may stand in for any part of it."""
+    """A job. Flags may replace any part of it."""
 
     schema_version: Literal[1] = 1
     model: Name | dict[str, Any] = Field(description="a preset's name, the path of a Hugging Face config.json, or a mapping")

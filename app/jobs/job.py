@@ -128,7 +128,7 @@ def parse_job(
     unknown = {key: value for key, value in document.items() if key not in JobDocument.model_fields}
     if unknown or document.get("schema_version", SCHEMA_VERSION) != SCHEMA_VERSION:
         check(JobDocument, document, labels=labels, parts=PARTS)
-    if document.get("model") in (None, ""):  # from an unset variable of a shell
+    if document.get("model") in (None, ""):  # an unset shell variable gives an empty text
         others = lacking(ClusterSection, _as_mapping(document, "cluster"), "cluster", labels)
         also = Sentence(" Also missing: {}.", joined(", ", others)) if others else ""
         raise InputError(Sentence("model: missing; give a preset's name, the path of a config.json, or a mapping.{}", also))

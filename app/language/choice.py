@@ -1,4 +1,4 @@
-"""Which language readers want: a command says it for what it prints, a request for its answer."""
+"""Language of the output: the setting of a command, or the header of a request."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def checked(name: str, given: str) -> Language:
 
 
 def of_environment(environment: Mapping[str, str]) -> Language:
-    """That of our own variable, else of the locale."""
+    """Language from the variable of meshplan, otherwise from the locale."""
     given = environment.get(VARIABLE, "")
     if given:
         return checked(VARIABLE, given)
@@ -68,7 +68,7 @@ def spoken() -> Language:
 
 
 def said(text: str, language: Language | None = None) -> str:
-    """A sentence in the language, without one in that of the command; a text without parts as it is."""
+    """Translation of a sentence, by default into the language of the command; a text without parts is returned unchanged."""
     language = language or spoken()
     return text if language == "en" else _translator(language)(text)
 

@@ -1,6 +1,6 @@
-"""Tells sentences in another language: a template is looked up in the catalogues, and its translation gets the same values.
+"""Translation of sentences: the catalogues hold translated templates, and the same values fill them.
 
-A value that is a sentence is translated in turn, a list gets the language's separators, and any other value stays as it is.
+A value that is a sentence is translated too. A list gets the separators of the language. Other values do not change.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 from documents.sentences import Sentence, plain, recognized, separators
 
 FOLDER = Path(__file__).parent
-HEADERS = "headers"  # heads of tables, and words that stand alone
+HEADERS = "headers"  # heads of tables, and single words
 HELPS = "help"  # texts of --help
 FOREIGN = "foreign"  # messages of libraries, which come without their parts
 _PLACE = re.compile(r"\{(\d+)\}")
@@ -45,7 +45,7 @@ class Translator:
     foreign: Mapping[str, str]
 
     def __call__(self, text: str) -> str:
-        """A sentence in the language; a text without parts as it is."""
+        """Translation of a sentence; a text without parts is returned unchanged."""
         return self._sentence(text) if isinstance(text, Sentence) else text
 
     def head(self, text: str) -> str:
@@ -77,17 +77,20 @@ class Translator:
         return self.headers.get(key) or self.catalogue.get(key) or self.foreign.get(key)
 
     def _parts(self, text: Sentence) -> Sentence:
-        """A message of a library with what stands in the places of its template; any other as it is."""
+        """Message of a library, split into template and values; any other message is returned unchanged."""
         found = recognized(plain(text).removesuffix("."), self._foreign_templates)
         return found if isinstance(found, Sentence) else text
 
     @cached_property
     def _foreign_templates(self) -> list[str]:
-        """Those with most text of their own first."""
+        """Templates of library messages, those with the most fixed text first."""
         return sorted((_PLACE.sub("{}", key) for key in self.foreign), key=lambda text: (text.count("{}"), -len(text)))
 
     def _translation(self, template: str) -> str:
-        """Of a template without its full stop; its own text where the catalogues lack it, and marks alone without words."""
+        """Translation of a template without its full stop.
+
+        A template that the catalogues lack keeps its text. If it has no words, only its punctuation is translated.
+        """
         known, key = self._known(template), key_of(template)
         if known is not None:
             return known
@@ -160,7 +163,7 @@ def _is_word(character: str) -> bool:
 
 @cache
 def translator(language: str) -> Translator:
-    """That of a language of the folder beside this module."""
+    """Translator for a language with a folder of catalogues next to this module."""
     rooms = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in (FOLDER / language).glob("*.json")}
     headers, helps, foreign = (rooms.pop(name, {}) for name in (HEADERS, HELPS, FOREIGN))
     return Translator(

@@ -88,7 +88,7 @@ class _Patch:
         goal: dict[str, Values] = {**self.launch.said()}
         if not only_nearer:
             goal |= wanted
-        # Removals come last, so that new arguments are placed beside those of their group.
+        # Removals come last, so that new arguments are placed next to the others of their group.
         for name, values in sorted(wanted.items(), key=lambda item: item[1] is None):
             if self.launch.said().get(name) == values:
                 continue

@@ -71,10 +71,10 @@ def read_script_job(
     folder: Path | None = None,
     vocab_size: int | None = None,
 ) -> ReadScript:
-    """The job that a script says, on hardware that it does not say. Raises ``InputError``.
+    """The job of a script on the given hardware. Raises ``InputError``.
 
-    ``sections``: parts of a job that come from flags, in place of the script's; files that they name lie in ``folder``.
-    ``vocab_size``: rows of the embedding, where the script leaves them to the tokenizer.
+    ``sections``: parts of a job that come from flags, in place of the script's; ``folder`` contains the files that they name.
+    ``vocab_size``: rows of the embedding, if the script takes them from the tokenizer.
     """
     launch, framework = read_launch(text, given, profile.family, target)
     not_understood = list(launch.not_understood)
@@ -141,7 +141,7 @@ def _same_layers(one: ModelShape, other: ModelShape) -> bool:
 
 
 def _switches_to_try(features: Feature) -> dict[str, Any]:
-    """Switches to try both ways: the script's own, beside the default ones, without those that change the results."""
+    """Switches to try on and off: those that the script sets and that are neither default nor change the results."""
     numeric = Feature.GRAD_REDUCE_IN_BF16
     own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | numeric)
     tried = [feature for feature in own if SWITCHES[feature].in_search in LEFT_OUT][:MAX_TRIED]

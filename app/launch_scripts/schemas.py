@@ -19,7 +19,7 @@ ScriptText = Annotated[str, Field(min_length=1, max_length=DOCUMENT_BYTES)]
 
 
 class ScriptRequest(Section):
-    """A launch script, and what it does not say."""
+    """A launch script, and settings that it does not contain."""
 
     script: ScriptText = Field(description="a Bash script of Megatron-LM or MindSpeed-LLM, or a YAML file of MindFormers")
     hardware: Name = Field(description="name of a hardware profile")
@@ -45,7 +45,7 @@ class NotUnderstood(Document):
 
 
 class ScriptChange(Document):
-    """One argument; null where it is not given."""
+    """Change of one argument; null if it is not given."""
 
     argument: str
     was: str | None
@@ -64,7 +64,7 @@ class TunedPlan(Document):
 
 
 class TuneDocument(Answer):
-    """What ``meshplan tune --json`` prints."""
+    """Response of `POST /v1/scripts`, and output of `meshplan tune --json`."""
 
     version: str
     priced_with: PricedWith

@@ -72,7 +72,7 @@ def tune_document(
     own: Sequence[Calibration] = (),
     executor: Executor = SERIAL,
 ) -> TuneDocument:
-    """The document that ``meshplan schema tune`` describes."""
+    """Tuned launch script, as ``meshplan tune --json`` prints it."""
     job, workload = read.job, read.job.workload
     strategy = job.strategy
     assert strategy is not None  # a script has one

@@ -43,7 +43,7 @@ class YamlLaunch:
         assert isinstance(self._root, yaml.MappingNode)  # the document is a mapping
         self._nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         self._collect(self._root, "")
-        self.num_devices: int | None = None  # it follows from the degrees
+        self.num_devices: int | None = None  # the parallel degrees determine it
 
     def _collect(self, node: yaml.Node, lead: str) -> None:
         """Key and value of each path."""

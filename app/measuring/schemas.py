@@ -1,4 +1,4 @@
-"""What ``meshplan hardware measure --json`` prints."""
+"""Schemas of measurements on a device."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class CaseRow(Document):
 
 
 class MeasuredRow(CaseRow):
-    """One operation; times are of one call."""
+    """Measurement of one operation; times are of one call."""
 
     kernel: str
     measured_s: float = Field(description="at the rate that the device keeps")
@@ -35,7 +35,7 @@ class SkippedRow(CaseRow):
 
 
 class MeasureDocument(Document):
-    """What ``meshplan hardware measure --json`` prints."""
+    """Output of `meshplan hardware measure --json`."""
 
     schema_version: Literal[1]
     file: str = Field(description="the file that was written, for `hardware calibrate --measurements`")

@@ -1,4 +1,4 @@
-"""``/v1/studies/{study_id}/plans/{plan_id}``: one plan, how to launch it, and what stands behind it."""
+"""``/v1/studies/{study_id}/plans/{plan_id}``: one plan, its launch arguments, its analysis and its timeline."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PlanId = Annotated[str, Depends(_plan_id)]
 
 @router.get("", responses=described("not-found"))
 def get_plan(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanAsStored:
-    """One ranked plan."""
+    """A ranked plan."""
     with state_of(request).database.read() as session:
         return studies.get_plan(session, study_id, plan_id)
 
@@ -43,7 +43,7 @@ def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> Pla
 
 @router.get("/analysis", response_model=PlanAnalysis, responses=described("not-found", "conflict"))
 async def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
-    """What stands behind a plan: pipeline ranks, traffic by network tier, what one change would do, sensitivity."""
+    """Analysis of a plan: pipeline ranks, traffic by network tier, effects of single changes, and sensitivity."""
     return as_json(await state_of(request).pricing.heavy(service.analysis, study_id=study_id, plan_id=plan_id))
 
 
@@ -62,7 +62,7 @@ async def get_plan_timeline(
     ] = "columns",
     if_none_match: etag.IfNoneMatch = None,
 ) -> Response:
-    """What every pipeline rank does in a step of the plan, on every stream, and the memory that it takes."""
+    """Timeline of a step of the plan: the tasks of every pipeline rank by stream, and the memory in use."""
     played = service.plan_trace if form == "chrome" else service.plan_timeline
     content = await state_of(request).pricing.heavy(played, study_id=study_id, plan_id=plan_id)
     return etag.answer(content, if_none_match)

@@ -55,7 +55,10 @@ def explain_document(
     on_progress: ProgressCallback | None = None,
     executor: Executor = SERIAL,
 ) -> ExplainDocument:
-    """Explain the job's strategy beside the best of a search, or the best beside the next structure."""
+    """Explain the job's strategy and compare it with the best plan of a search.
+
+    Without a strategy, explain that plan and compare it with the next structure.
+    """
     workload, constants = job.workload, constants_for(job.workload, own)
     space = search_space(workload, job.limits)
     request = SearchRequest(workload, space, constants, top=LISTED, limits=job.limits, clock=time.perf_counter)

@@ -19,8 +19,8 @@ router = APIRouter(prefix="/explanations", tags=["explanations"], route_class=St
 
 @router.post("", response_model=ExplainDocument, responses=described("invalid-input", "infeasible", "not-json", "too-large"))
 async def create_explanation(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
-    """Explains the job's strategy beside the best of a search, as `meshplan explain` does; nothing is stored.
+    """Explains the job's strategy and compares it with the best plan of a search, as `meshplan explain` does. Nothing is stored.
 
-    The search is cut after 10 s. Without a strategy its best plan is explained beside the next structure.
+    The search ends after 10 s. Without a strategy, its best plan is explained and compared with the next structure.
     """
     return as_json(await state_of(request).pricing.heavy(explain_request, document=body))

@@ -1,4 +1,4 @@
-"""What stands behind one plan and its played step, as the API shows them."""
+"""Schemas of the launch files, the analysis, the explanation and the timeline of a plan."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hardware_profiles.schema import Wiring
 
 
 class LaunchFile(Document):
-    """As `meshplan search --save-dir` writes it."""
+    """Launch file of a plan, as `meshplan search --save-dir` writes it."""
 
     framework: str | None = Field(description="null for the job")
     name: str
@@ -21,7 +21,7 @@ class LaunchFile(Document):
 
 
 class PlanLaunch(Document):
-    """How to start a plan on each framework that takes it."""
+    """Launch arguments and launch files of a plan, by framework."""
 
     plan_id: str
     launchable_on: list[str]
@@ -30,7 +30,7 @@ class PlanLaunch(Document):
 
 
 class StageDocument(Document):
-    """One pipeline rank. Times are of one micro batch over all its chunks."""
+    """Layers, times and memory of a pipeline rank. Times are of one micro batch over all its chunks."""
 
     stage: int
     num_layers: int
@@ -50,7 +50,7 @@ class NetworkTierDocument(Document):
 
 
 class TierTrafficDocument(Document):
-    """One device's traffic through one tier of the network in a step."""
+    """Traffic of a device through one tier of the network in a step."""
 
     tier: str
     wiring: Wiring
@@ -63,7 +63,7 @@ GroupName = Literal["tp", "cp", "ep", "dp", "expert_dp", "pp"]
 
 
 class PlacedGroupDocument(Document):
-    """One kind of process group: rank `r` is member `r // stride % size`, and the others are whole strides away."""
+    """Process groups of one kind. Rank `r` is member `r // stride % size`; neighbours in a group are `stride` ranks apart."""
 
     group: GroupName = Field(description="dp: with context parallelism folded in, over which dense gradients are summed")
     size: int
@@ -71,7 +71,7 @@ class PlacedGroupDocument(Document):
 
 
 class GroupTrafficDocument(Document):
-    """One kind of process group over a step, on the pipeline rank that it keeps longest."""
+    """Traffic of the process groups of one kind in a step, on the pipeline rank where it takes longest."""
 
     group: GroupName
     size: int
@@ -95,9 +95,10 @@ class Sensitivity(Document):
 
 
 class PlanAnalysis(Document):
-    """Priced now, at the plan's fidelity, with the study's own profile and constants.
+    """Analysis of a plan.
 
-    Another version may say another `step_time_s` than the plan.
+    The request prices the plan at its fidelity, with the study's own profile and constants. If another version found the plan,
+    `step_time_s` may differ from it.
     """
 
     schema_version: Literal[1]
@@ -125,7 +126,7 @@ class TurningPoint(Document):
 
 
 class Better(Document):
-    """The fastest plan of a search beside the one that is explained."""
+    """Comparison of the fastest other plan of a search with the explained plan."""
 
     plan_id: str
     strategy: StrategyDocument
@@ -137,7 +138,10 @@ class Better(Document):
 
 
 class ExplainDocument(EstimateDocument):
-    """What ``meshplan explain --json`` prints: an estimate, simulated, and what stands behind it. Changes are by closed form."""
+    """Response of `POST /v1/explanations`, and output of `meshplan explain --json`.
+
+    The estimate is simulated; changes are priced in closed form.
+    """
 
     bound_by: Said
     best_change: Said
@@ -150,7 +154,7 @@ class ExplainDocument(EstimateDocument):
 
 
 class TaskColumns(Document):
-    """One entry a bar, by rank, stream and start; no two of one rank and stream overlap."""
+    """Columns with one entry for each bar, in order of rank, stream and start. Bars of a rank and stream do not overlap."""
 
     rank: list[int] = Field(description="pipeline rank")
     stream: list[int] = Field(description="position in `streams`")
@@ -162,7 +166,7 @@ class TaskColumns(Document):
 
 
 class MemoryColumns(Document):
-    """One entry a rank. `bytes[i][j]` are allocated from `time_s[i][j]` to the next time."""
+    """Columns with one entry for each rank. `bytes[i][j]` are allocated from `time_s[i][j]` to the next time."""
 
     rank: list[int]
     time_s: list[list[float]]
@@ -170,10 +174,10 @@ class MemoryColumns(Document):
 
 
 class PlanTimeline(Document):
-    """A plan's step played task by task, from 0 to `step_time_s`, where the last bar ends.
+    """Simulated tasks of a plan's step, from 0 to `step_time_s`, where the last bar ends.
 
-    Played now, with the study's own profile and constants. Where a schedule lets steps overlap (zb2p, zbv), the time of each rank
-    begins with its own step.
+    The request runs the simulation, with the study's own profile and constants. If the schedule lets steps overlap (zb2p, zbv),
+    the time of each rank begins with its own step.
     """
 
     schema_version: Literal[1]
@@ -187,7 +191,7 @@ class PlanTimeline(Document):
 
 
 class TraceEvents(Document):
-    """The same step in Chrome's trace event format, which Perfetto and MindStudio Insight open; times in microseconds."""
+    """Timeline of a plan in Chrome's trace event format, for Perfetto and MindStudio Insight; times in microseconds."""
 
     displayTimeUnit: Literal["ms"]  # noqa: N815 - the format's own spelling
     traceEvents: list[dict[str, Any]]  # noqa: N815 - the format's own spelling

@@ -1,4 +1,4 @@
-"""A plan explained, for a person."""
+"""Tables of an explained plan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from documents.quantities import GIB, seconds
 from documents.sentences import Sentence, joined, word
 
 SHOWN = 12
-DECIDING = 1e-3  # of the step
+DECIDING = 1e-3  # smallest change of the step time that is shown, as a fraction
 
 
 def print_explained(console: Console, document: ExplainDocument) -> None:

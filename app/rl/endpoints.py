@@ -20,11 +20,11 @@ _RESPONSES = described("invalid-input", "infeasible", "not-json", "too-large")
 
 @router.post("/estimates", response_model=RlDocument, responses=_RESPONSES)
 async def create_rl_estimate(request: Request, body: Annotated[dict[str, Any], DescribedBy(RlJobDocument), Body()]) -> Response:
-    """What a step of post-training takes, as `meshplan rl estimate` says; nothing is stored."""
+    """Prices a step of post-training, as `meshplan rl estimate` does. Nothing is stored."""
     return as_json(await state_of(request).pricing.heavy(rl_request, document=body))
 
 
 @router.post("/searches", response_model=RlSearchDocument, responses=_RESPONSES)
 async def create_rl_search(request: Request, body: Annotated[dict[str, Any], DescribedBy(RlJobDocument), Body()]) -> Response:
-    """The placements of a job of post-training, as `meshplan rl search` says; nothing is stored."""
+    """Searches the placements of a post-training job, as `meshplan rl search` does. Nothing is stored."""
     return as_json(await state_of(request).pricing.heavy(rl_search_request, document=body))

@@ -28,7 +28,7 @@ Part = Annotated[float, Field(ge=0, le=1)]
 
 
 class LengthsSection(Section):
-    """How long answers are: a mean and a cap with a spread, or a histogram."""
+    """Answer lengths: a mean and a cap with a spread, or a histogram."""
 
     mean: Length | None = Field(
         default=None, description="tokens of an answer, cut off ones included; from the histogram without"
@@ -58,7 +58,7 @@ class LengthsSection(Section):
 
 
 class StalenessSection(Section):
-    """How far rollout may run ahead of training."""
+    """Limit on the steps that rollout may run ahead of training."""
 
     steps: Annotated[int, Field(ge=0, le=MAX_STALENESS)] = Field(
         default=0,

@@ -143,7 +143,7 @@ class RlJob:
 
     @property
     def algorithm(self) -> Algorithm:
-        """Which tasks a step has."""
+        """Tasks and updates of a step."""
         section = self.section
         reference = section.algorithm != "dapo" if section.reference is None else section.reference
         return Algorithm(

@@ -38,7 +38,7 @@ MEAN_OF_WINDOW = (
     0.4  # mean answer over the shorter of cap and trained window: 0.34 to 0.41 of three math workloads [seer; verl-docs]
 )
 LONGEST_CAP = 16_384  # tokens, if a source gives none: the median of those that do, 1,024 to 98,304
-PROMPT_TOKENS = 150.0  # of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
+PROMPT_TOKENS = 150.0  # prompts of mathematics: 100 to 150 in NeMo RL's table [nemo-rl]
 SOFTWARE_YEAR = 2025.5
 NARROW_BYTES = 1.5  # bytes per parameter below which weights are in 8 bits
 OWN_MEMORY_FRACTION = 0.9

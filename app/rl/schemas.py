@@ -1,4 +1,4 @@
-"""What ``meshplan rl`` prints and ``/v1/rl`` answers."""
+"""Schemas of post-training estimates, searches, studies and validations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from documents.said import Said
 
 
 class RlValidationRow(Document):
-    """One record: predicted, measured, predicted / measured - 1. A refused one has a sentence and no prediction."""
+    """Prediction and measurement of one record. A refused record has a sentence and no prediction."""
 
     id: str
     kind: str | None
@@ -41,7 +41,7 @@ class RlSummary(Document):
 
 
 class RlValidationDocument(Document):
-    """What ``meshplan rl validate --json`` prints."""
+    """Output of `meshplan rl validate --json`."""
 
     schema_version: int
     rows: list[RlValidationRow]
@@ -62,7 +62,7 @@ class TrainLayout(Document):
 
 
 class RolloutLayout(Document):
-    """One instance, of ``instances`` alike."""
+    """Layout of one rollout instance; all ``instances`` have the same layout."""
 
     tp: int
     pp: int
@@ -120,7 +120,7 @@ class RlBar(Document):
 
 
 class RlVariant(Document):
-    """The same job with one thing otherwise."""
+    """Effect of one change of the job."""
 
     change: Said
     step_time_s: float
@@ -129,7 +129,7 @@ class RlVariant(Document):
 
 
 class RlPlan(Document):
-    """One priced choice."""
+    """A priced placement with its layouts."""
 
     rank: int
     placement: str
@@ -157,7 +157,7 @@ class RlLaunch(Document):
 
 
 class RlDocument(Answer):
-    """What a step of post-training takes."""
+    """Response of `POST /v1/rl/estimates`, and output of `meshplan rl estimate --json`."""
 
     step_time_s: float
     step_time_low_s: float = Field(description="four published steps in five lay between these two of their predictions")
@@ -207,7 +207,7 @@ class RlSearchDocument(RlFound):
 
 
 class RlStudyResult(RlFound):
-    """What a study of post-training has found: the same, also where that is nothing."""
+    """Result of a post-training study; it may have no best placement."""
 
     best: RlDocument | None
     why_none: Said | None = Field(description="why no placement is the best; null with one")

@@ -12,7 +12,7 @@ from documents.sentences import Sentence, joined, word
 
 
 def print_validation(console: Console, document: RlValidationDocument, *, with_rows: bool) -> None:
-    """Errors by kind, and the rows where they are asked for."""
+    """Print errors by kind, and the rows on request."""
     table = plain_table("kind", ">predicted", ">median error", ">mean", ">bias", ">pairs", ">in order")
     for kind, found in document.summary.kinds.items():
         table.add_row(

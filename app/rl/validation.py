@@ -81,7 +81,7 @@ _INFERENCE = (
 
 
 def validation_document(records: Sequence[PostTrainingRecord | RefusedRecord]) -> RlValidationDocument:
-    """Every record predicted, in file order, and the errors by kind."""
+    """Predictions for all records, in file order, and the errors by kind."""
     rows = [_row(record) for record in records]
     named = {record.id: record for record in records if isinstance(record, PostTrainingRecord)}
     kinds: dict[str, list[RlValidationRow]] = defaultdict(list)
@@ -363,7 +363,7 @@ def _errors(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingReco
 
 
 def _ordered(rows: Sequence[RlValidationRow], records: dict[str, PostTrainingRecord]) -> list[bool]:
-    """For each pair of measured rows of one model and unit that differ by more than noise: whether predictions agree.
+    """Whether predictions have the measured order, for each pair of rows of one model and unit that differ by more than noise.
 
     Runs of one set-up with several software releases form no pair.
     """

@@ -34,7 +34,7 @@ def read_lengths(path: Path, field: str = "LENGTHS") -> Ints | Histogram:
 
 
 def parse_lengths(text: str, field: str) -> Ints | Histogram:
-    """The same of a text."""
+    """Lengths in a text, or a histogram of them."""
     begin = text.lstrip()[:1]
     if begin in ("[", "{"):
         whole = text if begin == "{" else f'{{"lengths": {text}}}'
@@ -105,7 +105,10 @@ def _whole(value: Any, place: str, most: int, least: int) -> int:
 
 
 def samples(given: Ints | Histogram, num_tokens: int, seed: int) -> tuple[Ints, bool]:
-    """Lengths with ``num_tokens`` in total, and whether they are the given ones in order; otherwise they are drawn from them."""
+    """Lengths with ``num_tokens`` in total, and whether they are the given ones in order.
+
+    If the given ones are too few, lengths are drawn from them.
+    """
     if not isinstance(given, tuple):
         if int(given.sum()) >= num_tokens:
             return given[: int(np.searchsorted(np.cumsum(given), num_tokens)) + 1], True

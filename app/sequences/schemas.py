@@ -1,4 +1,4 @@
-"""What a plan for sequences is asked with, and what it says."""
+"""Schemas of a request for a sequence plan, and of the plan."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ Length = Annotated[int, Field(ge=1, le=MAX_SEQ_LENGTH)]
 
 
 class SequenceTerms(Section):
-    """How many steps are looked at."""
+    """Number of steps that are compared."""
 
     steps: int = Field(default=NUM_STEPS, ge=1, le=MAX_STEPS, description="steps that are filled with samples")
     seed: int = Field(default=0, ge=0, le=MAX_SEED, description="of samples that are drawn")
 
 
 class SequencePlanRequest(JobDocument):
-    """A job with a strategy, and how long its samples are: a list or a histogram."""
+    """A job with a strategy, and the lengths of its samples: a list or a histogram."""
 
     lengths: Annotated[list[Length], Field(min_length=1, max_length=MAX_SERVED_LENGTHS)] | None = Field(
         default=None, description="of samples in their order; drawn from where they fill no step"
@@ -41,7 +41,7 @@ class SequencePlanRequest(JobDocument):
 
 
 class OrderDocument(Document):
-    """One order of the sequences of a step, in the mean of steps."""
+    """Means over steps for one order of the sequences."""
 
     replica_load: float = Field(description="attention of the fullest replica over the mean")
     micro_batch_load: float = Field(description="attention of the fullest micro batch over the mean")
@@ -51,7 +51,7 @@ class OrderDocument(Document):
 
 
 class SequencePlanDocument(Answer):
-    """What ``meshplan sequences plan --json`` prints."""
+    """Response of `POST /v1/sequences/plans`, and output of `meshplan sequences plan --json`."""
 
     version: str
     priced_with: PricedWith

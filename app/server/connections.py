@@ -170,7 +170,7 @@ class BoundedProtocol(H11Protocol):
         log.info("connection refused", kind=kind, client=self.client[0] if self.client else None)
         self._is_refused = True
         self._unset_keepalive_if_required()
-        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None until it asks
+        if self.cycle is not None and not self.cycle.response_complete:  # type: ignore[redundant-expr]  # None until a request
             self.cycle.disconnected = True
             self.cycle.message_event.set()
         if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):

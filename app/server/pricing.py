@@ -42,10 +42,10 @@ class PricingInThreads:
 
 
 class PricingInProcesses:
-    """Pricing in other processes, which leaves this one's interpreter to its callers.
+    """Pricing in child processes, so that the interpreter of this process serves its callers.
 
-    Estimates that come while others are priced are priced together. Those that are to say which runs to make, and all that
-    is heavy, have processes that stand back.
+    Estimates that arrive during a pricing are priced together. Suggestions of runs and heavy requests have processes of low
+    priority.
     """
 
     def __init__(self, url: str) -> None:

@@ -1,4 +1,4 @@
-"""The server process: runs the application on a socket until it is asked to end."""
+"""The server process: it runs the application on a socket until it receives a signal."""
 
 from __future__ import annotations
 

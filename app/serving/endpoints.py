@@ -23,5 +23,5 @@ router = APIRouter(prefix="/serving", tags=["serving"], route_class=StrictRoute)
 async def create_serving_estimate(
     request: Request, body: Annotated[dict[str, Any], DescribedBy(ServingJobDocument), Body()]
 ) -> Response:
-    """What a service gives, as `meshplan serving estimate` says; nothing is stored."""
+    """Predicts throughput and latency of a service, as `meshplan serving estimate` does. Nothing is stored."""
     return as_json(await state_of(request).pricing.heavy(serving_request, document=body))

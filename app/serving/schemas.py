@@ -1,4 +1,4 @@
-"""What ``meshplan serving`` prints and ``POST /v1/serving/estimates`` answers."""
+"""Schemas of serving estimates and searches."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from documents.said import Said
 
 
 class LayoutDocument(Document):
-    """One instance of a pool."""
+    """Layout of one instance of a pool."""
 
     tp: int
     pp: int
@@ -21,7 +21,7 @@ class LayoutDocument(Document):
 
 
 class PoolMemory(Document):
-    """Of the fullest device, in bytes."""
+    """Memory of the fullest device of a pool."""
 
     limit_bytes: float = Field(description="what the engine may fill")
     weights_bytes: float
@@ -31,7 +31,7 @@ class PoolMemory(Document):
 
 
 class PoolDocument(Document):
-    """Instances that are all alike."""
+    """Pool of instances with one layout."""
 
     layout: LayoutDocument
     instances: int
@@ -50,7 +50,7 @@ class PoolDocument(Document):
 
 
 class ServiceNumbers(Document):
-    """What the service gives."""
+    """Latency and throughput of the service."""
 
     ttft_s: float
     tpot_s: float
@@ -63,7 +63,7 @@ class ServiceNumbers(Document):
 
 
 class ServingDocument(Answer):
-    """A service as one job lays it out."""
+    """Response of `POST /v1/serving/estimates`, and output of `meshplan serving estimate --json`."""
 
     version: str
     priced_with: PricedWith
@@ -73,7 +73,7 @@ class ServingDocument(Answer):
 
 
 class ServingPlanDocument(Document):
-    """One plan of a search."""
+    """A plan of a serving search."""
 
     rank: int
     service: ServiceNumbers

@@ -23,7 +23,7 @@ from documents.errors import cause_of
 from documents.sentences import Sentence, word
 
 STATEMENT_S = 600.0  # no caller waits, so statements have no time limit
-_MANY = 200  # rows in memory
+_MANY = 200  # most rows in memory
 
 Counts = dict[str, int]  # rows by table, without the prefix
 
@@ -37,7 +37,7 @@ def backup(url: str, path: Path) -> tuple[str, Counts]:
         raise StorageError(Sentence("{} does not exist; there is nothing to back up.", source_path))
     partial = path.with_name(f"{path.name}.partial")
     try:
-        os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))  # it contains digests of keys
+        os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))  # the file contains digests of keys
         with translated(), Database(url, statement_s=STATEMENT_S) as database, _snapshot(database) as source:
             revision = known_revision(source)
             if revision is None:
@@ -93,7 +93,7 @@ def _tables(connection: Connection) -> MetaData:
     for table in found.tables.values():
         for column in table.columns:
             if isinstance(column.type, JSON):
-                column.type.none_as_null = True  # as in our own tables: NULL is no JSON
+                column.type.none_as_null = True  # NULL is not JSON null, as in our own tables
     return found
 
 

@@ -39,7 +39,7 @@ _HANGS = ("StatementTimeoutError", "ConnectionTimeout")
 
 
 class DatabaseHangsError(OperationalError):
-    """The database did not answer a moment ago and is not asked again yet."""
+    """The database did not answer a moment ago, and the next query must wait."""
 
     def __init__(self) -> None:
         super().__init__(None, None, TimeoutError(Sentence("it did not answer a moment ago")))

@@ -21,7 +21,7 @@ class PatientConnection(psycopg.Connection[Any]):
     has_hung = False
 
     def answers(self, patience_s: float) -> bool:
-        """Whether the server answers, asked outside a transaction; otherwise the connection is closed and ``has_hung`` is set."""
+        """Whether the server answers a query outside a transaction. If not, close the connection and set ``has_hung``."""
         given, self.statement_s = (self.autocommit, self.statement_s), patience_s
         try:
             self.autocommit = True

@@ -24,13 +24,13 @@ CONNECT_S = 3  # seconds for a server to answer a new connection
 PING_S = 2.0  # seconds to test an idle connection before a caller gets it
 STATEMENT_S = 5.0  # seconds for a statement of a request
 POOL_S = 5.0  # seconds to wait for a free connection
-REST_S = 2.0  # seconds before a hanging database is asked again
+REST_S = 2.0  # seconds before the next query to a hanging database
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 _SUPPORTED = Sentence("give postgresql://user:password@host/name or sqlite:///path")
 
 
 def _to_json(value: Any) -> str:
-    """As columns hold it: sentences with their parts, so that who reads them in another language gets a translation."""
+    """JSON for a column. Sentences keep their parts, so that they can be translated when they are read."""
     return json.dumps(all_packed(value), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
@@ -45,10 +45,10 @@ class StorageError(InputError):
 
 
 class Database:
-    """One database and the transactions on it. Safe to share between threads, not between processes.
+    """A database and its transactions. Threads may share it; processes may not.
 
-    Its errors are those of ``DATABASE_AWAY`` if it cannot be used. A hanging database is not asked for a while, then by one
-    caller at a time; other callers get the error at once.
+    It raises errors of ``DATABASE_AWAY`` if the database cannot be used. If the database hangs, it gets no query for a while.
+    Then one caller at a time tries it; other callers get the error at once.
     """
 
     def __init__(self, url: str, *, statement_s: float = STATEMENT_S) -> None:
@@ -56,7 +56,7 @@ class Database:
         self._statement_s = statement_s
         self._engine = _engine(self.url, statement_s)
         self._hang = threading.Lock()
-        self._ask_again_s: float | None = None  # set while it hangs
+        self._ask_again_s: float | None = None  # set while the database hangs
 
     @property
     def shown_url(self) -> str:
@@ -88,7 +88,7 @@ class Database:
             if is_hang(error):
                 with self._hang:
                     self._ask_again_s = time.monotonic() + REST_S
-            if isinstance(error, DatabaseError) and is_damage(error):  # of a class without information
+            if isinstance(error, DatabaseError) and is_damage(error):  # damage has SQLAlchemy's most general error class
                 raise OperationalError(error.statement, error.params, error.orig) from error  # type: ignore[arg-type]
             raise
         except BaseException:
@@ -104,7 +104,7 @@ class Database:
                 yield connection
                 return
             driver: Any = connection.connection.driver_connection
-            driver.statement_s = None  # it may wait for another upgrade
+            driver.statement_s = None  # the statement may wait for another upgrade
             yield connection
             driver.statement_s = self._statement_s
 

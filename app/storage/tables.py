@@ -35,7 +35,7 @@ Serial = BigInteger().with_variant(Integer, "sqlite")
 
 
 class SaidText(TypeDecorator[str]):
-    """A sentence with its parts; a text without such is the column's text as it is."""
+    """A sentence with its parts. A text without parts is stored unchanged."""
 
     impl = Text
     cache_ok = True
@@ -87,7 +87,7 @@ class Study(Table):
     # Owner; None for a request without a key, which everybody may change.
     owner: Mapped[str | None]
     visibility: Mapped[str] = mapped_column(String(16), default="public", server_default="public")
-    priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # among its owner's studies
+    priority: Mapped[int] = mapped_column(Integer, default=0, server_default="0")  # priority among the studies of the owner
     turn: Mapped[int] = mapped_column(default=0, server_default="0")  # see app.studies.queue_order; 0: taken before
     queued_at_s: Mapped[float | None]
 
@@ -97,7 +97,7 @@ class Study(Table):
     archived: Mapped[bool] = mapped_column(default=False, server_default=false())  # hidden from lists, and kept
 
     # The request; the first columns repeat parts of the job for lists and filters.
-    kind: Mapped[str] = mapped_column(String(16), default="search", server_default="search")  # of app.studies.kinds
+    kind: Mapped[str] = mapped_column(String(16), default="search", server_default="search")  # name in app.studies.kinds
     model_name: Mapped[str]
     hardware: Mapped[str]
     num_devices: Mapped[int]
@@ -171,7 +171,7 @@ class Trial(Table):
     best_value: Mapped[float | None]
     duplicate_of: Mapped[int | None] = mapped_column(Integer)
     strategy: Mapped[dict[str, Any]]
-    sampler_state: Mapped[dict[str, Any]]  # what rebuilds the trial inside the sampler
+    sampler_state: Mapped[dict[str, Any]]  # data to rebuild the trial inside the sampler
 
 
 class Point(Table):
@@ -337,5 +337,5 @@ class IdempotencyRecord(Table):
     status_code: Mapped[int] = mapped_column(Integer)
     headers: Mapped[dict[str, Any]]
     body: Mapped[dict[str, Any]]
-    study_id: Mapped[str | None] = mapped_column(String(32))  # or a kept check's id: it is deleted with the row that it created
+    study_id: Mapped[str | None] = mapped_column(String(32))  # id of the study or kept check; this row is deleted with it
     created_at_s: Mapped[float]

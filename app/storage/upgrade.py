@@ -97,6 +97,6 @@ def make_folder(url: str) -> None:
         return
     folder = Path(parsed.database).parent
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # it contains jobs and digests of keys
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the folder contains jobs and digests of keys
     except OSError as error:
         raise StorageError(Sentence("{}: the database's folder cannot be made ({}).", folder, cause_of(error))) from None

@@ -1,4 +1,4 @@
-"""``/v1/terms``: what holds for whoever asks."""
+"""``/v1/terms``: rights of the caller."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/terms", tags=["studies"], route_class=StrictRoute)
 
 
 class Terms(Document):
-    """Who asks, what they may, and how long studies are kept."""
+    """Owner and scopes of the caller, and the time that studies are kept."""
 
     owner: str | None = Field(description="whose studies are the caller's own; null without keys, where they are everybody's")
     scopes: list[keys.Scope]

@@ -1,4 +1,4 @@
-"""``/v1/studies``: follow, cancel, resume, delete, and read what was found."""
+"""``/v1/studies``: follow, cancel, resume and delete studies, and read their results."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from documents.errors import show
 from documents.sentences import Sentence
 from search.results.search_result import Rejection
 
-AGAIN_S = 1.0  # before a database that is away is asked again
+AGAIN_S = 1.0  # seconds between two queries while the database is away
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Found = described("not-found")
@@ -53,7 +53,7 @@ router = APIRouter(prefix="/studies", tags=["studies"], route_class=StrictRoute)
 
 
 def _study_id(request: Request, caller: Caller, study_id: Annotated[str, Path(description="a study's id")]) -> str:
-    """The id of a study that the caller may read or, where the request changes it, change."""
+    """Id of a study that the caller may read or, for a request that changes it, change."""
     if not IDENTIFIER.fullmatch(study_id):
         raise not_found("study", study_id)
     if not caller.is_admin:
@@ -124,7 +124,7 @@ def change_study(
     body: Annotated[dict[str, Any], DescribedBy(StudyChanges), Body()],
     if_match: etag.IfMatch = None,
 ) -> Response:
-    """Names, tags, notes, archives or shares a study, or moves it among its owner's that wait."""
+    """Names, tags, annotates, archives or shares a study, or changes its priority among the waiting studies of its owner."""
     changes = check(StudyChanges, body)
     with state_of(request).database.write() as session:
         version = etag.required_version(if_match)
@@ -133,7 +133,7 @@ def change_study(
 
 @router.post("/{study_id}:cancel", response_model=StudyDocument, responses=Changed)
 def cancel_study(request: Request, study_id: StudyId) -> Response:
-    """Stops a study; what it found so far is kept."""
+    """Stops a study; its results so far are kept."""
     with state_of(request).database.write() as session:
         study = service.cancel_study(session, study_id)
     return _answer(study)
@@ -167,14 +167,14 @@ def list_ranking(
     after: Position,
     limit: Annotated[int, Query(ge=1, le=MAX_RANKED, description="items a page")] = 200,
 ) -> Listing[RankedPlan]:
-    """Ranked plans with what many of them are compared by, best first; `/plans` has all about each."""
+    """Ranked plans with the fields for comparing many, best first; `/plans` has all fields."""
     with state_of(request).database.read() as session:
         return _listing(service.list_ranking(session, study_id, after=after, limit=limit))
 
 
 @router.get("/{study_id}/points", responses=described("not-found", "invalid-input"))
 def list_points(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> PointListing:
-    """The points of a sweep that are done, in order, also while it runs; its result says what they say together."""
+    """Finished points of a sweep, in order, also while it runs; the result of the sweep summarises them."""
     with state_of(request).database.read() as session:
         page = service.list_points(session, study_id, after=after, limit=limit)
     return PointListing(items=list(page.items), next_cursor=encoded(page.next_after))
@@ -182,14 +182,14 @@ def list_points(request: Request, study_id: StudyId, after: Position, limit: Lim
 
 @router.get("/{study_id}/trials", responses=described("not-found", "invalid-input"))
 def list_trials(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Listing[Trial]:
-    """What a sampler evaluated, in order. An exhaustive search stores none."""
+    """Trials of a sampler, in order. An exhaustive search stores none."""
     with state_of(request).database.read() as session:
         return _listing(service.list_trials(session, study_id, after=after, limit=limit))
 
 
 @router.get("/{study_id}/rejections", responses=described("not-found", "invalid-input"))
 def list_rejections(request: Request, study_id: StudyId, after: Position, limit: Limit = 50) -> Listing[Rejection]:
-    """Why strategies were illegal: rule, count and an example."""
+    """Reasons why strategies were illegal: rule, count and an example."""
     with state_of(request).database.read() as session:
         return _listing(service.list_rejections(session, study_id, after=after, limit=limit))
 

@@ -1,4 +1,4 @@
-"""What can be wrong with a request about a study."""
+"""Errors of requests for a study."""
 
 
 class StudyNotFound(LookupError):  # noqa: N818 - an answer that callers expect, not a fault

@@ -53,7 +53,7 @@ class Feed:
         return self._events[-1].sequence if self._events else 0
 
     def since(self, sequence: int) -> News | None:
-        """News after that event; None if the database must be asked."""
+        """News after that event; None if only the database has it."""
         if self.latest is None:
             return None
         is_whole = len(self._events) < WINDOW or sequence >= self._events[0].sequence
@@ -72,7 +72,7 @@ class Feed:
         self._changed = asyncio.Event()
 
     async def change(self) -> None:
-        """Wait until something has happened, or the server is asked to end."""
+        """Wait until something has happened, or until the server must end."""
         await self._changed.wait()
 
 
@@ -115,11 +115,11 @@ class StudyFeeds:
                 except DATABASE_AWAY as error:
                     log.warning("followers wait: the database is away", reason=cause(error))
                     found = {}
-                except Exception:  # after any error, since streams must not hang for ever
+                except Exception:  # streams must not hang for ever after an error
                     log.exception("followers wait")
                     found = {}
                 for study_id, news in found.items():
-                    with suppress(KeyError):  # its last follower has left meanwhile
+                    with suppress(KeyError):  # the last follower has left meanwhile
                         self._feeds[study_id].add(news)
                 await asyncio.sleep(POLL_S)
         finally:

@@ -34,7 +34,7 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
         num_devices=workload.cluster.num_devices,
         objective="step_time",
         seed=job.section.lengths.seed,
-        job=dict(document),  # as it was sent: missing values are assumed, and the answer lists them
+        job=dict(document),  # job without defaults: missing values are assumed, and the answer lists them
         assumptions=job.assumptions,
         hardware_profile=profile_document(workload.cluster.profile),
         calibration=calibration_to_mapping(calibration),

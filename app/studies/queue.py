@@ -20,9 +20,9 @@ from app.studies.work import Outcome
 from documents.sentences import Sentence
 
 MAX_ATTEMPTS_WITHOUT_PROGRESS = 10  # a study that kills its workers must not block the others
-BACK_OFF_S = 0.5  # grows with the square of consecutive deaths: ten take two and a half minutes, however quick each is
-# A lease that lies further ahead was written before the clock was set back: settings allow 10 s, and a transaction that began
-# earlier, or on another clock, may see one that was taken since. Without that minute two workers took one study.
+BACK_OFF_S = 0.5  # grows with the square of consecutive deaths; ten deaths take at least two and a half minutes
+# A lease that ends later than this was written before the clock was set back. A lease has at most 10 s. The extra minute is for
+# transactions that began earlier or have another clock: they may see newer leases. Without it, two workers took one study.
 MAX_AHEAD_S = 10.0 + 60.0
 
 
@@ -132,7 +132,7 @@ def start_over(session: Session, lease: Lease) -> None:
 
 
 def release(session: Session, lease: Lease) -> None:
-    """Return the study to the queue, for a worker that is asked to end."""
+    """Return the study to the queue, because its worker must end."""
     study = _held(session, lease)
     study.state, study.attempts_without_progress = "queued", 0
     study.lease_owner = study.lease_expires_at_s = None

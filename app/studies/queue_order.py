@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from app.storage.clock import now_s
 from app.storage.tables import Study
 
-MAX_PRIORITY = 10  # and down to -10: priorities order an owner's own studies only
+MAX_PRIORITY = 10  # the lowest is -10; priorities order the studies of one owner only
 
 
 def is_owned_by(owner: str | None) -> ColumnElement[bool]:

@@ -1,4 +1,4 @@
-"""Every query about studies and what belongs to them."""
+"""Queries of the tables of studies and their results."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def tags_of(session: Session, study_ids: Sequence[str]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for study_id, tag in session.execute(query):
         found.setdefault(study_id, []).append(tag)
-    return {study_id: sorted(tags) for study_id, tags in found.items()}  # in Python's order, not the database's
+    return {study_id: sorted(tags) for study_id, tags in found.items()}  # sorted in Python, because databases sort differently
 
 
 def replace_tags(session: Session, study_id: str, tags: Sequence[str]) -> None:

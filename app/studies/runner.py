@@ -29,7 +29,7 @@ log = structlog.get_logger()
 
 
 class StudyRun:
-    """One attempt at a study. If ``should_stop``, asked after every step, is true, the study returns to the queue."""
+    """An attempt at a study. It calls ``should_stop`` after every step; if that is true, the study returns to the queue."""
 
     def __init__(self, database: Database, lease: Lease, *, checkpoint_s: float, should_stop: Callable[[], bool]) -> None:
         self._database = database
@@ -41,7 +41,7 @@ class StudyRun:
         self._is_released = False
 
     def run(self) -> str:
-        """How the attempt ended: a final state, or ``queued``.
+        """Run the study; return its final state, or ``queued``.
 
         Raises ``LeaseLostError`` if another worker has the study, and ``DATABASE_AWAY`` if the result cannot be saved.
         """

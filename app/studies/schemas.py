@@ -64,11 +64,11 @@ class StudySummary(Document):
     attempts: int = Field(description="how often a worker took it up")
     error: Said | None = Field(description="why it failed")
     progress: dict[str, Any] | None
-    etag_version: int = Field(default=0, exclude=True)  # of its ETag; no part of the answer
+    etag_version: int = Field(default=0, exclude=True)  # version in the ETag; no part of the answer
 
 
 class StudyChanges(Section):
-    """What may be changed of a study; what is left out stays, and what is empty is taken away."""
+    """Changes to a study. Fields that are left out keep their values; empty fields are cleared."""
 
     visibility: Visibility | None = None
     priority: int | None = Field(default=None, ge=-MAX_PRIORITY, le=MAX_PRIORITY)
@@ -144,7 +144,7 @@ class RankedPlan(Document):
 
 
 class StudyResult(Document):
-    """What a search found, apart from its plans and rejections, which have pages of their own."""
+    """Result of a search without its plans and rejections, which have separate endpoints."""
 
     counts: Counts
     proof: Proof
@@ -185,7 +185,7 @@ class FinishedStudyDocument(StudyDocument):
 
 
 class Trial(Document):
-    """One stored evaluation of a sampler or a refinement; of the latter, without a step time where a bound ruled it out."""
+    """A stored trial of a sampler or a refinement. A trial that a bound ruled out in a refinement has no step time."""
 
     number: int
     strategy: Annotated[dict[str, Any], DescribedBy(StrategyDocument | dict[str, Any])]
@@ -209,7 +209,7 @@ class EventView:
 
 @dataclass(frozen=True)
 class Page(Generic[Item]):
-    """``next_after`` asks for the page behind this one; None at the end."""
+    """A page of a list; ``next_after`` is the start of the next page, None at the end."""
 
     items: tuple[Item, ...]
     next_after: int | None

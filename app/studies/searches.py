@@ -33,7 +33,7 @@ from search.session.progress import Progress, while_searching
 from search.session.runner import SteppedSearch
 from search.space.stored_space import space_from_mapping, space_to_mapping
 
-PHYSICS = "physics"  # beside a target's space: the space without a target
+PHYSICS = "physics"  # key of the second search space, which ignores the target framework's rules
 
 
 def asked(document: Mapping[str, Any], database: Database) -> Asked:
@@ -47,7 +47,8 @@ def search_of_job(job: Job, own: Sequence[Calibration] = ()) -> Asked:
     """The search of a job with its target decided; ``InputError`` if there is nothing to search."""
     workload, settings = job.workload, job.settings
     space, physics = spaces_of(job)
-    request_of(job, space, constants_for(workload, own), physics=physics, criteria=criteria_of(job, own))  # or a refusal
+    # Raises for a job that cannot be searched.
+    request_of(job, space, constants_for(workload, own), physics=physics, criteria=criteria_of(job, own))
     return Asked(
         model_name=workload.model.name,
         hardware=workload.cluster.profile.name,

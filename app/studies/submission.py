@@ -51,7 +51,7 @@ _CREATES: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Terms:
-    """What a request says beside its body."""
+    """Header and query parameters of a request that creates a study."""
 
     idempotency_key: str | None
     wait_s: int | None

@@ -46,7 +46,7 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
         hardware=", ".join(profiles),
         num_devices=max(point.devices or first.workload.cluster.num_devices for point in points_of(source)),
         objective=", ".join(first.settings.objectives),
-        job=dict(document),  # as it was sent: every point takes its own defaults
+        job=dict(document),  # job without defaults: every point has its own defaults
         assumptions=first.assumptions,
         warnings=first.warnings,
         hardware_profile={name: profile_document(profile) for name, profile in profiles.items()},

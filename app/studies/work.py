@@ -98,7 +98,7 @@ class Work(SteppedWork[Progress], Protocol):
 class Kind:
     """A kind of study. ``asked`` reads a request, ``InputError`` for a bad one; ``continued`` starts or continues the work.
 
-    ``table`` is where records go, if the work makes any.
+    ``table`` stores the records, if the work makes any.
     """
 
     name: str

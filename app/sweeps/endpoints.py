@@ -19,5 +19,5 @@ router = APIRouter(prefix="/sweeps", tags=["sweeps"], route_class=StrictRoute)
 
 @router.post("", response_model=SweepDocument, responses=described("invalid-input", "not-json", "too-large"))
 async def create_sweep(request: Request, body: Annotated[dict[str, Any], DescribedBy(JobDocument), Body()]) -> Response:
-    """One job at many sizes, as `meshplan sweep` answers: at most 64 points, and what 60 s allow of them. Nothing is stored."""
+    """Searches a job at up to 64 sizes, as `meshplan sweep` does, and stops after 60 s. Nothing is stored."""
     return as_json(await state_of(request).pricing.heavy(sweep_request, document=body))

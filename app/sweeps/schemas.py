@@ -1,4 +1,4 @@
-"""What ``meshplan sweep --json`` prints and ``POST /v1/sweeps`` answers."""
+"""Schemas of a sweep."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Curve(Document):
 
 
 class Structure(Document):
-    """Where one structure is the best."""
+    """A parallel structure, and the points whose best plan has it."""
 
     tp: int
     pp: int
@@ -86,7 +86,7 @@ class Winner(Document):
 
 
 class SweepDocument(Answer):
-    """One job at many sizes."""
+    """Response of `POST /v1/sweeps`, and output of `meshplan sweep --json`."""
 
     version: str
     priced_with: list[PricedWith] = Field(description="one entry for each hardware and stack")

@@ -62,7 +62,7 @@ def sweep_document(
     check: Callable[[Job], None] = lambda job: None,
     executor: Executor = SERIAL,
 ) -> SweepDocument:
-    """The document that ``meshplan schema sweep`` describes; ``InputError`` if no point of it is a job.
+    """Result of a sweep, as ``meshplan sweep --json`` prints it. Raises ``InputError`` if no point is a job.
 
     ``time_limit_s`` limits all points together, in addition to the job's own limit; ``check`` refuses jobs. The answer does not
     depend on the ``executor``.
@@ -100,7 +100,7 @@ class SweepRun:
         self.points: list[SweepPoint] = []
         self._starts: list[list[Any]] = []  # plan of each point from which others start
         self._of_kind: dict[tuple[Any, ...], list[int]] = {}
-        self._known_by: dict[int, list[int]] = {}  # for each reached point, the points from whose plans it starts
+        self._known_by: dict[int, list[int]] = {}  # points whose plans each reached point starts from
         self._jobs: dict[int, tuple[Job, Fitted]] = {}
         self._executor = executor
         self._taken: dict[int, Piece[Reached]] = {}
@@ -108,7 +108,7 @@ class SweepRun:
         self._refusal: InputError | WorkloadError | None = None
         self._search: PointSearch | None = None  # search of the current point
         self._is_searched = False  # whether its best plan must still be explained
-        self._place = 0  # time of that point
+        self._place = 0  # number of the current point
         for record in records:
             self._restore(SweepPoint.model_validate(record["document"]), record["start"])
         self._begun_s = time.perf_counter() - (0.0 if checkpoint is None else checkpoint["elapsed_s"])
@@ -136,7 +136,7 @@ class SweepRun:
 
     @property
     def progress(self) -> SweepProgress:
-        """How far the sweep has come."""
+        """Progress of the sweep."""
         at_work = _IDLE if self._search is None else while_searching(self._search.progress)
         if self._is_searched:
             at_work = replace(at_work, phase=EXPLAIN)
@@ -149,7 +149,7 @@ class SweepRun:
         return {"elapsed_s": self.elapsed_s, "point": None if self._search is None else self._search.checkpoint()}
 
     def records(self, start: int) -> list[dict[str, Any]]:
-        """For each point from there on: its part of the answer, and the plan from which others start."""
+        """Records of the points from number ``start``: part of the answer, and the plan from which others start."""
         rows = zip(self.points[start:], self._starts[start:], strict=True)
         return [{"number": point.point, "document": plain(point), "start": begins} for point, begins in rows]
 

@@ -42,7 +42,7 @@ def json_bytes(document: Document) -> bytes:
 
 
 def json_with_parts(document: Document) -> bytes:
-    """The document as it is kept for readers of all languages: behind its sentences are their parts."""
+    """The document in the form that is stored. Sentences have their parts, so that they can be translated."""
     token = WITH_PARTS.set(True)
     try:
         return json_bytes(document)

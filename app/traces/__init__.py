@@ -1,1 +1,1 @@
-"""A measured step, from a profiler's trace, beside the predicted one."""
+"""Comparison of a measured step, from a profiler's trace, with the predicted step."""

@@ -149,7 +149,7 @@ def _lost(job: Job, row: Mapping[str, Any]) -> list[str]:
         ("software", job.workload.software, read.workload.software),
         ("strategy", job.strategy, read.strategy),
     )
-    untold = {"model.name", "model.constants", "training.train_tokens", "software.target"}  # without effect on the price
+    untold = {"model.name", "model.constants", "training.train_tokens", "software.target"}  # fields without effect on the price
     if job.workload.software.year is None:  # the reader assumes the newest release too
         untold.add("software.year")
     names = [

@@ -1,4 +1,4 @@
-"""What ``meshplan compare-trace --json`` prints."""
+"""Schemas of the comparison of a measured step with the predicted step."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class UnknownKernelDocument(Document):
 
 
 class TraceDocument(Answer):
-    """Where a measured step and the predicted one part."""
+    """Output of `meshplan compare-trace --json`."""
 
     priced_with: PricedWith
     strategy: StrategyDocument

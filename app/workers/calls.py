@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 def main(options: CallOptions, connection: Connection, parent_pid: int) -> None:
     """The whole life of the process."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported: processes share the cores by being several
+    os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of NumPy; several processes share the cores
     end_with(parent_pid, threading.Event())
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes; the parent finishes calls first
         signal.signal(number, signal.SIG_IGN)

@@ -21,7 +21,7 @@ from app.studies.runner import StudyRun
 from app.workers.options import WorkerOptions
 
 POLL_S = 0.5  # seconds between two checks of an empty queue
-RETRY_S = 2.0  # seconds before the database is asked again
+RETRY_S = 2.0  # seconds before the next query to the database
 HEARTBEATS_A_LEASE = 4
 STATEMENT_S = 30.0  # the end of a study writes many rows, and no caller waits
 PURGE_S = 3600.0

@@ -11,6 +11,6 @@ class WorkerOptions:
     lease_s: float
     checkpoint_s: float
     log_format: str
-    keep_studies_days: int = 0  # for ever
+    keep_studies_days: int = 0  # 0: for ever
     keep_audit_days: int = 365
-    keep_checks_days: int = 0  # for ever
+    keep_checks_days: int = 0  # 0: for ever

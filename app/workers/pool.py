@@ -116,7 +116,7 @@ class Pool:
 
 
 class _Slot(threading.Thread):
-    """One process, and the thread that starts and outlives it, since Linux ends a child with the thread that started it."""
+    """A process, and the thread that starts and outlives it, because Linux ends a child with the thread that started it."""
 
     def __init__(self, pool: Pool, number: int) -> None:
         super().__init__(daemon=True, name=f"{pool.name} {number}")

@@ -1,4 +1,4 @@
-"""One worker process: claims and runs studies until it is asked to stop or its parent ends."""
+"""A worker process: it claims and runs studies until it receives a signal or its parent ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PR_SET_PDEATHSIG = 1
 
 def main(options: WorkerOptions, parent_pid: int) -> None:
     """The whole life of a worker process."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # before NumPy is imported: workers share the cores by being several
+    os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of NumPy; several workers share the cores
     stop = threading.Event()
     end_with(parent_pid, stop)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all processes; the parent ends its workers
@@ -43,6 +43,6 @@ def end_with(parent_pid: int, stop: threading.Event) -> None:
 
 
 def _watch(parent_pid: int, stop: threading.Event) -> None:
-    while os.getppid() == parent_pid:  # it may have died before the kernel was asked
+    while os.getppid() == parent_pid:  # the parent may have died before the call of prctl
         time.sleep(_WATCH_S)
     os._exit(1)

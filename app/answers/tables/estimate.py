@@ -26,7 +26,7 @@ from documents.quantities import column_seconds, count, days, gibibytes, percent
 from documents.sentences import Sentence, joined, word
 
 SECONDS_PER_DAY = 86_400
-_USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp tells which one
+_USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp distinguishes these
 _MASTER_WEIGHTS = [str(feature.name).lower() for feature in alternatives(Exclusive.MASTER_WEIGHTS)]
 
 

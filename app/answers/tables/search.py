@@ -133,7 +133,7 @@ def placement_sentences(strategy: StrategyDocument) -> Iterator[str]:
 
 
 def beside_sentences(document: SearchDocument) -> Iterator[str]:
-    """Sentences on the best plan without a target beside plans for one, or on what frameworks take instead."""
+    """Sentences on the best plan without a target, or on the nearest plans that frameworks can launch."""
     target, physics = document.job["software"]["target"], document.physics_best
     if physics is not None:
         if physics.rules:

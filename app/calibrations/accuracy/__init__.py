@@ -1,1 +1,1 @@
-"""How far predictions are from published runs, and what the shipped constants rest on."""
+"""Errors of predictions for published runs, and the runs to which the shipped constants are fitted."""

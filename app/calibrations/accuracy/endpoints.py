@@ -24,5 +24,5 @@ def _content() -> bytes:
 
 @router.get("/accuracy", response_model=AccuracyDocument, responses={**described(), **NOT_MODIFIED})
 def get_accuracy(if_none_match: IfNoneMatch = None) -> Response:
-    """The published runs, each predicted beside what it measured, and the shipped calibrations."""
+    """Published runs with measured and predicted step times, and the shipped calibrations."""
     return etag.answer(_content(), if_none_match)

@@ -1,4 +1,4 @@
-"""Published runs beside their predictions, as the API shows them."""
+"""Schemas of published runs and their predictions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Family = Annotated[str, OneOf(*FAMILIES)]
 
 
 class RunSource(Document):
-    """Where a run was published."""
+    """Publication of a run."""
 
     title: str
     url: str
@@ -25,7 +25,7 @@ class RunSource(Document):
 
 
 class RunStrategy(Document):
-    """What the source states; null where it does not."""
+    """Strategy of a run as its source states it; null if the source does not state a field."""
 
     tp: int
     pp: int
@@ -37,7 +37,7 @@ class RunStrategy(Document):
 
 
 class PublishedRun(Document):
-    """Predicted with the shipped calibration; ``refused`` says why it could not be."""
+    """A published run with its prediction by the shipped calibration, or with the reason why there is none (``refused``)."""
 
     id: str
     family: Family
@@ -82,7 +82,7 @@ class BandDocument(Document):
 
 
 class CoverageDocument(Document):
-    """What was measured on one hardware, stack and kind of model."""
+    """Number and size of measured runs for one hardware, stack and kind of model."""
 
     hardware: str
     stack: str

@@ -1,4 +1,4 @@
-"""Every query about measured runs."""
+"""Queries of the table of measured runs."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class RunsRequest(Document):
 
 
 class RunItem(Document):
-    """One record, predicted with the shipped calibration or a chosen one; ``refused`` says why it could not be."""
+    """A record with its prediction by the shipped or a chosen calibration, or with the reason why there is none (``refused``)."""
 
     id: str
     category: str | None

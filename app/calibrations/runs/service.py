@@ -32,7 +32,7 @@ MAX_RECORD_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class GivenRun:
-    """One record of a request with its prediction; ``text`` is its canonical JSON, empty where it is refused."""
+    """A record of a request with its prediction; ``text`` is its canonical JSON, empty if the record is refused."""
 
     record: RunRecord | RefusedRecord
     row: ValidationRow

@@ -104,7 +104,7 @@ class RopeScalingSection(Section):
 
 
 class RouterSection(Section):
-    """How scores of experts become weights."""
+    """Router settings: computation of expert weights from scores."""
 
     score_function: Literal["softmax", "sigmoid"] | None = None
     normalize_topk: bool | None = None
@@ -114,7 +114,7 @@ class RouterSection(Section):
 
 
 class ConstantsSection(Section):
-    """What no price depends on, and a launch file must say."""
+    """Model constants that launch files need and no price depends on."""
 
     model_type: Annotated[str, Field(max_length=MAX_NAME)] = ""
     activation: Literal["silu", "gelu", "gelu_tanh", "quick_gelu", "relu", "relu2"] | None = None

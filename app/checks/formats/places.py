@@ -23,7 +23,7 @@ class Places:
     job: Path | None = None
     budget: Path | None = None
     baseline: Path | None = None
-    name: str = "job"  # if it is no file
+    name: str = "job"  # default name of a job that is not in a file
 
     @property
     def title(self) -> str:
@@ -55,7 +55,8 @@ class Places:
 def _place(path: Path, key: str, after: str = "") -> Place:
     lines = _lines(path)
     start = _line(lines, after, 0) or 0
-    at_margin = None if after else _line(lines, key, 0, before="^")  # not the metric of the same name under regression
+    # Match only a top-level key; `regression` contains metrics with the same names.
+    at_margin = None if after else _line(lines, key, 0, before="^")
     return Place(_uri(path), at_margin or _line(lines, key, start) or start or 1)
 
 

@@ -76,7 +76,7 @@ def movement_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str,
         )
 
 
-TOLD_PARTS = 12  # parts of a breakdown that are shown: those that moved most
+TOLD_PARTS = 12  # most parts of a breakdown that are shown, those with the largest changes
 SMALLEST_CHANGE = 1e-4  # smallest share of the total for a part to be shown
 
 

@@ -1,4 +1,4 @@
-"""Every query about kept checks."""
+"""Queries of the table of kept checks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kept checks as the API shows them, and what a request says beside the check."""
+"""Schemas of kept checks, and of the history in a request."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ HistoryName = Annotated[NameText, Field(min_length=1)]
 
 
 class TakenFrom(Section):
-    """Where the caller had each of it from: a variable of its pipeline, or an option."""
+    """Source of each value in the caller: a variable of its pipeline, or an option."""
 
     commit: Source | None = None
     branch: Source | None = None
@@ -61,7 +61,7 @@ class TakenFrom(Section):
 
 
 class HistoryEntry(Section):
-    """Which history a check belongs to, and the change that it judged; nothing of it is looked at."""
+    """History of a check, and the change that it checked. The server stores these values without reading them."""
 
     name: HistoryName = Field(
         description="name of the history; checks of one name are one history, usually those of one job file"
@@ -81,14 +81,14 @@ class KeepRequest(CheckRequest):
 
 
 class KeptChanges(Section):
-    """What may be changed of a kept check; what is left out stays."""
+    """Changes to a kept check; fields that are left out keep their values."""
 
     visibility: Visibility | None = None
     archived: bool | None = Field(default=None, description="out of lists that do not ask for it, and not deleted for its age")
 
 
 class Moves(Document):
-    """What moved against the baseline that the check was given."""
+    """Changes of metrics from the baseline of the check, and their causes."""
 
     against: str = Field(description="the baseline")
     pinned: bool
@@ -124,7 +124,7 @@ class KeptCheckSummary(Document):
     )
     lines: list[CheckItem] = Field(description="what was looked at: each bound with its value")
     moved: Moves | None = Field(description="null without a baseline")
-    etag_version: int = Field(default=0, exclude=True)  # of its ETag; no part of the answer
+    etag_version: int = Field(default=0, exclude=True)  # version in the ETag; no part of the answer
 
 
 class KeptCheckDocument(KeptCheckSummary):

@@ -283,7 +283,7 @@ def _comment(service: str, reports: Sequence[Report]) -> None:
 
 
 def _pairs(formats: list[str], outputs: list[str]) -> list[tuple[str, str]]:
-    """Each format with its file; ``--format a,b`` is short for two."""
+    """Formats with their files; ``--format a,b`` stands for two formats."""
     names = [name.strip() for text in formats for name in text.split(",")] or ["table"]
     for name in names:
         if name not in NAMES:

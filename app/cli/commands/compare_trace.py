@@ -1,4 +1,4 @@
-"""``meshplan compare-trace``: a measured step beside the predicted one."""
+"""``meshplan compare-trace``: compares a measured step with the predicted step."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def compare_trace(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Where the time of a profiled step went, beside where the model says it goes; the largest disagreement first."""
+    """Compares the parts of a profiled step with the predicted step, the largest difference first."""
     from app.calibrations.constants import own_calibrations
     from app.jobs.job import load_job
     from app.text import terminal

@@ -1,4 +1,4 @@
-"""``meshplan experts``: where experts should lie."""
+"""``meshplan experts``: placement of experts on ranks."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from app.exit_codes import DONE
 def explain(
     context: typer.Context, model: options.Model, executor: options.Executor = None, as_json: options.Json = False
 ) -> int:
-    """What bounds a plan, what each legal change gains, why another is faster; without a strategy, of a search's best plan."""
+    """Explains a plan or, without a strategy, a search's best: its bound, gains of legal changes, and why another is faster."""
     from app.calibrations.constants import own_calibrations
     from app.cli.searching import searching
     from app.jobs.job import load_job

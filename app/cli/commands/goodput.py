@@ -88,7 +88,7 @@ def goodput(
     if len(given) > 1:
         raise InputError(Sentence("{}: given beside {}; give one of the two.", given[0], given[1]))
     if given:
-        values |= {"mtbf_s": None, "failures_per_node_day": None}  # it replaces the value of a file
+        values |= {"mtbf_s": None, "failures_per_node_day": None}  # the flag replaces the value of the file
     for name in SITE:
         if params.get(name) is None:
             continue

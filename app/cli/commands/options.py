@@ -1,4 +1,4 @@
-"""The flags that several commands share, and the job fields that they stand for."""
+"""The flags that several commands share, and the job fields that they set."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ _OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="replace the answe
 
 @commands.command("estimate")
 def estimate(job: _JOB, save_dir: _SAVE_DIR = None, overwrite: _OVERWRITE = False, as_json: Json = False) -> int:
-    """What a step takes on the job's placement: tasks, pools, changes of layout, what waits for what."""
+    """Prices a step on the job's placement: tasks, pools, changes of layout, and the task that each task waits for."""
     from app.rl.job import load_rl_job
     from app.rl.service import rl_document
     from app.rl.tables import print_rl

@@ -16,7 +16,7 @@ from documents.errors import InputError
 from documents.sentences import Sentence, word
 
 _LIMITS = Sentence("Limits: one value, a list (1,2,4) or a range (2..8)")
-_FLAGS = {"moe_dispatcher": ("--moe-dispatcher", "--dispatcher")}  # of the others, their names
+_FLAGS = {"moe_dispatcher": ("--moe-dispatcher", "--dispatcher")}  # other flags are named like their field
 LIMITS: dict[str, Any] = {
     name: Annotated[str | None, typer.Option(*_FLAGS.get(name, ()), rich_help_panel=_LIMITS, metavar="VALUES")]
     for name in (

@@ -14,7 +14,7 @@ from documents.sentences import Sentence
 
 DEFAULT_PORT = 8765
 MAX_PORT = 65_535
-_GRACE_S = 5  # seconds for running requests when the server is asked to end
+_GRACE_S = 5  # seconds for running requests when the server must end
 ELSEWHERE = "192.0.2.1"  # an address of no machine (RFC 5737)
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - all addresses of this machine, and one to call from here
 
@@ -88,7 +88,7 @@ def _own_address() -> str:
     """The address of this machine on the network of its default route; without one, its name."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect((ELSEWHERE, 9))  # sends nothing; only asks the system for the route
+            probe.connect((ELSEWHERE, 9))  # sends nothing, but makes the system choose the route
             return str(probe.getsockname()[0])
         except OSError:
             return socket.gethostname()

@@ -37,7 +37,7 @@ _FIELDS = {
     **{name: ("search", name) for name in (*_OF_SEARCH, *LIMITS)},
     "price_per_device_hour": ("delivery", "price_per_device_hour_usd"),
 }
-_FLAGS = {"budget_usd": "--budget", "time_limit_s": "--time-limit"}  # of the others, their names
+_FLAGS = {"budget_usd": "--budget", "time_limit_s": "--time-limit"}  # other flags are named like their field
 
 
 @options.with_job_options({**AXES, **LIMITS})

@@ -39,7 +39,7 @@ class Rope(LenientSection):
     """``rope_scaling``, and ``rope_parameters`` of newer files, which holds the base too."""
 
     rope_type: Line | None = None
-    type: Line | None = None  # its older name
+    type: Line | None = None  # older name of rope_type
     rope_theta: Positive | None = None
     partial_rotary_factor: Fraction | None = None
     factor: Positive | None = None
@@ -101,10 +101,10 @@ class BiasedConfig(Config):
 
 @dataclass(frozen=True)
 class Source:
-    """Data for a reader beside the checked section."""
+    """Name, null fields and notes of a file, which its checked section does not contain."""
 
     name: str
-    nulls: frozenset[str]  # fields that are null, which the library tells from those that are left out
+    nulls: frozenset[str]  # null fields, which the library distinguishes from missing fields
     notes: list[str] = field(default_factory=list)  # notes on the import for the user
 
 
@@ -125,7 +125,7 @@ def nullable(config: LenientSection, name: str, source: Source) -> int:
 
 
 def channels(config: Config) -> int:
-    """Channels of a head, if the library derives them from the hidden size."""
+    """Channels per attention head: `head_dim`, or hidden size / heads if the file omits it."""
     return config.head_dim or head_width(config.hidden_size, config.num_attention_heads, "head_dim")
 
 

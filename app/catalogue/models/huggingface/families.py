@@ -1,4 +1,4 @@
-"""Which families are read, from which ``model_type``, and under which names of classes."""
+"""Supported model families, by ``model_type`` and by class names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cost_models.shapes.workload import ModelShape
 
 @dataclass(frozen=True)
 class Family:
-    """One ``model_type``: what its file holds, how a shape is made of it, and its classes' names in ``architectures``."""
+    """A model family: the section of its file, the function that makes the shape, and its class names in ``architectures``."""
 
     section: type[Config]
     read: Callable[[Any, Source], ModelShape]
@@ -22,7 +22,7 @@ class Family:
 
     @cached_property
     def keys(self) -> frozenset[str]:
-        """Of the file, that are read."""
+        """Keys of the file that are read."""
         return frozenset(field.alias or name for name, field in self.section.model_fields.items())
 
 

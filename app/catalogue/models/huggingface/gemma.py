@@ -16,7 +16,7 @@ from documents.sentences import Sentence
 
 
 class GemmaConfig(BiasedConfig):
-    """What both have; the library's defaults count for dimensions too, because Gemma 3's own files rely on them."""
+    """Fields of Gemma 2 and Gemma 3. Dimensions have the library's defaults too, because Gemma 3's own files omit them."""
 
     head_dim: Width | None = 256
     tie_word_embeddings: bool = True

@@ -17,7 +17,7 @@ from documents.sentences import Sentence
 
 
 class ChatGlmConfig(Config):
-    """Of the publisher's own code [configuration_chatglm.py]; it rotates the first half of a head, neighbours in pairs."""
+    """Fields of the publisher's own code [configuration_chatglm.py]. Half of each head is rotated, in interleaved pairs."""
 
     num_hidden_layers: NumLayers = Field(alias="num_layers")
     head_dim: Width | None = Field(default=None, alias="kv_channels")
@@ -96,13 +96,13 @@ def chatglm(config: ChatGlmConfig, source: Source) -> ModelShape:
 
 
 def glm(config: GlmConfig, source: Source) -> ModelShape:
-    """As chatglm, under the library's names [modeling_glm.py]."""
+    """The architecture of ChatGLM under the library's names [modeling_glm.py]."""
     model_constants = constants(config, source, fraction=config.partial_rotary_factor, rotary_interleaved=True)
     return grouped(config, source, attention_bias=config.attention_bias, constants=model_constants)
 
 
 def glm4(config: GlmConfig, source: Source) -> ModelShape:
-    """With norms behind attention and MLP too [modeling_glm4.py]."""
+    """GLM with a further norm after attention and one after the MLP [modeling_glm4.py]."""
     model_constants = constants(config, source, fraction=config.partial_rotary_factor, rotary_interleaved=True)
     return grouped(config, source, attention_bias=config.attention_bias, sandwich_norm=True, constants=model_constants)
 

@@ -13,7 +13,7 @@ from documents.bounds import Experts, Width
 from documents.errors import InputError, show
 from documents.sentences import Sentence
 
-SWISH_GAIN = 1.702  # of the sigmoid: that of what is called the quick GELU
+SWISH_GAIN = 1.702  # gain of the sigmoid, as in the quick GELU
 
 
 class GptOssConfig(BiasedConfig):

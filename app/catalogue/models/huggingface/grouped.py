@@ -13,7 +13,7 @@ from documents.sentences import Sentence
 
 
 def constants(config: Config, source: Source, *, fraction: float | None = None, **more: Any) -> ModelConstants:
-    """What all families state in the same way; ``fraction`` is the part of a head that is rotated."""
+    """Constants that all families state in the same way; ``fraction`` is the rotated part of a head."""
     values: dict[str, Any] = {
         "model_type": config.model_type,
         "activation": ACTIVATIONS[config.hidden_act],

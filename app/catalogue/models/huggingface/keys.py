@@ -54,7 +54,7 @@ WEIGHTY = frozenset(
 # With these values a weighty key has no effect.
 WEIGHTLESS: tuple[object, ...] = (None, False, 0, [], {}, "")
 WEIGHTLESS_BY_KEY: Mapping[str, tuple[object, ...]] = {
-    "cla_share_factor": (1, 2),  # read by use_cla alone
+    "cla_share_factor": (1, 2),  # only use_cla reads it
     "moe_layer_freq": (1,),
     "decoder_sparse_step": (1,),
     "n_group": (1,),

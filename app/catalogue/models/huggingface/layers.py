@@ -91,7 +91,10 @@ def routed_experts(config: Config, number: int, num_shared: int = 0, **more: Any
 
 
 def with_shared_experts(moe: MoeShape, width: int) -> MoeShape:
-    """``moe`` beside shared experts of ``width`` together: as many as fill it with experts of the routed ones' width, or one."""
+    """``moe`` with shared experts of total ``width``.
+
+    Each shared expert is as wide as a routed expert if ``width`` is a multiple of that; otherwise there is one shared expert.
+    """
     number = width // moe.expert_ffn_hidden_size if width % moe.expert_ffn_hidden_size == 0 else 1
     return replace(moe, num_shared_experts=number, shared_expert_ffn_hidden_size=width)
 
@@ -102,5 +105,5 @@ def softmax_router(*, normalize: bool, gate: bool = False) -> RouterConstants:
 
 
 def sigmoid_router(*, normalize: bool = True, scale: float = 1.0, expert_bias: bool = True) -> RouterConstants:
-    """Each expert's weight is its own sigmoid."""
+    """The weight of an expert is the sigmoid of its score."""
     return RouterConstants("sigmoid", normalize_topk=normalize, topk_scale=scale, expert_bias=expert_bias)

@@ -15,7 +15,7 @@ from documents.bounds import Experts, SeqLength
 from documents.errors import InputError
 from documents.sentences import Sentence
 
-BAICHUAN_2_VOCAB = 125_696  # its second generation normalises the rows of the output head
+BAICHUAN_2_VOCAB = 125_696  # the second generation of Baichuan normalises the rows of the output head
 
 
 class LlamaConfig(BiasedConfig):
@@ -45,7 +45,7 @@ class MixtralConfig(MistralConfig):
 
 
 class InternLmConfig(LlamaConfig):
-    """Of the publisher's own code, as the two after it [configuration_internlm.py]."""
+    """Fields of the publisher's own code [configuration_internlm.py]; the next two classes are from such code too."""
 
     attention_bias: bool = Field(default=True, alias="bias")
 

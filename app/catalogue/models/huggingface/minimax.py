@@ -22,7 +22,7 @@ from documents.bounds import MAX_LAYERS, Experts, FfnWidth, MtpLayers, NullableW
 from documents.errors import InputError
 from documents.sentences import Sentence
 
-LIGHTNING, SOFTMAX = 0, 1  # of attn_type_list
+LIGHTNING, SOFTMAX = 0, 1  # values of attn_type_list
 AttentionTypes = Annotated[list[Literal[0, 1]], Field(max_length=MAX_LAYERS)]
 
 
@@ -157,7 +157,7 @@ def _rotated(config: _MiniMaxConfig, width: int) -> float | None:
 
 
 def _residual(config: MiniMaxConfig) -> float | None:
-    """What all blocks multiply their normed input by before they add their output; other sums are not modelled."""
+    """Factor on the normed input of every block before its output is added. Raises ``InputError`` for other residual sums."""
     names = ("full_attention", "linear_attention", "mlp")
     newer = {"full_attention": "full_attn", "linear_attention": "linear_attn", "mlp": "mlp"}
     weights = {}

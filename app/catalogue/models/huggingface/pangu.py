@@ -95,7 +95,7 @@ def pro_moe(config: PanguProMoeConfig, source: Source) -> ModelShape:
 
 
 def ultra_moe(config: PanguUltraMoeConfig, source: Source) -> ModelShape:
-    """As DeepSeek-V3 with four norms a layer and without the router's bias [modeling_openpangu_moe.py]."""
+    """The architecture of DeepSeek-V3 with four norms a layer and without a router bias [modeling_openpangu_moe.py]."""
     moe, router = None, RouterConstants()
     if (leading := config.num_dense_layers) < config.num_hidden_layers:
         moe = routed_experts(config, config.num_routed_experts, config.num_shared_experts, num_leading_dense_layers=leading)

@@ -27,7 +27,7 @@ from documents.bounds import MAX_LAYERS, Experts, FfnWidth, Layers, NumLayers, S
 from documents.errors import InputError
 from documents.sentences import Sentence
 
-DEFAULT_WINDOW, DEFAULT_WINDOW_START = 4096, 28  # of sliding_window and max_window_layers [configuration_qwen2.py]
+DEFAULT_WINDOW, DEFAULT_WINDOW_START = 4096, 28  # defaults of sliding_window and max_window_layers [configuration_qwen2.py]
 
 
 class QwenConfig(BiasedConfig):

@@ -47,7 +47,7 @@ def model_from_config(config: object, where: str = "config.json", name: str = ""
 def _read(config: object, name: str) -> ImportedModel:
     notes: list[str] = []
     whole_type = check(TypedConfig, config).model_type
-    assert isinstance(config, Mapping)  # otherwise the file has no model_type
+    assert isinstance(config, Mapping)  # a file with a model_type is a mapping
     text = config.get("text_config")
     if isinstance(text, Mapping) and "hidden_size" not in config:
         notes.append(Sentence("only the text model of {} is read; its other parts are not priced.", show(whole_type)))

@@ -10,9 +10,9 @@ from cost_models.shapes.model_constants import RopeScaling
 from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
 
-YARN_BETA_FAST, YARN_BETA_SLOW = 32.0, 1.0  # the library's, where a file has none
+YARN_BETA_FAST, YARN_BETA_SLOW = 32.0, 1.0  # the library's defaults
 KINDS = ("default", "linear", "llama3", "yarn", "dynamic")
-SAME = 1e-6  # of an attention factor that is the library's own
+SAME = 1e-6  # relative tolerance for the library's own attention factor
 
 
 def rotary(config: Config, source: Source, *, fraction: float | None = None) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def rotary(config: Config, source: Source, *, fraction: float | None = None) -> 
 
 
 def _entries(config: Config) -> tuple[Rope | None, Rope | None]:
-    """Of the layers with a window where they have their own, and of all other layers."""
+    """Rotary settings of the layers with a window, None without separate ones, and settings of all other layers."""
     given = config.rope_parameters
     if given is None or given.full_attention is None:
         return None, given
@@ -49,7 +49,7 @@ def _entries(config: Config) -> tuple[Rope | None, Rope | None]:
 
 
 def _agreed(name: str, first: float | None, second: float | None) -> float | None:
-    """One value that two places may state."""
+    """Value of a field that two places may state; ``InputError`` if they differ."""
     if first is not None and second is not None and first != second:
         raise InputError(Sentence("rope_parameters.{}: {} is not allowed; {} says {}.", name, show(second), name, show(first)))
     return second if first is None else first
@@ -99,7 +99,7 @@ def _scaling(rope: Rope, name: str, positions: int | None, source: Source) -> Ro
 
 
 def _check_attention_factor(rope: Rope, name: str) -> None:
-    """It must be the library's own: no framework is told another one."""
+    """Refuse an attention factor other than the library's default: no framework has an argument for it."""
     if rope.attention_factor is None or rope.factor is None:
         return
 
