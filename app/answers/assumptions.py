@@ -92,7 +92,7 @@ class _Effect:
 
 @dataclass(frozen=True)
 class _Line:
-    """A default's sentence. ``effects`` are those of the values that were tried; ``None`` if there is no other value."""
+    """Sentence on a default. ``effects`` has the effect of each tried value; ``None`` if there is no other value."""
 
     told: str
     is_silent: bool
@@ -254,7 +254,7 @@ class Measured:
         yield from _other_switches("strategy.switches", plan, switches)
 
     def _of_search(self, plan: ParallelStrategy) -> Iterator[_Variant]:
-        """Options of which the search tries one value only and that the job does not name."""
+        """Options that the job does not name and that the search tries with one value only."""
         limits, space = self._job.limits, search_space(self._workload, self._job.limits)
         mapping = strategy_to_mapping(self._workload, plan)
         fields = {name: _LIMIT_NAMES.get(name, name) for name in LimitFields.model_fields}

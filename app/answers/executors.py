@@ -12,7 +12,7 @@ from search.executors.executor_address import executor_of
 
 @contextmanager
 def opened(address: str | None, field: str = "executor") -> Iterator[Executor]:
-    """Open the executor at the address, or at that of the environment; its processes end with the context."""
+    """Open the executor at the address, by default the address in the environment; its processes end with the context."""
     if address is None:
         address, field = load_settings().executor, f"{PREFIX}EXECUTOR"
     executor = executor_of(address, field)

@@ -41,7 +41,7 @@ def report_files(document: SearchDocument) -> dict[str, str]:
 
 
 def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node: int) -> Iterator[tuple[str | None, str, str]]:
-    """Framework, name and text of each file: the job with the plan's strategy, then what launches it."""
+    """Framework, name and text of each file: the job with the plan's strategy, then the launch files."""
     stem = f"plan-{plan['rank']}"
     yield None, f"{stem}.job.yaml", _yaml({**job, "strategy": plan["strategy"]})
     start = Start(Sentence("Plan {} ({})", plan["rank"], plan["plan_id"]), job["cluster"]["num_devices"], devices_per_node)

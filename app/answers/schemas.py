@@ -1,4 +1,4 @@
-"""Estimates and searches as documents: what commands print, what the server answers, what studies store."""
+"""Schemas of estimates and searches, for the output of commands, responses of the server, and stored studies."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class MicroBatchPlan(Document):
 
 
 class MemoryPlanDocument(Document):
-    """Recompute and swap tensor by tensor: what there is to choose from, and the choice for each micro batch."""
+    """Recompute and swap by tensor: the tensors, and the choice for each micro batch size."""
 
     tensors: list[TensorPrice]
     micro_batches: list[MicroBatchPlan] = Field(description="the strategy's micro batch, twice and four times that")
@@ -363,7 +363,7 @@ class RefinedPlanDocument(Document):
 
 
 class RefinementCountsDocument(Document):
-    """Trials, and what became of their distinct strategies."""
+    """Numbers of trials and of their distinct strategies."""
 
     trials: int
     distinct: int
@@ -421,7 +421,7 @@ PlanAsStored = Annotated[dict[str, Any], DescribedBy(Plan)]
 
 
 class LeftOut(Document):
-    """A switch that the search did not try, and what it would change of plan 1."""
+    """A switch that the search did not try, and its effect on plan 1."""
 
     name: str
     why: Said

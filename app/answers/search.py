@@ -37,7 +37,7 @@ from search.trials.trial import trials_from_mappings
 def spaces_of(job: Job) -> tuple[SearchSpace, SearchSpace | None]:
     """Search space of the job, and the space without a target.
 
-    The second is None if the job has no target, uses a sampler, or ranks plans by other criteria than the step time.
+    The second is None if the job has no target, uses a sampler, or needs criteria to rank its plans.
     """
     workload = job.workload
     space = search_space(workload, job.limits)

@@ -1,1 +1,1 @@
-"""The log of what each API key did, for admins."""
+"""The log of the actions of API keys, for admins."""

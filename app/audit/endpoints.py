@@ -1,4 +1,4 @@
-"""``/v1/audit``: what keys did."""
+"""``/v1/audit``: actions of keys."""
 
 from __future__ import annotations
 

@@ -45,6 +45,6 @@ def list_calibrations(request: Request, after: Position, limit: Limit = 50) -> L
 def get_calibration(
     request: Request, calibration_id: Annotated[str, Path(description="a calibration's id")]
 ) -> CalibrationDocument:
-    """One calibration: its file, what it learned, left-out errors before and after."""
+    """One calibration: its file, its fitted constants, and left-out errors before and after."""
     with state_of(request).database.read() as session:
         return service.get_calibration(session, calibration_id)

@@ -105,7 +105,7 @@ class CalibrateDocument(Learned, WrittenCalibration):
 
 
 class CalibrationDocument(Learned, CalibrationSummary):
-    """A calibration with what it learned, and the file that ``--calibration`` takes."""
+    """A calibration with the results of its fit, and its file for `--calibration`."""
 
     calibration: dict[str, Any] = Field(description="save it as a file for `--calibration`")
 

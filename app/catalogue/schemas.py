@@ -59,14 +59,14 @@ class Parameters(Document):
 
 
 class DescribedModel(Document):
-    """``model`` is what a job's ``model`` holds."""
+    """A model shape; ``model`` has the fields of the ``model`` section of a job."""
 
     model: dict[str, Any]
     num_parameters: Parameters
 
 
 class ImportedModel(DescribedModel):
-    """``notes``: how the file was understood, what of it is not read, and what no launch file has."""
+    """A model read from a file. ``notes``: its interpretation, fields that are not read, and fields that no launch file has."""
 
     notes: list[Said]
 

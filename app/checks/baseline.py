@@ -141,7 +141,7 @@ def repriced(baseline: Baseline, job: Job, own: Sequence[Calibration]) -> Estima
 
 
 def is_simulated(baseline: Baseline) -> bool:
-    """Whether its numbers are simulated, like those of a search."""
+    """Whether the numbers of the baseline are simulated, like the numbers of a search."""
     return baseline.estimate.get("fidelity") == "simulated"
 
 

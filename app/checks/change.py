@@ -1,4 +1,4 @@
-"""The change that a check judges, from options or the variables of a GitHub or GitLab job. Nothing is guessed."""
+"""The change under check, from options or the variables of a GitHub or GitLab job, without guesses."""
 
 from __future__ import annotations
 

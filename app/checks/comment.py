@@ -27,7 +27,7 @@ class CommentError(Exception):
 def comment(service: str, text: str, jobs: Sequence[str], environment: Mapping[str, str]) -> str:
     """Replace the last comment on the same jobs with ``text``, or add one; return which of the two.
 
-    ``environment`` is that of the CI job, with the API's address, the merge request and the token.
+    ``environment``: variables of the CI job, with the API's address, the merge request and the token.
     """
     marker = f"<!-- meshplan check {hashlib.sha256(repr(list(jobs)).encode()).hexdigest()[:16]} -->"
     body = f"{marker}\n{text}"

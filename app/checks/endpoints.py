@@ -18,5 +18,5 @@ router = APIRouter(prefix="/checks", tags=["checks"], route_class=StrictRoute)
 
 @router.post("", response_model=CheckDocument, responses=described("invalid-input", "not-json", "too-large"))
 async def create_check(request: Request, body: Annotated[dict[str, Any], DescribedBy(CheckRequest), Body()]) -> Response:
-    """Holds a job against a budget and a baseline, as `meshplan check` does; a broken budget is an answer. Nothing is stored."""
+    """Checks a job against a budget and a baseline, as `meshplan check` does. A broken budget has status 200. Nothing is kept."""
     return as_json(await state_of(request).pricing.heavy(check_request, document=body))

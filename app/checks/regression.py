@@ -133,7 +133,7 @@ def _change(before: float | None, after: float | None) -> float | None:
 def regression_items(comparison: Comparison, tolerances: Mapping[str, float], paired_fraction: float) -> list[CheckItem]:
     """An item for each tolerance. A worsening below ``paired_fraction`` is reported as within the error, and fails too.
 
-    That error holds for times of two plans of one job and one tool. The tolerance of the budget decides.
+    That error applies to times of two plans of one job and one tool. The tolerance of the budget decides.
     """
     only_the_plan = bool(comparison.job_changes) and all(change.startswith("strategy") for change in comparison.job_changes)
     is_paired = only_the_plan and (comparison.pinned or not comparison.tool_changes)

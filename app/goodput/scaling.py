@@ -29,9 +29,9 @@ def on_devices(
     device_hour_usd: float | None,
     own: Sequence[Calibration] = (),
 ) -> list[OnDevices]:
-    """The strategy with the same degrees and batch and as many replicas as the devices allow, if that is legal.
+    """Results with the same degrees and batch and other numbers of replicas and devices, where that is legal.
 
-    A site's ``mtbf_s`` is that of this job; the failure rate of a node follows from it and stays.
+    ``mtbf_s`` of the site is for this job. It gives the failure rate of a node, which is the same for all numbers of devices.
     """
     num_nodes = nodes_of(workload)
     if section.mtbf_s is not None:

@@ -31,7 +31,7 @@ log = structlog.get_logger("meshplan.audit")
 
 @dataclass(frozen=True)
 class Act:
-    """An action of a key. ``action``: method and path, or the command line; ``status``: that of the answer."""
+    """An action of a key. ``action``: method and path, or the command line; ``status``: HTTP status of the answer."""
 
     action: str
     owner: str | None

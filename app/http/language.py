@@ -48,9 +48,10 @@ def _is_json(headers: Headers) -> bool:
 
 
 def _english_tags(scope: Scope) -> list[tuple[bytes, bytes]]:
-    """The request's headers as the application knows them: a tag of a translation is that of its original.
+    """Headers of the request with the ETags of the English original in place of the translation's.
 
-    A caller that has the original wants the translation all the same; what it must not overwrite is the same in all languages.
+    ``If-None-Match`` keeps only tags of translations, because a caller with the original still needs the translation.
+    ``If-Match`` keeps all tags, because all languages have one version.
     """
     found = []
     for name, value in scope["headers"]:
@@ -66,7 +67,7 @@ def _english_tags(scope: Scope) -> list[tuple[bytes, bytes]]:
 
 
 class _Told:
-    """Holds an answer in JSON until it is whole, and sends it in the language."""
+    """Collects an answer in JSON until it is complete, and sends its translation."""
 
     def __init__(self, send: Send, language: Language) -> None:
         self._send, self._language = send, language

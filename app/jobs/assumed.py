@@ -26,7 +26,7 @@ _WHYS = (  # notes on defaults; a resolved job contains only their text
 
 
 class AssumedField(Section):
-    """A default that a job took; it holds as long as the job has that value."""
+    """A default that a job took; it applies while the job has that value."""
 
     value: bool | Annotated[int, Bounds] | Annotated[float, Bounds] | Line | None = None
     why: LongLine
@@ -37,7 +37,7 @@ AssumedFields = Annotated[dict[Line, AssumedField], Field(max_length=MAX_ASSUMED
 
 @dataclass(frozen=True)
 class Assumption:
-    """A default in force. ``value`` is that of the resolved job; null if the code decides it."""
+    """A default in force. ``value`` is the value in the resolved job; null if the code decides it."""
 
     field: str
     value: Any
@@ -66,7 +66,7 @@ def field_of(sentence: str) -> str:
 
 
 def joined(first: Sequence[str], second: Sequence[str]) -> list[str]:
-    """Both lists; if both have a sentence on a field, that of the first."""
+    """Both lists; if both have a sentence on a field, only the sentence of the first."""
     told = set(map(field_of, first))
     return [*first, *(sentence for sentence in second if field_of(sentence) not in told)]
 

@@ -1,4 +1,4 @@
-"""The job document: every field, its type and its bounds. Names are those of measured run records."""
+"""The job document: every field, its type and its bounds. Records of measured runs have the same names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job: what to train, on which devices, with which software; parsed from a file or flags and fully resolved."""
+"""A job: model, training, devices and software, parsed from a file or flags and fully resolved."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def _some(kind: Any) -> Any:
 
 
 class SweepSection(Section):
-    """Values to try of each; what is left out stays as the job has it."""
+    """Values to try for each field; other fields have the value of the job."""
 
     devices: Devices | Annotated[list[Devices], Field(min_length=1, max_length=MAX_VALUES)] | DeviceRange | None = Field(
         default=None, description="counts; {min, max}: min, doubled up to max"

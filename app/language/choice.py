@@ -58,12 +58,12 @@ def _weight(parameters: str) -> float:
 
 
 def speak(language: Language) -> None:
-    """From now on, what this command prints for people is in that language."""
+    """Set the language of the messages of this command."""
     _spoken.set(language)
 
 
 def spoken() -> Language:
-    """The language of what this command prints for people."""
+    """The language of the messages of this command."""
     return _spoken.get()
 
 

@@ -34,8 +34,8 @@ def patched(
 ) -> Patched:
     """The script with plan ``best`` in place of ``own``.
 
-    First what the writer writes differently for the two; then, where the script said its plan in other words, whatever
-    brings what is read nearer to the best plan.
+    First, change the arguments that the writer writes differently for the two plans. Scripts may express a plan with other
+    arguments; then make further changes that bring the plan that is read nearer to ``best``.
     """
     patch = _Patch(launch, framework, workload, framework.nearest(workload, best)[0], num_devices)
     before, after = (_written(framework, workload, strategy) for strategy in (own, best))

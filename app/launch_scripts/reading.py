@@ -42,7 +42,7 @@ class ReadScript:
 
 
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
-    """Read the script for ``target``, or for the release that knows most of its arguments, preferring those of ``family``."""
+    """Read the script for ``target``, or for the release that knows most of its arguments; releases for ``family`` come first."""
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
     kind, suffix = (YamlLaunch, "yaml") if is_yaml(text) else (ShellLaunch, "sh")

@@ -1,4 +1,4 @@
-"""The answer of ``meshplan tune`` as text: what the script costs, what the best costs, and the lines to change."""
+"""Output of ``meshplan tune`` as text: prices of the script and of the best plan, and the lines to change."""
 
 from __future__ import annotations
 

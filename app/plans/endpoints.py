@@ -37,7 +37,7 @@ def get_plan(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanAsStor
 
 @router.get("/launch", responses=described("not-found"))
 def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanLaunch:
-    """The arguments that start a plan, by framework, and the launch files that hold them."""
+    """The arguments that start a plan, by framework, and the launch files with them."""
     return service.launch(state_of(request).database, study_id, plan_id)
 
 

@@ -107,7 +107,7 @@ def step_of(record: PostTrainingRecord, assumed: Assumed) -> PostTraining:
 
 
 def _memory_fraction(record: PostTrainingRecord) -> float:
-    """Share of a device's memory for rollout: as stated, otherwise less if training state stays on it."""
+    """Fraction of a device's memory for rollout: the stated value, or a default that is smaller if training shares the device."""
     shared = record.placed.kind != PlacementKind.SEPARATE
     return record.rollout.memory_fraction or (SHARED_MEMORY_FRACTION if shared else OWN_MEMORY_FRACTION)
 

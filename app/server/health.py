@@ -74,7 +74,7 @@ class Readiness:
 
 @router.get("/readyz", responses=described("unavailable"))
 async def readyz(request: Request) -> Health:
-    """The database answers, takes what is written, and its schema is this version's."""
+    """The database answers, accepts writes, and has the schema of this version."""
     if state_of(request).stopping.is_set():
         raise ServiceError("unavailable", Sentence("The server is shutting down."))
     problem = await request.app.state.readiness.problem()

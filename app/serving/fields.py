@@ -25,7 +25,7 @@ Limit = Annotated[float, Field(gt=0, le=1e6)]
 
 
 class InstanceSection(Section):
-    """The instances of a pool, all alike."""
+    """The instances of a pool, which have one layout."""
 
     instances: Devices = 1
     tp: Degree = Field(default=1, description="devices that share the heads of a replica")

@@ -92,7 +92,7 @@ def _check_weights(job: ServingJob, layout: ServingLayout, where: str) -> None:
 
 
 def _in_flight(job: ServingJob, decode: Pool, before: Pool | None, held: int, warnings: list[str]) -> float:
-    """Requests of a decode instance: those of the job, or the most within the TPOT limit."""
+    """Requests of a decode instance: the number in the job, or the most within the TPOT limit."""
     if held < 1:
         length = job.shape.mean_context_tokens
         raise InfeasibleError(

@@ -27,6 +27,6 @@ class Terms(Document):
 
 @router.get("", responses=described())
 def get_terms(request: Request, caller: Caller) -> Terms:
-    """Who the caller is to the server, what the key may, and how long this server's workers keep studies."""
+    """Owner and scopes of the caller, and the time that this server's workers keep studies."""
     scopes = [scope for scope in keys.SCOPES if scope in caller.scopes]
     return Terms(owner=caller.owner, scopes=scopes, keep_studies_days=state_of(request).keep_studies_days)

@@ -101,7 +101,7 @@ def list_studies(
 
 @router.get("/{study_id}", response_model=StudyDocument, responses={**Found, **etag.NOT_MODIFIED})
 def get_study(request: Request, study_id: StudyId, if_none_match: etag.IfNoneMatch = None) -> Response:
-    """One study: state, progress, result, and all that is needed to run it again."""
+    """A study: state, progress, result, and the inputs to run it again."""
     with state_of(request).database.read() as session:
         return _answer(service.get_study(session, study_id), if_none_match)
 

@@ -75,7 +75,7 @@ def _is_left(now: float) -> ColumnElement[bool]:
 
 
 def is_held(study: Study, now: float) -> bool:
-    """Whether a possibly living worker holds the study."""
+    """Whether a worker that may be alive has a lease of the study."""
     expires_at_s = study.lease_expires_at_s
     return study.state == "running" and expires_at_s is not None and now <= expires_at_s <= now + MAX_AHEAD_S
 
@@ -140,7 +140,7 @@ def release(session: Session, lease: Lease) -> None:
 
 
 def finish(session: Session, lease: Lease, version: str, outcome: Outcome) -> None:
-    """End the study with its results; ``version`` is that of the program."""
+    """End the study with its results; ``version`` is the version of meshplan."""
     study = _held(session, lease)
     study.version = version
     if outcome.result is not None:

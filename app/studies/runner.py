@@ -77,7 +77,7 @@ class StudyRun:
         return state
 
     def _explaining(self, work: Work) -> Callable[[], None]:
-        """Report, about once a second, that results are being explained; the checkpoint stays that of the last step."""
+        """Report about once a second that results are being explained. The checkpoint of the last step remains."""
         begun_s, num_beats = time.monotonic(), 0
 
         def tell() -> None:

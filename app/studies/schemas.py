@@ -162,7 +162,7 @@ class StudyResult(Document):
 
 
 class StudyDocument(StudySummary):
-    """A study with all that is needed to run it again."""
+    """A study with the inputs to run it again."""
 
     note: str = Field(description="what its owner wrote about it; empty where nothing")
     job: dict[str, Any]

@@ -55,7 +55,7 @@ def asked(document: Mapping[str, Any], database: Database) -> Asked:
 
 
 def _fitted_name(job: Job) -> str:
-    """Key of a point's calibration in a study: that of the job, or the hardware's family."""
+    """Key of a point's calibration in a study: the job's calibration, or the family of the hardware."""
     return job.calibration or job.workload.cluster.profile.family
 
 

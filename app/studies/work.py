@@ -21,7 +21,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Asked:
-    """Inputs of a new study: the columns for lists, and everything that decides its answer. Names are those of its row."""
+    """Inputs of a new study: the columns for lists, and everything that decides its answer. Fields are named like the columns."""
 
     model_name: str
     hardware: str  # names, separated by commas if there are several
@@ -82,7 +82,7 @@ class Work(SteppedWork[Progress], Protocol):
 
     @property
     def num_records(self) -> int:
-        """Number of rows so far, including those of earlier attempts."""
+        """Number of rows so far, including the rows of earlier attempts."""
 
     def records(self, start: int) -> list[Row]:
         """Rows from that number on."""

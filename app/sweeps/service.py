@@ -81,8 +81,8 @@ def sweep_document(
 class SweepRun:
     """A running sweep; each step is a step of a point's search. The results so far are an answer at any time.
 
-    ``checkpoint`` and the ``records`` of an earlier run of the same source continue it: the answer is that of one run. Points
-    that the ``executor`` takes are not in them before those in front of them are done.
+    ``checkpoint`` and the ``records`` of an earlier run of the same source continue it; the answer is the same as of one run.
+    Points that the ``executor`` takes are in them only when all earlier points are done.
     """
 
     def __init__(

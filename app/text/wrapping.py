@@ -35,7 +35,7 @@ def _are_together(one: str, other: str) -> bool:
 
 
 def _blocks(line: str) -> list[list[str]]:
-    """The units of a line, grouped by what must stay together."""
+    """The units of a line in groups that must not be separated."""
     is_chinese = _HAS_CHINESE.search(line) is not None
     units = _UNIT.findall(line) if is_chinese else re.findall(r"\s*\S+\s*", line)
     blocks = [[unit] for unit in units[:1]]

@@ -14,7 +14,7 @@ MILLISECONDS = 1e3
 
 
 def print_memory_plan(console: Console, document: MemoryPlanDocument) -> None:
-    """The tensors with their prices, and for every micro batch what each virtual stage drops."""
+    """Tables of the tensors with their prices, and of the tensors that each virtual stage drops for each micro batch size."""
     console.print(Sentence("\nWhat a layer keeps of a micro batch"), style="bold", markup=False)
     columns = ("layers", "tensor", "kept", Sentence("again, ms"), Sentence("swap, ms"), Sentence("computed again by"))
     table = plain_table(*columns)

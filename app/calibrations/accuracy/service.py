@@ -1,4 +1,4 @@
-"""Published runs joined with what this version predicts for them."""
+"""Published runs with the predictions of this version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from calibration.files.published_errors import published_runs
 
 
 def accuracy() -> AccuracyDocument:
-    """The shipped calibrations and every published run, those of Ascend first."""
+    """Shipped calibrations and published runs; Ascend precedes other hardware."""
     runs = [
         _run(family, record, prediction)
         for family in FAMILIES

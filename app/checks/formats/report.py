@@ -28,7 +28,7 @@ def worst(reports: Sequence[Report]) -> Status:
 
 
 def whole_document(reports: Sequence[Report]) -> CheckDocument | ChecksDocument:
-    """The document of one check, or those of several by name."""
+    """The document of one check, or a document with the checks of several jobs by name."""
     if len(reports) == 1:
         return reports[0].document
     status = worst(reports)

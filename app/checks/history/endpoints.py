@@ -49,7 +49,7 @@ async def keep_check(
     body: Annotated[dict[str, Any], DescribedBy(KeepRequest), Body()],
     idempotency_key: idempotency.IdempotencyKey = None,
 ) -> Response:
-    """Judges a job as `POST /v1/checks` does, and keeps the answer in the history that `history` names. `Location` is its own."""
+    """Checks a job as `POST /v1/checks` does, and keeps the answer in the history `history.name`. `Location` is its address."""
     state, key = state_of(request), idempotency_key
     with idempotency.alone(state, caller.id, key):
         digest = idempotency.body_digest({"check": body}) if key else ""
@@ -131,7 +131,7 @@ def change_check(
     body: Annotated[dict[str, Any], DescribedBy(KeptChanges), Body()],
     if_match: etag.IfMatch = None,
 ) -> Response:
-    """Shares or archives a kept check; what it says stays as it was judged."""
+    """Shares or archives a kept check; its result does not change."""
     changes, version = check(KeptChanges, body), etag.required_version(if_match)
     with state_of(request).database.write() as session:
         return _answer(service.change(session, caller, check_id, changes, version))

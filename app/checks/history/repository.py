@@ -13,7 +13,7 @@ from app.storage.tables import IdempotencyRecord, KeptCheck
 
 @dataclass(frozen=True)
 class History:
-    """``number`` is that of the last check."""
+    """Counts and last check of a history; ``number`` is the number of the last check."""
 
     number: int
     num_checks: int

@@ -1,4 +1,4 @@
-"""``meshplan audit``: what API keys did."""
+"""``meshplan audit``: actions of API keys."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``meshplan check``: a job held against a budget and a baseline."""
+"""``meshplan check``: checks a job against a budget and a baseline."""
 
 from __future__ import annotations
 

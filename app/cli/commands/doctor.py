@@ -1,4 +1,4 @@
-"""``meshplan doctor``: what is wrong with this installation."""
+"""``meshplan doctor``: faults of this installation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``meshplan explain``: what bounds a plan, and what each change of it would do."""
+"""``meshplan explain``: the bounds of a plan, and the effect of each change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``meshplan goodput``: what a plan delivers on a site whose nodes fail."""
+"""``meshplan goodput``: throughput of a plan on a site with failures."""
 
 from __future__ import annotations
 

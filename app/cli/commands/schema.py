@@ -1,4 +1,4 @@
-"""``meshplan schema``: the JSON Schema of what goes in and what comes out."""
+"""``meshplan schema``: JSON Schemas of inputs and outputs."""
 
 from __future__ import annotations
 

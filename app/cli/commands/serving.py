@@ -1,4 +1,4 @@
-"""``meshplan serving``: what a service of a model gives, and how to lay it out."""
+"""``meshplan serving``: latency, throughput and layouts of an inference service."""
 
 from __future__ import annotations
 

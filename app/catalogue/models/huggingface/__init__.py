@@ -1,1 +1,1 @@
-"""Hugging Face ``config.json`` files: what each family of models keeps in them."""
+"""Hugging Face ``config.json`` files: the fields of each model family."""

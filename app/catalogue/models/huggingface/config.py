@@ -36,7 +36,7 @@ NoBias = Annotated[bool, AfterValidator(_no_bias)]
 
 
 class Rope(LenientSection):
-    """``rope_scaling``, and ``rope_parameters`` of newer files, which holds the base too."""
+    """``rope_scaling``, and ``rope_parameters`` of newer files, which also contains the base."""
 
     rope_type: Line | None = None
     type: Line | None = None  # older name of rope_type

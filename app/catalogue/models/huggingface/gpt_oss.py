@@ -41,7 +41,7 @@ DEFAULT_ROPE = Rope(
 
 
 def gpt_oss(config: GptOssConfig, source: Source) -> ModelShape:
-    """The gate is clamped and what it gates has one added [modeling_gpt_oss.py]."""
+    """The gate is clamped, and 1 is added to the gated branch [modeling_gpt_oss.py]."""
     if config.experts_per_token not in (None, config.num_experts_per_tok):
         raise InputError(
             Sentence(

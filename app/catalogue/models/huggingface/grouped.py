@@ -1,4 +1,4 @@
-"""The shape of a model, from what its families have in common: grouped-query attention, or latent attention in its place."""
+"""Shape fields that the model families share, with grouped-query attention or latent attention."""
 
 from __future__ import annotations
 
@@ -75,7 +75,11 @@ def latent(config: LatentConfig, source: Source) -> dict[str, Any]:
 
 
 def query_groups(config: Config, source: Source, *, absent_is_heads: bool = False) -> int:
-    """Null means as many as attention heads everywhere; absent means so in some families, elsewhere a number nobody wants."""
+    """Number of key and value heads.
+
+    Null means the number of attention heads. A missing field means that only for families with ``absent_is_heads``; for others it
+    is refused, because the library's default fits no model.
+    """
     if config.num_key_value_heads is None and (absent_is_heads or "num_key_value_heads" in source.nulls):
         return config.num_attention_heads
     return given(config, "num_key_value_heads")

@@ -33,7 +33,7 @@ class HunyuanConfig(BiasedConfig):
 
 
 class HunyuanMoeConfig(HunyuanConfig):
-    """[configuration_hunyuan_v1_moe.py]; what it may list by layer must be the same in all."""
+    """[configuration_hunyuan_v1_moe.py]; a field that lists values by layer must have the same value for all layers."""
 
     num_experts: Experts | Annotated[list[Experts], ByLayer]
     moe_topk: Experts | Annotated[list[Experts], ByLayer]

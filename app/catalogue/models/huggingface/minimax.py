@@ -59,7 +59,7 @@ class MiniMaxConfig(_MiniMaxConfig):
 
 
 class MiniMaxM2Config(_MiniMaxConfig):
-    """[configuration_minimax_m2.py], and the publisher's own with switches for what the library's always has."""
+    """[configuration_minimax_m2.py], and switches of the publisher's own code for parts that the library always has."""
 
     partial_rotary_factor: Fraction | None = None
     use_qk_norm: bool = True
