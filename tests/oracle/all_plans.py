@@ -62,7 +62,7 @@ def every_plan(
     for first in range(0, len(forms), AT_ONCE):
         some = forms[first : first + AT_ONCE]
         for part in _in_parts([plan for placed in placements(some) for plan in placed]):
-            legal = _legal(workload, part, reads_placement=True)
+            legal = legal_of(workload, part, reads_placement=True)
             num_legal += len(legal)
             if not legal:
                 continue
@@ -78,11 +78,11 @@ def every_plan(
 def legal_forms(workload: Workload, space: SearchSpace, has_forms: HasForms | None = None) -> list[ParallelStrategy]:
     """Every strategy that the target takes, and its leaner forms, before layers are placed."""
     rows = list(dict.fromkeys(strategies(workload, space)))
-    rows = _legal(workload, [taken(workload, row, space.wanted) for row in rows], reads_placement=False)
+    rows = legal_of(workload, [taken(workload, row, space.wanted) for row in rows], reads_placement=False)
     wanted = has_forms(rows) if has_forms is not None and rows else [True] * len(rows)
     some = [row for row, has in zip(rows, wanted, strict=True) if has]
     every = dict.fromkeys([*rows, *(form for row in some for form in leaner_forms(workload, row, space.leaner))])
-    return _legal(workload, list(every), reads_placement=False)
+    return legal_of(workload, list(every), reads_placement=False)
 
 
 def strategies(workload: Workload, space: SearchSpace) -> Iterator[ParallelStrategy]:
@@ -153,13 +153,14 @@ def _cp_algorithms(space: SearchSpace, cp: int) -> Iterator[tuple[CpAlgo, int]]:
             yield algorithm, 1
 
 
-def _legal(workload: Workload, rows: list[ParallelStrategy], *, reads_placement: bool) -> list[ParallelStrategy]:
+def legal_of(workload: Workload, rows: Sequence[ParallelStrategy], *, reads_placement: bool | None) -> list[ParallelStrategy]:
+    """Rows that break no rule of the target that reads the placement, or does not; none for all rules."""
     if not rows:
         return []
     batch = StrategyBatch.of(rows)
     legal = np.ones(len(batch), dtype=np.bool_)
     for rule in rules_for(workload.software.target):
-        if rule.reads_placement == reads_placement:
+        if reads_placement is None or rule.reads_placement == reads_placement:
             legal &= ~rule.violates(workload, batch)
     return [rows[row] for row in np.flatnonzero(legal)]
 
