@@ -7,8 +7,8 @@ Default grid (a range in the limits selects from it, a list replaces it):
 - ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; all algorithms
 - ``ep``: divisors of the number of experts, 1 for dense models; all dispatchers
 - ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
-- ``micro_batch_size``: 1, 2, 4, 8; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1)
-- ``recompute``: none, modules, a quarter, a half and three quarters of the layers of each virtual stage, all layers
+- ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1)
+- ``recompute``: none, modules, the first 1 to 16 layers or a quarter, a half and three quarters of each virtual stage, all layers
 - ``schedule``: none, 1F1B or interleaved by the shape, and DualPipeV for experts on several ranks where the target has it;
   an interleaved chunk takes pp micro batches in turn
 - switches, as each entry of ``cost_models.shapes.switches`` says: those of ``DEFAULT_FEATURES`` on; ``wanted``, what saves time,
@@ -43,7 +43,8 @@ MAX_PIPELINE = 64
 MOST_UNEVEN_VIRTUAL_STAGES = 8  # maximum on a rank without an even split; Megatron-LM and Calculon always require one
 MIN_TOKENS_PER_CP_RANK = 4096
 MIN_EXPERT_COLUMNS = 2048
-MICRO_BATCH_SIZES = (1, 2, 4, 8)
+MICRO_BATCH_SIZES = (1, 2, 4, 8, 16)
+MOST_COUNTED_LAYERS = 16  # recomputed layers of a virtual stage that are counted one by one; shares go beyond
 
 
 class Pipeline(NamedTuple):
@@ -267,6 +268,7 @@ def _default_recompute(workload: Workload) -> tuple[RecomputeMode, ...]:
     kinds = set(model.moe_layers())
     modules = "+".join(name for name, moe in (("mlp", False), ("moe", True)) if moe in kinds)
     names.append(f"layernorm{attention}+{modules}")
+    names += [f"block:{layers}" for layers in range(1, min(MOST_COUNTED_LAYERS + 1, model.num_layers))]
     names += ["block:25%", "block:50%", "block:75%", "full"]
     return tuple(recompute_mode(name) for name in names)
 

@@ -19,6 +19,7 @@ from playwright.sync_api import Error as PlaywrightError
 
 from app.storage.session import Database
 from app.storage.tables import Study
+from documents.sentences import Sentence
 from meshplan import Client
 from tests.servers import Server, running_server
 
@@ -28,7 +29,7 @@ PHONE, TABLET, DESKTOP, WIDE = 390, 820, 1280, 2560
 HEIGHT = 900
 TIMEOUT_MS = 60_000  # what comes in a second, on a machine that does much else
 ENDS_S = 300.0  # a search of a second
-FAILURE = "Internal error: MemoryError: the worker had no memory left for a chunk of strategies"
+FAILURE = Sentence("Internal error: {}: {}", "MemoryError", "the worker had no memory left for a chunk of strategies")
 LONG_NAME = "our-internal-experiment-with-a-very-long-name-that-a-sweep-generated-2026-11-21T18-50-00Z-revision-17"
 
 expect.set_options(timeout=TIMEOUT_MS)

@@ -64,4 +64,4 @@ def test_a_state_of_another_format_is_refused() -> None:
     with pytest.raises(SearchError, match="not one that a search of this version wrote"):
         LatticeState.from_mapping({**document, "rejections": [["no_such_rule", 1, []]]}, Criterion.STEP_TIME, TOP)
     with pytest.raises(SearchError, match="not one that a search of this version wrote"):
-        LatticeState.from_mapping({"format": 5}, Criterion.STEP_TIME, TOP)
+        LatticeState.from_mapping({"format": 6}, Criterion.STEP_TIME, TOP)

@@ -74,6 +74,7 @@ def test_degrees_and_schedule_make_the_structure(change: dict[str, int]) -> None
     batch = StrategyBatch.of([one, replace(one, micro_batch_size=2, etp=2), replace(one, **change)])
     board = Leaderboard(Criterion.STEP_TIME, top=5)
     board.add(Scored(batch, np.array([1.0, 2.0, 3.0]), np.ones(3), np.arange(3)))
+    assert len(board.plans()) == 2
     first, second = board.plans()
     assert [variant.strategy.micro_batch_size for variant in first.variants] == [2]
     assert second.variants == ()

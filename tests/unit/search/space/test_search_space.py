@@ -33,6 +33,7 @@ def test_default_grid_of_a_moe_model() -> None:
         "layernorm+mlp_act",
         "layernorm+mlp_act+mla_up_proj",
         "layernorm+mla_up_proj+mlp+moe",
+        *(f"block:{layers}" for layers in range(1, 12)),  # of 12
         "block:25%",
         "block:50%",
         "block:75%",
@@ -117,7 +118,8 @@ def test_names_are_allowed_and_forbidden_whatever_their_dimension() -> None:
     assert Dispatcher.TWO_LEVEL not in space.dispatcher
     assert space.cp_algo == (CpAlgo.RING, CpAlgo.HYBRID)
     names = [mode.name for mode in space.recompute]
-    assert names == ["none", "layernorm+mlp_act", "block:25%", "block:50%", "block:75%", "full", "core_attn"]
+    counts = [f"block:{layers}" for layers in range(1, 12)]
+    assert names == ["none", "layernorm+mlp_act", *counts, "block:25%", "block:50%", "block:75%", "full", "core_attn"]
 
 
 def test_a_switch_that_changes_the_numbers_is_off_unless_it_is_allowed() -> None:
