@@ -149,7 +149,7 @@ class Expander:
             yield from self._wrapped(part, [default])
             return
         if value is None:
-            yield self._unknown(part, _unset(part.name))
+            yield self._unknown(part, _unset(part.name))._replace(is_unset=True)
             return
         yield from self._wrapped(part, self._elements(part, value))
 

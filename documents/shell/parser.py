@@ -14,11 +14,13 @@ from documents.shell.syntax import (
     Case,
     Function,
     Group,
+    HereDocument,
     If,
     Loop,
     Node,
     Not,
     Opaque,
+    Place,
     Simple,
     Source,
     Test,
@@ -41,7 +43,7 @@ class Parser(WordParser):
 
     def __init__(self, source: Source, number: int) -> None:
         super().__init__(source, number)
-        self._heredocs: list[tuple[str, bool]] = []
+        self._heredocs: list[HereDocument] = []
         self._depth = 0
 
     def script(self) -> tuple[Node, ...]:
@@ -50,7 +52,7 @@ class Parser(WordParser):
         if self.position < len(self.text):
             raise self.error(Sentence("{!r} closes nothing", self.text[self.position : self.position + 10].split()[0]))
         if self._heredocs:
-            raise self.error(Sentence("the text up to {!r} has no end", self._heredocs[0][0]))
+            raise self.error(Sentence("the text up to {!r} has no end", self._heredocs[0].end))
         return nodes
 
     @contextmanager
@@ -84,17 +86,19 @@ class Parser(WordParser):
             if self.text[self.position : self.position + 1] != "\n":
                 return
             self.position += 1
-            for end, is_indented in self._heredocs:
-                self._skip_heredoc(end, is_indented=is_indented)
+            for document in self._heredocs:
+                self._skip_heredoc(document)
             self._heredocs.clear()
 
-    def _skip_heredoc(self, end: str, *, is_indented: bool) -> None:
-        begin = self.position
+    def _skip_heredoc(self, document: HereDocument) -> None:
+        begin, end = self.position, document.end
         while self.position < len(self.text):
+            start = self.position
             stop = self.text.find("\n", self.position)
             line = self.text[self.position : stop if stop >= 0 else len(self.text)]
             self.position = stop + 1 if stop >= 0 else len(self.text)
-            if (line.lstrip("\t") if is_indented else line).rstrip("\r") == end:
+            if (line.lstrip("\t") if document.is_indented else line).rstrip("\r") == end:
+                document.place = Place(self.number, begin, start)
                 return
         raise self.error(Sentence("the text up to {!r} has no end", end[:40]), begin)
 
@@ -293,27 +297,32 @@ class Parser(WordParser):
                 return tuple(words)
             words.append(self.word())
 
-    def _redirections(self) -> bool:
-        """Skip redirections at this position."""
-        found = False
+    def _redirections(self) -> tuple[HereDocument | None, WordNode | None]:
+        """The here-document and the output file of the redirections at this position."""
+        document, output = None, None
         while True:
             self.blanks()
             match = _REDIRECTION.match(self.text, self.position)
             if match is None or self.text.startswith(("<(", ">("), self.position):
-                return found
-            found = True
+                return document, output
             self.position = match.end()
             self.blanks()
             target = self.word()
             if match[0].endswith(("<<", "<<-")) and not match[0].endswith("<<<"):
                 end = "".join(getattr(part, "text", "") for part in target.parts)
-                self._heredocs.append((end, match[0].endswith("-")))
+                document = HereDocument(end, match[0].endswith("-"), target.bare is None)
+                self._heredocs.append(document)
+            elif match[0] in (">", ">>", ">|"):
+                output = target
 
     def _simple(self, begin: int) -> Node:
         assignments: list[Assignment] = []
         words: list[WordNode] = []
+        document: HereDocument | None = None
+        output: WordNode | None = None
         while True:
-            self._redirections()
+            read, written = self._redirections()
+            document, output = read or document, written or output
             if self.position >= len(self.text) or self.text[self.position] in "\n;&|)":
                 break
             declares = bool(words) and words[0].bare in DECLARATIONS
@@ -326,7 +335,7 @@ class Parser(WordParser):
                 words.append(self.word())
         if not assignments and not words and self.position == begin:
             raise self.error(Sentence("{!r} is not expected here", self.text[begin : begin + 1]))
-        return Simple(self.place(begin), tuple(assignments), tuple(words))
+        return Simple(self.place(begin), tuple(assignments), tuple(words), document, output)
 
     def _assignment(self, match: re.Match[str]) -> Assignment:
         begin = self.position
@@ -356,6 +365,8 @@ class Parser(WordParser):
         return Assignment(self.place(begin), match[1], bool(match[3]), value, elements, match[2] or "")
 
 
-def parse(source: Source, number: int) -> tuple[Node, ...]:
-    """The commands of a file. Raises ``ShellError``."""
-    return Parser(source, number).script()
+def parse(source: Source, number: int, start: int = 0) -> tuple[Node, ...]:
+    """The commands of a file from a position on. Raises ``ShellError``."""
+    parser = Parser(source, number)
+    parser.position = start
+    return parser.script()

@@ -21,6 +21,7 @@ from documents.shell.syntax import (
     Case,
     Function,
     Group,
+    HereDocument,
     If,
     Loop,
     Node,
@@ -31,10 +32,25 @@ from documents.shell.syntax import (
     Source,
     Test,
 )
-from documents.shell.text import Command, Fragment, Remark, ShellScript, Text, Word, text_of, unknown_in
+from documents.shell.text import (
+    Command,
+    Fragment,
+    Remark,
+    ShellScript,
+    Text,
+    Word,
+    has_special,
+    matches,
+    shared_beginning,
+    spaced,
+    split,
+    text_of,
+    unknown_in,
+)
 
 MAX_STEPS = 20_000  # followed commands; those of loops and functions count each time
 MAX_CALLS = 16
+_SHELLS = ("bash", "sh", "sbatch")
 _EXPORTING = ("export", "declare", "typeset")
 _SETTING = {"read": 1, "mapfile": 1, "readarray": 1, "getopts": 2, "let": 1}
 
@@ -75,6 +91,8 @@ class _Reader:
         self._functions: dict[str, tuple[Node, ...]] = {}
         self._calls = self._steps = 0
         self._condition = ""
+        self._in_front: list[Text] = []  # words of the command that starts the present shell
+        self._written: dict[str, HereDocument] = {}
         name = Fragment("script", ())
         self.expander.variables |= {"0": Value([(name,)]), "BASH_SOURCE": Value([(name,)], is_array=True)}
 
@@ -231,15 +249,16 @@ class _Reader:
             shared = 0
             while all(len(v.texts) > shared and text_of(v.texts[shared]) == text_of(first.texts[shared]) for v in present):
                 shared += 1
+            rest = rest._replace(choices=tuple(" ".join(map(text_of, v.texts[shared:])) for v in present))
             return Value([*first.texts[:shared], (rest,)], is_array=True)
-        return Value([_shared(first.first, [text_of(value.first) for value in present], rest)])
+        return Value([shared_beginning(first.first, [text_of(value.first) for value in present], rest)])
 
     def _case(self, node: Case) -> Followed:
         subject = self.expander.text(node.subject)
         bodies: list[Sequence[Node]] = []
         falls_through = True
         for patterns, body in node.branches:
-            matches = [self._matches(subject, pattern) for pattern in map(self.expander.text, patterns)]
+            matches = [matches(subject, pattern) for pattern in map(self.expander.text, patterns)]
             if True in matches:
                 if not bodies:
                     return self._taken(body)
@@ -251,17 +270,6 @@ class _Reader:
         if falls_through:
             bodies.append(())
         return Followed(self._branches(node.place, bodies) if len(bodies) > 1 else "")
-
-    @staticmethod
-    def _matches(subject: Text, pattern: Text) -> bool | None:
-        text = text_of(pattern)
-        if text == "*":
-            return True
-        if unknown_in(subject) or unknown_in(pattern):
-            return None
-        if any(not fragment.is_quoted and set("*?[") & set(fragment.text) for fragment in pattern):
-            return None
-        return text_of(subject) == text
 
     def _loop(self, node: Loop) -> Followed:
         words = None if node.words is None else self.expander.words(node.words)
@@ -307,9 +315,7 @@ class _Reader:
         if name in self._functions:
             return self._call(node.place, self._functions[name], words[1:])
         if name == "eval":
-            raise self.expander.error(
-                node.place, Sentence("eval makes commands of text, and nothing here is run; write them out")
-            )
+            return self._text(node.place, spaced(words[1:]))
         if name in ("true", ":", "false"):
             return Followed(outcome=name != "false")
         if name in ("[", "test"):
@@ -330,9 +336,78 @@ class _Reader:
         elif name in _SETTING or (name == "printf" and "-v" in arguments):
             self._set_by_command(node.place, name, arguments)
         else:
+            return self._started(node, words)
+        return Followed()
+
+    def _started(self, node: Simple, words: list[Text]) -> Followed:
+        """Collect a command, or follow what it hands to a shell: a text, a file or a here-document."""
+        texts = [text_of(word) for word in words]
+        at = next((i for i, text in enumerate(texts) if text.rpartition("/")[2] in _SHELLS), None)
+        if at is None:
+            if node.document is not None and node.output is not None and texts[0] in ("cat", "tee"):
+                self._written[text_of(self.expander.text(node.output)).rpartition("/")[2]] = node.document
             self._collect(node.place, words)
             return Followed(outcome=ASSUMED)
-        return Followed()
+        outer, self._in_front = self._in_front, [*self._in_front, *words[: at + texts[at].endswith("sbatch")]]
+        self._shell(node, words, texts, at)
+        self._in_front = outer
+        return Followed(outcome=ASSUMED)
+
+    def _shell(self, node: Simple, words: list[Text], texts: list[str], at: int) -> None:
+        """Follow what a shell reads, which starts at a word of the command."""
+        first = at + 1
+        while first < len(words) and texts[first][:1] in ("-", "+"):
+            if texts[first][:1] == "-" and texts[first][1:2] != "-" and texts[first].endswith("c"):
+                commands = words[first + 1] if first + 1 < len(words) else ()
+                if unknown_in(commands) and has_special(commands):
+                    self._collect(node.place, words[at:])
+                else:
+                    self._text(node.place, commands)
+                return
+            first += 1
+        names = [text.rpartition("/")[2] for text in texts]
+        known = {*self._written, *(given.rpartition("/")[2] for given in self._files)}
+        index = next((i for i in range(first, len(words)) if names[i] in known), None)
+        if index is not None:
+            if texts[at].endswith("sbatch"):
+                self._in_front += words[at + 1 : index]
+            if names[index] in self._written:
+                self._document(node.place, self._written[names[index]])
+            else:
+                self._source(node.place, words[index:])
+            return
+        if node.document is not None:
+            self._document(node.place, node.document)
+        else:
+            self._collect(node.place, words)
+
+    def _text(self, place: Place, text: Text) -> Followed:
+        """Follow a text that a shell reads as commands."""
+        written = text_of(text)
+        if not has_special(text):
+            words = split(fragment._replace(is_quoted=False) for fragment in text)
+            name = text_of(words[0]) if words else ""
+            if words and "=" not in name and name != "eval":
+                return self._named(Simple(place, (), ()), name, words)
+        if reason := unknown_in(text):
+            raise self.expander.error(place, Sentence("a shell reads {} as commands, and {}", written[:60], reason))
+        self.expander.spend(place, len(written))
+        source = self.sources[place.source]
+        return self.file(Source(source.name, written, source.line_of(place.start)), place)
+
+    def _document(self, place: Place, document: HereDocument) -> None:
+        """Follow a here-document that a shell reads."""
+        if document.place is None:
+            return
+        number, start, end = document.place
+        source = self.sources[number]
+        body = source.text[start:end]
+        if document.is_quoted or "\\" not in body:
+            self._inside(place, parse(Source(source.name, source.text[:end], source.first_line), number, start))
+        else:  # the outer shell takes a backslash off
+            self.expander.spend(place, len(body))
+            text = body.replace("\\$", "$").replace("\\`", "`")
+            self.file(Source(source.name, text, source.line_of(start)), place)
 
     def _collect(self, place: Place, words: Sequence[Text]) -> None:
         source = self.sources[place.source]
@@ -342,7 +417,7 @@ class _Reader:
             links = [link for fragment in word for link in fragment.links[-1:] if link.place.source == 0]
             return self.sources[0].line_of(links[0].place.start) if links else line
 
-        found = tuple(Word(word, line_of(word)) for word in words)
+        found = tuple(Word(word, line_of(word)) for word in [*self._in_front, *words])
         self.commands.append(Command(found, place, line, self._condition))
 
     def _set_by_command(self, place: Place, command: str, arguments: Sequence[str]) -> None:
@@ -421,19 +496,3 @@ class _Reader:
 
 def _known(outcome: Outcome) -> bool | None:
     return None if outcome is None else bool(outcome)
-
-
-def _shared(first: Text, texts: Sequence[str], rest: Fragment) -> Text:
-    """The common first words of all texts, then the rest."""
-    shortest = min(texts, key=len)
-    length = next((i for i, letter in enumerate(shortest) if any(text[i] != letter for text in texts)), len(shortest))
-    if any(len(text) > length and not text[length].isspace() for text in texts):
-        while length and not shortest[length - 1].isspace():
-            length -= 1
-    kept: list[Fragment] = []
-    for fragment in first:
-        taken = min(len(fragment.text), length)
-        if taken:
-            kept.append(fragment.part(0, taken) if taken < len(fragment.text) else fragment)
-        length -= taken
-    return (*kept, Fragment(" "), rest) if kept else (rest,)

@@ -17,10 +17,11 @@ class ShellError(InputError):
 
 @dataclass(frozen=True)
 class Source:
-    """One source file."""
+    """One source file, or a text that a shell reads in line ``first_line`` of one."""
 
     name: str
     text: str
+    first_line: int = 1
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -28,7 +29,7 @@ class Source:
 
     def line_of(self, position: int) -> int:
         """Line number of a position, from 1."""
-        return bisect_right(self._starts, position)
+        return self.first_line - 1 + bisect_right(self._starts, position)
 
     def error(self, position: int, sentence: str) -> ShellError:
         """The error for a position."""
@@ -112,13 +113,25 @@ class Assignment:
     index: str = ""
 
 
+@dataclass(slots=True)
+class HereDocument:
+    """Text that a command reads, up to a line ``end``. A quoted end keeps ``$NAME`` in it. Its place is known after its line."""
+
+    end: str
+    is_indented: bool
+    is_quoted: bool
+    place: Place | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Simple:
-    """A simple command of assignments and words; without words the assignments persist."""
+    """A simple command of assignments and words; without words the assignments persist. ``output``: the file that it writes."""
 
     place: Place
     assignments: tuple[Assignment, ...]
     words: tuple[WordNode, ...]
+    document: HereDocument | None = None
+    output: WordNode | None = None
 
 
 @dataclass(frozen=True, slots=True)

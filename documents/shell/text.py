@@ -10,6 +10,7 @@ from typing import NamedTuple
 from documents.shell.syntax import Place, Source
 
 MAX_LINKS = 16
+SPECIAL = "'\"\\$`;&|<>()#{}"  # without them a text is one command of plain words
 
 
 class Link(NamedTuple):
@@ -25,12 +26,18 @@ class Link(NamedTuple):
 
 
 class Fragment(NamedTuple):
-    """Text from one place. ``unknown`` says why only a shell could determine it; ``text`` is then the source text."""
+    """Text from one place. ``unknown`` says why only a shell could determine it; ``text`` is then the source text.
+
+    ``is_unset``: it is unknown because nothing sets the variable, which then is empty unless the user's environment has it.
+    ``choices``: all texts that undecided branches give it.
+    """
 
     text: str
     links: tuple[Link, ...] = ()
     is_quoted: bool = False
     unknown: str = ""
+    is_unset: bool = False
+    choices: tuple[str, ...] = ()
 
     def through(self, link: Link) -> Fragment:
         """Copy of the fragment with one more place."""
@@ -99,6 +106,11 @@ class Word:
         """Why a part of the word is unknown; empty if all is known."""
         return unknown_in(self.fragments)
 
+    @property
+    def is_unset(self) -> bool:
+        """Whether the word is empty unless the user's environment has its variables."""
+        return all(fragment.is_unset for fragment in self.fragments)
+
     def places(self) -> list[Place]:
         """Places where the whole word could be rewritten, the innermost first."""
         fragments = [fragment for fragment in self.fragments if fragment.text]
@@ -153,3 +165,42 @@ def joined(texts: Sequence[Text], fill: Fragment) -> Text:
         found += [fill] if index else []
         found += text
     return tuple(found)
+
+
+def has_special(text: Text) -> bool:
+    """Whether the known part of a text has characters that a shell acts on."""
+    return any(set(SPECIAL) & set(fragment.text) for fragment in text if not fragment.unknown)
+
+
+def spaced(words: Sequence[Text]) -> Text:
+    """Words as one text."""
+    return joined(words, Fragment(" "))
+
+
+def shared_beginning(first: Text, texts: Sequence[str], rest: Fragment) -> Text:
+    """The common first words of all texts, then the rest."""
+    shortest = min(texts, key=len)
+    length = next((i for i, letter in enumerate(shortest) if any(text[i] != letter for text in texts)), len(shortest))
+    if any(len(text) > length and not text[length].isspace() for text in texts):
+        while length and not shortest[length - 1].isspace():
+            length -= 1
+    kept: list[Fragment] = []
+    for fragment in first:
+        taken = min(len(fragment.text), length)
+        if taken:
+            kept.append(fragment.part(0, taken) if taken < len(fragment.text) else fragment)
+        length -= taken
+    rest = rest._replace(choices=tuple(text[sum(len(fragment.text) for fragment in kept) :] for text in texts))
+    return (*kept, Fragment(" "), rest) if kept else (rest,)
+
+
+def matches(subject: Text, pattern: Text) -> bool | None:
+    """Whether a text matches a pattern of ``case``; ``None`` if only a shell could tell."""
+    text = text_of(pattern)
+    if text == "*":
+        return True
+    if unknown_in(subject) or unknown_in(pattern):
+        return None
+    if any(not fragment.is_quoted and set("*?[") & set(fragment.text) for fragment in pattern):
+        return None
+    return text_of(subject) == text
