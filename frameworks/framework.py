@@ -13,6 +13,7 @@ from frameworks.release import Release
 from frameworks.rule import Rule
 from frameworks.table import Table
 from frameworks.target import Target
+from frameworks.unread import Unread
 from frameworks.unset import Unset
 
 
@@ -52,7 +53,9 @@ class ReadingError(ValueError):
 class ReadJob:
     """A whole job read from the arguments of a script. ``None``: the arguments do not say.
 
-    ``not_understood``: one sentence for each argument that was skipped and may matter.
+    ``not_understood``: one sentence for each argument that is priced in another form, or that the framework rejects beside
+    others. ``unread``: arguments on which the price depends and that are not understood. ``uneven``: samples are packed, or have
+    their own lengths.
     """
 
     model: ModelShape
@@ -62,6 +65,8 @@ class ReadJob:
     precision: str
     not_understood: tuple[str, ...]
     router_balance: str | None = None
+    unread: tuple[Unread, ...] = ()
+    uneven: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cache, cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -23,6 +23,7 @@ from documents.reading import read_document
 from documents.sentences import Sentence, joined
 
 Value = bool | int | float | str | None
+Effect = Literal["model", "weights", "task", "memory", "time", "cost"]  # what an argument changes; "cost": time and memory
 Given = Mapping[str, tuple[str, ...]]  # name without dashes -> values as written; a switch has none
 
 _CONDITION = re.compile(r"(?P<name>[A-Za-z0-9_.-]+?)(?:(?P<sign>!=|=|>)(?P<value>.+))?")
@@ -80,7 +81,8 @@ class Release:
 
     ``former`` maps argument names of older releases to names of this one. ``models`` are the models that it trains, and
     ``elsewhere`` the frameworks that train others, by Hugging Face's model type, for frameworks with a class for each.
-    ``unpriced``: conditions on arguments that change time or memory and are not priced.
+    ``unpriced``: conditions on arguments that are not priced, and what they change. They may name arguments outside of
+    ``groups``; ``without_effect`` are further ones there, on which neither model, memory nor time depends.
     """
 
     name: str
@@ -92,7 +94,8 @@ class Release:
     former: Mapping[str, str] = field(default_factory=dict)
     models: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     elsewhere: Mapping[str, str] = field(default_factory=dict)
-    unpriced: tuple[str, ...] = ()
+    unpriced: Mapping[str, Effect] = field(default_factory=dict)
+    without_effect: frozenset[str] = frozenset()
 
     @cached_property
     def arguments(self) -> Mapping[str, Argument]:
@@ -106,6 +109,10 @@ class Release:
     def group_of(self, name: str) -> str | None:
         """Title of the first group with the argument."""
         return self._titles.get(name)
+
+    def knows(self, name: str) -> bool:
+        """Whether the release has an argument, read or not."""
+        return name in self.arguments or name in self.without_effect or any(parts_of(c)[0] == name for c in self.unpriced)
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:
@@ -187,7 +194,8 @@ class _ReleaseSection(Section):
     models: dict[str, dict[str, Any]] | None = None
     elsewhere: dict[str, str] | None = None
     gone: list[str] | None = None
-    unpriced: list[Annotated[str, AfterValidator(_condition)]] | None = None
+    unpriced: dict[Effect, Conditions] | None = None
+    without_effect: list[str] | None = None
     groups: list[_GroupSection]
     exclusions: list[_ExclusionSection]
     requirements: list[_RequirementSection]
@@ -231,7 +239,11 @@ def read_release(path: Path) -> Release:
         section.former or {},
         section.models or {},
         section.elsewhere or {},
-        (*(c for c in (base.unpriced if base else ()) if parts_of(c)[0] not in gone), *(section.unpriced or ())),
+        {
+            **{c: effect for c, effect in (base.unpriced if base else {}).items() if parts_of(c)[0] not in gone},
+            **{c: effect for effect, conditions in (section.unpriced or {}).items() for c in conditions},
+        },
+        (base.without_effect if base else frozenset()).union(section.without_effect or ()),
     )
 
 
@@ -260,12 +272,12 @@ def read_tokens(release: Release, tokens: list[str]) -> tuple[dict[str, tuple[st
 def accepted(release: Release, given: Given) -> dict[str, tuple[str, ...]]:
     """The arguments that the release knows, with values that it accepts."""
     known = release.arguments
-    return {name: values for name, values in given.items() if name in known and not _refused(known[name], values)}
+    return {name: values for name, values in given.items() if name in known and not refused(known[name], values)}
 
 
 def accepts(argument: Argument, values: tuple[str, ...]) -> bool:
     """Whether an argument accepts the values as written; a bare one has none."""
-    return not _refused(argument, values)
+    return not refused(argument, values)
 
 
 def problems(release: Release, given: Given) -> list[str]:
@@ -278,7 +290,7 @@ def problems(release: Release, given: Given) -> list[str]:
             hint = Sentence("; the nearest is {}", near) if near else ""
             sentences.append(Sentence("{} is no argument of {} {}{}.", name, release.name, release.version, hint))
         else:
-            sentences += [Sentence("{}: {}", name, reason) for reason in _refused(argument, values)]
+            sentences += [Sentence("{}: {}", name, reason) for reason in refused(argument, values)]
     if sentences:
         return sentences
     for exclusion in release.exclusions:
@@ -325,7 +337,8 @@ def _typed(kind: Kind, value: str) -> Value:
     return float(value) if kind is Kind.NUMBER else value
 
 
-def _refused(argument: Argument, values: tuple[str, ...]) -> list[str]:
+def refused(argument: Argument, values: tuple[str, ...]) -> list[str]:
+    """A sentence for each value that an argument does not accept."""
     if argument.kind is Kind.SWITCH:
         return (
             [Sentence("takes no value, and has {}.", joined(" ", values))]

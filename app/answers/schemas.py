@@ -95,8 +95,12 @@ class EstimateNumbers(Document):
     memory_limit_bytes: float
     headroom_bytes: float = Field(description="memory_limit_bytes - peak_memory_bytes")
     fit_limit_bytes: float = Field(description="largest peak that leaves search.min_headroom with search.fit_confidence")
-    fits_probability: float = Field(description="that the true peak leaves search.min_headroom free")
-    fits: bool = Field(description="fits_probability is search.fit_confidence at least: the peak is within fit_limit_bytes")
+    fits_probability: float | None = Field(
+        description="that the true peak leaves search.min_headroom free; null where the price leaves out parts of a script"
+    )
+    fits: bool | None = Field(
+        description="fits_probability is search.fit_confidence at least: the peak is within fit_limit_bytes; null as there"
+    )
     time_breakdown_s: dict[str, float] = Field(description="exposed time on the critical rank; sums to step_time_s")
     masked_s: dict[str, float] = Field(description="time hidden behind it, outside that sum")
     memory_breakdown_bytes: dict[str, float] = Field(description="worst rank at its peak; sums to peak_memory_bytes")
@@ -170,6 +174,9 @@ class EstimateDocument(Answer):
         description="where `evidence` is extrapolated: the cheapest runs for `meshplan calibrate`; left out otherwise",
     )
     memory_plan: MemoryPlanDocument | None = Field(default=None, description="where it was asked for; left out otherwise")
+    ignored: list[Said] | None = Field(
+        default=None, description="arguments of a launch script that the price leaves out as asked; left out otherwise"
+    )
 
 
 class EstimateRequest(JobDocument):

@@ -26,8 +26,12 @@ def load_script(
     files: Sequence[Path] = (),
     sections: Sections | None = None,
     vocab_size: int | None = None,
+    assume: Sequence[str] = (),
 ) -> ReadScript:
-    """The job in a script's file; ``values`` are ``NAME=VALUE``, ``files`` are sourced by the script."""
+    """The job in a script's file; ``values`` are ``NAME=VALUE``, ``files`` are sourced by the script.
+
+    ``assume`` are ``ARGUMENT=ignored``.
+    """
     given = Given(str(path), _values(values), _texts(files))
     profile = catalogue.profile(hardware)
     text = read_text(path)
@@ -41,11 +45,18 @@ def load_script(
         sections=sections,
         folder=Path(),
         vocab_size=vocab_size,
+        assume=_assumed(assume),
     )
 
 
 def script_job(
-    path: str, sections: Sections, *, values: Sequence[str] = (), files: Sequence[Path] = (), vocab_size: int | None = None
+    path: str,
+    sections: Sections,
+    *,
+    values: Sequence[str] = (),
+    files: Sequence[Path] = (),
+    vocab_size: int | None = None,
+    assume: Sequence[str] = (),
 ) -> ReadScript:
     """The job of a script, with flags by section in place of its values."""
     cluster, software = dict(sections.get("cluster", {})), dict(sections.get("software", {}))
@@ -62,7 +73,12 @@ def script_job(
         files=files,
         sections=others,
         vocab_size=vocab_size,
+        assume=assume,
     )
+
+
+def _assumed(given: Sequence[str]) -> Mapping[str, str]:
+    return {name.lstrip("-"): value for name, _, value in (text.partition("=") for text in given)}
 
 
 def _values(given: Sequence[str]) -> Mapping[str, str]:

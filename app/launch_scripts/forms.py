@@ -9,17 +9,21 @@ from documents.reading import read_text
 
 _JOB_SECTION = re.compile(r"^(cluster|training|strategy|search)\s*:", re.M)
 _KEY = re.compile(r"^(use_parallel|run_mode|parallel_config|parallel|runner_config|context|recompute_config|model)\s*:", re.M)
+_SHELL = re.compile(r"#!\s*\S*(?:/|\s)(?:ba|da|z|k)?sh\b")
+_SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 
 
 def is_launch_script(source: str) -> bool:
-    """Whether a command's model is a launch script: by its name, a YAML file by its keys."""
+    """Whether a command's model is a launch script: a file whose first line or suffix names a shell, or YAML by its keys."""
     path = Path(source)
-    if path.suffix == ".sh":
+    if path.suffix in _SHELL_SUFFIXES:
         return True
-    if path.suffix not in (".yaml", ".yml") or not path.is_file():
+    if not path.is_file():
         return False
     text = read_text(path)
-    return is_yaml(text) and not _JOB_SECTION.search(text)
+    if _SHELL.match(text):
+        return True
+    return path.suffix in (".yaml", ".yml") and is_yaml(text) and not _JOB_SECTION.search(text)
 
 
 def is_yaml(text: str) -> bool:

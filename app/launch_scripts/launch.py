@@ -39,6 +39,10 @@ class Launch(Protocol):
         """The arguments, as the release's reader takes them."""
 
     @property
+    def entry(self) -> str:
+        """The name of the program that starts; empty if the form has none."""
+
+    @property
     def num_devices(self) -> int | None:
         """Number of processes that the launcher starts; None if the script does not decide it."""
 

@@ -10,6 +10,7 @@ from typing import Any
 from app.catalogue.models.presets import model_preset, names
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
+from app.launch_scripts.entries import READ
 from app.launch_scripts.forms import is_yaml
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.shell_launch import ShellLaunch
@@ -19,26 +20,30 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, LEFT_OUT, SWITCHES, UN
 from cost_models.shapes.traits import stacks_of
 from cost_models.shapes.workload import ModelShape, WorkloadError
 from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES, MAX_VOCAB
-from documents.errors import InputError
+from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
 from frameworks.framework import Framework, ReadingError, ReadJob
 from frameworks.registry import FRAMEWORKS, parse_target
+from frameworks.release import Release, accepts
 from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 from search.plans.plan import strategy_to_mapping
 
 MAX_TRIED = 2  # most switches to try: each doubles the space
+MAX_REFUSED = 12  # most arguments that one refusal names
+IGNORED = "ignored"
 Sections = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
 class ReadScript:
-    """A script, the release that it was read for, and its job."""
+    """A script, the release that it was read for, and its job; the price leaves out the ``ignored`` arguments."""
 
     launch: Launch
     framework: Framework
     job: Job
     not_understood: tuple[Passed, ...]
+    ignored: tuple[Passed, ...] = ()
 
 
 def read_launch(text: str, given: Given, family: str, target: str | None) -> tuple[Launch, Framework]:
@@ -56,7 +61,23 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
             raise InputError(Sentence("target: {} does not start from such a file; give {}.", wanted.label, others))
     here = [framework for framework in candidates if family in framework.target.families] or candidates
     read = [(kind(text, given, framework.release), framework) for framework in here]
-    return max(read, key=lambda pair: sum(name in pair[1].release.arguments for name in pair[0].said()))
+    entry = read[0][0].entry
+    shipped = READ.get(entry, ())
+    if shipped and not any(framework.name in shipped for framework in here):
+        names = joined(" or ", shipped)
+        raise InputError(Sentence("{}: {} is a program of {}, which does not run on the hardware.", given.name, entry, names))
+    return min(read, key=lambda pair: _strangeness(pair[0].said(), pair[1].release))
+
+
+def _strangeness(said: Mapping[str, tuple[str, ...]], release: Release) -> tuple[int, int]:
+    """Arguments and values that a release does not have; then, negative, the arguments that it has."""
+    strange = accepted_count = 0
+    for name, values in said.items():
+        argument = release.arguments.get(name)
+        accepted_count += argument is not None
+        known = accepts(argument, values) if argument is not None else name[:1] == " " or release.knows(name)
+        strange += not known
+    return strange, -accepted_count
 
 
 def read_script_job(
@@ -70,11 +91,13 @@ def read_script_job(
     sections: Sections | None = None,
     folder: Path | None = None,
     vocab_size: int | None = None,
+    assume: Mapping[str, str] | None = None,
 ) -> ReadScript:
     """The job of a script on the given hardware. Raises ``InputError``.
 
     ``sections``: parts of a job that come from flags, in place of the script's; ``folder`` contains the files that they name.
-    ``vocab_size``: rows of the embedding, if the script takes them from the tokenizer.
+    ``vocab_size``: rows of the embedding, if the script takes them from the tokenizer. ``assume``: arguments to ignore although
+    the price depends on them, by name; the value is always "ignored".
     """
     launch, framework = read_launch(text, given, profile.family, target)
     not_understood = list(launch.not_understood)
@@ -87,6 +110,7 @@ def read_script_job(
         )
     num_devices = started if devices is None else devices
     read = _read_job(framework, launch, given, num_devices)
+    ignored = _ignored(framework, read, launch, given, assume or {})
     strategy = read.strategy
     num_devices = num_devices or (strategy.tp * strategy.pp * strategy.cp * strategy.dp if framework.suffix == "yaml" else None)
     if num_devices is None:
@@ -107,7 +131,44 @@ def read_script_job(
     except (WorkloadError, ReadingError) as error:
         raise InputError(Sentence("{}: {}.", given.name, error)) from None
     job = parse_job(document, folder=folder)
-    return ReadScript(launch, framework, replace(job, assumptions=(*rows, *job.assumptions)), tuple(not_understood))
+    return ReadScript(launch, framework, replace(job, assumptions=(*rows, *job.assumptions)), tuple(not_understood), ignored)
+
+
+def _ignored(framework: Framework, read: ReadJob, launch: Launch, given: Given, assume: Mapping[str, str]) -> tuple[Passed, ...]:
+    """The arguments that are not understood and that the user ignores. Raises ``InputError`` if there are others."""
+    for name, value in assume.items():
+        if value != IGNORED:
+            raise InputError(Sentence("assume: {}={} is not allowed; give {}={}.", show(name), show(value), name, IGNORED))
+    found = {entry.name: entry.change for entry in read.unread}
+    if stray := [name for name in assume if name not in found]:
+        raise InputError(
+            Sentence("assume: {} is no argument of the script that is not understood; leave it out.", show(stray[0]))
+        )
+    refused = [name for name in found if name not in assume]
+    if refused:
+        parts = [_where(launch, name, found[name], framework) for name in refused[:MAX_REFUSED]]
+        more = len(refused) - MAX_REFUSED
+        if more > 0:
+            parts.append(Sentence("{} more arguments", more))
+        raise InputError(
+            Sentence(
+                "{}: {}. --assume {}={} leaves it out of the price; whether the job fits is then not said.",
+                given.name,
+                joined("; ", parts),
+                refused[0],
+                IGNORED,
+            )
+        )
+    return tuple(Passed(launch.line_of(name), name, change) for name, change in found.items())
+
+
+def _where(launch: Launch, name: str, change: str, framework: Framework) -> str:
+    """An argument with its line, what it changes, and another framework that has it if its own has not."""
+    line = launch.line_of(name)
+    lead = Sentence("{}: ", show(name)) if line is None else Sentence("line {}: {}: ", line, show(name))
+    others = [f.target.label for f in FRAMEWORKS if f.suffix == framework.suffix and name in f.release.arguments]
+    known = name in framework.release.arguments or not others
+    return lead + change + ("" if known else Sentence(" ({} has it)", others[0]))
 
 
 def _model(read: ReadJob, given: Given, vocab_size: int | None) -> tuple[ModelShape, tuple[str, ...]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -28,6 +28,9 @@ class ScriptRequest(Section):
         default=None, description="framework, name or name@release; default: the one that knows most of its arguments"
     )
     vocab_size: Vocab | None = Field(default=None, description="rows of the embedding, where the tokenizer decides them")
+    assume: dict[Name, Literal["ignored"]] | None = Field(
+        default=None, max_length=MAX_GIVEN, description="arguments to ignore although the price depends on them"
+    )
     set: dict[str, Annotated[str, Field(max_length=MAX_NAME)]] | None = Field(
         default=None, max_length=MAX_GIVEN, description="values of the environment; arguments of the script are named 1, 2, ..."
     )
@@ -81,3 +84,4 @@ class TuneDocument(Answer):
     diff: str = Field(description="unified diff of the script; empty where nothing is to change")
     script: str = Field(description="the script with the changes made")
     not_understood: list[NotUnderstood]
+    ignored: list[NotUnderstood] = Field(description="arguments that would change the price, which leaves them out as asked")

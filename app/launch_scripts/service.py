@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.answers.price import fill_intervals, priced
 from app.answers.provenance import job_fields, priced_with
-from app.answers.schemas import Plan, SearchDocument, StrategyDocument
+from app.answers.schemas import EstimateNumbers, Plan, SearchDocument, StrategyDocument
 from app.answers.search import search_document
 from app.answers.simulation import check_cost
 from app.calibrations.stored import stored_calibrations
@@ -56,6 +56,7 @@ def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
         devices=request.devices,
         target=request.target,
         vocab_size=request.vocab_size,
+        assume=dict(request.assume or {}),
         sections={"search": {"time_limit_s": MAX_SEARCH_S}},
     )
     if read.job.workload.model.num_layers > MAX_SERVED_LAYERS:
@@ -103,7 +104,7 @@ def tune_document(
         "priced_with": priced_with(workload, own),
         "target": read.framework.target.label,
         "strategy": strategy_to_mapping(workload, strategy),
-        "estimate": estimate,
+        "estimate": without_verdict(estimate) if estimate and read.ignored else estimate,
         "violations": [Sentence("{}: {}", violation.rule, violation.sentence) for violation in broken],
         "best": None if best is None else _best(read, estimate, best, found, is_kept=is_kept),
         "speedup": None if best is None or estimate is None else _speedup(estimate, best, is_kept=is_kept),
@@ -114,7 +115,11 @@ def tune_document(
         "diff": _diff(read.launch.text, changed.launch.text),
         "script": changed.launch.text,
         "not_understood": not_understood(read),
+        "ignored": ignored(read),
     }
+    if read.ignored and isinstance(document["best"], TunedPlan):
+        best_estimate = EstimateNumbers.model_validate(without_verdict(plain(document["best"].estimate)))
+        document["best"] = document["best"].model_copy(update={"estimate": best_estimate})
     return TuneDocument.model_validate(document)
 
 
@@ -203,6 +208,16 @@ def _diff(before: str, after: str) -> str:
         before.splitlines(keepends=True), after.splitlines(keepends=True), "script", Sentence("script, changed")
     )
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def without_verdict(estimate: Mapping[str, Any]) -> dict[str, Any]:
+    """An estimate of a script of which a part is ignored: whether it fits is not known."""
+    return {**estimate, "fits": None, "fits_probability": None}
+
+
+def ignored(read: ReadScript) -> list[NotUnderstood]:
+    """Arguments that the price leaves out as asked."""
+    return [NotUnderstood(line=entry.line, text=entry.text, reason=entry.reason) for entry in read.ignored]
 
 
 def not_understood(read: ReadScript) -> list[NotUnderstood]:

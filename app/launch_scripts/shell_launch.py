@@ -7,24 +7,21 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
+from app.launch_scripts.entries import MODULES, READ, fork_of, is_tool, other_training
 from app.launch_scripts.launch import Given, Launch, Passed
-from documents.errors import InputError
+from app.launch_scripts.launcher import num_processes, slurm_variables
+from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
 from documents.shell.reader import read_script
 from documents.shell.syntax import Place, ShellError
 from documents.shell.text import Command, Fragment, Link, ShellScript, Text, Word, split
 from frameworks.release import Kind, Release
+from frameworks.unread import UNUSED_GROUP, matters
 
-ENTRY_POINTS = ("pretrain_gpt.py", "posttrain_gpt.py")
 _TELLING = ("--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--micro-batch-size")
 _SAYING = ("echo", "printf", "cat", "ls", "cp", "mv", "grep", "cd", "mkdir")  # commands that name files and do not start them
 _FLAG = re.compile(r"--?[A-Za-z]")
-_FOR_EACH_NODE = ("nproc-per-node", "nproc_per_node", "local_worker_num", "local-worker-num")
-_NODES = ("nnodes",)
-_IN_ALL = ("worker_num", "worker-num")
-UNUSED_GROUP = Sentence("Data, schedule, checkpoints")  # groups of arguments on which neither model, batch nor plan depends
 
 
 @dataclass(frozen=True)
@@ -45,12 +42,41 @@ class ShellLaunch:
 
     def __init__(self, text: str, given: Given, release: Release) -> None:
         self.text, self._given, self._release = text, given, release
-        self.script: ShellScript = read_script(text, name=given.name, given=given.values, files=given.files)
+        values = {**slurm_variables(text), **given.values}
+        self.script: ShellScript = read_script(text, name=given.name, given=values, files=given.files)
         self._command, self._words, entry = _training(self.script, given.name)
         self._launcher, self._entry = self._words[:entry], self._words[entry - 1] if entry else None
         self._stray: list[Word] = []
         self._repeated: list[ShellArgument] = []
         self._by_name = self._grouped(self._words[entry:])
+        if fork := fork_of(self._by_name):
+            name = next(name for name in self._by_name if fork_of({name: ()}))
+            line = self._by_name[name].flag.line
+            raise InputError(
+                Sentence("{}: line {}: --{} is an argument of {}, whose scripts are not read.", given.name, line, name, fork)
+            )
+        self._refuse_unknown_words()
+
+    def _refuse_unknown_words(self) -> None:
+        """Refuse a word that only a shell knows and that may add arguments on which the price depends.
+
+        An unset variable adds none.
+        """
+        for word in self._stray:
+            if word.unknown and not word.is_unset and self._may_matter(word):
+                sentence = Sentence("{} may hold arguments, and {}", show(word.text), word.unknown)
+                raise ShellError(Sentence("{}: line {}: {}.", self._given.name, word.line, sentence))
+
+    def _may_matter(self, word: Word) -> bool:
+        """Whether a choice of undecided branches has an argument that matters, or the word has no such choices."""
+        unknown = [fragment for fragment in word.fragments if fragment.unknown]
+        names = [name for f in unknown for text in f.choices for name in re.findall(r"(?<!\S)--?([A-Za-z][\w.-]*)", text)]
+        return any(not f.choices for f in unknown) or any(matters(self._release, name) for name in names)
+
+    @property
+    def entry(self) -> str:
+        """The name of the program that the script starts; empty for a bare list of arguments."""
+        return self._entry.text.rpartition("/")[2] if self._entry else ""
 
     def _grouped(self, words: Sequence[Word]) -> dict[str, ShellArgument]:
         found: dict[str, ShellArgument] = {}
@@ -94,18 +120,8 @@ class ShellLaunch:
 
     @cached_property
     def num_devices(self) -> int | None:
-        given = {}
-        words = [word for whole in self._launcher for word in (_cut(whole) if _FLAG.match(whole.text) else (whole,)) if word]
-        for flag, value in pairwise(words):
-            if _FLAG.match(flag.text):
-                given[flag.text.lstrip("-")] = value
-        in_all, each, nodes = (next((given[n] for n in names if n in given), None) for names in (_IN_ALL, _FOR_EACH_NODE, _NODES))
-        if in_all is not None:
-            return _count(in_all)
-        if each is None:
-            return None
-        per_node, num_nodes = _count(each), 1 if nodes is None else _count(nodes)
-        return per_node * num_nodes if per_node and num_nodes else None
+        """Number of processes that the launcher starts; None if the script does not decide it."""
+        return num_processes([None if word.unknown else word.text for word in self._launcher], self.text)
 
     @property
     def not_understood(self) -> tuple[Passed, ...]:
@@ -120,17 +136,13 @@ class ShellLaunch:
                 Passed(argument.flag.line, _written(argument), Sentence("the argument is given again, and the later holds"))
             )
         for argument in self._by_name.values():
-            found += self._unknown(argument)
+            self._refuse_unknown_value(argument)
         return tuple(found)
 
-    def _unknown(self, argument: ShellArgument) -> Iterator[Passed]:
-        """An argument that the release does not have, if a value that only a shell could decide affects the plan."""
-        known = argument.name in self._release.arguments
-        if not known:
-            what = Sentence("no argument of {} {}", self._release.name, self._release.version)
-            yield Passed(argument.flag.line, _written(argument), what)
+    def _refuse_unknown_value(self, argument: ShellArgument) -> None:
+        """Refuse a value that only a shell could decide and that the price depends on."""
         for value in argument.values:
-            if value.unknown and known and self._release.group_of(argument.name) != UNUSED_GROUP:
+            if value.unknown and matters(self._release, argument.name):
                 sentence = Sentence("{}: {}", _written(argument), value.unknown)
                 raise ShellError(Sentence("{}: line {}: {}.", self._given.name, argument.flag.line, sentence))
 
@@ -278,22 +290,35 @@ class ShellLaunch:
 def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]:
     """The training command, its words, and the index of the first argument."""
     found: list[tuple[Command, list[Word], int]] = []
+    other: list[tuple[int, str, str]] = []  # lines of programs that are not read, the program, and what it trains
     for command in script.commands:
         words = [word for whole in command.words for word in _unpacked(whole)]
         texts = [word.text for word in words]
         if not texts or texts[0] in _SAYING:
             continue
-        entry = next((i + 1 for i, text in enumerate(texts) if text.endswith(".py")), None)
-        if entry is None and texts[0].startswith("--"):
-            entry = 0
+        entry = _entry(texts)
+        telling = any(text.partition("=")[0] in _TELLING for text in texts[entry or 0 :])
         if entry is None:
+            if module := next((text for text in texts[:4] if text in MODULES), None):
+                other.append((command.line, module, MODULES[module]))
+            elif telling and not is_tool(" ".join(texts[:3])):
+                other.append((command.line, texts[0], ""))
             continue
-        is_known = entry > 0 and texts[entry - 1].endswith(ENTRY_POINTS)
-        if is_known or any(text.partition("=")[0] in _TELLING for text in texts[entry:]):
+        program = texts[entry - 1] if entry else ""
+        if not entry or program.rpartition("/")[2] in READ:
             found.append((command, words, entry))
+        elif not is_tool(program) and (telling or other_training(program)):
+            other.append((command.line, program, other_training(program)))
+    if other and not found:
+        line, program, what = other[0]
+        what = what or Sentence("what is not known")
+        known = joined(" or ", READ)
+        raise InputError(
+            Sentence("{}: line {}: {} trains {}; scripts that start {} are read.", name, line, show(program), what, known)
+        )
     if not found:
         raise InputError(
-            Sentence("{}: no command in it starts {}; give the script that does, or its arguments.", name, ENTRY_POINTS[0])
+            Sentence("{}: no command in it starts {}; give the script that does, or its arguments.", name, next(iter(READ)))
         )
     if len({tuple(word.text for word in words) for _, words, _ in found}) > 1:
         lines = joined(" and ", (str(command.line) for command, _, _ in found[:3]))
@@ -301,6 +326,15 @@ def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]
             Sentence("{}: lines {} each start a training, and the script does not decide which; leave one of them.", name, lines)
         )
     return found[-1]
+
+
+def _entry(texts: Sequence[str]) -> int | None:
+    """The index behind the program that a command starts; 0 for a bare list of arguments, ``None`` without a program."""
+    programs = [index for index, text in enumerate(texts) if text.endswith(".py")]
+    read = [index for index in programs if texts[index].rpartition("/")[2] in READ]
+    if read or programs:
+        return (read or programs)[0] + 1
+    return 0 if texts[0].startswith("--") else None
 
 
 def _unpacked(word: Word) -> list[Word]:
@@ -328,10 +362,6 @@ def _cut(word: Word) -> tuple[Word, Word | None]:
 
 def _end(fragment: Fragment) -> tuple[Link, ...]:
     return fragment.links[:-1]
-
-
-def _count(word: Word) -> int | None:
-    return int(word.text) if not word.unknown and re.fullmatch(r"[1-9]\d{0,6}", word.text) else None
 
 
 def _written(argument: ShellArgument) -> str:

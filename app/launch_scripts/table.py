@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.console import Console
 from rich.text import Text
 
@@ -12,13 +14,14 @@ from app.language.choice import said
 from app.launch_scripts.schemas import NotUnderstood, TuneDocument
 from app.text.terminal import write_text
 from documents.quantities import gibibytes, seconds
-from documents.sentences import Sentence, word
+from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
 
 
 def print_tuning(console: Console, document: TuneDocument) -> None:
     """Print the answer; `patch` accepts the printed difference."""
+    print_ignored(console, document.ignored)
     print_assumptions(console, document.assumptions, document.warnings)
     job = document.job
     console.print(
@@ -66,6 +69,15 @@ def print_tuning(console: Console, document: TuneDocument) -> None:
     write_text(document.diff)
 
 
+def print_ignored(console: Console, entries: Sequence[NotUnderstood]) -> None:
+    """Print, in front of an answer, what its price leaves out."""
+    if entries:
+        names = joined(", ", (entry.text for entry in entries))
+        console.print(
+            Sentence("Priced without {}, as asked, so whether it fits is not known.", names), markup=False, style="bold yellow"
+        )
+
+
 def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:
     """Print the parts of the script that were passed over, with their lines."""
     if passed:
@@ -84,5 +96,5 @@ def _numbers(estimate: EstimateNumbers | None) -> str:
     if estimate is None:
         return Sentence("it has no price")
     limit, sure = gibibytes(estimate.memory_limit_bytes), chance(estimate.fits_probability)
-    fit = "" if estimate.fits else Sentence(", {} sure to fit into {}", sure, limit)
+    fit = "" if estimate.fits is not False else Sentence(", {} sure to fit into {}", sure, limit)
     return Sentence("{}, {}{}", seconds(estimate.step_time_s), gibibytes(estimate.peak_memory_bytes), fit)

@@ -44,6 +44,7 @@ class YamlLaunch:
         self._nodes: dict[str, tuple[yaml.Node, yaml.Node]] = {}
         self._collect(self._root, "")
         self.num_devices: int | None = None  # the parallel degrees determine it
+        self.entry = ""
 
     def _collect(self, node: yaml.Node, lead: str) -> None:
         """Key and value of each path."""

@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from app.language.choice import headed, said, spoken
+from app.text.control_characters import visible
 from app.text.json_documents import Document, json_text
 from app.text.wrapping import Fitted
 from documents.sentences import Sentence, all_plain
@@ -66,8 +67,10 @@ def _headed(head: Any) -> Any:
 
 
 def _fitted(shown: Any) -> Any:
+    if isinstance(shown, Text) and visible(shown.plain) != shown.plain:
+        return Fitted(Text(visible(shown.plain), style=shown.style))
     if isinstance(shown, str | Text):
-        return Fitted(shown)
+        return Fitted(visible(shown) if isinstance(shown, str) else shown)
     if isinstance(shown, Padding):
         shown.renderable = _fitted(shown.renderable)
     if isinstance(shown, Table):
@@ -114,7 +117,7 @@ def write_json(document: Document | Mapping[str, Any]) -> None:
 def write_text(text: str) -> None:
     """Write text unchanged, with tabs and trailing blanks."""
     try:
-        sys.stdout.write(text)
+        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
         sys.stdout.flush()
     except BrokenPipeError:
         handle_closed_pipe(sys.stdout)

@@ -10,6 +10,7 @@ from frameworks.release import Release
 from frameworks.router_balance import balance_note, chosen_balance, loss_for
 
 LOSS, BIAS, FORCE = "moe-router-load-balancing-type", "moe-router-enable-expert-bias", "moe-router-force-load-balancing"
+FORCING = (FORCE, "fix-router")  # the second is MindSpeed's [mindspeed, moe_fix_router.py]
 LOSSES = {
     "aux_loss": RouterBalance.MICRO_BATCH,
     "seq_aux_loss": RouterBalance.SEQUENCE,

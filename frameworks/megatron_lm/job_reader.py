@@ -12,12 +12,14 @@ from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError, ReadJob
-from frameworks.megatron_lm.balance import BIAS, FORCE, LOSS, LOSSES
+from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.reader import Reading
 from frameworks.model_facts import ModelTable
-from frameworks.release import Kind, holds, parts_of, problems, values_of
+from frameworks.release import Kind, Release, problems, values_of
+from frameworks.table import Table
+from frameworks.unread import UNEVEN, Unread, assumed, unread
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 FEWEST_ROWS = 1024  # a smaller multiple is padding; from here on it is the number of embedding rows
@@ -30,7 +32,7 @@ def read(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) ->
 
 
 def read_job(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) -> ReadJob:
-    """The job, with a sentence for each skipped argument."""
+    """The job, with what was not understood."""
     reading = JobReading(dialect.release, dialect.table, arguments, num_devices)
     reading.models = dialect.models
     return reading.job()
@@ -40,6 +42,10 @@ class JobReading(Reading):
     """Arguments of one release, read as a job. ``models``: the table for the model."""
 
     models: ModelTable = MODEL_0_12
+
+    def __init__(self, release: Release, table: Table, arguments: Sequence[str], num_devices: int | None) -> None:
+        super().__init__(release, table, arguments, num_devices)
+        self.unread: list[Unread] = []
 
     def job(self) -> ReadJob:
         """The job; raises ``ReadingError`` if no model is described, or if a number is out of bounds."""
@@ -52,35 +58,30 @@ class JobReading(Reading):
             self.number("seq-length", low=1),
             self.number("global-batch-size", low=1),
             self.precision(),
-            (*notes, *self.unpriced()),
+            (*notes, *assumed(self.written)),
             self.balance(model, notes),
+            self.not_understood(),
+            any(name in self.written for name in UNEVEN),
         )
 
+    def not_understood(self) -> tuple[Unread, ...]:
+        """Arguments on which the price depends and that are not understood."""
+        return (*unread(self.release, self.written), *self.unread)
+
     def refused(self) -> list[str]:
-        """A sentence for each skipped token, then for each combination that the framework rejects."""
-        found = problems(self.release, self.written)
-        if self.given != self.written:
-            found += problems(self.release, self.given)
-        return [*found, *self.stray]
+        """A sentence for each combination that the framework rejects, then for each skipped token."""
+        return [*problems(self.release, self.given), *self.stray]
 
     def balance(self, model: ModelShape, notes: list[str]) -> str | None:
         """The router's balancing method, if arguments say more than the bias that the model already has."""
         if model.moe is None or model.moe.capacity_factor:
             return None
-        if FORCE in self.release.arguments and self.on(FORCE):
+        if any(name in self.release.arguments and self.on(name) for name in FORCING):
             return RouterBalance.FORCED
         if LOSS not in self.given or self.on(BIAS):
             return None
         losses = values_of(self.release, self.given, LOSS)
         return next((LOSSES[name].value for name in losses if name in LOSSES), None)
-
-    def unpriced(self) -> list[str]:
-        """A sentence for each argument that changes time or memory and is not priced."""
-        return [
-            Sentence("{} changes time or memory, and is not priced.", parts_of(condition)[0])
-            for condition in self.release.unpriced
-            if parts_of(condition)[0] in self.given and holds(self.release, self.given, condition)
-        ]
 
     def precision(self) -> str:
         """The precision of matmuls."""
@@ -105,7 +106,7 @@ class JobReading(Reading):
                 self.number(fact.number)
         known: dict[str, Any] = {"name": "", "num_layers": self.layers(), "vocab_size": self.rows(notes), **self.widths()}
         if self.number("num-experts"):
-            known |= self.expert_layers(notes)
+            known |= self.expert_layers()
         return self.models.read(self.release, self.given, known)
 
     def widths(self) -> Mapping[str, Any]:
@@ -126,16 +127,15 @@ class JobReading(Reading):
         notes.append(Sentence("vocab-size is not given: the tokenizer decides how many rows the embedding has."))
         return 0
 
-    def expert_layers(self, notes: list[str]) -> Mapping[str, Any]:
+    def expert_layers(self) -> Mapping[str, Any]:
         """The MoE layers as a number of leading dense layers and a frequency."""
         pattern = self.pattern()
         for frequency in range(1, _FREQUENCIES):
             for leading in dict.fromkeys((pattern.index(1) - frequency + 1, 0)) if 1 in pattern else ():
                 if leading >= 0 and expert_pattern(leading, frequency, len(pattern)) == pattern:
                     return {"moe.num_leading_dense_layers": leading, "moe.moe_layer_freq": frequency}
-        notes.append(
-            Sentence("moe-layer-freq {} is read as MoE in every layer: no other order is priced.", self.value("moe-layer-freq"))
-        )
+        order = Sentence("no order of dense and MoE layers like {} is priced", str(self.value("moe-layer-freq"))[:80])
+        self.unread.append(Unread("moe-layer-freq", order))
         return {}
 
     def pattern(self) -> list[int]:

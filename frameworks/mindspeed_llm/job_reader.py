@@ -14,12 +14,21 @@ from frameworks.megatron_lm.reader import integers
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.reader import Reading
 from frameworks.mindspeed_llm.specs import PACKAGE, READ_SPECS, SPECS, traits_of
+from frameworks.unread import Unread
+
+ALL_LAYERS = ("recompute-activation-function-num-layers", "recompute-norm-num-layers", "moe-zero-memory-num-layers")
 
 
 class JobReading(Reading, megatron.JobReading):
     """A reading with MindSpeed-LLM's own arguments for layers."""
 
     models = MODEL
+
+    def not_understood(self) -> tuple[Unread, ...]:
+        """Arguments that are not understood. A number of layers with recompute of a part is, if a rank has no more."""
+        most = -(-megatron.JobReading.layers(self) // self.pp)
+        found = super().not_understood()
+        return tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
 
     def noops(self) -> set[int]:
         """Positions of no-op layers."""
@@ -56,7 +65,7 @@ class JobReading(Reading, megatron.JobReading):
             (spec for spec in (*SPECS, *READ_SPECS) if given == (f"{PACKAGE}.{spec.module}" if spec.module else "")), None
         )
         if spec is None:
-            notes.append(Sentence("spec {} builds layers that are not known here; they are priced as plain ones.", given[:80]))
+            self.unread.append(Unread("spec", Sentence("{} builds layers that are not known here", given[:80])))
             return model
         lost = [name for name in traits_of(model) if name not in spec.honours]
         if lost:

@@ -96,6 +96,11 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
 def print_estimate(console: Console, document: EstimateDocument) -> None:
     """The answer of ``meshplan estimate`` for a person."""
     job, estimate = document.job, document.estimate
+    if document.ignored:
+        names = joined(", ", document.ignored)
+        console.print(
+            Sentence("Priced without {}, as asked, so whether it fits is not known.", names), markup=False, style="bold yellow"
+        )
     if document.next_runs is not None:
         advice = (
             Sentence("Make these at your site:")
@@ -108,7 +113,7 @@ def print_estimate(console: Console, document: EstimateDocument) -> None:
     print_assumptions(console, document.assumptions, document.warnings)
     print_title(console, job, document.strategy)
     console.print(_headline(estimate, job), markup=False)
-    if not estimate.fits:
+    if estimate.fits is False:
         console.print(Sentence("`meshplan explain` says which change would make it fit."))
     for sentence in [*_delivery_sentences(document), *evidence_sentences(estimate, job), *_routing_sentences(document)]:
         console.print(sentence, markup=False)

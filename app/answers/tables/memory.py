@@ -10,8 +10,10 @@ from documents.quantities import gibibytes, percent
 from documents.sentences import Sentence, joined
 
 
-def chance(probability: float) -> str:
+def chance(probability: float | None) -> str:
     """A probability as text, never rounded to 0 or 100 %."""
+    if probability is None:
+        return Sentence("unknown")
     return percent(min(max(probability, 0.001), 0.999))
 
 
@@ -19,6 +21,8 @@ def memory_text(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
     """The peak and its limit; the free memory, or the free memory needed for the job's confidence."""
     need, limit = gibibytes(estimate.peak_memory_bytes), gibibytes(estimate.memory_limit_bytes)
     confidence = f"{100 * job['search']['fit_confidence']:g} %"
+    if estimate.fits is None:
+        return Sentence("{} of {}, without a verdict of fit", need, limit)
     sure = chance(estimate.fits_probability)
     if estimate.fits:
         return Sentence(

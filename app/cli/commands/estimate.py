@@ -68,6 +68,7 @@ def estimate(
     ] = False,
     vocab_size: options.VocabSize = None,
     values: options.Values = None,
+    assume: options.Assume = None,
     files: options.Files = None,
     as_json: options.Json = False,
 ) -> int:
@@ -89,10 +90,15 @@ def estimate(
     if is_launch_script(model):
         from app.launch_scripts.files import script_job
 
-        read = script_job(model, sections, values=values or (), files=files or (), vocab_size=vocab_size)
+        read = script_job(model, sections, values=values or (), files=files or (), vocab_size=vocab_size, assume=assume or ())
         job = read.job
     else:
-        for flag, value in (("--set", values), ("--with", files), ("--vocab-size", vocab_size)):
+        for flag, value in (
+            ("--set", values),
+            ("--with", files),
+            ("--vocab-size", vocab_size),
+            ("--assume", assume),
+        ):
             if value:
                 raise InputError(Sentence("{}: only of a launch script, and {} is none; leave it out.", flag, show(model)))
         job = load_job(model, sections, labels)
@@ -107,8 +113,17 @@ def estimate(
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if read is not None:
-        from app.launch_scripts.service import not_understood
+        from app.launch_scripts.service import not_understood, without_verdict
         from app.launch_scripts.table import print_not_understood
+
+        if read.ignored:
+            numbers = without_verdict(document.estimate.model_dump())
+            document = document.model_copy(
+                update={
+                    "estimate": type(document.estimate).model_validate(numbers),
+                    "ignored": [entry.text for entry in read.ignored],
+                }
+            )
 
         print_not_understood(terminal.messages(), not_understood(read))
     terminal.answer(document, as_json, lambda console: print_estimate(console, document))

@@ -31,6 +31,10 @@ Values = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="NAME=VALUE", help="a variable of the environment; 1=VALUE is the script's first argument"),
 ]
+Assume = Annotated[
+    list[str] | None,
+    typer.Option(metavar="ARG=ignored", help="an argument of the script to ignore although the price depends on it"),
+]
 Files = Annotated[list[Path] | None, typer.Option("--with", metavar="FILE", help="a file that the script sources")]
 CALIBRATION_FIELD = {"calibration": ("software", "calibration")}
 Executor = Annotated[

@@ -23,6 +23,7 @@ def tune(
     ] = None,
     vocab_size: options.VocabSize = None,
     values: options.Values = None,
+    assume: options.Assume = None,
     files: options.Files = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search")] = None,
     output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
@@ -53,6 +54,7 @@ def tune(
         files=files or (),
         sections=sections,
         vocab_size=vocab_size,
+        assume=assume or (),
     )
     with searching(executor) as (on_progress, workers):
         document = tune_document(read, on_progress, own=own_calibrations(read.job), executor=workers)

@@ -108,18 +108,41 @@ def test_what_is_not_said_is_the_frameworks_default(label: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--vocab-size", "1000", "--hiden-dropout", "0"], "hiden-dropout is no argument of megatron-lm"),
-        (["--vocab-size", "1000", "--normalization", "PowerNorm"], "'PowerNorm' is not allowed"),
-        (["--vocab-size", "1000", "--bf16", "--fp16"], "fp16 and bf16 exclude each other"),
-        (["--vocab-size", "1000", "--optimizer-cpu-offload"], "optimizer-cpu-offload changes time or memory, and is not priced."),
         (
-            ["--vocab-size", "1000", "--num-experts", "4", "--moe-layer-freq", "2"],
-            "moe-layer-freq 2 is read as MoE in every layer",
+            ["--vocab-size", "1000", "--hiden-dropout", "0"],
+            "hiden-dropout: no argument of megatron-lm 0.12; the nearest is hidden-dropout",
         ),
+        (["--vocab-size", "1000", "--normalization", "PowerNorm"], "'PowerNorm' is not allowed"),
+        (["--vocab-size", "1000", "--optimizer-cpu-offload"], "optimizer-cpu-offload: it changes step time and memory"),
+        (["--vocab-size", "1000", "--optimizer", "sgd"], "optimizer: it changes the memory"),
+        (["--vocab-size", "1000", "--hybrid-override-pattern", "M-M*"], "hybrid-override-pattern: it makes another model"),
+        (["--vocab-size", "1000", "--num-experts", "4", "--moe-layer-freq", "[0,1,1,0]"], "moe-layer-freq: no order of dense"),
+        (["--vocab-size", "1000", "--position-embedding-type", "mrope"], "position-embedding-type: it makes another model"),
     ],
 )
-def test_what_is_passed_over_is_said(arguments: list[str], sentence: str) -> None:
-    assert any(sentence in found for found in read("megatron-lm@0.12", [*SMALL, *arguments]).not_understood)
+def test_what_the_price_depends_on_and_is_not_understood_is_named(arguments: list[str], sentence: str) -> None:
+    found = read("megatron-lm@0.12", [*SMALL, *arguments])
+    assert [sentence in f"{name}: {change}" for name, change in found.unread] == [True]
+
+
+def test_what_the_framework_rejects_or_is_priced_in_another_form_is_said() -> None:
+    both = read("megatron-lm@0.12", [*SMALL, "--vocab-size", "1000", "--bf16", "--fp16", "--rampup-batch-size", "8", "8", "99"])
+    assert any("fp16 and bf16 exclude each other" in sentence for sentence in both.not_understood)
+    assert any("rampup-batch-size: the price is of a step" in sentence for sentence in both.not_understood)
+
+
+def test_arguments_without_effect_are_known() -> None:
+    known = [
+        "--decoupled-lr",
+        "5.0e-4",
+        "--decoupled-min-lr",
+        "4.5e-5",
+        "--timing-log-option",
+        "minmax",
+        "--disable-gloo-process-groups",
+    ]
+    back = read("megatron-lm@0.12", [*SMALL, "--vocab-size", "1000", *known, "--one-logger-project", "x", "--log-straggler"])
+    assert (back.unread, back.not_understood) == ((), ())
 
 
 @pytest.mark.parametrize(

@@ -73,22 +73,37 @@ def test_what_no_layer_specification_honours_is_not_there() -> None:
     assert small(f"--qk-layernorm {spec.format('qwen3_spec')}").model.qk_layernorm
     assert small(f"--post-norm {spec.format('grok_spec')}").model.sandwich_norm
     unknown = small(f"--qk-layernorm {spec.format('longcat_spec')}")
-    assert any("longcat_spec builds layers that are not known here" in note for note in unknown.not_understood)
+    assert [entry.name for entry in unknown.unread] == ["spec"]
+    assert "longcat_spec builds layers that are not known here" in unknown.unread[0].change
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("--swap-layer-input", "swap-layer-input changes time or memory"),
-        ("--optimizer muon", "optimizer changes time or memory"),
-        ("--lora-target-modules linear_qkv linear_proj", "lora-target-modules changes"),
-        ("--full-attention-interval 4", "full-attention-interval changes"),
+        ("--swap-layer-input", "swap-layer-input: it changes step time and memory"),
+        ("--optimizer muon", "optimizer: it changes step time and memory"),
+        ("--lora-target-modules linear_qkv linear_proj", "lora-target-modules: it decides which weights are trained"),
+        ("--full-attention-interval 4", "full-attention-interval: it makes another model"),
         ("--recompute-mla-up-projection", "the nearest is recompute-mla-up-proj"),
-        ("--context-parallel-size 2 --context-parallel-algo kvallgather_cp_algo", "context-parallel-algo changes"),
+        (
+            "--context-parallel-size 2 --context-parallel-algo kvallgather_cp_algo",
+            "context-parallel-algo: it changes the step time",
+        ),
     ],
 )
 def test_nothing_that_changes_cost_is_passed_over(text: str, words: str) -> None:
-    assert any(words in note for note in small(text).not_understood)
+    assert any(words in f"{name}: {change}" for name, change in small(text).unread)
+
+
+def test_a_number_of_layers_with_recompute_is_read_where_a_rank_has_no_more() -> None:
+    eight = "--recompute-activation-function --recompute-activation-function-num-layers {}"
+    assert small(eight.format(8)).unread == ()
+    assert [entry.name for entry in small(eight.format(3)).unread] == ["recompute-activation-function-num-layers"]
+
+
+def test_a_router_that_is_fixed_is_priced_as_balanced() -> None:
+    experts = "--num-experts 8 --expert-model-parallel-size 2 --disable-bias-linear --fix-router"
+    assert small(experts).router_balance == "forced"
 
 
 def test_former_names_are_read() -> None:

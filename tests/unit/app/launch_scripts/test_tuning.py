@@ -125,10 +125,10 @@ def test_what_matters_and_is_not_said_is_asked_for(capsys: pytest.CaptureFixture
 
 
 def test_what_is_passed_over_is_listed_with_its_line(capsys: pytest.CaptureFixture[str], script: Path) -> None:
-    text = SCRIPT.replace("--bf16\n", "--bf16 --no-such-flag 3 \\\n    $EXTRA\n").replace("TP=8", "source env.sh\nTP=8")
+    text = SCRIPT.replace("--bf16\n", "--rampup-batch-size 8 8 99 --bf16 \\\n    $EXTRA\n").replace("TP=8", "source env.sh\nTP=8")
     script.write_text(text, encoding="utf-8")
     found = {(entry["line"], entry["text"]) for entry in tuned(capsys, script)["not_understood"]}
-    assert {(2, "source env.sh"), (28, "--no-such-flag 3"), (29, "$EXTRA")} <= found
+    assert {(2, "source env.sh"), (28, "rampup-batch-size"), (29, "$EXTRA")} <= found
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_what_is_passed_over_is_listed_with_its_line(capsys: pytest.CaptureFixtu
         ("", "no command in it starts pretrain_gpt.py"),
         ("echo pretrain_gpt.py\n", "no command in it starts"),
         ('A="\n', "line 1: the quote"),
-        ("x=1\neval torchrun pretrain_gpt.py\n", "line 2: eval"),
+        ("x=1\neval \"torchrun '$X' pretrain_gpt.py\"\n", "line 2: a shell reads torchrun"),
         (
             "torchrun pretrain_gpt.py --num-layers 2\ntorchrun pretrain_gpt.py --num-layers 3\n",
             "lines 1 and 2 each start a training",

@@ -1,0 +1,79 @@
+"""Programs that launch scripts start: those whose arguments are read, and what others do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from documents.sentences import Sentence
+
+# Programs that are read, and the frameworks that ship them.
+READ: Mapping[str, tuple[str, ...]] = {
+    "pretrain_gpt.py": ("megatron-lm", "mindspeed-llm"),
+    "posttrain_gpt.py": ("mindspeed-llm",),
+}
+_HYBRID = Sentence("a model with layers of Mamba")
+_VISION = Sentence("a model of pictures and text, of which parts can be frozen")
+_REINFORCED = Sentence("by reinforcement learning; `meshplan rl` prices that")
+_SHARDED = Sentence("by FSDP2 from a YAML file")
+# Programs that train something else, by the end of their path.
+OTHERS: Mapping[str, str] = {
+    "pretrain_bert.py": Sentence("BERT"),
+    "pretrain_t5.py": Sentence("T5, which has an encoder"),
+    "pretrain_ict.py": Sentence("a retriever of two encoders"),
+    "pretrain_retro.py": Sentence("a model with a retriever"),
+    "pretrain_hybrid.py": _HYBRID,
+    "pretrain_mamba.py": _HYBRID,
+    "pretrain_vlm.py": _VISION,
+    "pretrain_vision_classify.py": Sentence("a classifier of pictures"),
+    "pretrain_vision_dino.py": Sentence("a model of pictures"),
+    "pretrain_vision_inpaint.py": Sentence("a model of pictures"),
+    "pretrain_deepseek4.py": Sentence("DeepSeek-V4, whose attention is not priced"),
+    "posttrain_deepseek4.py": Sentence("DeepSeek-V4, whose attention is not priced"),
+    "multimodal/train.py": _VISION,
+    "mimo/train.py": _VISION,
+    "megatron_fsdp/train.py": Sentence("by fully sharded data parallelism with its own arguments"),
+    "post_training/modelopt/finetune.py": Sentence("a compressed or distilled model"),
+    "train_rl.py": _REINFORCED,
+    "rlhf_gpt.py": _REINFORCED,
+    "ray_gpt.py": _REINFORCED,
+    "train_grpo.py": _REINFORCED,
+    "train_fsdp2.py": _SHARDED,
+    "pretrain_llama.py": Sentence("with arguments of its own"),
+}
+# Modules behind ``python -m`` and commands that start trainings without a program of their own.
+MODULES: Mapping[str, str] = {
+    "verl.trainer.main_ppo": _REINFORCED,
+    "recipe.dapo.main_dapo": _REINFORCED,
+    "torchtitan.train": Sentence("by torchtitan from a TOML file or its own arguments"),
+    "llamafactory-cli": Sentence("by LLaMA-Factory from a YAML file"),
+    "swift": Sentence("by ms-swift with its own arguments"),
+    "megatron": Sentence("by Megatron-SWIFT with its own arguments"),
+}
+# Arguments of forks of Megatron-LM, which starts the same programs with them.
+FORKS: Mapping[str, tuple[str, ...]] = {
+    "Megatron-DeepSpeed": ("deepspeed", "deepspeed_config", "deepspeed-config", "zero-stage", "num-key-value-heads"),
+    "Pai-Megatron-Patch": ("patch-tokenizer-type", "transformer-type", "extra-vocab-size"),
+    "Megatron-LLaMA": ("use-flash-attn-cutlass", "overlapped-distributed-optimizer"),
+    "NeMo": ("trainer.num_nodes",),
+}
+# Beginnings of programs that prepare or use a model.
+TOOLS = (
+    *("convert", "checkpoint", "preprocess", "tools", "evaluation", "inference", "generate", "merge", "run_text_generation"),
+    *("run_hybrid_text_generation", "run_mamba_text_generation", "mmlu", "export", "quantize", "prune", "validate", "download"),
+    *("hf2te", "offline_feature", "static_benchmark", "combine_state_dicts", "text_generation", "deepseekv4_ckpt", "setup"),
+)
+
+
+def is_tool(path: str) -> bool:
+    """Whether a program prepares or uses a model, and trains none."""
+    return path.rpartition("/")[2].startswith(TOOLS)
+
+
+def other_training(path: str) -> str:
+    """What a program other than those that are read trains; empty if that is not known."""
+    return next((what for end, what in OTHERS.items() if f"/{path}".endswith(f"/{end}")), "")
+
+
+def fork_of(names: Mapping[str, object]) -> str:
+    """The fork of Megatron-LM that has one of the arguments by name; empty if none has."""
+    return next((fork for fork, own in FORKS.items() if any(name in names for name in own)), "")
