@@ -40,7 +40,7 @@ from documents.shell.text import (
     Text,
     Word,
     has_special,
-    matches,
+    matched,
     shared_beginning,
     spaced,
     split,
@@ -258,7 +258,7 @@ class _Reader:
         bodies: list[Sequence[Node]] = []
         falls_through = True
         for patterns, body in node.branches:
-            matches = [matches(subject, pattern) for pattern in map(self.expander.text, patterns)]
+            matches = [matched(subject, pattern) for pattern in map(self.expander.text, patterns)]
             if True in matches:
                 if not bodies:
                     return self._taken(body)

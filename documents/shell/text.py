@@ -194,7 +194,7 @@ def shared_beginning(first: Text, texts: Sequence[str], rest: Fragment) -> Text:
     return (*kept, Fragment(" "), rest) if kept else (rest,)
 
 
-def matches(subject: Text, pattern: Text) -> bool | None:
+def matched(subject: Text, pattern: Text) -> bool | None:
     """Whether a text matches a pattern of ``case``; ``None`` if only a shell could tell."""
     text = text_of(pattern)
     if text == "*":
