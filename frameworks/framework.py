@@ -55,7 +55,8 @@ class ReadJob:
 
     ``not_understood``: one sentence for each argument that is priced in another form, or that the framework rejects beside
     others. ``unread``: arguments on which the price depends and that are not understood. ``uneven``: samples are packed, or have
-    their own lengths.
+    their own lengths. ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0: they are).
+    ``tokenizer``: its name or path.
     """
 
     model: ModelShape
@@ -67,6 +68,8 @@ class ReadJob:
     router_balance: str | None = None
     unread: tuple[Unread, ...] = ()
     uneven: bool = False
+    vocab_multiple: int = 0
+    tokenizer: str = ""
 
 
 @dataclass(frozen=True)

@@ -185,7 +185,9 @@ class RecomputeSection(Section):
     num_layers: Layers | None = Field(default=None, description="a virtual stage; default 1 with uniform")
     layers_per_stage: list[Layers] | None = Field(default=None, max_length=MAX_LAYERS, description="one entry a pipeline rank")
     modules: list[Annotated[str, OneOf(*MODULE_NAMES)]] | None = Field(
-        default=None, max_length=16, description="of a selective recompute; default core_attn"
+        default=None,
+        max_length=16,
+        description="of a selective recompute; default core_attn; beside layers_per_stage of the other layers",
     )
 
 

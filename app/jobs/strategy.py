@@ -312,8 +312,14 @@ def _recompute_num_layers(section: RecomputeSection) -> int:
 
 
 def _recompute_modules(section: RecomputeSection) -> RecomputeModule:
-    if section.modules and section.granularity != "selective":
-        raise InputError(Sentence("strategy.recompute.modules: belongs to granularity selective, not {}.", section.granularity))
+    beside = section.granularity == "full" and section.layers_per_stage is not None
+    if section.modules and section.granularity != "selective" and not beside:
+        raise InputError(
+            Sentence(
+                "strategy.recompute.modules: belongs to granularity selective, or to full with layers_per_stage, not {}.",
+                section.granularity,
+            )
+        )
     return _modules(tuple(section.modules or (["core_attn"] if section.granularity == "selective" else ())))
 
 

@@ -7,24 +7,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from app.catalogue.models.presets import model_preset, names
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.launch_scripts.entries import READ
 from app.launch_scripts.forms import is_yaml
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.shell_launch import ShellLaunch
+from app.launch_scripts.vocabulary import with_vocabulary
 from app.launch_scripts.yaml_launch import YamlLaunch
 from cost_models.shapes.canonical import canonical
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import DEFAULT_FEATURES, LEFT_OUT, SWITCHES, UNPRICED_FEATURES, Feature
 from cost_models.shapes.traits import stacks_of
-from cost_models.shapes.workload import ModelShape, WorkloadError
-from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES, MAX_VOCAB
+from cost_models.shapes.workload import Workload, WorkloadError
+from documents.bounds import DOCUMENT_BYTES, MAX_DEVICES
 from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
 from frameworks.framework import Framework, ReadingError, ReadJob
 from frameworks.registry import FRAMEWORKS, parse_target
 from frameworks.release import Release, accepts
+from frameworks.rule import layout_of
 from frameworks.target import ANY
 from hardware_profiles.schema import HardwareProfile
 from search.plans.plan import strategy_to_mapping
@@ -118,7 +120,8 @@ def read_script_job(
     if not 1 <= num_devices <= MAX_DEVICES:
         raise InputError(Sentence("devices: {} is not allowed; give 1 to {:,}.", num_devices, MAX_DEVICES))
     not_understood += _sentences(read, launch, not_understood)
-    model, rows = _model(read, given, vocab_size)
+    named = replace(read.model, name=read.model.name or PurePath(given.name).stem[:100] or "script")
+    model, rows = with_vocabulary(replace(read, model=named), given.name, vocab_size)
     document = _document(framework, replace(read, model=model), hardware, num_devices, profile)
     document["search"] = _switches_to_try(strategy.features)
     stated = dict(sections or {})
@@ -127,11 +130,26 @@ def read_script_job(
         document[section] = {**document.get(section, {}), **values}
     try:
         workload = parse_job(document, folder=folder).workload
-        document["strategy"] = _with_changes(strategy_to_mapping(workload, canonical(workload, strategy)), changes)
+        own = canonical(workload, _with_other_layers(workload, strategy))
+        document["strategy"] = _with_changes(strategy_to_mapping(workload, own), changes)
     except (WorkloadError, ReadingError) as error:
         raise InputError(Sentence("{}: {}.", given.name, error)) from None
     job = parse_job(document, folder=folder)
     return ReadScript(launch, framework, replace(job, assumptions=(*rows, *job.assumptions)), tuple(not_understood), ignored)
+
+
+def _with_other_layers(workload: Workload, s: ParallelStrategy) -> ParallelStrategy:
+    """The strategy with recompute by rank, where modules of the other layers stand beside block recompute.
+
+    MindSpeed's switches for norms and activation functions act on the layers that block recompute leaves [mindspeed-llm,
+    mlp.py]. DualPipeV is left as it is: no plan by rank is legal there.
+    """
+    is_joint = s.recompute is Recompute.FULL and s.recompute_method is RecomputeMethod.BLOCK and s.recompute_modules
+    if not is_joint or s.recompute_layers_per_stage is not None or s.schedule.rules.is_vee:
+        return s
+    layout = layout_of(workload, s)
+    layers = tuple(sum(min(s.recompute_num_layers, chunk[rank]) for chunk in layout) for rank in range(s.pp))
+    return replace(s, recompute_layers_per_stage=layers)
 
 
 def _ignored(framework: Framework, read: ReadJob, launch: Launch, given: Given, assume: Mapping[str, str]) -> tuple[Passed, ...]:
@@ -169,36 +187,6 @@ def _where(launch: Launch, name: str, change: str, framework: Framework) -> str:
     others = [f.target.label for f in FRAMEWORKS if f.suffix == framework.suffix and name in f.release.arguments]
     known = name in framework.release.arguments or not others
     return lead + change + ("" if known else Sentence(" ({} has it)", others[0]))
-
-
-def _model(read: ReadJob, given: Given, vocab_size: int | None) -> tuple[ModelShape, tuple[str, ...]]:
-    """The model with a name and its vocabulary size, which may come from the tokenizer or a preset of the same shape."""
-    model = replace(read.model, name=read.model.name or PurePath(given.name).stem[:100] or "script")
-    if vocab_size is not None:
-        if not 1 <= vocab_size <= MAX_VOCAB:
-            raise InputError(Sentence("vocab_size: {} is not allowed; give 1 to {:,}.", vocab_size, MAX_VOCAB))
-        return replace(model, vocab_size=vocab_size), (Sentence("model.vocab_size = {} (given beside the script)", vocab_size),)
-    if model.vocab_size:
-        return model, ()
-    for name in names():
-        known = model_preset(name).model
-        if _same_layers(known, model):
-            sentence = Sentence(
-                "model.vocab_size = {} (as {}, which has the same layers; the script does not say it)", known.vocab_size, name
-            )
-            return replace(model, vocab_size=known.vocab_size), (sentence,)
-    raise InputError(
-        Sentence(
-            "vocab_size: {} leaves it to the tokenizer, and no preset has the same layers; give --vocab-size, "
-            "the rows of the embedding.",
-            given.name,
-        )
-    )
-
-
-def _same_layers(one: ModelShape, other: ModelShape) -> bool:
-    fields = ("num_layers", "hidden_size", "num_attention_heads", "num_query_groups", "ffn_hidden_size", "gated_linear_unit")
-    return all(getattr(one, field) == getattr(other, field) for field in fields) and (one.moe is None) == (other.moe is None)
 
 
 def _switches_to_try(features: Feature) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from frameworks.table import Table
 from frameworks.unread import UNEVEN, Unread, assumed, unread
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
+STATED_ROWS, TOKENIZERS = ("padded-vocab-size", "vocab-size"), ("tokenizer-model", "tokenizer-name-or-path")
 FEWEST_ROWS = 1024  # a smaller multiple is padding; from here on it is the number of embedding rows
 _FREQUENCIES = 64  # "every n-th layer" is tried up to this
 
@@ -62,6 +63,8 @@ class JobReading(Reading):
             self.balance(model, notes),
             self.not_understood(),
             any(name in self.written for name in UNEVEN),
+            0 if any(self.number(name) for name in STATED_ROWS if name in self.release.arguments) else self.vocab_multiple(),
+            next((str(self.value(name)) for name in TOKENIZERS if name in self.given), ""),
         )
 
     def not_understood(self) -> tuple[Unread, ...]:
@@ -115,9 +118,13 @@ class JobReading(Reading):
         dense = self.number("ffn-hidden-size") or (int(4 * hidden * 2 / 3) // 64 * 64 if self.on("swiglu") else 4 * hidden)
         return {"ffn_hidden_size": dense, "moe.expert_ffn_hidden_size": dense}
 
+    def vocab_multiple(self) -> int:
+        """The tokenizer's rows are padded to a multiple of this."""
+        return (self.number("make-vocab-size-divisible-by", low=1) or 1) * self.tp
+
     def rows(self, notes: list[str]) -> int:
         """Rows of the embedding; 0 if only the tokenizer knows."""
-        multiple = (self.number("make-vocab-size-divisible-by", low=1) or 1) * self.tp
+        multiple = self.vocab_multiple()
         stated = self.number("padded-vocab-size", low=1) if "padded-vocab-size" in self.release.arguments else None
         size = self.number("vocab-size", low=1)
         if stated or size:

@@ -204,6 +204,8 @@ class Reading:
 
     def optimizer(self) -> tuple[int, int]:
         """ZeRO stage, and the ranks that share one optimizer state."""
+        if "use-torch-fsdp2" in self.release.arguments and self.on("use-torch-fsdp2"):
+            return 3, 0
         sharded = any(name in self.release.arguments and self.on(name) for name in FSDP)
         if not (sharded or self.on("use-distributed-optimizer")):
             return 0, 0

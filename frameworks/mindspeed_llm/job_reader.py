@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cost_models.shapes.strategy import Recompute
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence, joined
-from frameworks.framework import ReadingError
+from frameworks.framework import ReadingError, ReadJob
 from frameworks.megatron_lm import job_reader as megatron
 from frameworks.megatron_lm.reader import integers
 from frameworks.mindspeed_llm.model_table import MODEL
@@ -29,6 +30,16 @@ class JobReading(Reading, megatron.JobReading):
         most = -(-megatron.JobReading.layers(self) // self.pp)
         found = super().not_understood()
         return tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
+
+    def job(self) -> ReadJob:
+        """The job, with a sentence on recompute that DualPipeV leaves out of the price."""
+        read = super().job()
+        strategy = read.strategy
+        if strategy.recompute is not Recompute.FULL or not self.schedule().rules.is_vee:
+            return read
+        names = [name for module, name in self.table.module_switches.items() if module in strategy.recompute_modules]
+        words = [Sentence("{}: layers without full recompute are priced as kept whole.", name) for name in names]
+        return replace(read, not_understood=(*read.not_understood, *words))
 
     def noops(self) -> set[int]:
         """Positions of no-op layers."""

@@ -59,7 +59,9 @@ def recompute_text(recompute: RecomputeDocument) -> str:
     if recompute.granularity == "selective":
         return Sentence("recompute {}", "+".join(recompute.modules))
     if recompute.layers_per_stage:
-        return Sentence("recompute by stage")
+        equal = set(recompute.layers_per_stage)
+        whole = Sentence("recompute by stage") if len(equal) > 1 else Sentence("recompute {} a rank", *equal)
+        return Sentence("{}, others {}", whole, "+".join(recompute.modules)) if recompute.modules else whole
     if recompute.granularity == "full":
         layers = recompute.num_layers
         if recompute.method == "block":
