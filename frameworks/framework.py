@@ -54,9 +54,9 @@ class ReadJob:
     """A whole job read from the arguments of a script. ``None``: the arguments do not say.
 
     ``not_understood``: one sentence for each argument that is priced in another form, or that the framework rejects beside
-    others. ``unread``: arguments on which the price depends and that are not understood. ``uneven``: samples are packed, or have
-    their own lengths. ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0: they are).
-    ``tokenizer``: its name or path.
+    others. ``unread``: arguments on which the price depends and that are not understood. ``uneven``: arguments by which samples
+    are packed or as short as they are. ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0:
+    they are). ``tokenizer``: its name or path.
     """
 
     model: ModelShape
@@ -67,7 +67,7 @@ class ReadJob:
     not_understood: tuple[str, ...]
     router_balance: str | None = None
     unread: tuple[Unread, ...] = ()
-    uneven: bool = False
+    uneven: tuple[str, ...] = ()
     vocab_multiple: int = 0
     tokenizer: str = ""
 

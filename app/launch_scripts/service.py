@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 
+SHORTEST_SAMPLE = 16  # tokens, for the lower end of an interval where lengths are not known
+
+
 def tune_request(body: Mapping[str, Any], database: Database) -> TuneDocument:
     """The answer to a request body; ``InputError`` if the script cannot be read."""
     check_keys(body, ScriptRequest.model_fields)
@@ -85,7 +88,7 @@ def tune_document(
     if found.plans:
         best = _with_own_switches(job, _proposed(found.plans, None if broken else estimate))
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
-    warnings = list(job.warnings)
+    warnings = [*filter(None, (read.doubt_of_lengths,)), *job.warnings]
     changed = Patched(read.launch, (), is_exact=True)
     if best is not None and not is_kept:
         changed = _changed(read, best)
@@ -208,6 +211,18 @@ def _diff(before: str, after: str) -> str:
         before.splitlines(keepends=True), after.splitlines(keepends=True), "script", Sentence("script, changed")
     )
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
+
+
+def with_shortest_samples(numbers: EstimateNumbers, job: Job, own: Sequence[Calibration]) -> EstimateNumbers:
+    """The numbers with the lower end of the interval where packed samples have a few tokens each."""
+    workload, strategy = job.workload, job.strategy
+    assert strategy is not None  # a script has one
+    fraction = min(SHORTEST_SAMPLE / workload.training.seq_length, 1.0)
+    packed = replace(workload, training=replace(workload.training, mean_squared_length_fraction=fraction))
+    priced_packed = priced(packed, StrategyBatch.of([strategy]), own, simulated=False)
+    (shortest,) = fill_intervals(packed, estimates_to_mappings(packed, priced_packed), own, [strategy])
+    ends = [shortest["step_time_low_s"] or shortest["step_time_s"], numbers.step_time_low_s or numbers.step_time_s]
+    return numbers.model_copy(update={"step_time_low_s": min(ends)})
 
 
 def without_verdict(estimate: Mapping[str, Any]) -> dict[str, Any]:

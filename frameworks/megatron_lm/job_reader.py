@@ -62,7 +62,7 @@ class JobReading(Reading):
             (*notes, *assumed(self.written)),
             self.balance(model, notes),
             self.not_understood(),
-            any(name in self.written for name in UNEVEN),
+            tuple(name for name in UNEVEN if name in self.written),
             0 if any(self.number(name) for name in STATED_ROWS if name in self.release.arguments) else self.vocab_multiple(),
             next((str(self.value(name)) for name in TOKENIZERS if name in self.given), ""),
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -69,6 +70,7 @@ def estimate(
     vocab_size: options.VocabSize = None,
     values: options.Values = None,
     assume: options.Assume = None,
+    lengths: options.Lengths = None,
     files: options.Files = None,
     as_json: options.Json = False,
 ) -> int:
@@ -90,7 +92,8 @@ def estimate(
     if is_launch_script(model):
         from app.launch_scripts.files import script_job
 
-        read = script_job(model, sections, values=values or (), files=files or (), vocab_size=vocab_size, assume=assume or ())
+        reading = partial(script_job, model, values=values or (), files=files or (), vocab_size=vocab_size, assume=assume or ())
+        read = reading(options.with_lengths(lengths, sections, lambda: reading(sections).job))
         job = read.job
     else:
         for flag, value in (
@@ -101,6 +104,8 @@ def estimate(
         ):
             if value:
                 raise InputError(Sentence("{}: only of a launch script, and {} is none; leave it out.", flag, show(model)))
+        own_sections = sections
+        sections = options.with_lengths(lengths, sections, lambda: load_job(model, own_sections, labels))
         job = load_job(model, sections, labels)
     if job.strategy is None:
         raise InputError(Sentence("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4."))
@@ -113,9 +118,16 @@ def estimate(
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if read is not None:
-        from app.launch_scripts.service import not_understood, without_verdict
+        from app.launch_scripts.service import not_understood, with_shortest_samples, without_verdict
         from app.launch_scripts.table import print_not_understood
 
+        if read.doubt_of_lengths:
+            document = document.model_copy(
+                update={
+                    "estimate": with_shortest_samples(document.estimate, job, own),
+                    "warnings": [read.doubt_of_lengths, *document.warnings],
+                }
+            )
         if read.ignored:
             numbers = without_verdict(document.estimate.model_dump())
             document = document.model_copy(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
@@ -15,6 +15,9 @@ from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from documents.errors import InputError, show
 from documents.sentences import Sentence
+
+if TYPE_CHECKING:
+    from app.jobs.job import Job
 
 Model = Annotated[
     str,
@@ -34,6 +37,13 @@ Values = Annotated[
 Assume = Annotated[
     list[str] | None,
     typer.Option(metavar="ARG=ignored", help="an argument of the script to ignore although the price depends on it"),
+]
+Lengths = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE|HISTOGRAM|MEAN:MAX",
+        help="lengths of samples that are packed into sequences: a file, LENGTH:COUNT pairs with commas, or MEAN:MAX",
+    ),
 ]
 Files = Annotated[list[Path] | None, typer.Option("--with", metavar="FILE", help="a file that the script sources")]
 CALIBRATION_FIELD = {"calibration": ("software", "calibration")}
@@ -201,3 +211,13 @@ def limit(text: str, parameter: str) -> Any:
         return ends
     words = [_word(word.strip()) for word in text.split(",")]
     return words[0] if len(words) == 1 else words
+
+
+def with_lengths(given: str | None, sections: dict[str, dict[str, Any]], job: Callable[[], Job]) -> dict[str, dict[str, Any]]:
+    """The sections with the share of attention that packed samples of given lengths have, in the job's sequences."""
+    if given is None:
+        return sections
+    from app.sequences.packing import packed_fraction
+
+    fraction = packed_fraction(given, job().workload.training.seq_length)
+    return {**sections, "training": {**sections.get("training", {}), "mean_squared_length_fraction": fraction}}

@@ -88,6 +88,7 @@ def search(
             metavar="NAMES",
         ),
     ] = None,
+    lengths: options.Lengths = None,
     save_dir: Annotated[Path | None, typer.Option(help="folder for the report, the job and the launch arguments")] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the answer that --save-dir holds")] = False,
     server: options.Server = None,
@@ -127,6 +128,8 @@ def search(
     labels = options.labels(fields, given)
     named = {"search.time_limit_s": ("--time-limit", time_limit_s), "search.budget_usd": ("--budget", budget_usd)}
     labels |= {field: name for field, (name, value) in named.items() if value is not None}
+    own_sections = sections
+    sections = options.with_lengths(lengths, sections, lambda: load_job(model, own_sections, labels))
     job = load_job(model, sections, labels)
     if devices_at_most is not None:
         job = with_filled_devices(job)

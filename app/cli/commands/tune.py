@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,6 +25,7 @@ def tune(
     vocab_size: options.VocabSize = None,
     values: options.Values = None,
     assume: options.Assume = None,
+    lengths: options.Lengths = None,
     files: options.Files = None,
     time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search")] = None,
     output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
@@ -40,22 +42,23 @@ def tune(
     from app.text import terminal
     from app.text.files import save_text
 
-    sections: dict[str, dict[str, object]] = {"search": {"top": 1}}
+    sections: dict[str, dict[str, Any]] = {"search": {"top": 1}}
     if time_limit_s is not None:
         sections["search"]["time_limit_s"] = time_limit_s
     if calibration is not None:
         sections["software"] = {"calibration": str(calibration.absolute())}
-    read = load_script(
+    reading = partial(
+        load_script,
         script,
         hardware,
         devices=devices,
         target=target,
         values=values or (),
         files=files or (),
-        sections=sections,
         vocab_size=vocab_size,
         assume=assume or (),
     )
+    read = reading(sections=options.with_lengths(lengths, sections, lambda: reading(sections=sections).job))
     with searching(executor) as (on_progress, workers):
         document = tune_document(read, on_progress, own=own_calibrations(read.job), executor=workers)
     if output is not None:
