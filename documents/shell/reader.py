@@ -358,11 +358,7 @@ class _Reader:
         first = at + 1
         while first < len(words) and texts[first][:1] in ("-", "+"):
             if texts[first][:1] == "-" and texts[first][1:2] != "-" and texts[first].endswith("c"):
-                commands = words[first + 1] if first + 1 < len(words) else ()
-                if unknown_in(commands) and has_special(commands):
-                    self._collect(node.place, words[at:])
-                else:
-                    self._text(node.place, commands)
+                self._text(node.place, words[first + 1] if first + 1 < len(words) else ())
                 return
             first += 1
         names = [text.rpartition("/")[2] for text in texts]
@@ -383,14 +379,17 @@ class _Reader:
 
     def _text(self, place: Place, text: Text) -> Followed:
         """Follow a text that a shell reads as commands."""
-        written = text_of(text)
         if not has_special(text):
             words = split(fragment._replace(is_quoted=False) for fragment in text)
             name = text_of(words[0]) if words else ""
             if words and "=" not in name and name != "eval":
                 return self._named(Simple(place, (), ()), name, words)
-        if reason := unknown_in(text):
-            raise self.expander.error(place, Sentence("a shell reads {} as commands, and {}", written[:60], reason))
+        written = ""
+        for fragment in text:  # a text that only a shell knows is a value, whatever it holds
+            name = f"_unknown_{len(self.expander.variables)}"
+            if fragment.unknown:
+                self.expander.variables[name] = Value([(fragment,)])
+            written += f"${{{name}}}" if fragment.unknown else fragment.text
         self.expander.spend(place, len(written))
         source = self.sources[place.source]
         return self.file(Source(source.name, written, source.line_of(place.start)), place)

@@ -137,7 +137,7 @@ def test_what_is_passed_over_is_listed_with_its_line(capsys: pytest.CaptureFixtu
         ("", "no command in it starts pretrain_gpt.py"),
         ("echo pretrain_gpt.py\n", "no command in it starts"),
         ('A="\n', "line 1: the quote"),
-        ("x=1\neval \"torchrun '$X' pretrain_gpt.py\"\n", "line 2: a shell reads torchrun"),
+        ("x=1\neval \"torchrun '$X' pretrain_gpt.py\"\n", "num-layers is not given"),
         (
             "torchrun pretrain_gpt.py --num-layers 2\ntorchrun pretrain_gpt.py --num-layers 3\n",
             "lines 1 and 2 each start a training",

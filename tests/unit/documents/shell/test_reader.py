@@ -144,7 +144,7 @@ HOSTILE = {
     "recursion": ("f() { f; }\nf\n", "call each other more than 16 deep"),
     "calls": ("".join(f"f{i}(){{ f{i + 1}; f{i + 1}; }}\n" for i in range(15)) + "f0\n", "commands are followed"),
     "sources itself": (". run.sh\n", "call each other"),
-    "eval": ("x=1\neval \"$y 'a'\"\n", "line 2: a shell reads"),
+    "eval": ('x=1\neval "a \'b"\n', "line 2: the quote"),
     "open quote": ('\na="x\nb=1\n', "line 2: the quote"),
     "open single quote": ("a='x\nb=1\n", "the quote '"),
     "open backtick": ("a=`x\n", "the quote `"),
