@@ -331,6 +331,7 @@ def test_an_imported_model_is_a_job_s_model(tmp_path: Path) -> None:
     }
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(job))
     assert command("estimate", tmp_path / "job.yaml").returncode == 0
+    assert list(imported) == ["model"]
     assert command("models", "import", config, "--json").stdout.startswith("{")
 
 

@@ -46,7 +46,10 @@ def import_config(
     from app.catalogue.models.huggingface.reading import model_from_config_file
 
     imported = model_from_config_file(path)
-    return _print({**presets.model_details(imported.model), "notes": list(imported.notes)}, as_json)
+    document = {**presets.model_details(imported.model), "notes": list(imported.notes)}
+    if as_json:
+        return _print(document, as_json)
+    return _print_model(document)
 
 
 def _print(document: dict[str, Any], as_json: bool) -> int:
@@ -56,4 +59,20 @@ def _print(document: dict[str, Any], as_json: bool) -> int:
         terminal.write_json({"schema_version": 1, **document})
     else:
         terminal.write_yaml(document)
+    return DONE
+
+
+def _print_model(document: dict[str, Any]) -> int:
+    """Print the `model` part of a job, with what is no part of one as comments."""
+    from app.language.choice import said
+    from app.text import terminal
+    from documents.quantities import count
+    from documents.sentences import Sentence
+
+    counts = document["num_parameters"]
+    lines = [Sentence("{} parameters, {} of them active for a token", count(counts["total"]), count(counts["active"]))]
+    if counts["mtp"]:
+        lines.append(Sentence("{} more in modules that predict further tokens", count(counts["mtp"])))
+    terminal.write_text("".join(f"# {said(line)}\n" for line in [*lines, *document["notes"]]))
+    terminal.write_yaml({"model": document["model"]})
     return DONE

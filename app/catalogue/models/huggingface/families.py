@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from app.catalogue.models.huggingface import deepseek, gemma, glm, gpt_oss, hunyuan, llama, minimax, pangu, qwen
+from app.catalogue.models.huggingface import deepseek, gemma, glm, gpt_oss, hunyuan, kin, llama, minimax, pangu, qwen
 from app.catalogue.models.huggingface.config import Config, Source
 from cost_models.shapes.workload import ModelShape
 
@@ -29,6 +29,11 @@ class Family:
 FAMILIES: Mapping[str, Family] = {
     "llama": Family(llama.LlamaConfig, llama.llama, ("LlamaForCausalLM", "LLaMAForCausalLM")),
     "mistral": Family(llama.MistralConfig, llama.mistral, ("MistralForCausalLM",)),
+    "phi3": Family(kin.Phi3Config, kin.phi3, ("Phi3ForCausalLM",)),
+    "olmo2": Family(kin.Olmo2Config, kin.olmo2, ("Olmo2ForCausalLM",)),
+    "smollm3": Family(kin.SmolLm3Config, kin.smollm3, ("SmolLM3ForCausalLM",)),
+    "seed_oss": Family(kin.SeedOssConfig, kin.seed_oss, ("SeedOssForCausalLM",)),
+    "mimo": Family(kin.MiMoConfig, kin.mimo, ("MiMoForCausalLM",)),
     "mixtral": Family(llama.MixtralConfig, llama.mixtral, ("MixtralForCausalLM",)),
     "qwen2": Family(qwen.QwenConfig, qwen.qwen2, ("Qwen2ForCausalLM",)),
     "qwen2_moe": Family(qwen.Qwen2MoeConfig, qwen.qwen2_moe, ("Qwen2MoeForCausalLM",)),

@@ -21,6 +21,7 @@ use_cache cache_implementation is_decoder is_encoder_decoder return_dict output_
 output_router_logits do_sample temperature top_k top_p num_beams max_length max_new_tokens repetition_penalty
 """
 TRAINING = """
+embd_pdrop resid_pdrop residual_dropout
 attention_dropout hidden_dropout initializer_range init_method_std router_aux_loss_coef router_jitter_noise
 aux_loss_alpha seq_aux z_loss_weight mtp_loss_lambda gradient_checkpointing pretraining_tp ep_size
 moe_random_routing_dropped_token fp32_residual_connection attention_softmax_in_fp32 bias_dropout_fusion

@@ -47,6 +47,12 @@ SIZES = {
     "baichuan2-13b": (13.9e9, 1e-3),
     "mistral-7b-v0.1": (7_241_732_096, 0),
     "openpangu-embedded-7b": (8.03e9, 1e-3),
+    # Weights of the files on the hub; MiMo's 7.833 B are with the module of 0.211 B (a layer and a projection).
+    "phi-3-mini-4k": (3_821_079_552, 0),
+    "olmo-2-7b": (7_298_617_344, 1e-4),  # its norms over all heads are counted as those of one
+    "smollm3-3b": (3_075_098_624, 0),
+    "seed-oss-36b": (36_151_104_512, 0),
+    "mimo-7b": (7.833e9 - 0.2108e9, 1e-3),
 }
 SOFTMAX = RouterConstants("softmax", normalize_topk=True, topk_scale=1.0, expert_bias=False)
 SIGMOID = RouterConstants("sigmoid", normalize_topk=True, topk_scale=1.0, expert_bias=True)
@@ -216,6 +222,7 @@ LOCAL = {
     "gemma-3-27b": LocalAttention("window", 6, 1024),
     "gpt-oss-20b": LocalAttention("window", 2, 128),
     "gpt-oss-120b": LocalAttention("window", 2, 128),
+    "phi-3-mini-4k": LocalAttention("window", window=2047),
     "mistral-7b-v0.1": LocalAttention("window", 0, 4096),
     "qwen3-next-80b-a3b": NEXT,
     "minimax-text-01": LIGHTNING,
@@ -431,6 +438,21 @@ def test_shared_experts_and_gates() -> None:
     odd = model("qwen1.5-moe-a2.7b", shared_expert_intermediate_size=1000).moe
     assert odd is not None
     assert (odd.num_shared_experts, odd.shared_expert_ffn_hidden_size) == (1, 1000)
+
+
+def test_kin_of_llama_say_what_they_do_differently() -> None:
+    assert model("phi-3-mini-4k").local_attention == LocalAttention("window", window=2047)
+    assert model("phi-3-mini-4k", partial_rotary_factor=0.75).constants.rotary_fraction == 0.75
+    assert "longrope" in refused("phi-3-mini-4k", rope_scaling={"type": "longrope", "factor": 4.0})
+    assert model("olmo-2-7b").constants.qk_norm_over_heads
+    assert any("norms stand behind" in note for note in imported("olmo-2-7b").notes)
+    assert any("9 layers have no positions" in note for note in imported("smollm3-3b").notes)
+    assert any("9 layers have no positions" in note for note in imported("smollm3-3b", no_rope_layers=...).notes)
+    assert "give one for each of 36 layers" in refused("smollm3-3b", no_rope_layers=[1, 0])
+    assert model("smollm3-3b").tied_embeddings
+    seed = model("seed-oss-36b")
+    assert (seed.attention_bias, seed.constants.attention_output_bias, seed.kv_channels) == (True, False, 128)
+    assert (model("mimo-7b").mtp_num_layers, model("mimo-7b").attention_bias) == (1, True)
 
 
 def test_the_documentation_lists_every_family() -> None:
