@@ -21,7 +21,7 @@ from cost_models.memory.model_states import (
 from cost_models.pipeline.stage_times import chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
-from cost_models.shapes.strategy import IntColumn, Recompute, StrategyBatch
+from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
@@ -172,9 +172,11 @@ def held_activations(
     assert most is not None  # every schedule has a peak
     expanded = transient = np.zeros((stages.num_kinds, len(rows)))
     held = stages.with_mtp(tuple(stages.layers.astype(np.float64)), stages.has_mtp.astype(np.float64))
+    beside = _layers_beside(stages, rows_batch)
     for layers, at_once, each in zip(held, expanded_layers(stages, few, chunks), layer, strict=True):
         expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
-        transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, each.transient_bytes, 0.0))
+        running = each.transient_bytes + beside * each.saved_bytes
+        transient = np.maximum(transient, np.where(layers.sum(axis=1)[:, None] > 0, running, 0.0))
     if not stages.schedule.rules.splits_backward and (few.recompute == int(Recompute.FULL)).any():
         again = np.sum(chunks.again, axis=0).take(index, axis=-1)
         freed = np.where(again > 0, saved_bytes(of_chunks.take(index), layer), np.inf).min(axis=0)
@@ -183,6 +185,16 @@ def held_activations(
     shape = expanded.shape
     columns = (np.broadcast_to(part, shape).take(few_of_row, axis=1) for part in (*parts, expanded, transient))
     return Held(most, few_of_row, activations, *columns)
+
+
+def _layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
+    """Layers that a merged pair keeps whole for its forward before it has freed any of its backward. ``[n]``
+
+    The pair runs layer by layer, so this is one layer [megatron-0.19, model_chunk_schedule_plan.py; mindspeed-fb-overlap,
+    transformer_block.py]; none where every layer is recomputed and keeps its input alone.
+    """
+    keeps = (batch.recompute != int(Recompute.FULL)) | (batch.recompute_method == int(RecomputeMethod.BLOCK))
+    return np.where(stages.merge_pairs & keeps, 1.0, 0.0)
 
 
 def _sums(activations: LayerActivations, rows: IntColumn) -> LayerActivations:

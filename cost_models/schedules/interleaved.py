@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -67,32 +68,26 @@ def turns_taken(shape: PipelineShape, rank: int) -> list[Counts]:
     """``in_flight.moments`` at which a forward or a backward moves to another chunk.
 
     Between two of these every count grows or falls evenly, so no moment between is heavier than both. ``f`` is the running
-    forward, or the last one, together with the first f - w - 1 backwards, of which the next may have started. Before it a rank
-    holds less, and after the last forward too.
+    forward, or the last one, together with the first f - h backwards, of which the next may have started; h is the number held,
+    w + 1. A merged pair goes from one such moment to the next, layer by layer. Before the first a rank holds less, and after the
+    last forward too.
     """
     m, vpp, group = shape.num_microbatches, shape.vpp, shape.group_size or shape.pp
-    n, w = m * vpp, num_warmup_forwards(shape, rank)
+    n, h = m * vpp, num_warmup_forwards(replace(shape, merge_pairs=False), rank) + 1
     first = np.arange(0, m, group)
     ends = (first[:, None] * vpp + np.minimum(group, m - first)[:, None] * np.arange(1, vpp + 1)).ravel()
-    f = np.unique(np.clip(np.concatenate([ends, ends + 1, ends + w, ends + w + 1, [w + 1]]), min(w + 1, n), n))
+    f = np.unique(np.clip(np.concatenate([ends, ends + 1, ends + h - 1, ends + h, [h]]), min(h, n), n))
     chunk, group_size, micro_batches = np.arange(vpp), np.array(float(group)), np.array(float(m))
 
     def of_chunk(count: IntColumn, chunk: IntColumn | int) -> Floats:
         return passed(np.clip(count, 0, n).astype(np.float64), np.asarray(chunk), group_size, vpp, micro_batches)
 
-    held = of_chunk(f[:, None], chunk) - of_chunk(f[:, None] - w - 1, vpp - 1 - chunk)
+    held = of_chunk(f[:, None], chunk) - of_chunk(f[:, None] - h, vpp - 1 - chunk)
     has_loss = rank == shape.pp - 1
-    begins = has_loss * (of_chunk(f - 1, vpp - 1) - of_chunk(f - w - (0 if shape.merge_pairs else 1), 0))
-    ended = has_loss * (of_chunk(f, vpp - 1) - of_chunk(np.maximum(f - w, 1), 0))
-    if shape.merge_pairs:  # the last forward before the pairs, and the first backward behind them
-        alone, backwards, behind = np.array([[w, n], [0, n - w], [0, n - w + 1]])
-        held = np.concatenate([held, of_chunk(alone[:, None], chunk) - of_chunk(backwards[:, None], vpp - 1 - chunk)])
-        of_alone = has_loss * (of_chunk(np.array([w - 1, n]), vpp - 1) - of_chunk(behind, 0))
-        losses = [np.concatenate([begins, of_alone])]
-    else:
-        losses = [begins, ended]
+    begins = has_loss * (of_chunk(f - 1, vpp - 1) - of_chunk(f - h, 0))
+    ended = has_loss * (of_chunk(f, vpp - 1) - of_chunk(np.maximum(f - h + 1, 1), 0))
     none = np.zeros_like(held)
-    return [tuple(row) for each in losses for row in np.column_stack([held, none, each]).astype(np.int64).tolist()]
+    return [tuple(row) for each in (begins, ended) for row in np.column_stack([held, none, each]).astype(np.int64).tolist()]
 
 
 RULES = ScheduleRules(

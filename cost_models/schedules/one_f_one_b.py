@@ -43,7 +43,8 @@ def chunk_sequence(shape: PipelineShape) -> tuple[Numbers, Numbers]:
 def num_warmup_forwards(shape: PipelineShape, rank: int) -> int:
     """Forwards before the first backward, one fewer than a rank holds at its peak [megatron-0.12, schedules.py].
 
-    Merged pairs need one more: their backward cannot be that of a forward of the same pair [mindspeed, vpp_schedules.py].
+    Merged pairs need one more, and then as many as a rank holds: their backward cannot be that of a forward of the same pair
+    [mindspeed, vpp_schedules.py; megatron-0.19, schedules.py].
     """
     if shape.vpp == 1:
         count = shape.pp - 1 - rank
@@ -83,14 +84,13 @@ def chunks_in_flight(
     num_microbatches: ArrayLike,
     turn: ArrayLike = 0,
     group_size: ArrayLike | None = None,
-    *,
-    merged: bool = False,
 ) -> Floats:
     """Forwards of one chunk that a rank holds at its peak; elementwise.
 
     One chunk: min(m, p - i). Several: the first w + 1 of the rank's forwards, w = 2 (p - 1 - i) + (v - 1) g, at most m v. They
-    run through the chunks in groups of g micro batches, the last group smaller [megatron-0.12, schedules.py]. Merged pairs hold
-    one more [mindspeed, vpp_schedules.py]. Without a pipeline: 1.
+    run through the chunks in groups of g micro batches, the last group smaller [megatron-0.12, schedules.py]. Without a
+    pipeline: 1. Merged pairs hold as many: their w + 1 warm-up forwards are all of them, since a pair keeps a layer's forward as
+    it frees a layer's backward [megatron-0.19, model_chunk_schedule_plan.py].
 
     From then on a backward frees a chunk for every forward, last chunk first. The number held is constant, but its composition
     changes. ``turn`` 1 to ``num_turns(vpp) - 1`` gives the compositions at which the change moves to another chunk.
@@ -107,14 +107,12 @@ def chunks_in_flight(
         0 for the first moment of the peak.
     group_size
         Micro batches that pass one chunk before the next, g; ``None``: pp.
-    merged
-        Whether passes are merged in pairs.
     """
     i, m = np.asarray(rank, dtype=np.float64), np.asarray(num_microbatches, dtype=np.float64)
     g = np.asarray(pp if group_size is None else group_size, dtype=np.float64)
     if vpp == 1:
-        return np.minimum(m, pp - i + merged)
-    held = np.minimum(m * vpp, 2.0 * (pp - 1 - i) + (vpp - 1) * g + 1 + merged)
+        return np.minimum(m, pp - i)
+    held = np.minimum(m * vpp, 2.0 * (pp - 1 - i) + (vpp - 1) * g + 1)
     turn, chunk = np.asarray(turn), np.asarray(chunk)
     later = held + g * (turn // 2)
     forwards = np.minimum(np.where(turn % 2 == 0, later, np.ceil(later / g) * g), m * vpp)
@@ -142,7 +140,7 @@ def held_in_turns(ranks: Ranks, num_microbatches: Floats, group_size: IntColumn,
     at_once = max(1, MOST_TURNS // (ranks.vpp * ranks.pp))
     for first in range(0, turns, at_once):
         some = first, min(first + at_once, turns)
-        of_ranks = [_turns_of_ranks(ranks.pp, ranks.vpp, m, size, ranks.merge_pairs, some) for m, size in pairs]
+        of_ranks = [_turns_of_ranks(ranks.pp, ranks.vpp, m, size, some) for m, size in pairs]
         forwards = np.stack(of_ranks, axis=-1)[:, :, first_ranks[:, None], of_pair]
         yield Composition(forwards, np.zeros((1, 1, 1, 1)), np.zeros((len(forwards), 1, 1)))
 
@@ -155,12 +153,10 @@ def numbered(found: Iterable[tuple[float, float]]) -> tuple[list[tuple[float, fl
 
 
 @lru_cache(maxsize=2048)
-def _turns_of_ranks(
-    pp: int, vpp: int, num_microbatches: float, group_size: float, merged: bool, turns: tuple[int, int]
-) -> Floats:
+def _turns_of_ranks(pp: int, vpp: int, num_microbatches: float, group_size: float, turns: tuple[int, int]) -> Floats:
     """``chunks_in_flight`` of every rank, ``[turn, chunk, rank]``; the placement of layers does not matter."""
     turn, chunk, rank = np.arange(*turns)[:, None, None], np.arange(vpp)[:, None], np.arange(float(pp))
-    held = chunks_in_flight(rank, chunk, pp, vpp, num_microbatches, turn, group_size, merged=merged)
+    held = chunks_in_flight(rank, chunk, pp, vpp, num_microbatches, turn, group_size)
     return np.broadcast_to(held, (len(turn), vpp, pp))
 
 

@@ -46,10 +46,12 @@ class _RankMemory:
     def run(self, kind: Pass, chunk: int, backward_chunk: int, start_s: float, end_s: float) -> None:
         """Run one task. A forward allocates when it starts; a task that ends the use of activations frees them when it ends.
 
-        While an input gradient runs, its freed bytes are replaced by the needs of the weight gradient; the larger of both counts.
+        While an input gradient runs, its freed bytes are replaced by the needs of the weight gradient, and while a merged pair
+        runs the layers of its backward by those of its forward; the larger of both counts.
         """
         if kind in BACKWARDS:
             self._level -= self._losses[backward_chunk]
+        before = self._level
         if kind in FORWARDS:
             self._level += self._kept[chunk]
         working = self._working["transient"] + (self._working["expanded"] if kind in BACKWARDS else 0.0)
@@ -62,9 +64,10 @@ class _RankMemory:
             after += self._waiting[backward_chunk]
         if kind is Pass.WEIGHT_GRADIENT:
             after -= self._waiting[backward_chunk]
+        during = {Pass.INPUT_GRADIENT: max(self._level, after), Pass.PAIR: max(before, after)}.get(kind, self._level)
         if kind in FORWARDS:
             after += self._losses[chunk]
-        self._add(start_s, (max(self._level, after) if kind is Pass.INPUT_GRADIENT else self._level) + working)
+        self._add(start_s, during + working)
         self._level = after
         self._add(end_s, self._level)
         self._may_drop = True

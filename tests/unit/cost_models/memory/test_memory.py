@@ -291,3 +291,16 @@ def test_prediction_modules_keep_a_layer_more_on_the_last_rank() -> None:
     columns = {"ep": 4, "dp": 4, "dispatcher": Dispatcher.ALLTOALL}
     difference = held(memory(extra, ParallelStrategy(**columns))) - held(memory(plain, ParallelStrategy(**columns)))
     assert difference == pytest.approx(activations(extra, moe=True, **columns))
+
+
+def test_merged_passes_hold_a_layer_more_and_not_a_micro_batch() -> None:
+    # A pair keeps a layer's forward as it frees a layer's backward: what it adds does not grow with the model's depth.
+    plan = ParallelStrategy(dp=8, ep=8, micro_batch_size=1, dispatcher=Dispatcher.ALLTOALL)
+    merged = replace(plan, features=plan.features | Feature.MOE_COMM_OVERLAP)
+    more = []
+    for layers in (8, 16):
+        job = workload(replace(SPARSE, num_layers=layers, vocab_size=1024), **LONG)
+        alone, pair = (priced(job, each).allocated_peak_bytes[0] for each in (plan, merged))
+        more.append(pair - alone)
+    assert more[0] == pytest.approx(more[1])
+    assert more[0] >= activations(job, moe=True, dp=8, ep=8, dispatcher=Dispatcher.ALLTOALL)
