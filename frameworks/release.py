@@ -291,16 +291,34 @@ def problems(release: Release, given: Given) -> list[str]:
             sentences.append(Sentence("{} is no argument of {} {}{}.", name, release.name, release.version, hint))
         else:
             sentences += [Sentence("{}: {}", name, reason) for reason in refused(argument, values)]
-    if sentences:
-        return sentences
-    for exclusion in release.exclusions:
-        if all(holds(release, given, condition) for condition in exclusion.conditions):
-            sentences.append(Sentence("{} exclude each other {}.", joined(" and ", exclusion.conditions), exclusion.source))
+    return sentences or [told(fact) for fact in broken_facts(release, given)]
+
+
+def broken_facts(release: Release, given: Given) -> list[Fact]:
+    """Facts that arguments break, exclusions first; all of them are known to the release, with values that it accepts."""
+    broken: list[Fact] = [
+        exclusion
+        for exclusion in release.exclusions
+        if all(holds(release, given, condition) for condition in exclusion.conditions)
+    ]
     for rule in release.requirements:
         if all(holds(release, given, condition) for condition in rule.when):
             if not any(holds(release, given, need) for need in rule.needs):
-                sentences.append(Sentence("{} needs {} {}.", joined(" and ", rule.when), joined(" or ", rule.needs), rule.source))
-    return sentences
+                broken.append(rule)
+    return broken
+
+
+def arguments_of(fact: Fact) -> tuple[str, ...]:
+    """Arguments that a fact is about, each once."""
+    conditions = fact.conditions if isinstance(fact, Exclusion) else (*fact.when, *fact.needs)
+    return tuple(dict.fromkeys(parts_of(condition)[0] for condition in conditions))
+
+
+def told(fact: Fact) -> str:
+    """A sentence on arguments that break a fact."""
+    if isinstance(fact, Exclusion):
+        return Sentence("{} exclude each other {}.", joined(" and ", fact.conditions), fact.source)
+    return Sentence("{} needs {} {}.", joined(" and ", fact.when), joined(" or ", fact.needs), fact.source)
 
 
 def holds(release: Release, given: Given, condition: str) -> bool:

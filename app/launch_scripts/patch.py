@@ -13,19 +13,25 @@ from cost_models.shapes.workload import Workload
 from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError
+from frameworks.release import Fact, Kind, accepted, arguments_of, broken_facts, told
 
 Values = tuple[str, ...] | None  # values of an argument; None: not given
 MAX_EDITS = 400
+MAX_MENDED = 4  # rounds of changes for companions, and for companions of these
 MAX_READ_AGAIN = 4_000_000  # characters; every edit is read back
 
 
 @dataclass(frozen=True)
 class Patched:
-    """The script with the changes made. ``is_exact``: whether it says the wanted plan."""
+    """The script with the changes made. ``is_exact``: whether it says the wanted plan.
+
+    ``refused``: sentences on combinations of its arguments that the release refuses, and that the script did not have before.
+    """
 
     launch: Launch
     changes: tuple[ScriptChange, ...]
     is_exact: bool
+    refused: tuple[str, ...] = ()
     left: tuple[str, ...] = ()  # sentences on environment variables set elsewhere
 
 
@@ -35,7 +41,8 @@ def patched(
     """The script with plan ``best`` in place of ``own``.
 
     First, change the arguments that the writer writes differently for the two plans. Scripts may express a plan with other
-    arguments; then make further changes that bring the plan that is read nearer to ``best``.
+    arguments; then make further changes that bring the plan that is read nearer to ``best``. Last, change what the release
+    refuses beside the changed arguments: companions that they need, and arguments of the script that they exclude.
     """
     patch = _Patch(launch, framework, workload, framework.nearest(workload, best)[0], num_devices)
     before, after = (_written(framework, workload, strategy) for strategy in (own, best))
@@ -49,8 +56,10 @@ def patched(
         patch.settle({name: values for name, values in written.items() if name not in wanted}, only_nearer=True)
     if patch.distance():
         patch.settle({name: None for name in patch.launch.said() if name not in after}, only_nearer=True)
+    refused = patch.mend(after, frozenset(patch.broken(launch)))
     left = _Environment(framework, workload, own, best).settle(patch)
-    return Patched(patch.launch, tuple(_changes(launch, patch.launch)), not patch.distance(), left)
+    changes = tuple(_changes(launch, patch.launch))
+    return Patched(patch.launch, changes, not patch.distance(), tuple(told(fact) for fact in refused), left)
 
 
 def _is_of_plan(framework: Framework, name: str, said: Mapping[str, Values]) -> bool:
@@ -96,6 +105,32 @@ class _Patch:
                 self._try_nearer(name, values)
             else:
                 self._step(name, values, goal)
+
+    def broken(self, launch: Launch) -> list[Fact]:
+        """Combinations of arguments that the release refuses; arguments that it does not know are passed over."""
+        release = self._framework.release
+        return broken_facts(release, accepted(release, named_values(release, launch.arguments)))
+
+    def mend(self, written: Mapping[str, tuple[str, ...]], known: frozenset[Fact]) -> list[Fact]:
+        """Gives arguments of broken facts the values of the wanted plan's own file; the facts that stay broken.
+
+        ``known`` are broken in the script as it was given: it may be run with other software, and they stay.
+        """
+        for _ in range(MAX_MENDED):
+            found = [fact for fact in self.broken(self.launch) if fact not in known]
+            before = self.launch
+            for fact in found:
+                self.settle({name: written.get(name) for name in arguments_of(fact) if self._may_change(name, written)})
+            if self.launch is before:
+                return found
+        return found
+
+    def _may_change(self, name: str, written: Mapping[str, tuple[str, ...]]) -> bool:
+        """Whether an argument may change beside others; the model's arguments stay, but for switches that the plan adds."""
+        release = self._framework.release
+        if release.group_of(name) != "Model":
+            return True
+        return name in written and release.arguments[name].kind is Kind.SWITCH
 
     def _step(self, name: str, values: Values, goal: Mapping[str, Values]) -> None:
         open_before = self._open(self.launch, goal)

@@ -78,6 +78,9 @@ class TuneDocument(Answer):
     best: TunedPlan | None = Field(description="null where no plan fits")
     speedup: float | None = Field(description="step time of the script's plan over that of the best")
     why: Said | None = Field(description="what makes the difference")
+    kept: Said | None = Field(
+        default=None, description="why the script is left as it is, although its plan is not known to be the best that fits"
+    )
     tie: Said | None = Field(description="where the script's plan is not measurably slower than the fastest")
     nearest: Said | None = Field(description="without a best plan: what stands in the way")
     changes: list[ScriptChange]

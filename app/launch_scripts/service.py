@@ -23,12 +23,14 @@ from app.launch_scripts.reading import ReadScript, read_script_job
 from app.launch_scripts.schemas import NotUnderstood, ScriptRequest, TuneDocument, TunedPlan
 from app.text.json_documents import plain
 from calibration.files.calibrations import Calibration
+from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
 from documents.checking import check
 from documents.errors import InputError
 from documents.quantities import percent
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
+from frameworks.framework import ReadingError
 from frameworks.legality import violations
 from frameworks.target import ANY
 from hardware_profiles import catalogue
@@ -39,6 +41,8 @@ from search.session.progress import ProgressCallback
 
 if TYPE_CHECKING:
     from app.storage.session import Database
+
+LEAST_DOUBT = 0.01  # from this probability on, a plan that may not fit may have been run all the same
 
 
 SHORTEST_SAMPLE = 16  # tokens, for the lower end of an interval where lengths are not known
@@ -84,21 +88,24 @@ def tune_document(
     found = search_document(job, on_progress, own=own, executor=executor)
     is_played = not found.plans or found.plans[0].estimate.fidelity == "simulated"
     estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)
-    best = None
+    best, kept = None, None
     if found.plans:
         best = _with_own_switches(job, _proposed(found.plans, None if broken else estimate))
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
     warnings = [*filter(None, (read.doubt_of_lengths,)), *job.warnings]
     changed = Patched(read.launch, (), is_exact=True)
     if best is not None and not is_kept:
-        changed = _changed(read, best)
-        warnings += changed.left
-        if not changed.is_exact:
-            warnings.append(
-                Sentence(
-                    "The changed script does not say the whole of the best plan: a part of it stands where it is not changed."
+        kept = None if broken or estimate is None else _may_run(job, estimate, best)
+        if kept is None:
+            changed, best, kept = _startable(read, best, None if broken else estimate, own)
+            warnings += changed.left
+            if changed.changes and not changed.is_exact:
+                warnings.append(
+                    Sentence(
+                        "The changed script does not say the whole of the best plan: a part of it stands where it is not "
+                        "changed. The price is that of the changed script."
+                    )
                 )
-            )
     document = {
         **job_fields(job, own),
         "assumptions": found.assumptions,
@@ -112,6 +119,7 @@ def tune_document(
         "best": None if best is None else _best(read, estimate, best, found, is_kept=is_kept),
         "speedup": None if best is None or estimate is None else _speedup(estimate, best, is_kept=is_kept),
         "why": None if found.baseline is None else found.baseline.why,
+        "kept": kept,
         "tie": None if is_kept or broken else _tie(estimate, found),
         "nearest": found.nearest,
         "changes": changed.changes,
@@ -199,11 +207,65 @@ def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, foun
     )
 
 
-def _changed(read: ReadScript, best: Plan) -> Patched:
-    workload, own = read.job.workload, read.job.strategy
-    assert own is not None
-    strategy = _strategy_of(read.job, best)
-    return patched(read.launch, read.framework, workload, own, strategy, workload.cluster.num_devices)
+def _may_run(job: Job, estimate: Mapping[str, Any], best: Plan) -> str | None:
+    """A sentence if the script's own plan may fit after all, and no plan that surely fits is faster: it is not replaced."""
+    sure, limit = estimate["fits_probability"], job.settings.fit_confidence
+    slower = best.estimate.step_time_s / estimate["step_time_s"] - 1.0
+    if estimate["fits"] or slower < 0.0 or sure < LEAST_DOUBT:
+        return None
+    return Sentence(
+        "The script is left as it is: no plan that fits with {} is faster. Yours fits with {}; if it runs, keep it, and if it "
+        "runs out of memory, change to the plan above, which is {} slower.",
+        percent(limit),
+        percent(sure),
+        percent(slower),
+    )
+
+
+def _startable(
+    read: ReadScript, best: Plan, estimate: Mapping[str, Any] | None, own: Sequence[Calibration]
+) -> tuple[Patched, Plan, str | None]:
+    """The changed script, the plan that it says, and a sentence if it is left as it is: the framework would refuse it.
+
+    The changed script is read again: its arguments are held against the release, and its plan against the rules. A plan that is
+    not the whole of the best one is priced as it is read.
+    """
+    job, workload, strategy = read.job, read.job.workload, read.job.strategy
+    assert strategy is not None
+    untouched, num_devices = Patched(read.launch, (), is_exact=True), workload.cluster.num_devices
+    changed = patched(read.launch, read.framework, workload, strategy, _strategy_of(job, best), num_devices)
+    reasons = list(changed.refused)
+    if not reasons and not changed.is_exact:
+        try:
+            said = canonical(workload, read.framework.read(changed.launch.arguments, num_devices))
+        except ReadingError as error:
+            reasons = [str(error)]
+        else:
+            reasons = [violation.sentence for violation in violations(workload, said)]
+            if not reasons:
+                best = _as_read(job, best, said, own)
+                if estimate is not None and (_is_no_gain(estimate, best) or not best.estimate.fits):
+                    return untouched, best, Sentence("The script is left as it is: what can be changed in it saves nothing.")
+    if not reasons:
+        return changed, best, None
+    sentence = Sentence(
+        "The script is left as it is: {} would refuse the plan above beside its arguments: {}.",
+        read.framework.target.label,
+        joined("; ", (reason.rstrip(".") for reason in reasons)),
+    )
+    return untouched, best, sentence
+
+
+def _as_read(job: Job, best: Plan, said: ParallelStrategy, own: Sequence[Calibration]) -> Plan:
+    """The plan that a changed script says, with its own price."""
+    numbers = _estimate(job, said, own, is_played=best.estimate.fidelity == "simulated")
+    mapping = strategy_to_mapping(job.workload, said)
+    update = {
+        "plan_id": plan_id(job.workload, said),
+        "strategy": StrategyDocument.model_validate(mapping),
+        "estimate": type(best.estimate).model_validate(numbers),
+    }
+    return best.model_copy(update=update)
 
 
 def _diff(before: str, after: str) -> str:

@@ -47,7 +47,7 @@ def print_tuning(console: Console, document: TuneDocument) -> None:
     if best is None:
         console.print(document.nearest or Sentence("No plan fits."), markup=False, style="bold")
         return
-    if not document.diff:
+    if not document.diff and document.kept is None:
         console.print(Sentence("Nothing is to change: no plan for the same model, batch and devices is faster."), markup=False)
         return
     gain = "" if document.speedup is None else f", {document.speedup:.2f}x"
@@ -65,6 +65,9 @@ def print_tuning(console: Console, document: TuneDocument) -> None:
         console.print(sentence, markup=False)
     if best.stopped_by:
         console.print(Sentence("The search was cut by {}: better plans may exist.", word(best.stopped_by)), markup=False)
+    if document.kept is not None:
+        console.print(document.kept, markup=False, style="bold")
+        return
     console.print(Sentence("Change these lines:"), markup=False)
     write_text(document.diff)
 
