@@ -15,18 +15,21 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, alt
 from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
-from frameworks.registry import unset_by
+from frameworks.registry import cautions_of, unset_by
 from frameworks.rule import SwitchRule
 
 
 def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> StrategyBatch:
-    """The rows with each switch of ``wanted`` turned on if it has an effect, the target allows it and no rival is on. ``[n]``
+    """The rows with each switch of ``wanted`` turned on if it has an effect, the target takes it and no rival is on. ``[n]``
+
+    A switch that a page of the framework warns of stays off.
 
     Switches are tried in the order of the table; of switches that exclude each other, the first allowed one stays. Rows that
     differ still differ. The target is the workload's target. Other columns do not change.
     """
     usual = wanted & DEFAULT_FEATURES
     unset = {each.feature: each for each in unset_by(workload.software.target)} if usual else {}
+    cautions = {each.feature: each for each in cautions_of(workload.software.target)}
     if usual:
         batch = varied(batch, features=batch.features & ~int(usual))
     for feature in SWITCHES:
@@ -43,6 +46,8 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
             rows &= ~rule.violates(workload, on)
         if feature in unset:
             rows &= ~unset[feature].rows(workload, on)
+        if feature in cautions:
+            rows &= ~cautions[feature].rows(workload, on)
         batch = varied(batch, features=np.where(rows, on.features, batch.features))
     return batch
 

@@ -7,7 +7,10 @@ from documents.sentences import Sentence
 
 MIB = 2**20
 HARDWARE_QUEUE = {
-    "CUDA_DEVICE_MAX_CONNECTIONS": Sentence("one hardware queue, so that communication starts in the order of the program"),
+    "CUDA_DEVICE_MAX_CONNECTIONS": Sentence(
+        "hardware queues: one, so that communication starts in the order of the program; 32, so that an exchange of tokens "
+        "runs beside the compute of another micro batch"
+    ),
 }
 HCCL = {
     "HCCL_BUFFSIZE": Sentence("MB of each of the two buffers that every communicator owns; the plan's memory counts them"),

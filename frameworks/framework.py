@@ -8,6 +8,7 @@ from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape, Workload
+from frameworks.caution import Caution
 from frameworks.placements import Placements
 from frameworks.release import Release
 from frameworks.rule import Rule
@@ -81,8 +82,10 @@ class Framework:
     setting; ``write``: the arguments of that strategy. ``read``: the strategy of given arguments, with the number of devices if
     they do not say it; ``read_job``: the whole job (both raise ``ReadingError``). ``purposes``: the purpose of each environment
     variable. ``untold``: sentences on parts of the model that the release cannot express, so that it would train another model.
-    ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if
-    different. ``file``: text of a launch file with ``suffix``, from release, purposes and an entry of ``launch_block``.
+    ``misstated``: sentences on numbers of the model that it cannot be told; layers and cost are the same. ``placements``: the
+    possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
+    ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with ``suffix``, from release, purposes
+    and an entry of ``launch_block``.
     """
 
     target: Target
@@ -99,7 +102,9 @@ class Framework:
     placements: Placements
     unset: tuple[Unset, ...]
     merged_chunks: Placements | None = None
+    cautions: tuple[Caution, ...] = ()
     untold: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
+    misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
 
     @property
     def name(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
-from frameworks.legality import Violation, launchable_on, violations
+from frameworks.legality import Violation, cautions, launchable_on, violations
 from frameworks.registry import BY_NAME, releases_for
 
 
@@ -17,11 +17,12 @@ def launch_block(
 ) -> dict[str, dict[str, Any]]:
     """``target``, ``launchable``, ``arguments``, ``environment``, ``notes`` and ``rules`` of each framework, ready for JSON.
 
-    ``target`` is the release that the job names. For other frameworks it is the first release that runs the plan, else the
-    first. ``launchable`` says whether the framework runs exactly this plan, of this model. If the plan breaks a rule of the
-    framework, the arguments describe the nearest plan that it takes, ``rules`` lists the broken rules, and notes state each
-    rule and each replaced setting. ``arguments`` is null if the framework does not run on the devices. The argument
-    ``launchable`` is the result of ``frameworks.legality.launchable_on`` for the plan, if known.
+    ``target`` is the release that the job names. For other frameworks it is the first release that runs the plan, else the first
+    that builds the model, else the first. ``launchable`` says whether the framework runs exactly this plan, of this model. If the
+    plan breaks a rule of the framework, the arguments describe the nearest plan that it takes, ``rules`` lists the broken rules,
+    and notes state each rule and each replaced setting. ``arguments`` is null if the framework does not run on the devices, or if
+    it cannot be told the model and would train another one. The argument ``launchable`` is the result of
+    ``frameworks.legality.launchable_on`` for the plan, if known.
     """
     labels = launchable_on(workload, strategy) if launchable is None else launchable
     profile = workload.cluster.profile
@@ -29,19 +30,24 @@ def launch_block(
     for name in BY_NAME:
         releases = releases_for(name, workload.software.target)
         running = next((release for release in releases if release.target.label in labels), None)
-        framework = running or releases[0]
+        framework = running or next((release for release in releases if not release.untold(workload)), releases[0])
         target = framework.target
+        arguments: list[str] | None = None
+        environment: dict[str, str] = {}
         if profile.family not in target.families:
             note = Sentence("{} runs on {} devices, not on {}.", target.name, joined(" and ", target.families), profile.device)
-            arguments, environment = None, {}
             notes: list[str] = [note]
             broken: tuple[Violation, ...] = ()
         else:
             broken = () if running is not None else violations(workload, strategy, target)
-            launch = framework.write(workload, strategy)
             untold = framework.untold(workload)
-            arguments, environment = list(launch.arguments), dict(launch.environment)
-            notes = [*(Sentence("Not as planned ({}): {}.", v.rule, v.sentence) for v in broken), *untold, *launch.notes]
+            notes = [*(Sentence("Not as planned ({}): {}.", v.rule, v.sentence) for v in broken), *untold]
+            if untold:
+                notes.append(Sentence("No file is written, since it would train another model."))
+            else:
+                launch = framework.write(workload, strategy)
+                arguments, environment = list(launch.arguments), dict(launch.environment)
+                notes += [*framework.misstated(workload), *cautions(workload, strategy, target), *launch.notes]
         block[target.name] = {
             "target": target.label,
             "launchable": running is not None,

@@ -13,7 +13,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBat
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.physics import degrees, memory, pipeline, switches
-from frameworks.registry import FRAMEWORKS, parse_target
+from frameworks.registry import FRAMEWORKS, cautions_of, parse_target
 from frameworks.rule import Mask, Rule
 from frameworks.target import ANY, Target
 
@@ -102,6 +102,17 @@ def violations(workload: Workload, strategy: ParallelStrategy, target: str | Tar
         Violation(rule.name, rule.sentence(workload, strategy), rule.source)
         for rule in rules_for(workload.software.target if target is None else target)
         if rule.violates(workload, batch)[0]
+    )
+
+
+def cautions(workload: Workload, strategy: ParallelStrategy, target: Target | None = None) -> tuple[str, ...]:
+    """Sentences on what a strategy has, its target takes, and the framework's pages warn of."""
+    batch = StrategyBatch.of([strategy])
+    label = workload.software.target if target is None else target.label
+    return tuple(
+        Sentence("{} {}.", each.sentence, each.source)
+        for each in cautions_of(label)
+        if each.feature in strategy.features and each.rows(workload, batch)[0]
     )
 
 

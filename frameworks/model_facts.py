@@ -18,6 +18,7 @@ from frameworks.release import Argument, Given, Kind, Release, accepts, values_o
 Flat = Mapping[str, Any]
 Arguments = dict[str, Any]  # a bare argument has the value ()
 CONSTANTS = "constants."
+SCALING = "constants.rope_scaling."
 _PARTS: Mapping[str, type] = {
     "mla": MlaShape,
     "moe": MoeShape,
@@ -36,8 +37,9 @@ class Fact:
     (``None``: the model does not state it). ``instead``: the value to write for one that cannot be expressed. ``effective``: the
     only numbers that have an effect, if the framework accepts more. ``label``: the fact's word in sentences. ``because``: why a
     value has no argument. ``asked``: a launch file mentions the fact if the model does not state it. ``priced``: the fact changes
-    the cost of a plan. ``named``: words for values that do not read well as label and value. ``says`` is read from top to bottom:
-    the first entry whose arguments hold, given or by default, wins.
+    the cost of a plan. ``constant``: it is a number that leaves the model's layers and parameters as they are. ``named``: words
+    for values that do not read well as label and value. ``says`` is read from top to bottom: the first entry whose arguments
+    hold, given or by default, wins.
     """
 
     path: str
@@ -51,7 +53,13 @@ class Fact:
     because: str = ""
     asked: bool = False
     priced: bool = False
+    constant: bool = False
     named: Mapping[Any, str] = field(default_factory=dict)
+
+    @property
+    def is_constant(self) -> bool:
+        """Whether it is a number alone; those of scaled rotary positions are."""
+        return self.constant or (self.path.startswith(SCALING) and not self.path.endswith(".kind"))
 
     @property
     def words(self) -> str:

@@ -9,6 +9,7 @@ from cost_models.shapes.switches import SWITCHES, Feature
 from cost_models.shapes.traits import family_traits
 from documents.errors import did_you_mean
 from documents.sentences import Sentence, joined
+from frameworks.caution import Caution
 from frameworks.facts import beside
 from frameworks.framework import Framework
 from frameworks.megatron_lm.framework import MEGATRON_LM
@@ -72,6 +73,12 @@ def unset_by(target: str) -> tuple[Unset, ...]:
     """Usual switches that stay off in some plans for a target; physics alone has all kernels."""
     framework = BY_LABEL.get(parse_target(target).label)
     return () if framework is None else framework.unset
+
+
+def cautions_of(target: str) -> tuple[Caution, ...]:
+    """What is legal for a target and only its pages warn of."""
+    framework = BY_LABEL.get(parse_target(target).label)
+    return () if framework is None else framework.cautions
 
 
 def placements_of(target: str, *, merged_chunks: bool = False) -> Placements:

@@ -1,4 +1,4 @@
-"""The default target of a search: the framework of the hardware's usual stack, if it takes a plan of the job."""
+"""The default target of a search: the framework of the hardware's usual stack, unless it takes no plan of the job that fits."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from app.jobs.job import Job
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
+from frameworks.framework import Framework
 from frameworks.registry import releases_of
 from frameworks.target import Target
 from search.feasibility.least_memory_plan import most_frequent, takes_a_plan
@@ -20,7 +21,8 @@ from search.space.enumeration import Rejections, refusals
 def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
     """The job of a search with its target decided, and an assumption with the reason; unchanged if the job names one.
 
-    Its warnings list names of its limits that have no effect for the target.
+    The target is physics alone only if no release takes a plan that fits, which a warning says first. Its other warnings list
+    names of its limits that have no effect for the target.
     """
     return with_notes_on_names(_with_target(job, own))
 
@@ -33,21 +35,26 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     if not releases:
         return _assuming(job, Sentence("software.target = any (no launch files are written for stack {})", software.stack))
     reasons = []
-    for framework in releases:
+    for framework in sorted(releases, key=lambda one: _shortfall(one, job.workload)):
         label = framework.target.label
         workload = replace(job.workload, software=replace(software, target=label))
-        if untold := framework.untold(workload):
-            reasons.append(untold[0][0].lower() + untold[0][1:].rstrip("."))
-            continue
         rejections = Rejections()
         if takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
             document = {**job.document, "software": {**job.document["software"], "target": label}}
             sentence = Sentence(
                 "software.target = {} (usual for stack {}; --target any asks for the physics alone)", label, software.stack
             )
-            return _assuming(replace(job, workload=workload, document=document), sentence)
+            warnings = (*job.warnings, *framework.untold(workload), *framework.misstated(workload))
+            return _assuming(replace(job, workload=workload, document=document, warnings=warnings), sentence)
         reasons.append(_why_not(workload, framework.target, rejections))
+    alone = Sentence("Physics alone: no framework runs these plans as they are, since {}.", reasons[0])
+    job = replace(job, warnings=(alone, *job.warnings))
     return _assuming(job, Sentence("software.target = any ({})", reasons[0]))
+
+
+def _shortfall(framework: Framework, workload: Workload) -> int:
+    """2 for a release that would train another model, 1 for one with another constant, else 0."""
+    return 2 if framework.untold(workload) else int(bool(framework.misstated(workload)))
 
 
 def _why_not(workload: Workload, target: Target, rejections: Rejections) -> str:

@@ -28,6 +28,7 @@ from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
 from documents.sentences import Sentence, joined
 from frameworks.accepted_switches import with_usual
+from frameworks.legality import cautions
 from frameworks.mindformers.cells import by_rank
 from frameworks.rule import either
 from search.errors import SearchError
@@ -389,7 +390,7 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
         names = joined(", ", ((feature.name or "").lower() for feature in unpriced))
         verb = "changes" if len(unpriced) == 1 else "change"
         sentences.append(Sentence("strategy.features: {} {} launch arguments alone: the price is the one without.", names, verb))
-    return sentences
+    return [*sentences, *cautions(workload, strategy)]
 
 
 def _acting(workload: Workload, strategy: ParallelStrategy, features: Feature) -> Feature:

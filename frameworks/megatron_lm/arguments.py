@@ -47,8 +47,24 @@ def told(table: ModelTable, workload: Workload) -> Flat:
 
 def untold(release: Release, table: ModelTable, name: str, workload: Workload) -> tuple[str, ...]:
     """A sentence about the parts of the model that the release cannot express; none if it builds the same model."""
-    missing = [words for fact, words in table.unsayable(release, told(table, workload)) if not fact.priced]
+    unsayable = table.unsayable(release, told(table, workload))
+    missing = [words for fact, words in unsayable if not (fact.priced or fact.is_constant)]
     return (Sentence("Not the same model: {} cannot be told {}.", name, joined("; ", missing)),) if missing else ()
+
+
+def misstated(release: Release, table: ModelTable, name: str, workload: Workload) -> tuple[str, ...]:
+    """A sentence about numbers of the model that the release cannot be told; its layers and its cost are the same."""
+    unsayable = table.unsayable(release, told(table, workload))
+    missing = [words for fact, words in unsayable if fact.is_constant and not fact.priced]
+    if not missing:
+        return ()
+    return (
+        Sentence(
+            "Another constant: {} cannot be told {}; no price depends on it. Set it in the framework's code.",
+            name,
+            joined("; ", missing),
+        ),
+    )
 
 
 def unbuildable(release: Release, table: ModelTable, workload: Workload) -> tuple[str, ...]:

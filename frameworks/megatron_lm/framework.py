@@ -6,7 +6,7 @@ from functools import partial
 
 from frameworks.environment import HARDWARE_QUEUE
 from frameworks.framework import Framework
-from frameworks.megatron_lm.arguments import untold
+from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19, Dialect
 from frameworks.megatron_lm.job_reader import read, read_job
 from frameworks.megatron_lm.nearest import nearest
@@ -31,6 +31,7 @@ def _framework(dialect: Dialect, *other_releases: str) -> Framework:
         purposes=HARDWARE_QUEUE,
         file=partial(script, tokenizer=("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')),
         untold=partial(untold, release, dialect.models, dialect.name),
+        misstated=partial(misstated, release, dialect.models, dialect.name),
         read_job=partial(read_job, dialect),
     )
 

@@ -99,7 +99,7 @@ CONSTANTS = (
     Fact("constants.norm_epsilon", "norm-epsilon", asked=True),
     switch("constants.norm_zero_centered", "apply-layernorm-1p"),
     Fact("constants.rotary_base", "rotary-base", only=rotary, asked=True),
-    Fact("constants.local_rotary_base", only=rotary),
+    Fact("constants.local_rotary_base", only=rotary, constant=True),
     Fact("constants.rotary_fraction", "rotary-percent", only=lambda flat: rotary(flat) and not latent(flat), unsaid=(None, 1.0)),
     switch("constants.rotary_interleaved", "rotary-interleaved", only=lambda flat: rotary(flat) and not latent(flat)),
     Fact(
@@ -187,7 +187,7 @@ def derived(flat: Flat) -> dict[str, Any]:
         "position": ("learned" if flat["learned_positions"] else "yarn" if kind == "yarn" and not mla else "rope"),
         "mlp": activation and f"{'gated ' if gated else ''}{activation}",
         "predicting": Sentence("learned positions") if flat["learned_positions"] and flat["mtp_num_layers"] else None,
-        "linear_bias": not gated and not moe,
+        "linear_bias": (not gated and not moe) or bool(flat.get("moe.expert_biases")),
         "qk_norm": flat["qk_layernorm"] or mla,
         "positions": positions(flat),
         "longest": longest(flat),
@@ -199,6 +199,8 @@ def derived(flat: Flat) -> dict[str, Any]:
     }
     if flat["local_attention"] and flat["local_attention.kind"] == "linear" and not flat["local_attention.conv_kernel"]:
         found["local_attention.kind"] = Sentence("linear recurrence of fixed decay")  # lightning attention: no release has it
+    if flat.get("moe.expert_biases") and not (flat["attention_bias"] and flat["constants.attention_output_bias"]):
+        found["moe.expert_biases"] = Sentence("without those of attention")  # one argument has all
     return found | (_router(flat) if moe else {})
 
 
@@ -256,6 +258,7 @@ def undone(flat: Flat) -> dict[str, Any]:
         shared, width = flat.get("moe.shared_expert_ffn_hidden_size") or 0, flat.get("moe.expert_ffn_hidden_size") or 1
         found[f"{ROUTER}.topk_scale"] = flat.get(f"{ROUTER}.topk_scale") or 1.0
         found["moe.num_shared_experts"] = max(round(shared / width), 1) if shared else 0
+        found["moe.expert_biases"] = bool(flat.get("linear_bias"))
     if flat.get("window"):
         found |= {"local_attention": True, "local_attention.kind": "window"}
         found["local_attention.window"] = int(str(flat["window"]).strip("()").split(",")[0]) + 1
@@ -303,11 +306,13 @@ SHARED_MODEL = ModelTable((*WIDTHS, *CONSTANTS, *EXPERTS), derived, undone)
 MODEL_0_12 = SHARED_MODEL.with_facts(
     Fact(
         "unequal_mscales",
+        constant=True,
         label=Sentence("mscale and mscale_all_dim of"),
         because=Sentence("the scale of attention's scores follows mscale"),
     ),
     Fact(
         "outgrown",
+        constant=True,
         label="original_max_position_embeddings",
         because=Sentence("YaRN takes it from --max-position-embeddings, which must hold the sequence"),
     ),
@@ -337,6 +342,21 @@ def either_yarn(flat: Flat) -> bool:
 POSITIONS = {name: {"position-embedding-type": value} for name, value in (("learned", "learned_absolute"), ("rope", "rope"))}
 LINEAR = ("num_key_heads", "num_value_heads", "key_head_dim", "value_head_dim")
 MODEL_0_19 = SHARED_MODEL.with_facts(
+    Fact(
+        "mlp",
+        says={
+            "gated silu": {"swiglu": ()},
+            "gated quick_gelu": {"quick-geglu": ()},
+            "relu2": {"squared-relu": ()},
+            "gelu": {"no-bias-gelu-fusion": ()},
+            "gelu_tanh": {},
+        },
+        instead=Sentence("gated silu"),
+        label="activation",
+    ),
+    Fact("constants.activation_clamp", "activation-func-clamp-value"),
+    Fact("constants.glu_linear_offset", "glu-linear-offset", unsaid=(None, 0.0)),
+    Fact("moe.expert_biases", says={False: {}, True: {}}, only=routed, label=Sentence("biases of the experts"), priced=True),
     Fact("position", says={**POSITIONS, "yarn": {"position-embedding-type": "yarn"}}, label=Sentence("positions by")),
     *(fact for fact in SHARED_MODEL.facts if fact.path == f"{SCALING}.factor" and fact.number == "rope-scaling-factor"),
     Fact(f"{SCALING}.factor", "rotary-scaling-factor", only=either_yarn),

@@ -39,6 +39,7 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     _optimizer(dialect, draft)
     _recompute(dialect, draft)
     _layout(dialect, draft)
+    dialect.drop_broken(draft, "megatron_ep_overlap")
     if dialect.broken(draft, "megatron_p2p_overlap"):
         draft.add(Feature.OVERLAP_P2P, Sentence("virtual stages over pp 2 need it"))
     dialect.drop_broken(draft, "megatron_cuda_graph")

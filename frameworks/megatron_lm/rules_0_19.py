@@ -8,7 +8,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
-from frameworks.facts import FactRule, fact_rule
+from frameworks.facts import Extra, FactRule, fact_rule
 from frameworks.megatron_lm import rules_0_12
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_19
@@ -25,6 +25,7 @@ from frameworks.megatron_lm.rules_0_12 import (
 from frameworks.megatron_lm.table import RELEASE_0_19, TABLE_0_19, TERMS_0_19
 from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
 from frameworks.physics.memory import module_names
+from frameworks.physics.pipeline import PAIRS_WAIT
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, has_effect, none_of, rules_in
 
@@ -106,12 +107,33 @@ SHARED_EXPERT_OVERLAP = fact_rule(
     Sentence("moe_shared_expert_overlap needs shared experts and the all-to-all dispatcher or two_level (DeepEP)"),
     extra=rules_0_12.NO_SHARED_EXPERTS,
 )
+EP_OVERLAP = fact_rule(
+    RELEASE_0_19,
+    TERMS_0_19,
+    "megatron_ep_overlap",
+    Sentence(
+        "moe_comm_overlap (overlap-moe-expert-parallel-comm) needs ep above 1, alltoall or two_level (DeepEP), 16 bits, and "
+        "virtual stages over pp, and excludes full recompute, recompute of moe, moe_shared_expert_overlap and more than one "
+        "multi-token-prediction layer"
+    ),
+    extra=Extra(
+        lambda w, b: PAIRS_WAIT[b.schedule] & (b.pp > 1),
+        lambda w, s: Sentence("runs without a pipeline or with virtual stages (schedule is {})", s.schedule.label),
+    ),
+)
 ACTIVATION_RECOMPUTE = fact_rule(
     RELEASE_0_19,
     TERMS_0_19,
     "megatron_activation_recompute",
     rules_0_12.ACTIVATION_RECOMPUTE.requirement,
     sentence=rules_0_12.ACTIVATION_RECOMPUTE.sentence,
+)
+EXPERT_BIASES = Rule(
+    "megatron_expert_biases",
+    CONFIG,
+    Sentence("experts with biases are not split: etp is 1"),
+    lambda w, b: b.etp > 1 if w.model.moe is not None and w.model.moe.expert_biases else none_of(b),
+    lambda w, s: Sentence("etp {} splits the experts of {}, which have biases", s.etp, w.model.name),
 )
 DELAYED = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
 FP8_RECOMPUTE = Rule(

@@ -15,6 +15,7 @@ from frameworks.launch_text import PLACEHOLDER, comment, heading
 from frameworks.release import Release
 
 ENTRY_POINT = "pretrain_gpt.py"
+LOSS, FORCE = "--moe-router-load-balancing-type", "--moe-router-force-load-balancing"
 PLACEHOLDERS = {
     "DATA_PATH": "prefix of the preprocessed data set",
     "TOKENIZER_PATH": "tokenizer of the model",
@@ -37,7 +38,7 @@ def script(
         lines += [f'{name}="${{{name}:-{PLACEHOLDER}}}"  # {purpose}']
     lines += ["", "ARGUMENTS=(", *_grouped(release, launch["arguments"]), ")", ""]
     lines += ["# Yours as well: data, tokenizer, schedule; the values are placeholders.", "YOURS=("]
-    lines += [f"  {line}" for line in _yours(tokenizer)] + [")", ""]
+    lines += [f"  {line}" for line in _yours(tokenizer, launch["arguments"])] + [")", ""]
     lines += _torchrun(start)
     return "\n".join(lines) + "\n"
 
@@ -58,20 +59,43 @@ def _grouped(release: Release, arguments: list[str]) -> list[str]:
     return lines
 
 
-def _yours(tokenizer: Sequence[str]) -> list[str]:
+def _has_balance_loss(arguments: Sequence[str]) -> bool:
+    """Whether a router has a loss, whose weight is 0 unless it is given; the plan is priced with a balanced router."""
+    loss = arguments[arguments.index(LOSS) + 1] if LOSS in arguments else "aux_loss"
+    return "--num-experts" in arguments and loss.endswith("aux_loss") and FORCE not in arguments
+
+
+def _yours(tokenizer: Sequence[str], arguments: Sequence[str]) -> list[str]:
     return [
         '--data-path "${DATA_PATH}"',
         "--split 100,0,0",
         *tokenizer,
         '--save "${CHECKPOINT_PATH}"',
+        '--load "${CHECKPOINT_PATH}"',  # an empty folder starts a new training
         "--save-interval 1000",
         "--train-iters 1000",
         "--lr 1.0e-5",
         "--min-lr 1.0e-6",
         "--lr-decay-style cosine",
         "--lr-warmup-fraction 0.01",
+        "--weight-decay 0.1",
+        "--adam-beta1 0.9",
+        "--adam-beta2 0.95",
+        "--clip-grad 1.0",
+        "--init-method-std 0.02",
+        *(["--moe-aux-loss-coeff 1.0e-3"] if _has_balance_loss(arguments) else []),
         "--log-interval 1",
         "--eval-iters 0",
+    ]
+
+
+def _rendezvous() -> list[str]:
+    """Without them every node would start as the first, on its own."""
+    return [
+        '  if [[ -z "${MASTER_ADDR:-}" || -z "${NODE_RANK:-}" ]]; then',
+        '    echo "Set MASTER_ADDR to the first node and NODE_RANK to the number of this one." >&2',
+        "    exit 2",
+        "  fi",
     ]
 
 
@@ -86,6 +110,7 @@ def _torchrun(start: Start) -> list[str]:
         "      exit 2",
         "    fi",
         "  done",
+        *(_rendezvous() if start.num_nodes > 1 else []),
         "  torchrun \\",
         f'    --nproc-per-node {start.processes_per_node} --nnodes {start.num_nodes} --node-rank "${{NODE_RANK:-0}}" \\',
         '    --master-addr "${MASTER_ADDR:-localhost}" --master-port "${MASTER_PORT:-6000}" \\',

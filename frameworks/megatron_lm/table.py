@@ -185,14 +185,17 @@ CHANGED = {
         Feature.FUSED_ROPE, "no-rope-fusion", negated=True, only=("position-embedding-type=rope",)
     ),
 }
-NEW = SwitchArgument(
-    Feature.BF16_MOMENTS,
-    "exp-avg-dtype",
-    on=("bf16",),
-    only=("exp-avg-sq-dtype=bf16",),  # the other moment
-    beside={"use-precision-aware-optimizer": (), "exp-avg-sq-dtype": "bf16"},
+NEW = (
+    SwitchArgument(Feature.MOE_COMM_OVERLAP, "overlap-moe-expert-parallel-comm"),
+    SwitchArgument(
+        Feature.BF16_MOMENTS,
+        "exp-avg-dtype",
+        on=("bf16",),
+        only=("exp-avg-sq-dtype=bf16",),  # the other moment
+        beside={"use-precision-aware-optimizer": (), "exp-avg-sq-dtype": "bf16"},
+    ),
 )
-TABLE_0_19 = replace(TABLE_0_12, switches=(*(CHANGED.get(switch.feature, switch) for switch in TABLE_0_12.switches), NEW))
+TABLE_0_19 = replace(TABLE_0_12, switches=(*(CHANGED.get(switch.feature, switch) for switch in TABLE_0_12.switches), *NEW))
 TERMS_0_19: Terms = {
     **{name: term for name, term in TERMS_0_12.items() if name not in ("enable-cuda-graph", "use-custom-fsdp")},
     **switch_terms(TABLE_0_19),

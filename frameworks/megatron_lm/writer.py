@@ -55,6 +55,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **table.arguments_of(optimizer),
         **_sharding(dialect, s),
         **table.arguments_of(~optimizer),
+        "no-create-attention-mask-in-dataloader": BARE,  # attention is causal; the mask would be seq-length squared
     }
     return LaunchArguments(
         tokens(dialect.release, written, s.features), _environment(s), replaced + _notes(dialect, workload, s, planned)
@@ -64,6 +65,8 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
 def _environment(s: ParallelStrategy) -> dict[str, str]:
     if s.zero_stage >= 2:
         return {}  # fully sharded data parallelism rejects a single connection
+    if Feature.MOE_COMM_OVERLAP in s.features:
+        return {"CUDA_DEVICE_MAX_CONNECTIONS": "32"}  # one connection would put the exchange behind the compute
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if s.tp * s.cp > 1 else {}
 
 

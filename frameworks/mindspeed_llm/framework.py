@@ -7,13 +7,13 @@ from functools import partial
 from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HCCL
 from frameworks.framework import Framework
-from frameworks.megatron_lm.arguments import untold
+from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.script import script
 from frameworks.mindspeed_llm.job_reader import JobReading
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
-from frameworks.mindspeed_llm.rules import MERGED_CHUNKS, NAME, PLACEMENTS, RULES, UNSET
+from frameworks.mindspeed_llm.rules import CAUTIONS, MERGED_CHUNKS, NAME, PLACEMENTS, RULES, UNSET
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.mindspeed_llm.writer import arguments
 from frameworks.target import Target
@@ -26,10 +26,12 @@ MINDSPEED_LLM = Framework(
     placements=PLACEMENTS,
     unset=UNSET,
     merged_chunks=MERGED_CHUNKS,
+    cautions=CAUTIONS,
     nearest=nearest,
     write=arguments,
     read=read,
     untold=partial(untold, RELEASE, MODEL, NAME),
+    misstated=partial(misstated, RELEASE, MODEL, NAME),
     read_job=lambda given, num_devices: JobReading(RELEASE, TABLE, given, num_devices).job(),
     suffix="sh",
     purposes={

@@ -10,7 +10,17 @@ from typing import Any
 
 from documents.sentences import Sentence
 from frameworks.megatron_lm import model_table as megatron
-from frameworks.megatron_lm.model_table import DIVIDED_SIGMOIDS, LOCAL, ROUTER, SCALING, latent, rotary, routed, switch
+from frameworks.megatron_lm.model_table import (
+    DIVIDED_SIGMOIDS,
+    LINEAR,
+    LOCAL,
+    ROUTER,
+    SCALING,
+    latent,
+    rotary,
+    routed,
+    switch,
+)
 from frameworks.model_facts import Fact, Flat, ModelTable
 
 BY_BEST = Sentence("by their best expert")
@@ -18,6 +28,11 @@ GROUPS = {"moe-router-load-balancing-type": "group_limited_greedy"}
 SOFTMAX_FIRST = {"moe-router-load-balancing-type": "softmax_topk"}
 YARN = "yarn"
 LLAMA3 = "llama3"
+
+
+def recurrent(flat: Flat) -> bool:
+    """Whether some layers have linear attention, as far as is known: arguments say it by the interval of the others."""
+    return flat.get("local_attention.kind") in (None, "linear")
 
 
 def stretched(kind: str) -> Any:
@@ -40,8 +55,16 @@ FACTS = (
         instead=Sentence("gated silu"),
         label="activation",
     ),
-    Fact("local", says={"window": {}}, label=Sentence("attention limited to a"), named=LOCAL, priced=True),
+    Fact("local", says={"window": {}, "linear": {}}, label=Sentence("attention limited to a"), named=LOCAL, priced=True),
     Fact("local_attention.window", "sliding-window", only=lambda flat: flat.get("local") == "window", unsaid=(None, 0)),
+    Fact("local_attention.full_attention_every", "full-attention-interval", only=recurrent, unsaid=(None, 0), priced=True),
+    *(
+        Fact(f"local_attention.{name}", f"linear-{name.replace('_', '-')}", only=recurrent, unsaid=(None, 0), priced=True)
+        for name in LINEAR
+    ),
+    Fact("local_attention.conv_kernel", "mamba-d-conv", only=recurrent, unsaid=(None, 0), priced=True),
+    Fact("attention_output_gate", says={False: {}, True: {}}, priced=True),  # of the specification with linear attention
+    Fact("linear_rotary_fraction", "partial-rotary-factor", unsaid=(None, 0.0)),
     switch("constants.norm_zero_centered", "add-rmsnorm-offset"),
     Fact(
         "constants.rotary_interleaved",
@@ -69,6 +92,7 @@ FACTS = (
     Fact(f"{SCALING}.beta_slow", "beta-slow", only=stretched(YARN)),
     Fact(
         "outgrown",
+        constant=True,
         label=Sentence("a factor of YaRN for less than"),
         because=Sentence("outside latent attention the factor is --max-position-embeddings over the original length"),
     ),
@@ -116,6 +140,10 @@ def derived(flat: Flat) -> dict[str, Any]:
         found["constants.attention_scale"] = round(squared)
     local, every = flat.get("local_attention.kind"), flat.get("local_attention.full_attention_every")
     found["local"] = Sentence("{} but in every {}th layer", local, every) if local == "window" and every else local
+    if local == "linear":  # its attention reads a factor of its own
+        found |= {"linear_rotary_fraction": flat["constants.rotary_fraction"], "constants.rotary_fraction": None}
+    if found.get("local_attention.kind"):
+        found["local"] = found["local_attention.kind"]
     if str(found.get("group_choice")).startswith("chosen by their best"):
         found["group_choice"] = BY_BEST
     return found
@@ -141,7 +169,13 @@ def undone(flat: Flat) -> dict[str, Any]:
     if flat.get("embeddings_by_width"):
         found["constants.embedding_scale"] = sqrt(flat["hidden_size"])
     if flat.get("local_attention.window"):
-        found |= {"local_attention": True, "local_attention.kind": "window"}
+        found |= {"local_attention": True, "local_attention.kind": "window", "local_attention.conv_kernel": None}
+    if flat.get("local_attention.full_attention_every"):
+        found |= {"local_attention": True, "local_attention.kind": "linear", "attention_output_gate": True}
+    else:
+        found["attention_output_gate"] = False
+    if flat.get("linear_rotary_fraction"):
+        found["constants.rotary_fraction"] = flat["linear_rotary_fraction"]
     normalized = flat.get(f"{ROUTER}.normalize_topk")
     if isinstance(normalized, str):
         found[f"{ROUTER}.normalize_topk"] = normalized.startswith("divided")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from cost_models.shapes.strategy import (
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
+from frameworks.caution import Caution
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
@@ -46,7 +48,15 @@ from frameworks.unset import Unset
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
 
-PRECISION = precision_rule("mindspeed_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp32")
+PRECISION = precision_rule(  # fp8 where the devices have it: Ascend 950
+    "mindspeed_precision",
+    "[megatron-0.12, arguments.py; mindspeed, transformer_engine_basic.py]",
+    NAME,
+    "bf16",
+    "fp16",
+    "fp8",
+    "fp32",
+)
 FEATURES = offered_rule("mindspeed_features", "[mindspeed, features_manager]", NAME, TABLE)
 MODEL_RULE = model_rule("mindspeed_model", "[mindspeed-llm, features_manager]", NAME, partial(unbuildable, RELEASE, MODEL))
 SCHEDULE = schedule_rule("mindspeed_schedule", "[mindspeed, features_manager/pipeline_parallel]", NAME, TABLE)
@@ -144,7 +154,50 @@ POST_NORM = FACTS(
 
 MC2 = FACTS("mindspeed_mc2", Sentence("mc2 needs sequence parallelism and excludes MoE and coc"))
 
-COC = FACTS("mindspeed_coc", Sentence("coc excludes MoE"))
+COC = FACTS("mindspeed_coc", Sentence("coc excludes fp8, which runs on the layers of Transformer Engine"))
+
+COC_BESIDE_EXPERTS = Caution(
+    Feature.COC,
+    lambda w, b: every_row(b, w.model.moe is not None),
+    Sentence(
+        "coc beside experts: MindSpeed's validators take it, and scripts of MindSpeed-LLM set it, but MindSpeed's page says that "
+        "it is not adapted to MoE; it is priced on the dense linear layers alone, and a search does not set it"
+    ),
+    "[mindspeed, communication-over-computation.md]",
+)
+
+LINEAR_ATTENTION = FACTS("mindspeed_linear_attention", Sentence("linear attention runs with tp 1 and cp 1"))
+
+
+def _shifts_attention(layout: LayerLayout, _before_head: int, model: ModelShape) -> bool:
+    """Whether no-op layers give a layer another kind of attention than the model has: positions count them."""
+    every = model.local_attention.full_attention_every if model.local_attention is not None else 0
+    noops = set(noop_positions(layout))
+    if not every or not noops:
+        return False
+    total = max(map(max, layout)) * len(layout) * len(layout[0])
+    real = [position for position in range(total) if position not in noops]
+    return any((position - index) % every for index, position in enumerate(real))
+
+
+LINEAR_NOOP = Rule(
+    "mindspeed_linear_noop",
+    "[mindspeed-llm, transformer_block.py]",
+    Sentence("with linear attention, every layer has a multiple of the attention interval of no-op layers before it"),
+    lambda w, b: (
+        layout_violates(w, b, _shifts_attention)
+        if w.model.local_attention is not None and w.model.local_attention.is_linear
+        else none_of(b)
+    ),
+    lambda w, s: Sentence(
+        "full attention is in every {}th layer, no-op layers counted, and {} layers over pp {} leave them at positions {}",
+        w.model.local_attention.full_attention_every if w.model.local_attention else 0,
+        w.model.num_layers,
+        s.pp,
+        joined(", ", map(str, noop_positions(layout_of(w, s)))),
+    ),
+    reads_placement=True,
+)
 
 TP_2D = FACTS(
     "mindspeed_tp_2d",
@@ -261,19 +314,46 @@ FB_OVERLAP = FACTS(
 DUALPIPEV = FACTS("mindspeed_dualpipev", Sentence("dualpipev comes with moe_comm_overlap, cp 1 and embeddings that are not tied"))
 
 
+def _starts_early(layout: LayerLayout, _before_head: int, _model: ModelShape) -> bool:
+    """Whether MindSpeed's validator refuses the no-op layers.
+
+    It compares one element of a set of positions with the last virtual stage's: the one that Python iterates first, which need
+    not be the smallest. Shipped scripts pass with no-op layers in the middle.
+    """
+    noops = noop_positions(layout)
+    slots = max(map(max, layout))
+    return bool(noops) and next(iter(set(noops))) < slots * (len(layout) * len(layout[0]) - 1)
+
+
 def _unfilled(layout: LayerLayout, before_head: int, model: ModelShape) -> bool:
     return not MERGED_CHUNKS.expressible(layout, before_head, model)
 
 
+def _merges_chunks(workload: Workload, batch: StrategyBatch) -> Mask:
+    if workload.model.moe is None or not batch.has(Feature.MOE_COMM_OVERLAP).any():
+        return none_of(batch)
+    mask: Mask = IN_GROUPS[batch.schedule] & has_effect(workload, batch, Feature.MOE_COMM_OVERLAP)
+    return mask
+
+
+def _merging(forbids: Callable[[LayerLayout, int, ModelShape], bool]) -> Callable[[Workload, StrategyBatch], Mask]:
+    """Rows with merged passes and virtual stages whose layout is rejected."""
+
+    def rows(workload: Workload, batch: StrategyBatch) -> Mask:
+        merges = _merges_chunks(workload, batch)
+        return merges & layout_violates(workload, batch, forbids) if merges.any() else merges
+
+    return rows
+
+
 FB_NOOP = SwitchRule(
     "mindspeed_fb_noop",
-    "[mindspeed, noop_layers; fb_overlap.py]",
-    Sentence("with moe_comm_overlap and interleaved virtual stages, no-op layers sit on the last virtual stage only"),
-    lambda w, b: (
-        IN_GROUPS[b.schedule] & has_effect(w, b, Feature.MOE_COMM_OVERLAP) & layout_violates(w, b, _unfilled)
-        if w.model.moe is not None and b.has(Feature.MOE_COMM_OVERLAP).any()
-        else none_of(b)
+    "[mindspeed, fb_overlap.py]",
+    Sentence(
+        "with moe_comm_overlap and interleaved virtual stages, the no-op layer that MindSpeed looks at, the first of a set, sits "
+        "on the last virtual stage"
     ),
+    _merging(_starts_early),
     lambda w, s: Sentence(
         "moe_comm_overlap with vpp {} takes no-op layers on the last virtual stage only, and {} layers "
         "over pp {} leave them at positions {}",
@@ -286,6 +366,16 @@ FB_NOOP = SwitchRule(
     reason=lambda w, s: Sentence("it takes no-op layers on the last virtual stage only"),
     reads_placement=True,
 )
+NOOP_IN_THE_MIDDLE = Caution(
+    Feature.MOE_COMM_OVERLAP,
+    lambda w, b: _merging(_unfilled)(w, b) & ~_merging(_starts_early)(w, b),
+    Sentence(
+        "moe_comm_overlap with no-op layers before the last virtual stage: MindSpeed means to refuse it, but its validator looks "
+        "at one element of a set and takes it"
+    ),
+    "[mindspeed, fb_overlap.py]",
+)
+CAUTIONS = (COC_BESIDE_EXPERTS, NOOP_IN_THE_MIDDLE)
 
 ZERO_MEMORY = FACTS(
     "mindspeed_zero_memory",

@@ -41,6 +41,15 @@ SPECS = (
     Spec("deepseek_spec", (Sentence("latent attention"),)),
     Spec("gemma2_spec", (Sentence("norms behind attention and MLP"), Sentence("norms of queries and keys"))),
     Spec("qwen2_moe_spec", (Sentence("a gate of the shared experts"), Sentence("norms of queries and keys"))),
+    Spec(
+        "qwen3_next_spec",
+        (
+            Sentence("linear attention"),
+            Sentence("a gate of attention's output"),
+            Sentence("norms of queries and keys"),
+            Sentence("a gate of the shared experts"),
+        ),
+    ),
 )
 # Others that build the same: read, never written.
 READ_SPECS = (

@@ -9,6 +9,7 @@ import numpy as np
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.facts import Term, Terms
 from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
@@ -57,6 +58,11 @@ TABLE = Table(
 HAS_METHOD = np.array([bool(TABLE.schedules.get(schedule)) for schedule in Schedule])  # has a value of schedules-method
 BY_LAYER = RecomputeModule.CORE_ATTN | RecomputeModule.MLP | RecomputeModule.MOE
 
+
+def _recurrent(workload: Workload) -> bool:
+    return workload.model.local_attention is not None and workload.model.local_attention.is_linear
+
+
 TERMS: Terms = {
     **switch_terms(TABLE),
     **SHARED_TERMS,
@@ -93,6 +99,18 @@ TERMS: Terms = {
         Sentence("compressed queries (q_lora_rank)"),
         lambda w, s: Sentence("compressed queries"),
         lambda w, s: Sentence("{} has none", w.model.name),
+        of_job=True,
+    ),
+    "full-attention-interval": Term(
+        lambda w, b: w.model.local_attention.full_attention_every if _recurrent(w) and w.model.local_attention else 0,
+        Sentence("linear attention"),
+        lambda w, s: Sentence("linear attention"),
+        of_job=True,
+    ),
+    "transformer-impl=transformer_engine": Term(  # its layers are written for 8 bits alone
+        lambda w, b: w.training.precision == "fp8",
+        Sentence("precision fp8"),
+        lambda w, s: Sentence("precision fp8, which runs on the layers of Transformer Engine"),
         of_job=True,
     ),
     "post-norm": Term(

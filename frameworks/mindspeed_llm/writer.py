@@ -47,16 +47,19 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **_vocabulary(workload, s),
         **_layer_spec(model),
         **_latent_attention(workload, s),
+        **_linear_attention(model),
         **batch_arguments(workload, s),
         **where(workload.training.precision in ("bf16", "fp8", "nvfp4"), "bf16"),
         **where(workload.training.precision == "fp16", "fp16"),
+        **({"fp8-format": "e4m3", "fp8-recipe": "mxfp8"} if workload.training.precision == "fp8" else {}),
         **degree_arguments(TABLE, s),
         **_context_parallel(s),
         **_experts(workload, s),
         **balance_arguments(RELEASE, workload),
         **_recompute(s),
         **where(s.zero_stage, "use-distributed-optimizer"),
-        "transformer-impl": "local",  # as in MindSpeed-LLM's examples; the default is transformer_engine
+        # As in MindSpeed-LLM's examples; its layers of Transformer Engine are for 8 bits.
+        "transformer-impl": "transformer_engine" if workload.training.precision == "fp8" else "local",
         "no-masked-softmax-fusion": BARE,
         "attention-softmax-in-fp32": BARE,
         **where(not model.learned_positions, "use-rotary-position-embeddings"),
@@ -106,6 +109,13 @@ def _latent_attention(workload: Workload, s: ParallelStrategy) -> Arguments:
         **where(Feature.FLASH_ATTENTION in s.features, "mla-fa-without-pad"),
         **where(repeats, "mla-mm-split", "mla-up-proj-tp-overlap"),
     }
+
+
+def _linear_attention(model: ModelShape) -> Arguments:
+    """Kernels of linear attention as in MindSpeed-LLM's example; full attention beside it splits no joint projection."""
+    if model.local_attention is None or not model.local_attention.is_linear:
+        return {}
+    return {**where(True, "use-triton-gdn", "no-enable-linear-qkv"), "mamba-chunk-size": 64}
 
 
 def _vocabulary(workload: Workload, s: ParallelStrategy) -> Arguments:

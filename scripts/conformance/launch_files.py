@@ -115,8 +115,8 @@ def run_script(path: Path, folder: Path) -> Started:
 
 
 def _filled_in(path: Path, folder: Path) -> dict[str, str]:
-    """The script with a folder for each variable that its user must set."""
-    given = {}
+    """A folder for each variable that the script's user must set, and a rendezvous."""
+    given = {"MASTER_ADDR": "localhost", "NODE_RANK": "0"}
     for name in re.findall(r'^([A-Z_]+)="\$\{\1:-SET-ME\}"', path.read_text(encoding="utf-8"), re.MULTILINE):
         place = folder / "given" / name.lower()
         place.mkdir(parents=True)

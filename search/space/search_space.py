@@ -61,9 +61,9 @@ class SearchSpace:
     """Sorted values of every dimension; ``dp`` is derived.
 
     ``features`` lists whole combinations of switches. ``dualpipev_features`` are those of schedules that may merge passes,
-    ``interleaved_features`` those of schedules with groups. ``wanted`` are also on wherever the target takes them. Where a
-    strategy does not fit, those of ``leaner`` are turned. The lattice is the product of all dimensions in canonical form
-    (``cost_models.shapes.canonical``).
+    ``interleaved_features`` those of schedules with groups and of no pipeline. ``wanted`` are also on wherever the target takes
+    them. Where a strategy does not fit, those of ``leaner`` are turned. The lattice is the product of all dimensions in canonical
+    form (``cost_models.shapes.canonical``).
     """
 
     tp: tuple[int, ...]
@@ -98,7 +98,8 @@ class SearchSpace:
 
     def features_with(self, schedule: Schedule) -> tuple[Feature, ...]:
         """Combinations of switches that are tried with a schedule."""
-        if schedule.rules.in_groups:
+        pairs = schedule.rules.pairs
+        if schedule.rules.tried == "always" and pairs is not None and not pairs.wait:
             return self.interleaved_features
         return self.dualpipev_features if schedule.rules.tried == "to_merge" else self.features
 

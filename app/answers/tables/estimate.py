@@ -21,17 +21,24 @@ from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
 from cost_models.shapes.router_balance import RouterBalance
-from cost_models.shapes.switches import Exclusive, alternatives
+from cost_models.shapes.switches import SWITCHES
 from documents.quantities import column_seconds, count, days, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 SECONDS_PER_DAY = 86_400
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp distinguishes these
-_MASTER_WEIGHTS = [str(feature.name).lower() for feature in alternatives(Exclusive.MASTER_WEIGHTS)]
+# Switches that a plan has unless its name says so, by what else it must have for them to matter.
+_ALWAYS, _WITH_EXPERTS, _WITH_REPLICAS, _WITH_GROUPS = (
+    ("flash_attention", "fused_norm"),
+    ("moe_grouped_gemm", "moe_permute_fusion"),
+    ("overlap_grad_reduce", "overlap_param_gather"),
+    ("overlap_p2p",),
+)
+_NAMED = [str(feature.name).lower() for feature, switch in SWITCHES.items() if switch.priced and not switch.by_default]
 
 
 def strategy_text(strategy: StrategyDocument) -> str:
-    """A strategy on one line: degrees above one, the micro batch, then options that are not the default."""
+    """A strategy on one line: degrees above one, the micro batch, then all that is not the default and has a price."""
     sizes = ((name, getattr(strategy, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "etp"))
     degrees = [f"{name.upper()}{size}" for name, size in sizes if size > 1]
     parts = [*degrees, f"DP{strategy.dp}", f"MBS{strategy.micro_batch_size}"]
@@ -51,7 +58,21 @@ def strategy_text(strategy: StrategyDocument) -> str:
         parts.append(Sentence("recompute and swap by tensor"))
     if strategy.recompute.granularity != "none":
         parts.append(recompute_text(strategy.recompute))
-    return " ".join([*parts, *(name for name in _MASTER_WEIGHTS if name in strategy.features)])
+    if strategy.noop_layers:
+        parts.append(Sentence("{} empty slots", strategy.noop_layers))
+    parts += [name for name in _NAMED if name in strategy.features]
+    return " ".join([*parts, *(Sentence("no {}", name) for name in _usual_switches(strategy) if name not in strategy.features)])
+
+
+def _usual_switches(strategy: StrategyDocument) -> tuple[str, ...]:
+    """Switches that are on by default and act in the strategy, as far as it says."""
+    replicas = strategy.dp * strategy.cp > 1
+    return (
+        *_ALWAYS,
+        *(_WITH_EXPERTS if strategy.moe_dispatcher is not None else ()),
+        *(_WITH_REPLICAS[: 1 + (strategy.zero_stage > 0)] if replicas else ()),
+        *(_WITH_GROUPS if strategy.microbatch_group_size_per_vp_stage is not None else ()),
+    )
 
 
 def recompute_text(recompute: RecomputeDocument) -> str:

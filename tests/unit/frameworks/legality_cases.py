@@ -37,7 +37,15 @@ WINDOWED = LocalAttention("window", window=1024)
 RECURRENT = LocalAttention(
     "linear", num_key_heads=2, num_value_heads=4, key_head_dim=128, value_head_dim=128, conv_kernel=4, full_attention_every=4
 )
+LINEAR = job(replace(DENSE, local_attention=RECURRENT))
+EIGHT_BITS = job(MIXTURE, precision="fp8")
+BIASED = job(replace(MIXTURE, moe=replace(MIXTURE.moe, expert_biases=True)) if MIXTURE.moe else MIXTURE)
 OVERLAPPED = DEFAULT_FEATURES & ~Feature.OVERLAP_GRAD_REDUCE & ~Feature.OVERLAP_PARAM_GATHER
+DEEP = job(replace(MIXTURE, num_layers=61), global_batch_size=256)
+EIGHT_RANKS = ParallelStrategy(
+    pp=8, dp=8, ep=8, vpp=4, schedule=Schedule.INTERLEAVED, dispatcher=Dispatcher.ALLTOALL,
+    features=OVERLAPPED | Feature.MOE_COMM_OVERLAP,
+)  # fmt: skip
 
 
 def changed(strategy: ParallelStrategy, **fields: Any) -> ParallelStrategy:
@@ -330,7 +338,13 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("mindspeed_mc2", "mindspeed-llm", DENSE_JOB, with_features(FLAT, Feature.MC2),
      changed(with_features(FLAT, Feature.MC2), sequence_parallel=False), ("tp 4", "false")),
     ("mindspeed_mc2", "mindspeed-llm", MIXTURE_JOB, MIXTURE_PLAN, with_features(MIXTURE_PLAN, Feature.MC2), ("(64)",)),
-    ("mindspeed_coc", "mindspeed-llm", MIXTURE_JOB, MIXTURE_PLAN, with_features(MIXTURE_PLAN, Feature.COC), ("(64)", "tp 2")),
+    ("mindspeed_coc", "mindspeed-llm", EIGHT_BITS, MIXTURE_PLAN, with_features(MIXTURE_PLAN, Feature.COC), ("fp8", "tp 2")),
+    ("mindspeed_linear_attention", "mindspeed-llm", LINEAR, changed(FLAT, tp=1, dp=16), changed(FLAT, tp=2, dp=8), ("tp 2",)),
+    ("mindspeed_linear_attention", "mindspeed-llm", LINEAR, changed(FLAT, tp=1, dp=16),
+     changed(FLAT, tp=1, dp=8, cp=2, cp_algo=CpAlgo.RING), ("cp 2",)),
+    ("mindspeed_linear_noop", "mindspeed-llm", job(replace(LINEAR.model, num_layers=28)),
+     changed(FLAT, tp=1, dp=16, layer_layout=((8, 8, 8, 4),)),
+     changed(FLAT, tp=1, dp=16, layer_layout=((8, 7, 7, 6),)), ("4th layer", "28 layers")),
     ("mindspeed_tp_2d", "mindspeed-llm", DENSE_JOB,
      with_features(changed(FLAT, sequence_parallel=False), Feature.TP_2D, base=DEFAULT_FEATURES & ~Feature.FUSED_NORM),
      with_features(FLAT, Feature.TP_2D), ("tp 4", "true")),
@@ -369,11 +383,28 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      ("vpp 2", "23 layers", "positions 5")),
     ("mindspeed_fb_noop", "mindspeed-llm", job(replace(MIXTURE, num_layers=22)), changed(FB, layer_layout=((6, 6), (6, 4))),
      changed(FB, layer_layout=((6, 6), (5, 5))), ("vpp 2", "22 layers", "positions 17, 23")),
+    # Python iterates {7, 62, 63} from 63, and {5, 62, 63} from 5: MindSpeed looks at that one.
+    ("mindspeed_fb_noop", "mindspeed-llm", DEEP, changed(EIGHT_RANKS, layer_layout=((2, 2, 2, 1, *[2] * 4), *[(2,) * 8] * 2,
+     (2,) * 7 + (0,))), changed(EIGHT_RANKS, layer_layout=((2, 2, 1, *[2] * 5), *[(2,) * 8] * 2, (2,) * 7 + (0,))),
+     ("vpp 4", "positions 5, 62, 63")),
     ("mindspeed_zero_memory", "mindspeed-llm", MIXTURE_JOB,
      with_features(MIXTURE_PLAN, Feature.MOE_ZERO_MEMORY, Feature.MOE_ALLTOALL_OVERLAP_COMM),
      with_features(MIXTURE_PLAN, Feature.MOE_ZERO_MEMORY), ("ep 32",)),
     ("mindspeed_swap_optimizer", "mindspeed-llm", DENSE_JOB, with_features(FLAT, Feature.SWAP_OPTIMIZER),
      changed(with_features(FLAT, Feature.SWAP_OPTIMIZER), zero_stage=0), ("is 0",)),
+    ("megatron_ep_overlap", "megatron-lm@0.19", MIXTURE_JOB,
+     with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED), Feature.MOE_COMM_OVERLAP),
+     with_features(MIXTURE_PLAN, Feature.MOE_COMM_OVERLAP), ("schedule is 1f1b",)),
+    ("megatron_ep_overlap", "megatron-lm@0.19", MIXTURE_JOB,
+     with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED), Feature.MOE_COMM_OVERLAP),
+     with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED, recompute=Recompute.FULL,
+                           recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1), Feature.MOE_COMM_OVERLAP),
+     ("full recompute",)),
+    ("megatron_ep_overlap", "megatron-lm@0.19", MIXTURE_JOB,
+     with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED), Feature.MOE_COMM_OVERLAP),
+     with_features(changed(MIXTURE_PLAN, vpp=2, schedule=Schedule.INTERLEAVED, dispatcher=Dispatcher.ALLGATHER),
+                   Feature.MOE_COMM_OVERLAP), ("allgather",)),
+    ("megatron_expert_biases", "megatron-lm@0.19", BIASED, MIXTURE_PLAN, changed(MIXTURE_PLAN, ep=16, etp=2), ("etp 2",)),
     ("megatron_fp8_recompute", "megatron-lm@0.19", job(precision="fp8"), FLAT,
      changed(FLAT, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("layernorm", "delayed")),
     ("megatron_query_groups", "megatron-lm@0.19", job(replace(DENSE, num_query_groups=2)), FLAT, changed(FLAT, tp=3), ("tp 3",)),
@@ -407,7 +438,7 @@ JOBS: list[tuple[str, str, Workload, Workload, str]] = [
         job(replace(DENSE, local_attention=LocalAttention("window", window=4096))),
         "limited to a window",
     ),
-    ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="fp8"), "fp8"),
+    ("mindspeed_precision", "mindspeed-llm", DENSE_JOB, job(precision="nvfp4"), "nvfp4"),
     ("mindspeed_model", "mindspeed-llm", DENSE_JOB, job(replace(DENSE, alibi=True)), "(alibi)"),
     (
         "mindspeed_layer_spec",

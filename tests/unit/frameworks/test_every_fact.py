@@ -131,7 +131,7 @@ def made(framework: Framework, model: ModelShape) -> Workload:
 def refusals(framework: Framework, workload: Workload) -> tuple[str, ...]:
     own = {rule.name for rule in own_rules(framework.target)}
     broken = tuple(violation.sentence for violation in violations(workload, PLAN) if violation.rule in own)
-    return broken + framework.untold(workload)
+    return broken + framework.untold(workload) + framework.misstated(workload)
 
 
 def test_every_field_is_in_the_table() -> None:

@@ -84,12 +84,28 @@ def test_a_script_starts_the_processes_of_its_cluster(tmp_path: Path) -> None:
     torchrun.write_text(f'#!{BASH}\nprintf "%s\\n" "$@"\n', encoding="utf-8")
     torchrun.chmod(0o755)
     paths = {"DATA_PATH": "d", "TOKENIZER_PATH": "t", "CHECKPOINT_PATH": "c", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    alone = subprocess.run([BASH, str(script)], capture_output=True, text=True, check=False, env={**paths, "NODE_RANK": "3"})
+    assert (alone.returncode, alone.stdout) == (2, "")
+    assert "Set MASTER_ADDR" in alone.stderr
+    paths |= {"MASTER_ADDR": "node-0", "NODE_RANK": "3"}
     started = subprocess.run([BASH, str(script)], capture_output=True, text=True, check=True, env=paths).stdout.splitlines()
     # 64 devices, eight a node
     assert started[:4] == ["--nproc-per-node", "8", "--nnodes", "8"]
     assert "pretrain_gpt.py" in started
+    assert started[4:8] == ["--node-rank", "3", "--master-addr", "node-0"]
     assert started[started.index("--data-path") + 1] == "d"
+    assert started[started.index("--load") + 1] == "c"
     assert started[started.index("--tensor-model-parallel-size") + 1] == "4"
+
+
+def test_the_loss_of_a_router_has_a_weight() -> None:
+    assert "--moe-aux-loss-coeff 1.0e-3" in written(job(MIXTURE), MIXTURE_PLAN, "mindspeed-llm")[1]
+    assert "--moe-aux-loss-coeff" not in written(job(), DENSE_PLAN, "mindspeed-llm")[1]
+
+
+def test_the_loader_builds_no_mask() -> None:
+    assert "--no-create-attention-mask-in-dataloader" in written(job(family="nvidia"), DENSE_PLAN, "megatron-lm")[1]
+    assert "attention-mask-in-dataloader" not in written(job(), DENSE_PLAN, "mindspeed-llm")[1]  # it never builds one
 
 
 def test_mindformers_yaml_holds_the_options_as_sections() -> None:

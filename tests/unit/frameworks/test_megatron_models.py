@@ -34,7 +34,7 @@ def written(model: ModelShape, plan: ParallelStrategy = PLAN, **given: int) -> d
 def told(model: ModelShape, **constants: Any) -> str:
     changed = replace(model, constants=replace(model.constants, **constants))
     block = launch_block(made(changed), PLAN)["megatron-lm"]
-    return next((note for note in block["notes"] if note.startswith("Not the same model")), "")
+    return next((note for note in block["notes"] if note.startswith(("Not the same model", "Another constant"))), "")
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,30 @@ def test_the_tokenizer_is_padded_to_the_rows_of_the_model(tp: int, rows: int) ->
         (QWEN_30B, {"router": RouterConstants("softmax", normalize_topk=True, shared_expert_gate=True)}, "shared_expert_gate"),
     ],
 )  # fmt: skip
-def test_a_constant_without_an_argument_is_named_and_makes_the_file_another_model(
+def test_what_has_no_argument_is_named_and_a_file_of_another_model_is_not_written(
     model: ModelShape, constants: dict[str, Any], words: str
 ) -> None:
-    assert words in told(model, **constants)
+    said = told(model, **constants)
+    assert words in said
     changed = made(replace(model, constants=replace(model.constants, **constants)))
-    assert launch_block(changed, PLAN)["megatron-lm"]["launchable"] == (not words)
-    assert ("megatron-lm@0.12" in launchable_on(changed, PLAN)) == (not words)
+    is_other = said.startswith("Not the same model")
+    launch = launch_block(changed, PLAN)["megatron-lm"]
+    if launch["target"] == "megatron-lm@0.12":
+        assert launch["launchable"] == (not is_other)
+        assert (launch["arguments"] is None) == is_other
+    assert ("megatron-lm@0.12" in launchable_on(changed, PLAN)) == (not is_other)
+
+
+@pytest.mark.parametrize(
+    "constants",
+    [{"rope_scaling": RopeScaling("llama3", 32.0, 8192, 1.0, 4.0)}, {"local_rotary_base": 10000.0}],
+)
+def test_a_number_without_an_argument_is_a_warning_and_its_file_is_written(constants: dict[str, Any]) -> None:
+    changed = made(replace(LLAMA_31, constants=replace(LLAMA_31.constants, **constants)))
+    launch = launch_block(changed, PLAN)["megatron-lm"]
+    assert launch["launchable"]
+    assert launch["arguments"]
+    assert any(note.startswith("Another constant: ") for note in launch["notes"])
 
 
 def test_yarn_of_latent_attention_is_another_where_a_sequence_outgrows_what_it_was_trained_on() -> None:

@@ -83,7 +83,7 @@ def test_what_no_layer_specification_honours_is_not_there() -> None:
         ("--swap-layer-input", "swap-layer-input: it changes step time and memory"),
         ("--optimizer muon", "optimizer: it changes step time and memory"),
         ("--lora-target-modules linear_qkv linear_proj", "lora-target-modules: it decides which weights are trained"),
-        ("--full-attention-interval 4", "full-attention-interval: it makes another model"),
+        ("--enable-dsa-indexer", "enable-dsa-indexer: it makes another model"),
         ("--recompute-mla-up-projection", "the nearest is recompute-mla-up-proj"),
         (
             "--context-parallel-size 2 --context-parallel-algo kvallgather_cp_algo",

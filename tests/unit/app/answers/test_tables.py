@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from app.jobs.job import parse_job
 from app.text.json_documents import plain
 from app.text.terminal import plain_text
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
+from cost_models.shapes.switches import Feature
 from search.plans.plan import strategy_to_mapping
 from search.space.recompute_modes import recompute_mode
 from tests.search_workloads import workload
@@ -79,9 +81,9 @@ def test_a_baseline_in_the_group_of_plan_1_is_not_measurably_slower() -> None:
 @pytest.mark.parametrize(
     ("schedule", "vpp", "group_size", "expected"),
     [
-        (Schedule.INTERLEAVED, 2, 0, "PP4 VPP2 DP4 MBS1"),
-        (Schedule.INTERLEAVED, 2, 8, "PP4 VPP2 DP4 MBS1 groups of 8"),
-        (Schedule.DUALPIPE_V, 2, 0, "PP4 VPP2 DP4 MBS1 dualpipev"),
+        (Schedule.INTERLEAVED, 2, 0, "PP4 VPP2 DP4 MBS1 4 empty slots"),
+        (Schedule.INTERLEAVED, 2, 8, "PP4 VPP2 DP4 MBS1 groups of 8 4 empty slots"),
+        (Schedule.DUALPIPE_V, 2, 0, "PP4 VPP2 DP4 MBS1 dualpipev 4 empty slots"),
         (Schedule.ONE_F_ONE_B, 1, 0, "PP4 DP4 MBS1"),
         (Schedule.ZB1P, 1, 0, "PP4 DP4 MBS1 zb1p"),
     ],
@@ -92,6 +94,19 @@ def test_a_strategy_names_a_schedule_that_its_degrees_do_not_tell(
     strategy = ParallelStrategy(pp=4, dp=4, vpp=vpp, schedule=schedule, microbatch_group_size_per_vp_stage=group_size)
     resolved = StrategyDocument.model_validate(strategy_to_mapping(workload(num_devices=16), strategy))
     assert strategy_text(resolved) == expected
+
+
+def test_a_name_has_every_switch_with_a_price_that_is_not_the_default() -> None:
+    plain = ParallelStrategy(tp=2, dp=8, sequence_parallel=True)
+    switched = replace(plain, features=plain.features | Feature.TP_COMM_OVERLAP | Feature.SWAP_ATTENTION)
+    bare = replace(plain, features=plain.features & ~(Feature.FLASH_ATTENTION | Feature.OVERLAP_GRAD_REDUCE))
+    names = [
+        strategy_text(StrategyDocument.model_validate(strategy_to_mapping(workload(num_devices=16), each)))
+        for each in (plain, switched, bare)
+    ]
+    assert names[0] == "TP2 DP8 MBS1"
+    assert names[1] == "TP2 DP8 MBS1 tp_comm_overlap swap_attention"
+    assert names[2] == "TP2 DP8 MBS1 no flash_attention no overlap_grad_reduce"
 
 
 @pytest.mark.parametrize("name", ["full", "full:2", "block:3", "layernorm+mlp_act"])

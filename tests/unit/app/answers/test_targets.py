@@ -122,9 +122,32 @@ def test_a_sampler_plans_for_the_target_and_says_nothing_of_physics() -> None:
     assert list(beside_sentences(document)) == []
 
 
-def test_a_framework_that_would_train_another_model_is_not_the_target() -> None:
+def test_the_target_stays_where_it_would_train_another_model_and_no_file_is_written() -> None:
     model: dict[str, Any] = model_to_mapping(model_preset("qwen3-30b-a3b").model)
     model["constants"]["qk_norm_over_heads"] = True
     found = with_usual_target(job({**MIXTURE, "model": model}))
-    assert found.workload.software.target == "any"
-    assert "not the same model: MindSpeed-LLM cannot be told norm of queries and keys over all heads" in found.assumptions[-1]
+    assert found.workload.software.target.startswith("mindspeed-llm@")
+    assert "Not the same model: MindSpeed-LLM cannot be told norm of queries and keys over all heads." in found.warnings
+    document = search_document(found)
+    assert document.plans
+    for plan in document.plans:
+        assert plan.launchable_on == []
+        launch = plan.launch["mindspeed-llm"]
+        assert launch is not None
+        assert launch.arguments is None
+
+
+def test_the_target_stays_where_it_cannot_be_told_a_number_and_that_is_a_warning() -> None:
+    model: dict[str, Any] = model_to_mapping(model_preset("llama-3.1-8b").model)
+    model["constants"]["rope_scaling"]["factor"] = 32.0
+    gpus = {**DENSE, "model": model, "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8}}
+    found = with_usual_target(job(gpus))
+    assert found.workload.software.target == "megatron-lm@0.12"
+    assert any(warning.startswith("Another constant: Megatron-LM 0.12") for warning in found.warnings)
+    assert "megatron-lm@0.12" in search_document(found).plans[0].launchable_on
+
+
+def test_physics_alone_says_so_first() -> None:
+    limited = {**MIXTURE, "search": {**MIXTURE["search"], "moe_dispatcher": "two_level"}}
+    found = with_usual_target(job(limited))
+    assert found.warnings[0].startswith("Physics alone: no framework runs these plans as they are, since mindspeed-llm@")

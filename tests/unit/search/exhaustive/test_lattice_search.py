@@ -19,6 +19,7 @@ from cost_models.step.composition import estimate, estimate_priced
 from cost_models.step.priced_groups import PricedBatch
 from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
+from frameworks.registry import cautions_of
 from search.errors import SearchError
 from search.exhaustive.lattice_search import search
 from search.results.search_result import SearchResult
@@ -57,8 +58,9 @@ def everything(job: Workload, limits: SearchLimits | None = None) -> list[Parall
 
 
 def with_both_settings(job: Workload, limits: SearchLimits) -> SearchLimits:
-    """The limits, with every switch that a search treats in some way as a dimension of its own."""
-    ways = treated(InSearch.ON, InSearch.LEAN_ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES
+    """The limits, with every switch that a search treats in some way as a dimension, less those that a page warns of."""
+    warned = Feature(sum(each.feature for each in cautions_of(job.software.target))) if job.model.moe else Feature(0)
+    ways = treated(InSearch.ON, InSearch.LEAN_ON, InSearch.LEAN_OFF) & ~DEFAULT_FEATURES & ~warned
     return replace(limits, switches=dict.fromkeys(ways & offered_switches(job) & possible(job.model), (False, True)))
 
 
