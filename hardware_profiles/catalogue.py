@@ -25,14 +25,23 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(_files()))
 
 
+def known_name(text: str) -> str | None:
+    """The name of the shipped profile that is meant: in any case, with any marks."""
+    return text if text in _files() else next((name for name in names() if plain(name) == plain(text)), None)
+
+
 @cache
 def named(name: str) -> HardwareProfile:
-    """The shipped profile of that name; never reads a user's file. Raises ``ProfileError`` with the nearest name."""
+    """The shipped profile of that name, in any case and with any marks; never reads a user's file.
+
+    Raises ``ProfileError`` with the nearest name.
+    """
     files = _files()
-    if name not in files:
+    known = known_name(name)
+    if known is None:
         unknown_name = Sentence("hardware {} is unknown{}", show(name), suggestion(name))
         raise ProfileError(Sentence("{}; known are {}, or a path to a YAML file.", unknown_name, joined(", ", names())))
-    return load_profile(files[name])
+    return load_profile(files[known])
 
 
 def unknown(field: str, name: str) -> InputError:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from app.answers.schemas import SearchDocument
 from app.answers.stored import search_document_of
 from app.calibrations.constants import FIELD
-from app.catalogue.models.presets import names as preset_names
+from app.catalogue.models.presets import known_name
 from app.jobs.assumed import joined
 from app.jobs.job import Job
 from app.language.choice import Language
@@ -81,7 +81,7 @@ def remote_sweep_document(
 ) -> SweepDocument:
     """Result of a sweep from the server at ``url``; an interrupt cancels the study."""
     document = dict(source.document)
-    if isinstance(document.get("model"), str) and document["model"] not in preset_names():
+    if isinstance(document.get("model"), str) and known_name(document["model"]) is None:
         document["model"] = first_jobs(source, lambda job: None)[0].document["model"]  # a file of this machine
     with _connected(url, language) as client:
         study = _finished(client.submit(document, kind="sweep", **labels), client, on_progress, SweepProgress)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from app.catalogue.models.presets import DefaultTraining, Preset, resolve_model
+from app.catalogue.models.presets import DefaultTraining, Preset, known_name, resolve_model
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.shape import ModelSection, model_to_mapping
 from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mapping
@@ -236,7 +236,7 @@ def _document(source: str) -> tuple[dict[str, Any], Path]:
     path = Path(source)
     is_file = os.path.exists(path) or path.suffix in (".json", ".yaml", ".yml")  # noqa: PTH110 - Path's raises for a long name
     if source in preset_names() or not source or not is_file:
-        return {"model": source}, Path()
+        return {"model": known_name(source) or source}, Path()
     document = read_document(path)
     if "model" in document:
         return document, path.parent
@@ -261,8 +261,10 @@ def _as_mapping(document: Mapping[str, Any], section: str) -> Any:
 
 
 def _hardware_reference(name: str, folder: Path | None) -> str:
-    """A profile's name unchanged, or an absolute path."""
-    is_path = folder is not None and name not in hardware.names() and ("/" in name or name.endswith((".yaml", ".yml")))
+    """The name of a shipped profile, or an absolute path; any other name is unchanged."""
+    if (known := hardware.known_name(name)) is not None:
+        return known
+    is_path = folder is not None and ("/" in name or name.endswith((".yaml", ".yml")))
     return os.path.abspath(folder / name) if is_path and folder is not None else name  # noqa: PTH100 - Path's keeps "..".
 
 

@@ -27,7 +27,7 @@ def parse_request(document: Mapping[str, Any], profile: HardwareProfile | None =
     """The job in a request; ``InputError`` if it is none. ``profile`` replaces the one that the job names."""
     cluster = document.get("cluster")
     hardware = cluster.get("hardware") if isinstance(cluster, Mapping) else cluster
-    if profile is None and isinstance(hardware, str) and hardware not in catalogue.names():
+    if profile is None and isinstance(hardware, str) and catalogue.known_name(hardware) is None:
         raise catalogue.unknown("cluster.hardware", hardware)
     if isinstance(document.get("model"), str) and not document["model"].strip():
         raise InputError(Sentence("model: empty; give a preset's name or a mapping."))

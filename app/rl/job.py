@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from app.calibrations.constants import constants_for, own_calibrations
 from app.calibrations.stored import stored_calibrations
-from app.catalogue.models.presets import names as preset_names
+from app.catalogue.models.presets import known_name
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, job_document, parse_job
 from app.jobs.requests import parse_request
@@ -295,7 +295,7 @@ def _parts(document: Mapping[str, Any], folder: Path | None) -> tuple[dict[str, 
     model = document["model"]
     if (
         isinstance(model, str)
-        and model not in preset_names()
+        and known_name(model) is None
         and not (folder is not None and (model.endswith(".json") or "/" in model))
     ):
         model = model_to_mapping(model_of(model))

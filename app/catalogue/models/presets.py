@@ -16,7 +16,7 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import MAX_PARAMETERS, MAX_TOKENS, GlobalBatch, Line, SeqLength
 from documents.checking import Section, check
-from documents.errors import InputError, holding, nearest, show
+from documents.errors import InputError, holding, nearest, plain, show
 from documents.reading import parse_document
 from documents.sentences import Sentence, joined, word
 
@@ -116,17 +116,24 @@ def names() -> tuple[str, ...]:
     return tuple(sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")))
 
 
+def known_name(text: str) -> str | None:
+    """The name of the preset that is meant: in any case, with any marks, also behind an organisation (``Qwen/Qwen3-8B``)."""
+    wanted = plain(text.rpartition("/")[2])
+    return text if text in names() else next((name for name in names() if plain(name) == wanted), None)
+
+
 @cache
 def model_preset(name: str) -> Preset:
-    """The preset of that exact name; ``InputError`` with the nearest one otherwise."""
-    if name not in names():
+    """The preset of that name (``known_name``); ``InputError`` with the nearest one otherwise."""
+    known = known_name(name)
+    if known is None:
         similar, several = nearest(name, names()), holding(name, names())
         hint = Sentence("the nearest is {}", similar) if similar else Sentence("there are {}", joined(", ", names()))
         if len(several) > 1:
             hint = Sentence("the nearest are {}", joined(", ", several))
         raise InputError(Sentence("model: {} is not a preset; {}.", show(name), hint))
-    text = resources.files("app.catalogue.models").joinpath("presets", f"{name}.yaml").read_text(encoding="utf-8")
-    return _preset(name, text)
+    text = resources.files("app.catalogue.models").joinpath("presets", f"{known}.yaml").read_text(encoding="utf-8")
+    return _preset(known, text)
 
 
 def resolve_model(
@@ -141,7 +148,7 @@ def resolve_model(
     """
     if not isinstance(value, str):
         return model_from_mapping(value, where), None
-    if value not in names() and folder is not None and (value.endswith(".json") or "/" in value):
+    if folder is not None and _is_file_name(value, folder):
         # The readers of all families are loaded only when a config.json is read.
         from app.catalogue.models.huggingface.reading import model_from_config_file
 
@@ -151,6 +158,13 @@ def resolve_model(
         return imported.model, None
     preset = model_preset(value)
     return preset.model, preset
+
+
+def _is_file_name(value: str, folder: Path) -> bool:
+    """Whether a model is a file: a path of one that exists, or that no preset can be meant by."""
+    return value not in names() and (
+        value.endswith(".json") or ("/" in value and (known_name(value) is None or (folder / value).is_file()))
+    )
 
 
 def rows() -> list[dict[str, object]]:

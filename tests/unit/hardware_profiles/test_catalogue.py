@@ -168,10 +168,14 @@ def test_a_written_profile_reads_back_equal(name: str) -> None:
 def test_an_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(ProfileError, match=r"hardware 'atlas-800t-a3' is unknown \(did you mean 'atlas-800t-a2'\?\); known are"):
         catalogue.profile("atlas-800t-a3")
-    with pytest.raises(ProfileError, match=r"'H100-SXM-80GB' is unknown .*'h100-sxm-80gb'"):
-        catalogue.profile("H100-SXM-80GB")
+    with pytest.raises(ProfileError, match=r"'H100-SXM-8GB' is unknown .*'h100-sxm-80gb'"):
+        catalogue.profile("H100-SXM-8GB")
     with pytest.raises(ProfileError, match=r"'x+\.\.\. is unknown; known are"):
         catalogue.profile("x" * 5000)
+
+
+def test_a_name_is_found_in_any_case() -> None:
+    assert catalogue.profile("H100-SXM-80GB") == catalogue.profile("h100_sxm_80gb") == catalogue.named("h100-sxm-80gb")
 
 
 def test_a_path_is_read_and_read_again_when_it_changes(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.catalogue.models.presets import model_details, model_preset, names, preset_details, resolve_model, rows
+from app.catalogue.models.presets import known_name, model_details, model_preset, names, preset_details, resolve_model, rows
 from app.catalogue.models.shape import model_from_mapping
 from cost_models.shapes.parameters import num_parameters
 from documents.errors import InputError
@@ -123,8 +123,8 @@ def test_unpublished_training_is_marked() -> None:
 @pytest.mark.parametrize(
     ("given", "hint"),
     [
-        ("deepseek_v3", "the nearest is deepseek-v3"),
-        ("Qwen3-8B", "the nearest is qwen3-8b"),
+        ("deepseek-v33", "the nearest is deepseek-v3"),
+        ("Qwen/Qwen3-9B", "the nearest is qwen3-8b"),
         ("pangu", "the nearest are pangu-pro-moe-72b, pangu-ultra-135b, pangu-ultra-moe-718b"),
         ("zz", "there are deepseek-v2"),
     ],
@@ -134,6 +134,28 @@ def test_an_unknown_name_is_refused_with_the_nearest(given: str, hint: str) -> N
         model_preset(given)
     assert hint in str(caught.value)
     assert repr(given) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("Qwen3-8B", "qwen3-8b"),
+        ("Qwen/Qwen3-30B-A3B", "qwen3-30b-a3b"),
+        ("deepseek_v3", "deepseek-v3"),
+        ("meta-llama/Llama-3.1-70B", "llama-3.1-70b"),
+    ],
+)
+def test_a_preset_is_found_in_any_case_and_behind_an_organisation(given: str, name: str) -> None:
+    assert known_name(given) == name
+    assert model_preset(given) == model_preset(name)
+
+
+def test_a_file_comes_before_a_preset_behind_an_organisation(tmp_path: Path) -> None:
+    assert resolve_model("Qwen/Qwen3-8B", folder=tmp_path)[1] == model_preset("qwen3-8b")
+    (tmp_path / "Qwen").mkdir()
+    (tmp_path / "Qwen" / "Qwen3-8B").write_text("{}")
+    with pytest.raises(InputError, match="model_type"):
+        resolve_model("Qwen/Qwen3-8B", folder=tmp_path)
 
 
 def test_rows_and_details_are_plain() -> None:
