@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import stat
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 import yaml
 
@@ -129,10 +132,11 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    mapping = dict(pairs)
-    if len(mapping) < len(pairs):
-        names = [key for key, _ in pairs]
-        raise ValueError(Sentence("the key {} occurs twice", show(next(key for key in names if names.count(key) > 1))))
+    mapping: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in mapping:
+            raise ValueError(Sentence("the key {} occurs twice", show(key)))
+        mapping[key] = value
     return mapping
 
 
@@ -215,17 +219,34 @@ def _items(value: dict[str, Any] | list[Any]) -> list[Any]:
     return value if isinstance(value, list) else list(value.values())
 
 
-def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
-    """The file's text; ``InputError`` if it is not a readable text file of at most that size."""
-    name = str(path) if str(path).isprintable() else show(str(path))
+def shown_path(path: Path) -> str:
+    """The path for a message; quoted if it holds characters that a terminal would act on."""
+    return str(path) if str(path).isprintable() else show(str(path))
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[BinaryIO]:
+    """The file, opened for reading.
+
+    ``InputError`` for devices, pipes, sockets and directories: reading one may never end. ``OSError`` as of ``open``.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)  # without O_NONBLOCK a pipe waits for its writer
     try:
-        if path.exists() and not path.is_file():
-            raise InputError(
-                Sentence(
-                    "{}: is {}; give a file.", name, Sentence("a directory") if path.is_dir() else Sentence("not a regular file")
-                )
-            )
-        with path.open("rb") as file:
+        kind = os.fstat(descriptor).st_mode
+        if not stat.S_ISREG(kind):
+            what = Sentence("a directory") if stat.S_ISDIR(kind) else Sentence("not a regular file")
+            raise InputError(Sentence("{}: is {}; give a file.", shown_path(path), what))
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            yield file
+    finally:
+        os.close(descriptor)
+
+
+def read_bytes(path: Path, max_bytes: int) -> bytes:
+    """The content of a regular file of at most that size; ``InputError`` otherwise."""
+    name = shown_path(path)
+    try:
+        with opened(path) as file:
             content = file.read(max_bytes + 1)
     except FileNotFoundError:
         raise InputError(Sentence("{}: no such file.", name)) from None
@@ -235,6 +256,12 @@ def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
         raise InputError(Sentence("{}: cannot be read ({}).", name, cause_of(error))) from None
     if len(content) > max_bytes:
         raise InputError(Sentence("{}: larger than {} KiB; a file of this kind never is.", name, max_bytes // 1024))
+    return content
+
+
+def read_text(path: Path, max_bytes: int = DOCUMENT_BYTES) -> str:
+    """The file's text; ``InputError`` if it is not a readable text file of at most that size."""
+    name, content = shown_path(path), read_bytes(path, max_bytes)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError:

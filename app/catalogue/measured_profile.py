@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from calibration.measurements.op_summaries import MAX_FILE_BYTES, OperatorRate, 
 from calibration.measurements.rates import collectives, matmul_rates
 from documents.bounds import MAX_RANKS
 from documents.errors import InputError, cause_of, show
+from documents.reading import opened
 from documents.sentences import Sentence, all_plain
 from hardware_profiles.loader import parse_profile_text
 from hardware_profiles.schema import HardwareProfile, ProfileError
@@ -94,12 +97,12 @@ def measurements_of(path: Path, profile: HardwareProfile) -> Measurements:
 def read_op_summary(path: Path) -> tuple[OperatorRate, ...]:
     """The operator rates in a file of msprof; ``InputError`` without any."""
     try:
-        if path.stat().st_size > MAX_FILE_BYTES:
-            raise InputError(
-                Sentence("--op-summary: {} is larger than {} MiB; cut it to one step.", path, MAX_FILE_BYTES // 2**20)
-            )
-        with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
-            return parse_op_summary(lines)
+        with opened(path) as file:
+            if os.fstat(file.fileno()).st_size > MAX_FILE_BYTES:
+                raise InputError(
+                    Sentence("--op-summary: {} is larger than {} MiB; cut it to one step.", path, MAX_FILE_BYTES // 2**20)
+                )
+            return parse_op_summary(io.TextIOWrapper(file, encoding="utf-8-sig", errors="replace", newline=""))
     except OSError as error:
         raise InputError(Sentence("--op-summary: {} cannot be read: {}.", path, cause_of(error))) from None
     except OpSummaryError as error:
@@ -142,9 +145,11 @@ def _read(given: str) -> tuple[Path, CollectiveLog]:
         )
     path = Path(file)
     try:
-        if path.stat().st_size > MAX_LOG_BYTES:
+        with opened(path) as log:
+            content = log.read(MAX_LOG_BYTES + 1)
+        if len(content) > MAX_LOG_BYTES:
             raise InputError(Sentence("--curve: {} is larger than the {} bytes that a log may have.", path, MAX_LOG_BYTES))
-        return path, parse_collective_log(path.read_text(encoding="utf-8", errors="replace"), op, int(ranks))
+        return path, parse_collective_log(content.decode(errors="replace"), op, int(ranks))
     except OSError as error:
         raise InputError(Sentence("--curve: {} cannot be read: {}.", path, cause_of(error))) from None
     except CollectiveLogError as error:

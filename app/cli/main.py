@@ -39,8 +39,8 @@ from app.cli.commands import (
 )
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 from app.language.choice import LANGUAGES, checked, of_environment, said, speak, spoken
-from app.text.control_characters import visible
 from documents.errors import InfeasibleError, InputError, cause_of
+from documents.printable import printable
 from documents.sentences import Sentence
 
 LANGUAGE = "--language"
@@ -108,7 +108,7 @@ def _options(
 
 
 def _say(message: str) -> None:
-    text = visible(" ".join(said(message).split())).rstrip(".。")
+    text = printable(" ".join(said(message).split())).rstrip(".。")
     stop = "" if text.endswith(("?", "？")) else "." if spoken() == "en" else "。"
     sys.stderr.write(f"meshplan: {text}{stop}\n")
 

@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from app.language.choice import said
 from app.text.terminal import messages
+from documents.printable import printable
 from documents.quantities import seconds
 from documents.sentences import Sentence
 from search.session.progress import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
@@ -94,6 +95,6 @@ def _lines(text: Callable[[Any], str]) -> Callable[[Any], None]:
         nonlocal due_s
         if progress.elapsed_s >= due_s:
             due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
-            sys.stderr.write(f"{progress.done_fraction:.0%}: {said(text(progress))}\n")
+            sys.stderr.write(f"{progress.done_fraction:.0%}: {printable(said(text(progress)))}\n")
 
     return show

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import MAX_COUNT, MAX_TRACE_COUNTS, MAX_TRACE_STEPS, TRACE_BYTES
 from documents.errors import InputError, show
-from documents.reading import Limits, parse_document, read_text
+from documents.reading import Limits, opened, parse_document, read_text
 from documents.sentences import Sentence
 
 Floats = NDArray[np.float64]
@@ -202,15 +202,17 @@ def _of_folder(path: Path, model: ModelShape, field: str) -> Floats:
 
 def _npz_array(path: Path) -> Any:
     try:
-        with zipfile.ZipFile(path) as archive:
-            unpacked = sum(entry.file_size for entry in archive.infolist())
-        if unpacked > TRACE_BYTES:
-            raise InputError(Sentence("{}: {:,} bytes unpacked; give at most {:,}.", path, unpacked, TRACE_BYTES))
-        with np.load(path, allow_pickle=False) as arrays:
-            names = [name for name in NAMES if name in arrays.files] or arrays.files
-            if len(names) != 1:
-                raise InputError(Sentence("{}: holds the arrays {}; name the counts 'counts'.", path, show(arrays.files)))
-            return arrays[names[0]]
+        with opened(path) as file:
+            with zipfile.ZipFile(file) as archive:
+                unpacked = sum(entry.file_size for entry in archive.infolist())
+            if unpacked > TRACE_BYTES:
+                raise InputError(Sentence("{}: {:,} bytes unpacked; give at most {:,}.", path, unpacked, TRACE_BYTES))
+            file.seek(0)
+            with np.load(file, allow_pickle=False) as arrays:
+                names = [name for name in NAMES if name in arrays.files] or arrays.files
+                if len(names) != 1:
+                    raise InputError(Sentence("{}: holds the arrays {}; name the counts 'counts'.", path, show(arrays.files)))
+                return arrays[names[0]]
     except FileNotFoundError:
         raise InputError(Sentence("{}: no such file.", path)) from None
     except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:

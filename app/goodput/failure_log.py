@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import csv
+import io
 from datetime import UTC, datetime
 from pathlib import Path
 
 from cost_models.delivery.failures import DAY_S, FailureRate, rate_from_log
 from documents.bounds import MAX_DEVICES
 from documents.errors import InputError, show
+from documents.reading import read_text
 from documents.sentences import Sentence
 
 LOG_BYTES = 16 * 2**20
@@ -41,17 +43,16 @@ def read_failure_log(path: Path, num_nodes: int, num_days: float | None) -> Fail
 
 
 def _times(path: Path) -> list[datetime]:
-    if path.stat().st_size > LOG_BYTES:
-        raise InputError(Sentence("--failure-log: {}: more than {} MiB; split it.", path, LOG_BYTES >> 20))
     try:
-        with path.open(newline="", encoding="utf-8-sig") as lines:
-            rows = csv.DictReader(lines, strict=True)
-            if COLUMN not in (rows.fieldnames or ()):
-                raise InputError(
-                    Sentence("--failure-log: {}: line 1 names no column {!r}; give a CSV with a header.", path, COLUMN)
-                )
-            return [_time(row[COLUMN], path, rows.line_num) for row in rows]
-    except (csv.Error, UnicodeDecodeError) as error:
+        text = read_text(path, LOG_BYTES)
+    except InputError as error:
+        raise InputError(Sentence("--failure-log: {}", error)) from None
+    try:
+        rows = csv.DictReader(io.StringIO(text, newline=""), strict=True)
+        if COLUMN not in (rows.fieldnames or ()):
+            raise InputError(Sentence("--failure-log: {}: line 1 names no column {!r}; give a CSV with a header.", path, COLUMN))
+        return [_time(row[COLUMN], path, rows.line_num) for row in rows]
+    except csv.Error as error:
         raise InputError(Sentence("--failure-log: {}: not a CSV in UTF-8 ({}).", path, error)) from None
 
 

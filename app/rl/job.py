@@ -47,6 +47,7 @@ from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES
 from documents.checking import check
 from documents.errors import InfeasibleError, InputError, show
+from documents.reading import read_text
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
 from search.post_training.layouts import default_rollout_layout, strategy_of, training_layouts
@@ -371,10 +372,10 @@ def _histogram(name: str, folder: Path | None) -> list[list[float]]:
         )
     path = folder / name
     try:
-        if path.stat().st_size > DOCUMENT_BYTES * 4:
-            raise InputError(Sentence("{}: {} holds more than {} bytes.", where, path, DOCUMENT_BYTES * 4))
-        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        rows = list(csv.reader(read_text(path, DOCUMENT_BYTES * 4).splitlines()))
+    except InputError as error:
+        raise InputError(Sentence("{}: {}", where, error)) from None
+    except csv.Error as error:
         raise InputError(Sentence("{}: {} cannot be read: {}.", where, path, error)) from None
     found = []
     for number, row in enumerate(rows[: MAX_HISTOGRAM + 1], start=1):

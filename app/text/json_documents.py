@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from documents.printable import ACTING
 from documents.said import WITH_PARTS, written
 
 
@@ -53,4 +54,5 @@ def json_with_parts(document: Document) -> bytes:
 def json_text(document: Document | Mapping[str, Any]) -> str:
     """The document in the form that is printed and saved; NaN and infinities are refused."""
     mapping = plain(document) if isinstance(document, Document) else document
-    return json.dumps(mapping, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(mapping, indent=2, ensure_ascii=False, allow_nan=False)
+    return ACTING.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n"

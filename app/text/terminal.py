@@ -5,18 +5,19 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import IO, Any, TextIO, cast
 
-from rich.console import Console, JustifyMethod
+from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.padding import Padding
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from app.language.choice import headed, said, spoken
-from app.text.control_characters import visible
 from app.text.json_documents import Document, json_text
 from app.text.wrapping import Fitted
+from documents.printable import printable
 from documents.sentences import Sentence, all_plain
 
 WIDTH_WITHOUT_TERMINAL = 120
@@ -41,6 +42,10 @@ class _TranslatingConsole(Console):
 
     def print(self, *objects: Any, **options: Any) -> None:
         super().print(*(_fitted(_said(each)) for each in objects), **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(printable(segment.text), segment.style)
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -67,10 +72,10 @@ def _headed(head: Any) -> Any:
 
 
 def _fitted(shown: Any) -> Any:
-    if isinstance(shown, Text) and visible(shown.plain) != shown.plain:
-        return Fitted(Text(visible(shown.plain), style=shown.style))
+    if isinstance(shown, Text) and printable(shown.plain) != shown.plain:
+        return Fitted(Text(printable(shown.plain), style=shown.style))
     if isinstance(shown, str | Text):
-        return Fitted(visible(shown) if isinstance(shown, str) else shown)
+        return Fitted(printable(shown) if isinstance(shown, str) else shown)
     if isinstance(shown, Padding):
         shown.renderable = _fitted(shown.renderable)
     if isinstance(shown, Table):
@@ -115,9 +120,9 @@ def write_json(document: Document | Mapping[str, Any]) -> None:
 
 
 def write_text(text: str) -> None:
-    """Write text unchanged, with tabs and trailing blanks."""
+    """Write text with its tabs and trailing blanks; only characters that make a terminal act are written as escapes."""
     try:
-        sys.stdout.write(visible(text) if sys.stdout.isatty() else text)
+        sys.stdout.write(printable(text))
         sys.stdout.flush()
     except BrokenPipeError:
         handle_closed_pipe(sys.stdout)

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,8 @@ from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import Cluster, ModelShape, TrainingJob, Workload
 from documents.bounds import MAX_TEXT, RUN_BYTES, RUNS_BYTES, Devices, NumLayers, SeqLength, Width
 from documents.checking import Checked, check
-from documents.errors import InputError, cause_of
+from documents.errors import InputError
+from documents.reading import read_bytes
 from documents.sentences import Sentence
 from hardware_profiles.catalogue import named
 from hardware_profiles.schema import HardwareProfile
@@ -176,37 +178,60 @@ def _section(kind: type[Checked], row: Mapping[str, object], name: str) -> Check
     return check(kind, {} if value is None else value, name)
 
 
+_MARKS = re.compile(rb'"(?:[^"\\]|\\.)*+"?|[][{}]')  # texts, and brackets outside them
+_STEPS = {b"{": 1, b"[": 1, b"}": -1, b"]": -1}
+
+
 def record_lines(path: Path) -> Iterator[tuple[int, bytes]]:
     """The non-empty lines of a file, with their numbers; ``InputError`` if it cannot be read.
 
     A record may continue in lines that are indented or begin with its closing bracket.
     """
-    try:
-        if path.stat().st_size > RUNS_BYTES:
-            raise InputError(Sentence("{} holds {} bytes; at most {} are read.", path, path.stat().st_size, RUNS_BYTES))
-        content = path.read_bytes()
-    except OSError as error:
-        raise InputError(Sentence("{} cannot be read: {}.", path, cause_of(error))) from error
-    begun, record = 0, b""
+    content = read_bytes(path, RUNS_BYTES)
+    begun, record = 0, _Lines()
     for number, line in enumerate(content.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
         if not line.strip():
             continue
-        if record and line[:1] in b" \t}" and len(record) <= RUN_BYTES and not _is_json(record):
-            record += b"\n" + line
-            continue
-        if record:
-            yield begun, record
-        begun, record = number, line
-    if record:
-        yield begun, record
+        if not (record.num_bytes and line[:1] in b" \t}" and record.num_bytes <= RUN_BYTES and not record.is_whole):
+            if record.num_bytes:
+                yield begun, record.text
+            begun, record = number, _Lines()
+        record.add(line)
+    if record.num_bytes:
+        yield begun, record.text
 
 
-def _is_json(text: bytes) -> bool:
-    try:
-        json.loads(text)
-    except (ValueError, RecursionError):
-        return False
-    return True
+class _Lines:
+    """The lines of one record so far. Each is read once, so that a record of many short lines takes no more time."""
+
+    def __init__(self) -> None:
+        self.num_bytes = 0
+        self._lines: list[bytes] = []
+        self._depth = 0  # open brackets
+        self._is_closed = False  # no bracket is open: more lines make JSON neither of text that is none, nor other JSON
+
+    def add(self, line: bytes) -> None:
+        self.num_bytes += len(line) + bool(self._lines)
+        self._lines.append(line)
+        self._depth += sum(_STEPS.get(mark, 0) for mark in _MARKS.findall(line))
+        self._is_closed |= self._depth <= 0
+
+    @property
+    def text(self) -> bytes:
+        return b"\n".join(self._lines)
+
+    @cached_property
+    def _is_json(self) -> bool:
+        try:
+            json.loads(self.text)
+        except (ValueError, RecursionError):
+            return False
+        return True
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether they are JSON."""
+        return self._is_closed and self._is_json
 
 
 def _read_line(number: int, line: bytes, profile_of: Callable[[str], HardwareProfile]) -> RunRecord | RefusedRecord:

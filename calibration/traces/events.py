@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from calibration.traces.measured import TraceError
 from documents.bounds import TRACE_BYTES
+from documents.reading import opened
 from documents.sentences import Sentence
 
 MAX_EVENTS = 10_000_000
@@ -76,12 +77,12 @@ class Trace:
 
 
 def read_bytes(path: Path) -> bytes:
-    """The file, unpacked; ``TraceError`` beyond ``TRACE_BYTES``."""
+    """The file, unpacked; ``TraceError`` beyond ``TRACE_BYTES``, ``InputError`` for a device or a pipe."""
     try:
-        with path.open("rb") as file:
+        with opened(path) as file:
             packed = file.read(2) == b"\x1f\x8b"
-        with gzip.open(path, "rb") if packed else path.open("rb") as stream:
-            content = stream.read(TRACE_BYTES + 1)
+            file.seek(0)
+            content = (gzip.GzipFile(fileobj=file) if packed else file).read(TRACE_BYTES + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         raise TraceError(Sentence("is no whole gzip file.")) from None
     if len(content) > TRACE_BYTES:

@@ -8,6 +8,9 @@ from pathlib import Path, PurePath
 from urllib.parse import quote, unquote
 
 from app.checks.schemas import CheckDocument
+from documents.bounds import BASELINE_BYTES
+from documents.errors import InputError
+from documents.reading import read_bytes
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,8 @@ def _place(path: Path, key: str, after: str = "") -> Place:
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
+        return read_bytes(path, BASELINE_BYTES).decode(errors="replace").splitlines()
+    except InputError:
         return []
 
 

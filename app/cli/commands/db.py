@@ -10,7 +10,7 @@ import typer
 
 from app.cli.commands.options import Json
 from app.exit_codes import DONE
-from app.language.choice import said
+from app.text.lines import tell
 from documents.errors import InputError
 from documents.sentences import Sentence, joined, word
 
@@ -28,7 +28,7 @@ def upgrade() -> int:
 
     url = load_settings().url
     revision = upgrade_database(url)
-    typer.echo(said(Sentence("{} has schema {}.", parsed_url(url).render_as_string(hide_password=True), revision)))
+    tell(Sentence("{} has schema {}.", parsed_url(url).render_as_string(hide_password=True), revision))
     return DONE
 
 
@@ -39,7 +39,7 @@ def backup(path: Annotated[Path, typer.Argument(metavar="FILE", help="a new file
     from app.storage.backup import backup as backup_database
 
     revision, counts = backup_database(load_settings().url, path)
-    typer.echo(said(Sentence("{} has schema {}: {}.", path, revision, _told(counts))))
+    tell(Sentence("{} has schema {}: {}.", path, revision, _told(counts)))
     return DONE
 
 
@@ -52,9 +52,7 @@ def restore(path: Annotated[Path, typer.Argument(metavar="FILE", help="what `mes
 
     url = load_settings().url
     revision, counts = restore_database(path, url)
-    typer.echo(
-        said(Sentence("{} has schema {}: {}.", parsed_url(url).render_as_string(hide_password=True), revision, _told(counts)))
-    )
+    tell(Sentence("{} has schema {}: {}.", parsed_url(url).render_as_string(hide_password=True), revision, _told(counts)))
     return DONE
 
 
@@ -100,7 +98,7 @@ def prune(
     if as_json:
         terminal.write_json({"schema_version": 1, "dry_run": dry_run, **vars(pruned)})
         return DONE
-    typer.echo(said(Sentence("{} {}.", Sentence("Would delete") if dry_run else Sentence("Deleted"), _told(vars(pruned)))))
+    tell(Sentence("{} {}.", Sentence("Would delete") if dry_run else Sentence("Deleted"), _told(vars(pruned))))
     return DONE
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from app.exit_codes import DONE
-from app.language.choice import said
+from app.text.lines import tell
 from documents.errors import InputError, cause_of
 from documents.sentences import Sentence
 
@@ -45,7 +45,7 @@ def serve(
         keys_required = require_keys or not is_loopback(host)
         port = listener.getsockname()[1]
         everywhere = (f"{host}:{port}", f"http://{_own_address()}:{port}") if host in EVERYWHERE else None
-        typer.echo(said(_greeting(_url(host, port), database.shown_url, settings.workers, keys_required, everywhere)))
+        tell(_greeting(_url(host, port), database.shown_url, settings.workers, keys_required, everywhere))
         run(database, listener, settings, keys_required=keys_required, grace_s=_GRACE_S)
     return DONE
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from app.exit_codes import DONE
-from app.language.choice import said
+from app.text.lines import tell
 from documents.errors import InputError
 from documents.sentences import Sentence
 
@@ -37,7 +37,7 @@ def worker(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: stopped.set())
     who = Sentence("1 worker takes") if settings.workers == 1 else Sentence("{} workers take", settings.workers)
-    typer.echo(said(Sentence("{} studies from {}; Ctrl-C stops.", who, database.shown_url)), err=True)
+    tell(Sentence("{} studies from {}; Ctrl-C stops.", who, database.shown_url), err=True)
     with start_workers(settings.workers, settings.url, settings):
         stopped.wait()
     return DONE

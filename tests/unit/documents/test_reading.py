@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +15,7 @@ from hypothesis import strategies as st
 
 from documents import reading
 from documents.errors import InputError
-from documents.reading import LIMITS, Limits, parse_document, read_document
+from documents.reading import LIMITS, Limits, opened, parse_document, read_bytes, read_document, read_text
 
 
 def test_scalars_are_those_of_yaml_1_2() -> None:
@@ -157,3 +160,54 @@ def test_what_follows_the_entry_too_many_is_not_read() -> None:
     assert (
         read_under('{"a": [{}, {}, this is no JSON', limits) == "a: a list of more than 2 is not allowed; send fewer at a time."
     )
+
+
+KEYS = [f"{number:x}" for number in range(200_000)]
+MANY = Limits(num_bytes=10**8, values=10**6)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_json", "part"),
+    [
+        ("{" + ",".join(f'"{key}":0' for key in KEYS) + f',"{KEYS[-1]}":0}}', True, "'30d3f' occurs twice"),
+        ("{" + ",".join(f'"{key}":0' for key in KEYS) + f',"{KEYS[0]}":0}}', True, "'0' occurs twice"),
+        ('{"a": {' + ",".join(f'"{key}":0' for key in KEYS) + f',"{KEYS[-1]}":0}}}}', True, "'30d3f' occurs twice"),
+        ("".join(f"k{key}: 0\n" for key in KEYS[:60_000]) + "kea5f: 0\n", False, "'kea5f' occurs twice"),
+        ('{"a": ' + "[" * 200_000, True, "nested deeper"),
+        ("[" * 100_000, False, "nested deeper"),
+        ('{"a": "' + "\\" * 400_000, True, "Unterminated string"),
+        ('{"a": 0.' + "1" * 1_000_000 + "}x", True, "Extra data"),
+    ],
+    ids=["last key", "first key", "inner key", "YAML key", "deep JSON", "deep YAML", "text without end", "digits"],
+)
+def test_hostile_documents_take_time_by_their_length(text: str, is_json: bool, part: str) -> None:
+    for limits in (MANY, Limits(MANY.num_bytes, values=MANY.values, entries={"b": 3})):
+        began_s = time.process_time()
+        with pytest.raises(InputError) as refused:
+            parse_document(text, "x", is_json=is_json, limits=limits)
+        assert part in str(refused.value)
+        assert time.process_time() - began_s < 6.0  # a quadratic reader takes minutes
+
+
+def _fifo(folder: Path) -> Path:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
+
+
+@pytest.mark.parametrize(
+    "read", [read_text, lambda path: read_bytes(path, 10), lambda path: opened(path).__enter__(), read_document]
+)
+@pytest.mark.parametrize(
+    "place", [_fifo, lambda folder: Path("/dev/zero"), lambda folder: folder], ids=["FIFO", "device", "folder"]
+)
+def test_what_is_not_a_regular_file_is_refused_at_once(
+    read: Callable[[Path], object], place: Callable[[Path], Path], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=r"is (not a regular file|a directory); give a file"):
+        read(place(tmp_path))
+
+
+def test_a_name_that_would_write_to_the_terminal_is_quoted(tmp_path: Path) -> None:
+    with pytest.raises(InputError) as refused:
+        read_text(tmp_path / "a\x1b]52;c;aGk=\x07")
+    assert "\x1b" not in str(refused.value)

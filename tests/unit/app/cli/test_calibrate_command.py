@@ -134,7 +134,7 @@ def test_a_file_for_other_hardware_or_software_is_refused(written: Path, capsys:
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("none.jsonl", *SITE), "cannot be read"),
+        (("none.jsonl", *SITE), "none.jsonl: no such file"),
         ((RUNS, "--hardware", "atlas-900-a2-pod", "--stack", "mindspeed-llm"), "did you mean 'atlas-900-a2-podc'"),
         ((RUNS, "--hardware", "atlas-900-a2-podc", "--stack", "mindspeed"), "did you mean 'mindspeed-llm'"),
         ((RUNS, "--hardware", "atlas-900-a2-podc", "--stack", "megatron-lm"), "known: mindformers, mindspeed-llm"),

@@ -1,11 +1,12 @@
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from calibration.records.training import RefusedRecord, RunRecord, parse_run_record, read_run_records
+from calibration.records.training import RefusedRecord, RunRecord, parse_run_record, read_run_records, record_lines
 from cost_models.shapes.router_balance import RouterBalance
 from documents.bounds import RUN_BYTES
 from documents.errors import InputError
@@ -178,17 +179,33 @@ def test_a_file_without_a_readable_record_is_an_error(tmp_path: Path, content: b
 
 
 def test_a_missing_file_and_a_folder_are_errors(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"cannot be read: No such file or directory\."):
+    with pytest.raises(InputError, match=r"none\.jsonl: no such file\."):
         read_run_records(tmp_path / "none.jsonl")
-    with pytest.raises(InputError, match="cannot be read"):
+    with pytest.raises(InputError, match="is a directory"):
         read_run_records(tmp_path)
 
 
 def test_an_oversized_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: Row) -> None:
     path = write(tmp_path / "runs.jsonl", json.dumps(row()))
     monkeypatch.setattr("calibration.records.training.RUNS_BYTES", 10)
-    with pytest.raises(InputError, match="at most 10 are read"):
+    with pytest.raises(InputError, match="larger than"):
         read_run_records(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a": [\n' + " 1,\n" * 150_000 + " 1]\n}\n",
+        '{"a": "' + "x" * 300_000 + '"} x\n' + " 1\n" * 150_000,
+        "{" + '"\\"' * 150_000 + "\n" + ' "\n' * 150_000,
+        "[\n" + ' {"a": 1}\n ,\n' * 40_000 + "}\n",
+    ],
+    ids=["a list of lines", "no JSON before many lines", "quotes that never end", "objects that end in every line"],
+)
+def test_a_record_of_many_lines_takes_time_by_its_length(tmp_path: Path, text: str) -> None:
+    began_s = time.process_time()
+    assert len(list(record_lines(write(tmp_path / "runs.jsonl", text)))) == 1
+    assert time.process_time() - began_s < 3.0  # minutes if each line reads those before it again
 
 
 @pytest.mark.parametrize(
