@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from functools import cached_property
@@ -10,6 +11,7 @@ from unicodedata import category
 
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from starlette.types import Scope
 
 from app.http.large_bodies import LARGE_BYTES, may_be_large
 from app.http.problems import ServiceError, from_input_error
@@ -20,6 +22,7 @@ from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 from documents.sentences import Sentence
 
+_JSON_TYPE = re.compile(r"application/([!#$%&'*+.^_`|~0-9a-z-]+\+)?json")  # RFC 6838 names, RFC 6839 suffix
 _MAX_VALUES = 1_000_000
 _MAPPING_COUNTS, _LIST_COUNTS = 4, 2  # bytes of memory that the smallest value takes
 
@@ -67,6 +70,13 @@ def _refuse_unprintable(value: object) -> None:
             _refuse_unprintable(item)
 
 
+def _as_json(scope: Scope) -> Scope:
+    """The scope with the one media type that the framework parses under every reading of the header."""
+    others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
+    scope["headers"] = [*others, (b"content-type", b"application/json")]
+    return scope
+
+
 def sent(document: Document, status_code: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """The document as a response with its own status or headers."""
     return Response(json_bytes(document), status_code, headers, "application/json")
@@ -95,14 +105,14 @@ class StrictRoute(APIRoute):
 
         async def strict(request: Request) -> Response:
             await authorized(request)  # first, so that the body of an unknown caller is not read
-            kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-            if kind != "application/json" and not kind.endswith("+json"):
-                raise ServiceError("not-json", Sentence("The body's Content-Type is {}.", show(kind)))
+            kinds = [given.partition(";")[0].strip().lower() for given in request.headers.getlist("content-type")]
+            if len(kinds) != 1 or not _JSON_TYPE.fullmatch(kinds[0]):
+                raise ServiceError("not-json", Sentence("The body's Content-Type is {}.", show(", ".join(kinds))))
             encoding = request.headers.get("content-encoding", "identity").strip().lower()
             if encoding not in ("identity", ""):
                 hint = Sentence("Send the body as it is, without Content-Encoding.")
                 raise ServiceError("not-json", Sentence("The body's Content-Encoding is {}.", show(encoding)), hint=hint)
-            body = _StrictRequest(request.scope, request.receive)
+            body = _StrictRequest(_as_json(request.scope), request.receive)
             body.entries = self._entries
             if not may_be_large(request.scope):
                 return await handler(body)
