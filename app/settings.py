@@ -44,6 +44,11 @@ class Settings(BaseSettings):
         default=10_000, ge=1, le=1_000_000, description="studies that one owner may have stored, and checks"
     )
     wrong_keys_a_minute: int = Field(default=30, ge=1, le=10_000, description="wrong API keys that one address may send")
+    trusted_proxies: str = Field(
+        default="",
+        max_length=4096,
+        description="IP addresses and networks, with commas, of proxies whose X-Forwarded-For names the caller",
+    )
     keep_studies_days: int = Field(default=0, ge=0, le=3650, description="after which finished studies are deleted; 0: never")
     keep_checks_days: int = Field(default=0, ge=0, le=3650, description="after which kept checks are deleted; 0: never")
     keep_audit_days: int = Field(default=365, ge=1, le=3650, description="after which the log of what keys did is deleted")

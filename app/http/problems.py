@@ -60,6 +60,7 @@ KINDS: Mapping[str, tuple[int, str, str]] = {
     "timeout": (408, Sentence("The request did not come in time"), Sentence("Send the whole request at once.")),
     "headers-too-large": (431, Sentence("The headers are too large"), Sentence("Send fewer and shorter headers.")),
     "not-http": (400, Sentence("The request is not HTTP"), Sentence("Send one request as RFC 9112 says, with one Host header.")),
+    "http-version": (505, Sentence("The version of HTTP is unknown"), Sentence("Send the request as HTTP/1.1.")),
     "rate-limited": (429, Sentence("Too many requests"), Sentence("Repeat the request after the seconds that Retry-After says.")),
     "quota-exceeded": (
         429,

@@ -13,6 +13,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from app.http import keys
+from app.http.addresses import network_of
 from app.http.keys import KeyLimits
 from app.http.problems import ServiceError
 from app.http.state import ServerState, state_of
@@ -115,12 +116,7 @@ def is_reading(method: str, path: str) -> bool:
 
 def address_of(request: Request) -> str:
     """Address of a request for rate limits; the first 64 bits of an IPv6 address."""
-    host = request.client.host if request.client else "unknown"
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        return host
-    return str(ipaddress.ip_network((address, 64), strict=False)) if address.version == 6 else host
+    return network_of(request.client.host) if request.client else "unknown"
 
 
 def _holder(request: Request, state: ServerState) -> Principal:

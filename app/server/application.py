@@ -19,6 +19,7 @@ from app.checks import endpoints as checks
 from app.checks.history import endpoints as histories
 from app.experts import endpoints as experts
 from app.goodput import endpoints as goodput
+from app.http.addresses import NO_PROXIES, Forwarded, Proxies
 from app.http.audit import Audit
 from app.http.compression import Compression
 from app.http.head import HeadAsGet
@@ -65,6 +66,7 @@ def create_app(
     limits: KeyLimits | None = None,
     wrong_keys_a_minute: int = WRONG_KEYS_A_MINUTE,
     keep_studies_days: int = 0,
+    proxies: Proxies = NO_PROXIES,
 ) -> FastAPI:
     """The application over a database whose schema is current; ``pricing`` is done in threads unless given."""
     app = FastAPIOffline(
@@ -85,6 +87,7 @@ def create_app(
     app.add_middleware(Audit)
     app.add_middleware(HeadAsGet)
     app.add_middleware(Envelope, metrics=app.state.server.metrics)
+    app.add_middleware(Forwarded, proxies=proxies)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
     reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)

@@ -10,6 +10,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from app.http.addresses import NO_PROXIES, Proxies, parse_proxies
 from app.http.keys import KeyLimits
 from app.http.metrics import Processes
 from app.http.state import ServerState
@@ -17,7 +18,7 @@ from app.logs import configure_logs
 from app.server.application import create_app
 from app.server.connections import ConnectionLimits, Connections, limits_of_this_process
 from app.server.pricing import PricingInProcesses
-from app.settings import Settings
+from app.settings import PREFIX, Settings
 from app.storage.session import Database
 from app.workers.supervisor import start_workers
 
@@ -34,11 +35,12 @@ class _Server(uvicorn.Server):
         super().handle_exit(sig, frame)
 
 
-def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int) -> uvicorn.Config:
+def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int, proxies: Proxies = NO_PROXIES) -> uvicorn.Config:
     """Settings of uvicorn."""
     return uvicorn.Config(
         app,
-        http=Connections(limits).protocol,
+        http=Connections(limits, proxies).protocol,
+        proxy_headers=False,  # uvicorn believes a forwarded address from loopback word for word
         ws="none",
         log_config=None,  # logging is configured already
         access_log=False,
@@ -51,6 +53,7 @@ def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int) -> uvico
 def run(database: Database, listener: socket.socket, settings: Settings, *, keys_required: bool, grace_s: int) -> None:
     """Serves, with workers, until SIGINT or SIGTERM; running studies go on from their checkpoint at the next start."""
     configure_logs(settings.log_format)
+    proxies = parse_proxies(settings.trusted_proxies, f"{PREFIX}TRUSTED_PROXIES")
     pricing = PricingInProcesses(settings.url)
     app = create_app(
         database,
@@ -59,8 +62,9 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
         limits=KeyLimits(settings.key_requests_a_minute, settings.key_max_unfinished, settings.key_max_stored),
         wrong_keys_a_minute=settings.wrong_keys_a_minute,
         keep_studies_days=settings.keep_studies_days,
+        proxies=proxies,
     )
-    config = server_config(app, limits_of_this_process(), grace_s)
+    config = server_config(app, limits_of_this_process(), grace_s, proxies)
     # uvicorn raises the signal again at its end; with these handlers the process survives it and stops its workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)

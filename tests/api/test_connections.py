@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import resource
 import socket
@@ -129,7 +130,7 @@ def test_half_open_connections_make_room_for_those_who_ask(hurried: Address) -> 
 
 
 def test_beyond_the_limit_of_busy_connections_a_caller_is_refused(database: Database) -> None:
-    with serving(database, ConnectionLimits(connections=4)) as address:
+    with serving(database, ConnectionLimits(connections=4, of_address=1.0)) as address:
         held = [socket.create_connection(address) for _ in range(4)]
         for caller in held:
             caller.sendall(BEGUN)
@@ -155,3 +156,104 @@ def test_the_files_that_a_process_may_open_bound_its_connections(monkeypatch: py
     assert limits(1024, 4096) == (PATIENT.connections, [(wanted, 4096)])
     assert limits(1024, 1024) == (1024 - FILES_KEPT_FREE, [(1024, 1024)])
     assert limits(resource.RLIM_INFINITY, resource.RLIM_INFINITY) == (PATIENT.connections, [])
+
+
+def test_health_has_places_of_its_own(database: Database) -> None:
+    with serving(database, ConnectionLimits(connections=4, for_health=2)) as address:
+        held = [socket.create_connection(address) for _ in range(8)]
+        for caller in held:
+            caller.sendall(BEGUN)
+        time.sleep(0.2)
+        assert is_healthy(address)
+        refused = answered(address, b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert "connections already" in problem_of(refused, 503, "unavailable")["detail"]
+        for caller in held:
+            caller.close()
+
+
+def test_an_address_holds_a_share_of_the_connections(database: Database) -> None:
+    with serving(database, ConnectionLimits(connections=8, of_address=0.5)) as address:
+        held = [socket.create_connection(address) for _ in range(4)]
+        for caller in held:
+            caller.sendall(BEGUN)
+        time.sleep(0.2)
+        refused = answered(address, b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        assert "address of the caller holds 4" in problem_of(refused, 503, "unavailable")["detail"]
+        with socket.create_connection(address, timeout=10, source_address=("127.0.0.2", 0)) as other:
+            other.sendall(b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            assert other.recv(100).split()[1] == b"200"
+        for caller in held:
+            caller.close()
+
+
+def test_callers_that_trickle_their_bodies_make_room_for_those_who_ask(database: Database) -> None:
+    with serving(database, ConnectionLimits(connections=4, of_address=1.0)) as address:
+        held = [socket.create_connection(address) for _ in range(4)]
+        for caller in held:
+            caller.sendall(BEGUN)
+        time.sleep(2.5)
+        terms = answered(address, b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
+        assert terms.split()[1] == b"200"
+        for caller in held:
+            caller.close()
+
+
+def test_a_body_that_keeps_coming_too_slowly_is_cut(database: Database) -> None:
+    with serving(database, ConnectionLimits(slow_s=0.5)) as address, socket.create_connection(address, timeout=10) as caller:
+        caller.sendall(BEGUN)
+        began_s = time.monotonic()
+        with contextlib.suppress(OSError):
+            while time.monotonic() - began_s < 3:
+                caller.send(b" ")
+                time.sleep(0.05)
+        assert "slower than 1,024 bytes" in problem_of(read_all(caller), 408, "timeout")["detail"]
+
+
+def test_a_refused_caller_that_goes_on_sending_holds_no_place(database: Database) -> None:
+    with serving(database) as address, socket.create_connection(address, timeout=10) as caller:
+        caller.sendall(BEGUN.replace(b"application/json", b"text/plain"))
+        began_s = time.monotonic()
+        answer = b""
+        with contextlib.suppress(OSError):
+            while piece := caller.recv(65536):
+                answer += piece
+        problem_of(answer, 415, "not-json")
+        assert time.monotonic() - began_s < 1.0  # told that no more will come
+
+
+NUM_UNREAD = 60
+
+
+@contextlib.contextmanager
+def not_reading(address: Address) -> Iterator[socket.socket]:
+    with socket.socket() as caller:
+        caller.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        caller.connect(address)
+        caller.sendall(b"GET /openapi.json HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n" * NUM_UNREAD)
+        yield caller
+
+
+def is_cut(caller: socket.socket) -> bool:
+    caller.settimeout(0.05)
+    try:
+        while caller.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def test_callers_that_do_not_read_are_cut(database: Database) -> None:
+    with serving(database, ConnectionLimits(write_s=0.5)) as address, not_reading(address) as caller:
+        time.sleep(3.5)
+        assert is_cut(caller)
+
+
+def test_answers_that_nobody_reads_hold_a_bounded_memory(database: Database) -> None:
+    with serving(database, ConnectionLimits(unread_bytes=2**20)) as address, contextlib.ExitStack() as stack:
+        callers = [stack.enter_context(not_reading(address)) for _ in range(40)]
+        time.sleep(4)
+        assert sum(map(is_cut, callers)) >= 20
+        assert is_healthy(address)

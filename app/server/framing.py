@@ -1,0 +1,71 @@
+"""Framing of HTTP messages: what two readers of one connection could read as different requests is refused.
+
+h11 accepts a few forms that RFC 9112 allows a server to repair. A proxy in front may repair them otherwise, so that one
+request would become two.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import h11
+from h11._receivebuffer import ReceiveBuffer  # h11 has no public way to see how a line ends
+
+from documents.sentences import Sentence
+
+VERSIONS = (b"1.0", b"1.1")
+_LONE_LINE_FEED = re.compile(rb"(?<!\r)\n")
+_FOLD = re.compile(rb"\n[ \t]")
+_END = b"\r\n\r\n"
+
+
+class _Lines(ReceiveBuffer):
+    """Input whose lines end in CR LF, and whose fields are one line each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen = 0  # bytes of an unfinished header whose line ends are known to be right
+
+    def maybe_extract_lines(self) -> list[bytearray] | None:
+        data, begin = self._data, max(0, self._seen - 1)
+        end = data.find(_END, max(0, self._seen - len(_END) + 1))
+        until = len(data) if end < 0 else end + len(_END)
+        if _LONE_LINE_FEED.search(data, begin, until):
+            raise h11.RemoteProtocolError(Sentence("A line ends in a line feed alone; end it in CR LF"))
+        if _FOLD.search(data, begin, until):
+            raise h11.RemoteProtocolError(Sentence("A header field goes on in a second line; write it in one"))
+        if end < 0 and data[:2] != b"\r\n":
+            self._seen = until
+            return None
+        self._seen = 0
+        return super().maybe_extract_lines()
+
+
+class StrictConnection(h11.Connection):
+    """A server's side of a connection that refuses ambiguous messages."""
+
+    def __init__(self, max_header_bytes: int) -> None:
+        super().__init__(h11.SERVER, max_header_bytes)
+        self._receive_buffer = _Lines()
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            _check(event)
+        return event
+
+
+def _check(request: h11.Request) -> None:
+    """``RemoteProtocolError`` for an unknown version, or a body whose length is given twice or in a way that 1.0 lacks."""
+    if request.http_version not in VERSIONS:
+        version = request.http_version.decode("ascii")
+        raise h11.RemoteProtocolError(Sentence("HTTP/{} is not spoken here", version), error_status_hint=505)
+    names = {name for name, _ in request.headers}
+    if b"transfer-encoding" in names:
+        if b"content-length" in names:
+            raise h11.RemoteProtocolError(
+                Sentence("The body has both a Content-Length and a Transfer-Encoding; send one of them")
+            )
+        if request.http_version == b"1.0":
+            raise h11.RemoteProtocolError(Sentence("HTTP/1.0 has no Transfer-Encoding; send a Content-Length"))
