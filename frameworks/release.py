@@ -110,9 +110,17 @@ class Release:
         """Title of the first group with the argument."""
         return self._titles.get(name)
 
+    @cached_property
+    def unpriced_by_name(self) -> Mapping[str, Mapping[str, Effect]]:
+        """The conditions of ``unpriced`` by the name of their argument."""
+        found: dict[str, dict[str, Effect]] = {}
+        for condition, effect in self.unpriced.items():
+            found.setdefault(parts_of(condition)[0], {})[condition] = effect
+        return found
+
     def knows(self, name: str) -> bool:
         """Whether the release has an argument, read or not."""
-        return name in self.arguments or name in self.without_effect or any(parts_of(c)[0] == name for c in self.unpriced)
+        return name in self.arguments or name in self.without_effect or name in self.unpriced_by_name
 
     @cached_property
     def facts(self) -> tuple[Fact, ...]:

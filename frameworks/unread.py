@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from documents.errors import nearest
 from documents.sentences import Sentence, joined
-from frameworks.release import Effect, Given, Release, accepted, holds, parts_of, refused
+from frameworks.release import Effect, Given, Release, accepted, holds, refused
 
 CHANGES: Mapping[Effect, str] = {
     "model": Sentence("it makes another model"),
@@ -32,6 +32,8 @@ ASSUMED: Mapping[str, str] = {
     "fp8-dot-product-attention": Sentence("attention is priced in 16 bits"),
     "moe-deepep-num-sms": Sentence("compute beside the exchange keeps its rate"),
     "moe-flex-dispatcher-num-sms": Sentence("compute beside the exchange keeps its rate"),
+    "cross-entropy-fusion-impl": Sentence("the loss is priced as the framework's own"),
+    "empty-unused-memory-level": Sentence("the allocator is priced as one that keeps its pool"),
     "deterministic-mode": Sentence("kernels are priced as the fast ones"),
     "npu-deterministic": Sentence("kernels are priced as the fast ones"),
     "optimize-send-recv-comm": Sentence("neighbours of the pipeline exchange as usual"),
@@ -68,7 +70,7 @@ def unread(release: Release, written: Given) -> tuple[Unread, ...]:
 
 def matters(release: Release, name: str) -> bool:
     """Whether model, memory, time or task may depend on an argument."""
-    if any(parts_of(condition)[0] == name for condition in release.unpriced):
+    if name in release.unpriced_by_name:
         return True
     return name not in release.without_effect and release.group_of(name) != UNUSED_GROUP
 
@@ -80,8 +82,8 @@ def _changes(release: Release, written: Given, given: Given, name: str) -> Itera
     if argument is not None and name not in given:
         yield Unread(name, Sentence("its value is not understood: {}", joined(" ", refused(argument, written[name]))))
         return
-    for condition, effect in release.unpriced.items():
-        if parts_of(condition)[0] == name and (argument is None or holds(release, given, condition)):
+    for condition, effect in release.unpriced_by_name.get(name, {}).items():
+        if argument is None or holds(release, given, condition):
             yield Unread(name, CHANGES[effect])
             return
     if argument is None and name not in (*ASSUMED, *UNEVEN):

@@ -22,7 +22,7 @@ from frameworks.table import Table
 from frameworks.unread import UNEVEN, Unread, assumed, unread
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
-STATED_ROWS, TOKENIZERS = ("padded-vocab-size", "vocab-size"), ("tokenizer-model", "tokenizer-name-or-path")
+STATED_ROWS, TOKENIZERS = ("padded-vocab-size", "pad-vocab-size-to", "vocab-size"), ("tokenizer-model", "tokenizer-name-or-path")
 FEWEST_ROWS = 1024  # a smaller multiple is padding; from here on it is the number of embedding rows
 _FREQUENCIES = 64  # "every n-th layer" is tried up to this
 
@@ -59,7 +59,7 @@ class JobReading(Reading):
             self.number("seq-length", low=1),
             self.number("global-batch-size", low=1),
             self.precision(),
-            (*notes, *assumed(self.written)),
+            (*notes, *self.masks(), *assumed(self.written)),
             self.balance(model, notes),
             self.not_understood(),
             tuple(name for name in UNEVEN if name in self.written),
@@ -74,6 +74,13 @@ class JobReading(Reading):
     def refused(self) -> list[str]:
         """A sentence for each combination that the framework rejects, then for each skipped token."""
         return [*problems(self.release, self.given), *self.stray]
+
+    def masks(self) -> list[str]:
+        """A sentence for each kind of dropout, whose masks and time are not priced; Megatron's default is 0.1."""
+        names = ("attention-dropout", "hidden-dropout")
+        return [
+            Sentence("{} {} is priced as 0, which keeps no masks.", name, self.value(name)) for name in names if self.value(name)
+        ]
 
     def balance(self, model: ModelShape, notes: list[str]) -> str | None:
         """The router's balancing method, if arguments say more than the bias that the model already has."""
@@ -125,7 +132,8 @@ class JobReading(Reading):
     def rows(self, notes: list[str]) -> int:
         """Rows of the embedding; 0 if only the tokenizer knows."""
         multiple = self.vocab_multiple()
-        stated = self.number("padded-vocab-size", low=1) if "padded-vocab-size" in self.release.arguments else None
+        padded = (self.number(name, low=1) for name in STATED_ROWS[:2] if name in self.release.arguments)
+        stated = next(filter(None, padded), None)
         size = self.number("vocab-size", low=1)
         if stated or size:
             return stated or -(-(size or 1) // multiple) * multiple

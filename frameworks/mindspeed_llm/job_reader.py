@@ -29,7 +29,9 @@ class JobReading(Reading, megatron.JobReading):
         """Arguments that are not understood. A number of layers with recompute of a part is, if a rank has no more."""
         most = -(-megatron.JobReading.layers(self) // self.pp)
         found = super().not_understood()
-        return tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
+        found = tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
+        packed = self.on("reset-attention-mask")  # the masks of samples replace that of the sequence
+        return tuple(entry for entry in found if not (packed and entry.name == "attention-mask-type"))
 
     def job(self) -> ReadJob:
         """The job, with a sentence on recompute that DualPipeV leaves out of the price."""

@@ -102,7 +102,11 @@ def test_what_is_not_said_is_the_frameworks_default(label: str) -> None:
     assert back.model.constants.router.normalize_topk
     assert (back.seq_length, back.global_batch_size, back.precision) == (None, None, "fp32")
     assert back.model.vocab_size == 0
-    assert back.not_understood == ("vocab-size is not given: the tokenizer decides how many rows the embedding has.",)
+    assert back.not_understood == (
+        "vocab-size is not given: the tokenizer decides how many rows the embedding has.",
+        "attention-dropout 0.1 is priced as 0, which keeps no masks.",
+        "hidden-dropout 0.1 is priced as 0, which keeps no masks.",
+    )
 
 
 @pytest.mark.parametrize(
@@ -142,7 +146,7 @@ def test_arguments_without_effect_are_known() -> None:
         "--disable-gloo-process-groups",
     ]
     back = read("megatron-lm@0.12", [*SMALL, "--vocab-size", "1000", *known, "--one-logger-project", "x", "--log-straggler"])
-    assert (back.unread, back.not_understood) == ((), ())
+    assert (back.unread, [sentence for sentence in back.not_understood if "dropout" not in sentence]) == ((), [])
 
 
 @pytest.mark.parametrize(

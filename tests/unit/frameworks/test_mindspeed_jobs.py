@@ -101,6 +101,16 @@ def test_a_number_of_layers_with_recompute_is_read_where_a_rank_has_no_more() ->
     assert [entry.name for entry in small(eight.format(3)).unread] == ["recompute-activation-function-num-layers"]
 
 
+def test_a_vocabulary_is_padded_to_what_is_stated() -> None:
+    assert small("--pad-vocab-size-to 2048").model.vocab_size == 2048
+
+
+def test_a_general_mask_is_refused_unless_samples_have_their_own() -> None:
+    assert [entry.name for entry in small("--attention-mask-type general").unread] == ["attention-mask-type"]
+    packed = small("--attention-mask-type general --reset-attention-mask")
+    assert (packed.unread, packed.uneven) == ((), ("reset-attention-mask",))
+
+
 def test_a_router_that_is_fixed_is_priced_as_balanced() -> None:
     experts = "--num-experts 8 --expert-model-parallel-size 2 --disable-bias-linear --fix-router"
     assert small(experts).router_balance == "forced"

@@ -34,7 +34,7 @@ GPT_ARGS="
     --seq-length 4096 \\
     --micro-batch-size 1 \\
     --global-batch-size 16 \\
-    --swiglu --normalization RMSNorm --disable-bias-linear \\
+    --swiglu --normalization RMSNorm --disable-bias-linear --attention-dropout 0.0 --hidden-dropout 0.0 \\
     --position-embedding-type rope \\
     --untie-embeddings-and-output-weights \\
     --recompute-granularity full \\
