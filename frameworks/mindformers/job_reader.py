@@ -13,6 +13,7 @@ from frameworks.mindformers.model_reader import ModelReading
 from frameworks.mindformers.options import options_of
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
+from frameworks.unread import CHANGES, Unread
 
 PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "float32": "fp32", "fp32": "fp32"}
 # Arguments that change a plan's cost and are not part of a plan, with the values that change nothing.
@@ -85,6 +86,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         PRECISIONS.get(precision, "bf16"),
         tuple(sentences),
         read_balance(reading, shape),
+        _unread(options),
     )
 
 
@@ -94,12 +96,17 @@ def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
     return strategy.micro_batch_size * strategy.dp * (reading.number(accumulated, low=1) or 1)
 
 
+def _unread(options: Mapping[str, Any]) -> tuple[Unread, ...]:
+    """Adapters, whose weights alone are trained."""
+    adapters = f"{MODEL}.pet_config"
+    given = any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items())
+    return (Unread(adapters, CHANGES["weights"]),) if given else ()
+
+
 def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
     """Sentences on keys that the release lacks: keys of older layers, and misspelt ones."""
     sections = {name.partition(".")[0] for name in RELEASE.arguments if "." in name}
     adapters = f"{MODEL}.pet_config"
-    if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):
-        yield Sentence("{} trains adapters, and is read as a training of all weights", adapters)
     for name, value in options.items():
         section = name.partition(".")[0]
         known = name.startswith(adapters) or name in RELEASE.arguments or name in RELEASE.former or name in _UNPRICED

@@ -177,7 +177,6 @@ def with_model(document: Document, **changes: Any) -> Document:
         ({**QWEN_FILE, "recompute_config": {"select_comm_recompute": True}}, "recompute_config.select_comm_recompute True"),
         ({**QWEN_FILE, "context": {"mode": 1}}, "context.mode 1"),
         (with_model(QWEN_FILE, fine_grain_interleave=2), "model.model_config.fine_grain_interleave 2"),
-        (with_model(LLAMA_FILE, pet_config={"pet_type": "lora", "lora_rank": 8}), "pet_config trains adapters"),
         (with_model(DEEPSEEK_FILE, moe_layer_freq=[1, 0]), ""),
     ],
 )
@@ -277,3 +276,10 @@ def test_no_value_of_a_file_ends_in_anything_but_a_job_or_a_sentence(changes: di
     ]
     with suppress(ReadingError):
         assert MINDFORMERS.read_job(options, None).strategy.pp >= 1
+
+
+def test_a_file_that_trains_adapters_is_not_read_as_a_training_of_all_weights() -> None:
+    found = read(with_model(LLAMA_FILE, pet_config={"pet_type": "lora", "lora_rank": 8})).unread
+    assert [(entry.name, entry.change) for entry in found] == [
+        ("model.model_config.pet_config", "it decides which weights are trained")
+    ]
