@@ -30,6 +30,8 @@ JOBS = (
     "--context-parallel-size 8 --cp-comm-type a2a+p2p --context-parallel-algo hybrid_cp_algo",
     f"{PLAIN} --position-embedding-type yarn --experimental-attention-variant gated_delta_net --linear-attention-freq 8 "
     "--exp-avg-sq-dtype bf16 --use-distributed-optimizer --spec mindspeed_llm.tasks.models.spec.gemma2_spec layer_spec",
+    f"{PLAIN} --full-attention-interval 8 --linear-key-head-dim 16 --linear-num-key-heads 2 --linear-value-head-dim 16 "
+    "--linear-num-value-heads 2 --position-embedding-type rope --spec mindspeed_llm.tasks.models.spec.qwen3_next_spec layer_spec",
     f"{PLAIN} --window-size 64,0 --exp-avg-dtype bf16 --position-embedding-type rope --swiglu "
     "--moe-router-load-balancing-type none",
 )
