@@ -1,15 +1,23 @@
-"""A plan costs what its launch file says: nothing that is priced is left out when the plan is written."""
+"""A plan costs what its launch file says: nothing that is priced is left out when it is written, or lost when it is read."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
 
 from app.calibrations.constants import constants_for
-from app.jobs.job import parse_job
+from app.catalogue.models.presets import model_preset, names
+from app.jobs.job import Job, parse_job
+from app.launch_scripts.launch import Given
+from app.launch_scripts.reading import read_script_job
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import estimate
+from frameworks.framework import Start
+from frameworks.launch import launch_block
+from frameworks.launch_files import launch_file
 from frameworks.legality import rules_for
 from frameworks.registry import BY_LABEL, parse_target
 from search.space.enumeration import Rejections, charge_illegal, chunks
@@ -72,3 +80,63 @@ def test_a_plan_costs_what_its_file_says(
     priced, run = (estimate(workload, StrategyBatch.of(batch), constants) for batch in (planned, written))
     np.testing.assert_allclose(run.step_time_s, priced.step_time_s, rtol=1e-9)
     np.testing.assert_allclose(run.peak_memory_bytes, priced.peak_memory_bytes, rtol=1e-9)
+
+
+HARDWARE = {"megatron-lm@0.12": "h100-sxm-80gb", "megatron-lm@0.19": "h100-sxm-80gb"}  # Ascend for the others
+READ = 3  # plans of a preset that are read back
+QUICK = {
+    ("qwen3-30b-a3b", "megatron-lm@0.19"),
+    ("llama-3.1-70b", "megatron-lm@0.12"),
+    ("deepseek-v3", "mindspeed-llm@master"),
+    ("qwen3-8b", "mindspeed-llm@master"),
+    ("qwen3-32b", "mindformers@1.8"),
+}
+
+
+def _job(model: str, target: str) -> Job:
+    small = model_preset(model).model.num_layers < 40
+    return parse_job(
+        {
+            "model": model,
+            "cluster": {"hardware": HARDWARE.get(target, "atlas-900-a3-superpod"), "num_devices": 64 if small else 256},
+            "training": {"seq_length": 4096, "global_batch_size": 512},
+            "software": {"stack": target.partition("@")[0], "target": target},
+        }
+    )
+
+
+def _read_back(job: Job, strategy: ParallelStrategy, target: str) -> tuple[Workload, ParallelStrategy]:
+    """The job and the plan in the text of the plan's launch file."""
+    cluster, name = job.workload.cluster, target.partition("@")[0]
+    start = Start("Plan 1", cluster.num_devices, cluster.profile.devices_per_node)
+    _, text = launch_file(name, launch_block(job.workload, strategy)[name], start)
+    given = Given("plan", {"MASTER_ADDR": "node", "NODE_RANK": "0"})
+    read = read_script_job(text, given, cluster.profile, cluster.profile.name, target=target)
+    assert read.job.strategy is not None
+    return read.job.workload, read.job.strategy
+
+
+def _price(workload: Workload, strategies: Sequence[ParallelStrategy]) -> np.ndarray:
+    priced = estimate(workload, StrategyBatch.of(list(strategies)), constants_for(workload, []))
+    return np.stack([priced.step_time_s, priced.peak_memory_bytes])
+
+
+@pytest.mark.parametrize(
+    ("model", "target"),
+    [
+        pytest.param(model, target, marks=[] if (model, target) in QUICK else [pytest.mark.slow])
+        for model in names()
+        for target in BY_LABEL
+    ],
+)
+def test_a_file_that_is_read_back_costs_what_its_plan_costs(model: str, target: str) -> None:
+    job = _job(model, target)
+    if BY_LABEL[target].untold(job.workload):
+        pytest.skip("no file is written for another model")
+    planned = _legal_rows(job.workload, job.limits, len(model))
+    if not planned:
+        pytest.skip("the framework does not train the model")
+    draw = np.random.default_rng(len(target))
+    for row in draw.choice(len(planned), min(len(planned), READ), replace=False):
+        workload, read = _read_back(job, planned[row], target)
+        np.testing.assert_allclose(_price(workload, [read]), _price(job.workload, [planned[row]]), rtol=1e-9)
