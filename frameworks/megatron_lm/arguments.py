@@ -79,8 +79,12 @@ def unstated_note(release: Release, table: ModelTable, workload: Workload) -> tu
 
 
 def embedding_rows(workload: Workload, s: ParallelStrategy) -> Arguments:
-    """Padding of the vocabulary: a multiple that, times tp, gives exactly the model's rows if tp divides them."""
-    return {"make-vocab-size-divisible-by": -(-workload.model.vocab_size // s.tp)}
+    """The vocabulary, and its padding: a multiple that, times tp, gives exactly the model's rows if tp divides them.
+
+    The tokenizer decides the vocabulary; a reader of the file cannot ask it.
+    """
+    rows = workload.model.vocab_size
+    return {"vocab-size": rows, "make-vocab-size-divisible-by": -(-rows // s.tp)}
 
 
 def batch_arguments(workload: Workload, strategy: ParallelStrategy) -> Arguments:

@@ -58,8 +58,14 @@ class Dialect:
         draft.drop_broken(*(rule for rule in found if isinstance(rule, SwitchRule)))
 
     def lacks_fused_rope(self, model: ModelShape) -> bool:
-        """Whether the release has no fused rotary embedding for the model."""
-        return bool(model.constants.rotary_interleaved) if model.mla is None else not self.fused_latent_rope
+        """Whether the release has no fused rotary embedding for the model; with YaRN's scale it has one for MLA alone.
+
+        Source: [megatron-0.19, rope_utils.py].
+        """
+        if model.mla is not None:
+            return not self.fused_latent_rope
+        scaling = model.constants.rope_scaling
+        return model.constants.rotary_interleaved or (scaling is not None and scaling.kind == "yarn")
 
     @property
     def unset(self) -> tuple[Unset, ...]:

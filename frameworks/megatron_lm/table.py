@@ -181,6 +181,9 @@ CHANGED = {
         Feature.OVERLAP_P2P, "no-overlap-p2p-communication", negated=True, only=(*CHUNKED, "pipeline-model-parallel-layout")
     ),
     Feature.CUDA_GRAPH: SwitchArgument(Feature.CUDA_GRAPH, "cuda-graph-impl", on=("local",), beside={"te-rng-tracker": ()}),
+    Feature.FUSED_SWIGLU: SwitchArgument(
+        Feature.FUSED_SWIGLU, "no-bias-swiglu-fusion", negated=True, only=("swiglu", "quick-geglu")
+    ),
     Feature.FUSED_ROPE: SwitchArgument(  # there is a fused kernel for MLA
         Feature.FUSED_ROPE, "no-rope-fusion", negated=True, only=("position-embedding-type=rope",)
     ),

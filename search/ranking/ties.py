@@ -16,6 +16,8 @@ from documents.sentences import Sentence, plain
 # before the number of switches; the second decides between plans with equally many.
 FITS, SURELY_FITS = DEFAULT_CONFIDENCE, 0.95
 
+MOST_EMPTY_FRACTION = 0.1  # slots without a layer, over the layers: with more a plan is less sturdy
+
 
 NO_BASIS = plain(Sentence("no paired error was given"))
 
@@ -61,10 +63,16 @@ def group_of(step_time_s: float, leaders_s: Sequence[float], fraction: float) ->
     return max(len(led), 1)
 
 
-def sturdiness(strategy: ParallelStrategy, estimate: Mapping[str, Any], launchable_on: Sequence[str]) -> tuple[int, ...]:
-    """The order of plans in a group, smallest first: launchable, fits, few unusual switches, surely fits."""
+def sturdiness(
+    strategy: ParallelStrategy, estimate: Mapping[str, Any], launchable_on: Sequence[str], empty_fraction: float = 0.0
+) -> tuple[int, ...]:
+    """The order of plans in a group, smallest first: launchable, fits, few empty slots, few unusual switches, surely fits.
+
+    ``empty_fraction``: slots without a layer, over the layers. A plan with many of them needs a measurable gain over one without.
+    """
     fits = estimate["fits_probability"]
-    return int(not launchable_on), int(fits < FITS), num_exotic_switches(strategy), int(fits < SURELY_FITS)
+    many = int(empty_fraction > MOST_EMPTY_FRACTION)
+    return int(not launchable_on), int(fits < FITS), many, num_exotic_switches(strategy), int(fits < SURELY_FITS)
 
 
 def num_exotic_switches(strategy: ParallelStrategy) -> int:

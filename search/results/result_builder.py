@@ -157,7 +157,9 @@ class ResultBuilder:
         if not self._time_ranks:
             return list(rows), [row + 1 for row in rows]
         groups = rank_groups([entry.step_time_s for entry in best_first], self.paired_error.fraction)
-        sturdy = [sturdiness(best_first[row].strategy, estimates[row], launchable[row]) for row in rows]
+        empty = [strategy_to_mapping(self.workload, entry.strategy)["noop_layers"] for entry in best_first]
+        layers = self.workload.model.num_layers
+        sturdy = [sturdiness(best_first[row].strategy, estimates[row], launchable[row], empty[row] / layers) for row in rows]
         return sorted(rows, key=lambda row: (groups[row], sturdy[row], row)), groups
 
     def best_of(self, plans: Sequence[DeploymentPlan]) -> DeploymentPlan | None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from app.calibrations.constants import constants_for
+from app.catalogue.models.huggingface.reading import model_from_config_file
 from app.catalogue.models.presets import model_preset, names
+from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.launch_scripts.launch import Given
 from app.launch_scripts.reading import read_script_job
@@ -83,6 +86,8 @@ def test_a_plan_costs_what_its_file_says(
 
 
 HARDWARE = {"megatron-lm@0.12": "h100-sxm-80gb", "megatron-lm@0.19": "h100-sxm-80gb"}  # Ascend for the others
+IMPORTED = Path(__file__).resolve().parents[1] / "fixtures/huggingface"
+IMPORTS = ("gpt-oss-120b", "kimi-k2", "qwen3-next-80b-a3b", "glm-4.5")
 READ = 3  # plans of a preset that are read back
 QUICK = {
     ("qwen3-30b-a3b", "megatron-lm@0.19"),
@@ -90,14 +95,18 @@ QUICK = {
     ("deepseek-v3", "mindspeed-llm@master"),
     ("qwen3-8b", "mindspeed-llm@master"),
     ("qwen3-32b", "mindformers@1.8"),
+    ("gpt-oss-120b", "megatron-lm@0.19"),
+    ("qwen3-next-80b-a3b", "mindspeed-llm@master"),
+    ("kimi-k2", "megatron-lm@0.12"),
 }
 
 
 def _job(model: str, target: str) -> Job:
-    small = model_preset(model).model.num_layers < 40
+    shape = model_preset(model).model if model in names() else model_from_config_file(IMPORTED / f"{model}.json").model
+    small = shape.num_layers < 40
     return parse_job(
         {
-            "model": model,
+            "model": model_to_mapping(shape),
             "cluster": {"hardware": HARDWARE.get(target, "atlas-900-a3-superpod"), "num_devices": 64 if small else 256},
             "training": {"seq_length": 4096, "global_batch_size": 512},
             "software": {"stack": target.partition("@")[0], "target": target},
@@ -125,7 +134,7 @@ def _price(workload: Workload, strategies: Sequence[ParallelStrategy]) -> np.nda
     ("model", "target"),
     [
         pytest.param(model, target, marks=[] if (model, target) in QUICK else [pytest.mark.slow])
-        for model in names()
+        for model in (*names(), *IMPORTS)
         for target in BY_LABEL
     ],
 )

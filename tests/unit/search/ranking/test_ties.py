@@ -63,6 +63,8 @@ def test_a_framework_counts_before_room_then_switches_then_more_room() -> None:
         sturdiness(plain, estimate(0.999), ("megatron-lm",)),
         sturdiness(plain, estimate(0.94), ("megatron-lm",)),
         sturdiness(odd, estimate(0.999), ("megatron-lm",)),
+        sturdiness(plain, estimate(0.999), ("megatron-lm",), 0.11),
+        sturdiness(odd, estimate(0.999), ("megatron-lm",), 0.11),
         sturdiness(plain, estimate(0.89), ("megatron-lm",)),
         sturdiness(plain, estimate(0.999), ()),
     ]
@@ -119,7 +121,11 @@ def test_an_answer_leads_with_the_plans_that_tie_and_says_which_of_them_is_the_f
         tied = [plan for plan in result.plans if plan.rank_group == group]
         own = [plan.estimate["step_time_s"] for plan in tied]
         assert max(own) < min(own) * (1.0 + WIDE.fraction)
-        keys = [(*sturdiness(plan.parallel, plan.estimate, plan.launchable_on), plan.estimate["step_time_s"]) for plan in tied]
+        empty = [plan.strategy["noop_layers"] / LARGE.num_layers for plan in tied]
+        keys = [
+            (*sturdiness(plan.parallel, plan.estimate, plan.launchable_on, slots), plan.estimate["step_time_s"])
+            for plan, slots in zip(tied, empty, strict=True)
+        ]
         assert keys == sorted(keys)
     assert result.plans[0].explanation["tie"].startswith(f"Plans 1 {'to' if groups.count(1) > 2 else 'and'} {groups.count(1)} ")
 
