@@ -61,7 +61,8 @@ def strategy_text(strategy: StrategyDocument) -> str:
     if strategy.noop_layers:
         parts.append(Sentence("{} empty slots", strategy.noop_layers))
     parts += [name for name in _NAMED if name in strategy.features]
-    return " ".join([*parts, *(Sentence("no {}", name) for name in _usual_switches(strategy) if name not in strategy.features)])
+    parts += [Sentence("no {}", name) for name in _usual_switches(strategy) if name not in strategy.features]
+    return joined(" ", parts)
 
 
 def _usual_switches(strategy: StrategyDocument) -> tuple[str, ...]:
