@@ -75,9 +75,6 @@ def estimate(
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
-    from app.answers.price import estimate_document
-    from app.answers.tables.estimate import print_estimate
-    from app.calibrations.constants import constants_for, own_calibrations
     from app.jobs.job import load_job
     from app.launch_scripts.forms import is_launch_script
     from app.text import terminal
@@ -109,6 +106,11 @@ def estimate(
         job = load_job(model, sections, labels)
     if job.strategy is None:
         raise InputError(Sentence("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4."))
+
+    from app.answers.price import estimate_document  # a refused flag does not wait for these
+    from app.answers.tables.estimate import print_estimate
+    from app.calibrations.constants import constants_for, own_calibrations
+
     own = own_calibrations(job)
     document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, advised=True)
     if memory_plan:

@@ -113,17 +113,7 @@ def search(
         if names:
             sections.setdefault("search", {})[kind] = options.names(names)
 
-    from app.answers.files import report_files
-    from app.answers.folder import answer_folder
-    from app.answers.search import search_document
-    from app.answers.tables.search import print_search
-    from app.answers.targets import with_usual_target
-    from app.calibrations.constants import own_calibrations
-    from app.cli.progress import search_progress
-    from app.cli.searching import searching
     from app.jobs.job import load_job
-    from app.jobs.spares import with_filled_devices
-    from app.text import terminal
 
     labels = options.labels(fields, given)
     named = {"search.time_limit_s": ("--time-limit", time_limit_s), "search.budget_usd": ("--budget", budget_usd)}
@@ -131,6 +121,18 @@ def search(
     own_sections = sections
     sections = options.with_lengths(lengths, sections, lambda: load_job(model, own_sections, labels))
     job = load_job(model, sections, labels)
+
+    from app.answers.files import report_files  # a refused flag does not wait for these
+    from app.answers.folder import answer_folder
+    from app.answers.search import search_document
+    from app.answers.tables.search import print_search
+    from app.answers.targets import with_usual_target
+    from app.calibrations.constants import own_calibrations
+    from app.cli.progress import search_progress
+    from app.cli.searching import searching
+    from app.jobs.spares import with_filled_devices
+    from app.text import terminal
+
     if devices_at_most is not None:
         job = with_filled_devices(job)
     own = own_calibrations(job) if server is None else ()

@@ -1,0 +1,33 @@
+"""Modules that a command imports before it has something to price."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+CALL = "import sys; from app.cli.main import main; code = main(sys.argv[1:]); print('\\n', code, *sys.modules)"
+JOB = ("llama-2-7b", "--hardware", "h100-sxm-80gb", "--devices", "1048576")
+
+
+def called(*words: str) -> tuple[int, set[str]]:
+    """Exit code of a command in a process of its own, and the modules that it imported."""
+    found = subprocess.run([sys.executable, "-c", CALL, *words], capture_output=True, text=True, check=True)
+    code, *modules = found.stdout.splitlines()[-1].split()
+    return int(code), set(modules)
+
+
+def test_help_imports_neither_numpy_nor_pydantic() -> None:
+    code, modules = called("--help")
+    assert code == 0
+    assert not {"numpy", "pydantic", "frameworks.registry"} & modules
+
+
+@pytest.mark.parametrize("command", ["search", "estimate"])
+def test_a_refused_flag_does_not_import_what_prices(command: str) -> None:
+    code, modules = called(command, *JOB)
+    assert code == 2
+    assert "app.jobs.job" in modules
+    late = ("app.answers", "calibration", "search.exhaustive", "search.results", "cost_models.simulation")
+    assert [name for name in modules if name.startswith(late)] == []
