@@ -14,7 +14,7 @@ from search.executors.executor import SERIAL, Executor
 from search.executors.processes import Processes
 
 MAX_PROCESSES = 256
-AFTER_S = 0.4  # seconds of a search before processes start by default: many searches are over by then
+AFTER_S = 2.0  # seconds of a search before processes start by default: a process costs a third of a second to start
 ALLOWED = Sentence("give serial, process://N with N from 1 to {}, or dask://HOST:PORT", MAX_PROCESSES)
 
 
