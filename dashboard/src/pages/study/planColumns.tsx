@@ -298,7 +298,7 @@ function Memory({ peak, limit }: { peak: number; limit: number }) {
   );
 }
 
-function Headroom({ free, fits, sure }: { free: number; fits: boolean; sure?: number | null | undefined }) {
+function Headroom({ free, fits, sure }: { free: number; fits: boolean | null; sure?: number | null | undefined }) {
   const { t } = useTranslation("study");
   return (
     <>
