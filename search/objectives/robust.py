@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from cost_models.shapes.strategy import StrategyBatch
-from cost_models.step.composition import estimate
 from documents.quantities import seconds
 from documents.sentences import Sentence, word
 from search.objectives.objective import (
@@ -20,6 +19,8 @@ from search.sensitivity.quantities import CHANGE, quantities
 
 
 def _values(context: ObjectiveContext, strategies: Strategies, estimates: Estimates) -> list[Value]:
+    from cost_models.step.composition import estimate  # every job reads the names of objectives, and few ask for this one
+
     workload, constants, batch = context.workload, context.constants, StrategyBatch.of(strategies)
     unchanged_s = estimate(workload, batch, constants).step_time_s
     worst: list[tuple[float, str]] = [(1.0, "nothing")] * len(strategies)

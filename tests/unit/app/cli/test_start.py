@@ -29,5 +29,12 @@ def test_a_refused_flag_does_not_import_what_prices(command: str) -> None:
     code, modules = called(command, *JOB)
     assert code == 2
     assert "app.jobs.job" in modules
-    late = ("app.answers", "calibration", "search.exhaustive", "search.results", "cost_models.simulation")
+    late = (
+        "app.answers",
+        "calibration",
+        "search.exhaustive",
+        "search.results",
+        "cost_models.simulation",
+        "cost_models.step.composition",
+    )
     assert [name for name in modules if name.startswith(late)] == []
