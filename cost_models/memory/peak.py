@@ -172,7 +172,7 @@ def held_activations(
     assert most is not None  # every schedule has a peak
     expanded = transient = np.zeros((stages.num_kinds, len(rows)))
     held = stages.with_mtp(tuple(stages.layers.astype(np.float64)), stages.has_mtp.astype(np.float64))
-    beside = _layers_beside(stages, rows_batch)
+    beside = layers_beside(stages, rows_batch)
     for layers, at_once, each in zip(held, expanded_layers(stages, few, chunks), layer, strict=True):
         expanded = np.maximum(expanded, at_once.take(index, axis=1) * each.unreduced_bytes)
         running = each.transient_bytes + beside * each.saved_bytes
@@ -187,7 +187,7 @@ def held_activations(
     return Held(most, few_of_row, activations, *columns)
 
 
-def _layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
+def layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
     """Layers that a merged pair keeps whole for its forward before it has freed any of its backward. ``[n]``
 
     The pair runs layer by layer, so this is one layer [megatron-0.19, model_chunk_schedule_plan.py; mindspeed-fb-overlap,
