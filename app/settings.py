@@ -41,7 +41,10 @@ class Settings(BaseSettings):
     key_requests_a_minute: int = Field(default=30_000, ge=1, le=1_000_000, description="how often an API key may ask")
     key_max_unfinished: int = Field(default=1000, ge=1, le=1_000_000, description="studies of one owner that may wait or run")
     key_max_stored: int = Field(
-        default=10_000, ge=1, le=1_000_000, description="studies that one owner may have stored, and checks"
+        default=10_000,
+        ge=1,
+        le=1_000_000,
+        description="studies that one owner may have stored; also checks, measured runs, calibrations",
     )
     wrong_keys_a_minute: int = Field(default=30, ge=1, le=10_000, description="wrong API keys that one address may send")
     trusted_proxies: str = Field(
@@ -51,6 +54,9 @@ class Settings(BaseSettings):
     )
     keep_studies_days: int = Field(default=0, ge=0, le=3650, description="after which finished studies are deleted; 0: never")
     keep_checks_days: int = Field(default=0, ge=0, le=3650, description="after which kept checks are deleted; 0: never")
+    keep_runs_days: int = Field(
+        default=0, ge=0, le=3650, description="after which measured runs and calibrations are deleted; 0: never"
+    )
     keep_audit_days: int = Field(default=365, ge=1, le=3650, description="after which the log of what keys did is deleted")
     log_format: Literal["text", "json"] = Field(default="text", description="log lines on standard error")
 

@@ -165,12 +165,17 @@ class Measured:
         self._rules = _rules_of(job.workload)
         self._as_it_is = self._prices_of(job.workload)
 
+    @cached_property
+    def unmeasured(self) -> list[str]:
+        """Assumptions of every answer on the job, without their effects."""
+        return _told_anyway(self._job, self._own)
+
     def sentences(self, asked: Sequence[Asked], known: Sequence[Price] | None = None) -> list[list[str]]:
         """Assumptions of an answer on each plan, the one with the largest effect first.
 
         ``known`` are their prices in closed form, if already computed.
         """
-        whole = _told_anyway(self._job, self._own)
+        whole = self.unmeasured
         found = [whole] * len(asked)
         short = [index for index, one in enumerate(asked) if one.plan.pp * one.plan.vpp <= MAX_VIRTUAL_STAGES]
         if short:

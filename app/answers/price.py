@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from app.answers.assumptions import MAX_VIRTUAL_STAGES, Asked, Measured, Price, prices_of
 from app.answers.delivery import delivery_summary
 from app.answers.numbers import numbers_of
+from app.answers.parts import USUAL, Part
 from app.answers.provenance import head, priced_with
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import check_cost, simulation_document
@@ -134,7 +135,7 @@ class JobPrices:
         self._known: dict[Software, KnownPipelines] = defaultdict(KnownPipelines)
 
     def documents(
-        self, asked: Sequence[tuple[Job, ParallelStrategy]], *, advised: bool, with_software: bool
+        self, asked: Sequence[tuple[Job, ParallelStrategy]], *, explained: Collection[Part]
     ) -> list[EstimateDocument | InputError]:
         """The document of each strategy of the job, or the reason why there is none."""
         workload = self.job.workload
@@ -157,9 +158,9 @@ class JobPrices:
                 [row for row, _ in told],
                 [known[index] for index in finite],
                 self._software([asked[legal[index]][1] for index in finite], numbers, finite)
-                if with_software
+                if "software" in explained
                 else [None] * len(finite),
-                advised=advised,
+                explained=explained,
             )
         return [found[row] for row in range(len(asked))]
 
@@ -170,13 +171,18 @@ class JobPrices:
         known: Sequence[Price],
         software: Sequence[dict[str, Any] | None],
         *,
-        advised: bool,
+        explained: Collection[Part],
     ) -> dict[int, EstimateDocument]:
-        sentences = self._measured.sentences([_asked(job, strategy) for job, strategy, _ in priced], known)
+        sentences = self._assumptions([_asked(job, strategy) for job, strategy, _ in priced], known, explained)
         return {
-            row: EstimateDocument.model_validate(self.document(job, strategy, numbers, told, moved, advised=advised))
+            row: EstimateDocument.model_validate(self.document(job, strategy, numbers, told, moved, explained=explained))
             for row, (job, strategy, numbers), told, moved in zip(rows, priced, sentences, software, strict=True)
         }
+
+    def _assumptions(
+        self, asked: Sequence[Asked], known: Sequence[Price] | None, explained: Collection[Part]
+    ) -> Sequence[Sequence[str]]:
+        return self._measured.sentences(asked, known) if "assumptions" in explained else [self._measured.unmeasured] * len(asked)
 
     def _software(
         self, strategies: Sequence[ParallelStrategy], numbers: Estimate, rows: Sequence[int]
@@ -200,7 +206,7 @@ class JobPrices:
         told: Sequence[str],
         software: dict[str, Any] | None,
         *,
-        advised: bool,
+        explained: Collection[Part],
     ) -> dict[str, Any]:
         """The document around the numbers of one strategy."""
         _fill(numbers, self._shares, strategy_mechanisms(job.workload, strategy))
@@ -214,21 +220,21 @@ class JobPrices:
             document["software"] = software
         if job.delivery is not None:
             document["delivery"] = delivery_summary(job, strategy, numbers, self._own)
-        if advised and _is_far(numbers["evidence"]["extrapolated"], strategy):
+        if "next_runs" in explained and _is_far(numbers["evidence"]["extrapolated"], strategy):
             document["next_runs"] = next_runs(job, strategy, self._own)
         return document
 
-    def simulated(self, job: Job, strategy: ParallelStrategy, *, replayed: bool, advised: bool) -> EstimateDocument:
+    def simulated(self, job: Job, strategy: ParallelStrategy, *, replayed: bool, explained: Collection[Part]) -> EstimateDocument:
         """The document of one strategy whose step is simulated task by task; ``InputError`` if it cannot be."""
         workload, batch = job.workload, StrategyBatch.of([strategy])
         if first_violation(workload, batch)[0] >= 0:
             raise _refusal(workload, strategy)
         check_cost(workload, [strategy], "strategy")
         numbers = priced(workload, batch, self._own, simulated=True)
-        (told,) = self._measured.sentences([_asked(job, strategy)])
+        (told,) = self._assumptions([_asked(job, strategy)], None, explained)
         (row,) = estimates_to_mappings(workload, numbers)
-        (moved,) = self._software([strategy], numbers, [0]) if advised else [None]
-        document = self.document(job, strategy, row, told, moved, advised=advised)
+        (moved,) = self._software([strategy], numbers, [0]) if "software" in explained else [None]
+        document = self.document(job, strategy, row, told, moved, explained=explained)
         if replayed:
             closed_form_s = float(priced(workload, batch, self._own).step_time_s[0])
             constants = constants_for(workload, self._own)
@@ -261,17 +267,16 @@ def estimate_document(
     *,
     simulated: bool = False,
     replayed: bool = True,
-    advised: bool = False,
+    explained: Collection[Part] = USUAL,
 ) -> EstimateDocument:
     """Estimate of one strategy, as ``meshplan estimate --json`` prints it. Raises ``InputError`` if the strategy cannot run.
 
-    A simulated one includes the replay of its tasks unless ``replayed`` is false. An ``advised`` one includes the effects of the
-    software's options and, if measured runs are far, the next runs.
+    A simulated one includes the replay of its tasks unless ``replayed`` is false. ``explained``: see ``app.answers.parts``.
     """
     prices = JobPrices(job, own)
     if simulated:
-        return prices.simulated(job, strategy, replayed=replayed, advised=advised)
-    (found,) = prices.documents([(job, strategy)], advised=advised, with_software=advised)
+        return prices.simulated(job, strategy, replayed=replayed, explained=explained)
+    (found,) = prices.documents([(job, strategy)], explained=explained)
     if isinstance(found, InputError):
         raise found
     return found

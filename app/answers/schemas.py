@@ -188,7 +188,8 @@ class EstimateRequest(JobDocument):
     simulate: bool = Field(default=False, description="plays each step task by task in place of the closed form")
     memory_plan: bool = Field(default=False, description="of one strategy: recompute and swap chosen tensor by tensor as well")
     advise: bool = Field(
-        default=True, description="false: without `next_runs` and `software`, which take most of the time that an answer takes"
+        default=True,
+        description="false: without `next_runs` and `software`; not beside the query parameter `explain`, which says more",
     )
 
 

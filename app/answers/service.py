@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from app.answers.batches import OF_ESTIMATE
 from app.answers.memory_plan import memory_plan_document
+from app.answers.parts import Part
 from app.answers.price import estimate_document, fill_intervals, priced
 from app.answers.provenance import job_fields
 from app.answers.schemas import (
@@ -46,27 +47,27 @@ MAX_SQUARED_STAGES = MAX_PIPELINES * VIRTUAL_STAGES**2
 MAX_STAGES = MAX_STRATEGIES * VIRTUAL_STAGES
 
 
-def estimates(document: Mapping[str, Any], database: Database) -> EstimateDocument | EstimatesDocument:
-    """The answer to a request body; ``InputError`` where it cannot be priced."""
+def estimates(document: Mapping[str, Any], parts: Collection[Part], database: Database) -> EstimateDocument | EstimatesDocument:
+    """The answer to a request body, with these parts; ``InputError`` where it cannot be priced."""
     check_keys(document, EstimateRequest.model_fields)
-    given, *switches = (document.get(name) for name in OF_ESTIMATE)
-    for name, switch in zip(OF_ESTIMATE[1:], switches, strict=True):
+    given, simulated, planned = (document.get(name) for name in ("strategies", "simulate", "memory_plan"))
+    for name, switch in (("simulate", simulated), ("memory_plan", planned)):
         if not isinstance(switch, bool | None):
             raise InputError(Sentence("{}: {} is not allowed; give true or false.", name, show(switch)))
-    simulated, advise, planned = switches
     job = parse_request({key: value for key, value in document.items() if key not in OF_ESTIMATE})
     own = stored_calibrations(database, job)
     if given is None:
         if job.strategy is None:
             raise InputError(Sentence("strategy: missing; give one strategy, or up to {:,} in strategies.", MAX_STRATEGIES))
-        answer = estimate_document(job, job.strategy, own, simulated=bool(simulated), advised=advise is not False)
+        answer = estimate_document(job, job.strategy, own, simulated=bool(simulated), explained=parts)
         return answer.model_copy(update={"memory_plan": memory_plan_document(job, job.strategy, own)}) if planned else answer
     if planned:
         raise InputError(Sentence("memory_plan: belongs to one strategy; ask for it beside strategy."))
     if job.strategy is not None:
         raise InputError(Sentence("strategies: given beside strategy; give one of the two."))
     entries, fastest = _entries(job, own, _sections(given), simulated=bool(simulated))
-    return EstimatesDocument(**job_fields(job, own, fastest), estimates=entries)
+    effects_of = fastest if "assumptions" in parts else None
+    return EstimatesDocument(**job_fields(job, own, effects_of), estimates=entries)
 
 
 def _sections(given: object) -> list[StrategySection]:

@@ -65,7 +65,13 @@ def _profile_of(own: HardwareProfile, reference: str) -> Callable[[str], Hardwar
 def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, stack: str) -> SiteOutcome:
     """The shipped calibration fitted to the runs; ``InputError`` if the fit can use none or takes too long."""
     if not records:
-        raise InputError(Sentence("hardware: no run of {} on {} is stored; send some to POST /v1/runs first.", stack, hardware))
+        raise InputError(
+            Sentence(
+                "hardware: no run of {} on {} of yours is stored; send some to POST /v1/runs first, or give `shared: true`.",
+                stack,
+                hardware,
+            )
+        )
     if not _fitting.acquire(blocking=False):
         raise ServiceError("unavailable", Sentence("Another calibration is being fitted."), headers={"Retry-After": "10"})
     ends_s = time.monotonic() + MAX_FIT_S

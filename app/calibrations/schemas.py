@@ -14,10 +14,15 @@ from documents.said import Said
 class CalibrationRequest(Document):
     hardware: str = Field(description="name of a shipped hardware profile")
     stack: str = Field(description="framework the runs used")
+    shared: bool = Field(
+        default=False, description="true: also runs of others that are public, and of nobody, such as an earlier version stored"
+    )
 
 
 class CalibrationSummary(Document):
     id: str = Field(description="the fingerprint of the calibration's content")
+    owner: str | None = Field(default=None, description="whose key stored it; null without keys")
+    visibility: Literal["link", "public"] = Field(default="public", description="link: others use it only by its id")
     created_at_s: float
     version: str
     hardware: str

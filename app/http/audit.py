@@ -5,6 +5,7 @@ from __future__ import annotations
 import getpass
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 from fastapi import Request
@@ -23,7 +24,6 @@ from app.storage.tables import ApiKey, AuditRecord
 from documents.sentences import Sentence
 
 MAX_ACTION = 500  # characters
-_MANY = 1000  # records a transaction deletes
 _REFUSED = (403, 429)  # statuses of refused requests; of reading requests, only these are logged
 
 log = structlog.get_logger("meshplan.audit")
@@ -65,12 +65,11 @@ def list_records(session: Session, owner: str | None, after: int | None, limit: 
     return session.scalars(query if after is None else query.where(AuditRecord.number < after)).all()
 
 
-def forget(session: Session, before_s: float) -> int:
-    """Delete some of the older records; return their number, 0 if none is left."""
-    chosen = session.scalars(select(AuditRecord.number).where(AuditRecord.at_s < before_s).limit(_MANY)).all()
-    if chosen:
-        session.execute(delete(AuditRecord).where(AuditRecord.number.in_(chosen)))
-    return len(chosen)
+def forget(before_s: float, session: Session, most: int) -> int:
+    """Delete up to ``most`` of the older records; return their number, 0 if none is left."""
+    old = select(AuditRecord.number).where(AuditRecord.at_s < before_s).order_by(AuditRecord.at_s).limit(most)
+    found: Any = session.execute(delete(AuditRecord).where(AuditRecord.number.in_(old.scalar_subquery())))
+    return int(found.rowcount)
 
 
 class Audit:

@@ -18,7 +18,7 @@ from app.storage.tables import ApiKey
 from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
 
-Scope = Literal["read", "write", "admin"]
+Scope = Literal["read", "write", "metrics", "admin"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 USUAL_SCOPES: tuple[Scope, ...] = ("read", "write")
 SECONDS_PER_DAY = 86_400

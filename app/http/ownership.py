@@ -11,10 +11,10 @@ from app.http import keys
 from app.http.problems import ServiceError
 from app.http.security import Principal
 from app.http.state import ServerState
-from app.storage.tables import KeptCheck, Study
+from app.storage.tables import Calibration, KeptCheck, MeasuredRun, Study
 
 Visibility = Literal["private", "link", "public"]
-Owned = type[Study] | type[KeptCheck]
+Owned = type[Study] | type[KeptCheck] | type[MeasuredRun] | type[Calibration]
 _RETRY_AFTER_S = {"unfinished": 60, "stored": 3600}
 
 
@@ -30,6 +30,11 @@ def listed(caller: Principal, table: Owned) -> list[ColumnElement[bool]]:
     if caller.is_admin:
         return []
     return [or_(table.owner == caller.owner, table.owner.is_(None), table.visibility == "public")]
+
+
+def own(caller: Principal, table: Owned) -> ColumnElement[bool]:
+    """Condition of the caller's own rows; without keys, those of nobody."""
+    return table.owner.is_(None) if caller.owner is None else table.owner == caller.owner
 
 
 def num_owned(session: Session, owner: str, table: Owned, *filters: ColumnElement[bool]) -> int:

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 class Pricing(Protocol):
     """The interface for endpoints."""
 
-    async def estimate(self, request: dict[str, Any]) -> bytes:
-        """Answer a request for the price of one strategy in closed form."""
+    async def estimate(self, request: dict[str, Any], parts: frozenset[Any]) -> bytes:
+        """Answer a request for the price of one strategy in closed form, with these parts (``app.answers.parts``)."""
         ...
 
     async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:

@@ -22,6 +22,7 @@ from documents.sentences import Sentence, joined
 
 LOCAL_CALLER = "local"
 _bearer = HTTPBearer(auto_error=False, description="An API key; not needed where the server listens on loopback only.")
+METRICS_PATH = "/metrics"
 _READING = ("GET", "HEAD")
 _READING_PATHS = (
     "/v1/estimates",
@@ -151,6 +152,8 @@ def _holder(request: Request, state: ServerState) -> Principal:
 
 def _check_scope(request: Request, principal: Principal) -> None:
     needed: keys.Scope = "read" if is_reading(request.method, request.url.path) else "write"
+    if request.url.path == METRICS_PATH and "metrics" in principal.scopes:
+        return
     require_scope(principal, needed)
 
 

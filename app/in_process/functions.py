@@ -11,6 +11,7 @@ from app.answers.executors import opened
 from app.answers.files import files_of_plan as files_of_plan
 from app.answers.files import report_files
 from app.answers.folder import answer_folder
+from app.answers.parts import PARTS
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument, SearchDocument
 from app.answers.search import search_document
@@ -114,7 +115,7 @@ def estimated(source: Source, sections: Sections, *, simulated: bool) -> Estimat
     job = job_of(source, sections)
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job, as in strategy={'tp': 8, 'pp': 4}.")
-    return estimate_document(job, job.strategy, own_calibrations(job), simulated=simulated, advised=True)
+    return estimate_document(job, job.strategy, own_calibrations(job), simulated=simulated, explained=PARTS)
 
 
 def explained(source: Source, sections: Sections) -> ExplainDocument:

@@ -9,13 +9,14 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from app.http.metrics import CONTENT_TYPE_LATEST
+from app.http.ownership import listed
 from app.http.problems import ServiceError, described
-from app.http.security import Caller
+from app.http.security import METRICS_PATH, Caller
 from app.http.state import state_of
 from app.storage.database_errors import DATABASE_AWAY, told
 from app.storage.probes import check_whole, check_writable
 from app.storage.session import Database, StorageError
-from app.storage.tables import STATES
+from app.storage.tables import STATES, Study
 from app.storage.upgrade import check_current
 from app.studies import service
 from documents.sentences import Sentence
@@ -83,10 +84,11 @@ async def readyz(request: Request) -> Health:
     return Health(status="ready", version=__version__)
 
 
-@router.get("/metrics", response_class=Response, responses={**described(), 200: {"content": {"text/plain": {}}}})
+@router.get(METRICS_PATH, response_class=Response, responses={**described(), 200: {"content": {"text/plain": {}}}})
 def metrics(request: Request, caller: Caller) -> Response:
-    """Counters in Prometheus' text format."""
-    state = state_of(request)
+    """Counters in Prometheus' text format. Studies and queue of all owners are for the scopes `metrics` and `admin`."""
+    state, is_of_all = state_of(request), "metrics" in caller.scopes
     with state.database.read() as session:
-        studies, figures = service.count_by_state(session), service.figures(session)
+        studies = service.count_by_state(session, () if is_of_all else listed(caller, Study))
+        figures = service.figures(session) if is_of_all else {}
     return Response(state.metrics.text({**dict.fromkeys(STATES, 0), **studies}, figures), media_type=CONTENT_TYPE_LATEST)

@@ -10,6 +10,7 @@ from typing import Any
 from anyio import CapacityLimiter, to_thread
 
 from app.answers.batches import EstimateBatches
+from app.answers.parts import Part
 from app.http.problems import ServiceError
 from app.storage.session import Database
 from app.workers.calls import Answer, Call, CallOptions, EstimateCall, answers
@@ -30,8 +31,8 @@ class PricingInThreads:
         self._database, self._batches = database, EstimateBatches(database)
         self._one, self._few = CapacityLimiter(1), CapacityLimiter(HEAVY_PROCESSES)
 
-    async def estimate(self, request: dict[str, Any]) -> bytes:
-        return await self._in_thread(EstimateCall(request, advised=True), self._one)
+    async def estimate(self, request: dict[str, Any], parts: frozenset[Part]) -> bytes:
+        return await self._in_thread(EstimateCall(request, parts, advised=True), self._one)
 
     async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:
         return await self._in_thread(Call(function, arguments), self._few)
@@ -60,10 +61,10 @@ class PricingInProcesses:
         self._heavy = Pool("pricing", CallOptions(url, HEAVY_NICENESS), num_processes=HEAVY_PROCESSES, max_waiting=HEAVY_WAITING)
         self.pools = (self._light, self._advice, self._heavy)
 
-    async def estimate(self, request: dict[str, Any]) -> bytes:
-        found = await _asked(self._light, EstimateCall(request, advised=False))
+    async def estimate(self, request: dict[str, Any], parts: frozenset[Part]) -> bytes:
+        found = await _asked(self._light, EstimateCall(request, parts, advised=False))
         if found == Answer():
-            found = await _asked(self._advice, EstimateCall(request, advised=True))
+            found = await _asked(self._advice, EstimateCall(request, parts, advised=True))
         return _content(found)
 
     async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:

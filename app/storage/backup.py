@@ -18,7 +18,7 @@ from sqlalchemy.exc import DatabaseError
 
 from app.storage.session import Database, StorageError, parsed_url, translated
 from app.storage.tables import PREFIX, VERSION_TABLE, IdempotencyRecord
-from app.storage.upgrade import known_revision, lock_upgrades, make_folder, upgrade_on
+from app.storage.upgrade import known_revision, lock_upgrades, make_file, upgrade_on
 from documents.errors import cause_of
 from documents.sentences import Sentence, word
 
@@ -61,7 +61,7 @@ def restore(path: Path, url: str) -> tuple[str, Counts]:
         revision = known_revision(source)
         if revision is None:
             raise StorageError(Sentence("{}: no backup of meshplan's.", path))
-        make_folder(url)
+        make_file(url)
         with Database(url, statement_s=STATEMENT_S) as database, database.connect() as target:
             lock_upgrades(target)
             _empty(target, database.shown_url)

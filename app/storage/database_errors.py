@@ -10,10 +10,24 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from documents.sentences import Sentence
 
-__all__ = ["DATABASE_AWAY", "DatabaseHangsError", "PoolTimeout", "cause", "is_damage", "is_hang", "told"]
+__all__ = [
+    "DATABASE_AWAY",
+    "DatabaseHangsError",
+    "PoolTimeout",
+    "SilentConnectionError",
+    "cause",
+    "is_damage",
+    "is_hang",
+    "is_slow",
+    "told",
+]
 
 _RETRY = Sentence("Repeat the request in a few seconds.")
 _ABSENT = (Sentence("The database does not answer."), _RETRY)
+_SLOW = (
+    Sentence("The database takes too long over this request."),
+    Sentence("Ask for less at a time: fewer words, more filters, a smaller page."),
+)
 _DAMAGED = (Sentence("The database is damaged."), Sentence("Stop the server and restore the database from a backup."))
 _FULL = (Sentence("The disk of the database is full."), Sentence("Free space on it; studies then go on by themselves."))
 _SQLITE = {
@@ -25,6 +39,7 @@ _SQLITE = {
         Sentence("The database cannot be written."),
         Sentence("Give the server the right to write the file and its folder."),
     ),
+    sqlite3.SQLITE_INTERRUPT: _SLOW,
     sqlite3.SQLITE_BUSY: (Sentence("The database is locked by another process."), _RETRY),
 }
 # https://www.postgresql.org/docs/15/errcodes-appendix.html
@@ -33,9 +48,14 @@ _POSTGRESQL = {
     "XX001": _DAMAGED,
     "XX002": _DAMAGED,
     "25006": (Sentence("The database cannot be written."), Sentence("Name the primary server, not a standby.")),
+    "57014": _SLOW,
     "53300": (Sentence("The database takes no more connections."), _RETRY),
 }
 _HANGS = ("StatementTimeoutError", "ConnectionTimeout")
+
+
+class SilentConnectionError(PoolTimeout):
+    """An open connection gives no answer."""
 
 
 class DatabaseHangsError(OperationalError):
@@ -63,8 +83,13 @@ def cause(error: BaseException) -> str:
 
 
 def is_hang(error: BaseException) -> bool:
-    """Whether the database timed out without a message."""
-    return isinstance(error, PoolTimeout) or type(getattr(error, "orig", None)).__name__ in _HANGS
+    """Whether the database timed out without a message. (Callers that use up the connections do not show that.)"""
+    return isinstance(error, SilentConnectionError) or type(getattr(error, "orig", None)).__name__ in _HANGS
+
+
+def is_slow(error: BaseException) -> bool:
+    """Whether the database itself gave up a statement after its time: it lives."""
+    return told(error) is _SLOW
 
 
 def is_damage(error: BaseException) -> bool:

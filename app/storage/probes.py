@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError, OperationalError
 
-from app.storage.session import Database
+from app.storage.session import Database, without_limit
 from app.storage.tables import IdempotencyRecord
 
 _PROBE = {"owner": "readyz", "key": "probe"}  # no caller's key has such an owner
@@ -31,7 +31,8 @@ def check_whole(database: Database) -> None:
     if path is None or Path(path).stat().st_size > _READ_THROUGH_BYTES:
         return
     with database.read() as session:
-        found = session.execute(text("pragma quick_check(1)")).scalar_one()
+        with without_limit(session.connection()):
+            found = session.execute(text("pragma quick_check(1)")).scalar_one()
     if found != "ok":
         damage = sqlite3.DatabaseError(found)
         damage.sqlite_errorcode = sqlite3.SQLITE_CORRUPT

@@ -15,7 +15,8 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InvalidatePoolError, OperationalError
 from sqlalchemy.orm import Session
 
-from app.storage.database_errors import DatabaseHangsError, PoolTimeout, is_damage, is_hang
+from app.storage.database_errors import DatabaseHangsError, PoolTimeout, SilentConnectionError, is_damage, is_hang, is_slow
+from app.storage.sqlite import TimedConnection
 from documents.errors import InputError, show
 from documents.sentences import Sentence, all_packed, all_unpacked, may_be_packed
 
@@ -23,6 +24,7 @@ BUSY_TIMEOUT_MS = 30_000
 CONNECT_S = 3  # seconds for a server to answer a new connection
 PING_S = 2.0  # seconds to test an idle connection before a caller gets it
 STATEMENT_S = 5.0  # seconds for a statement of a request
+OWN_LIMIT_FRACTION = 0.8  # of that time, after which a database that lives gives up a statement by itself
 POOL_S = 5.0  # seconds to wait for a free connection
 REST_S = 2.0  # seconds before the next query to a hanging database
 POSTGRESQL_DRIVER = "postgresql+psycopg"
@@ -88,6 +90,8 @@ class Database:
             if is_hang(error):
                 with self._hang:
                     self._ask_again_s = time.monotonic() + REST_S
+            elif is_slow(error):
+                self._ask_again_s = None
             if isinstance(error, DatabaseError) and is_damage(error):  # damage has SQLAlchemy's most general error class
                 raise OperationalError(error.statement, error.params, error.orig) from error  # type: ignore[arg-type]
             raise
@@ -99,14 +103,8 @@ class Database:
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A bare connection in a write transaction, for schema upgrades."""
-        with translated(), self._engine.begin() as connection:
-            if connection.dialect.name != "postgresql":
-                yield connection
-                return
-            driver: Any = connection.connection.driver_connection
-            driver.statement_s = None  # the statement may wait for another upgrade
+        with translated(), self._engine.begin() as connection, without_limit(connection):  # it may wait for another upgrade
             yield connection
-            driver.statement_s = self._statement_s
 
     def close(self) -> None:
         """Give all connections back; so does the end of a ``with`` block."""
@@ -117,6 +115,19 @@ class Database:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+@contextmanager
+def without_limit(connection: Connection) -> Iterator[None]:
+    """Statements of this transaction may take any time inside the block."""
+    driver: Any = connection.connection.driver_connection
+    given, driver.statement_s = driver.statement_s, None
+    if connection.dialect.name == "postgresql":
+        connection.exec_driver_sql("set local statement_timeout = 0")
+    try:
+        yield
+    finally:
+        driver.statement_s = given
 
 
 def parsed_url(url: str) -> URL:
@@ -149,12 +160,13 @@ def translated() -> Iterator[None]:
 def _engine(url: URL, statement_s: float) -> Engine:
     try:
         if url.drivername == "sqlite":
-            options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False}
+            options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "factory": TimedConnection}
             engine = create_engine(
                 url, json_serializer=_to_json, json_deserializer=_from_json, connect_args=options, pool_timeout=POOL_S
             )
-            event.listen(engine, "connect", _set_up_sqlite)
+            event.listen(engine, "connect", partial(_set_up_sqlite, statement_s=OWN_LIMIT_FRACTION * statement_s))
             event.listen(engine, "begin", _begin_sqlite)
+            event.listen(engine, "before_cursor_execute", _begin_statement)
             return engine
         options = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
         engine = create_engine(
@@ -178,6 +190,10 @@ def _connect_postgresql(dialect: object, record: object, arguments: Any, options
 
 def _set_up_postgresql(connection: Any, record: object, *, statement_s: float) -> None:
     connection.statement_s = statement_s
+    limit_ms = max(1, round(OWN_LIMIT_FRACTION * statement_s * 1000))
+    connection.autocommit = True
+    connection.execute(f"set statement_timeout = {limit_ms}")
+    connection.autocommit = False
 
 
 def _look_at_postgresql(connection: Any, record: object, proxy: object) -> None:
@@ -185,17 +201,23 @@ def _look_at_postgresql(connection: Any, record: object, proxy: object) -> None:
     if connection.answers(PING_S):
         return
     if connection.has_hung:
-        raise PoolTimeout(Sentence("no answer within {:g} s", PING_S))
+        raise SilentConnectionError(Sentence("no answer within {:g} s", PING_S))
     raise InvalidatePoolError
 
 
-def _set_up_sqlite(connection: Any, record: object) -> None:
+def _begin_statement(connection: Connection, *statement: object) -> None:
+    driver: Any = connection.connection.driver_connection
+    driver.begin_statement()
+
+
+def _set_up_sqlite(connection: Any, record: object, *, statement_s: float) -> None:
     connection.isolation_level = None  # transactions begin when SQLAlchemy says so, with the statement below
     cursor = connection.cursor()
     # Committed data is on disk: with less than FULL, a power cut loses the last commits.
     for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=FULL", "fullfsync=ON", "foreign_keys=ON"):
         cursor.execute(f"pragma {pragma}")
     cursor.close()
+    connection.statement_s = statement_s
 
 
 def _begin_sqlite(connection: Connection) -> None:

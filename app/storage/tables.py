@@ -18,6 +18,7 @@ from sqlalchemy import (
     TypeDecorator,
     UniqueConstraint,
     false,
+    text,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -29,6 +30,8 @@ STATES = ("queued", "running", "completed", "failed", "cancelled")
 VISIBILITIES = ("private", "link", "public")
 OUTCOMES = ("fits", "too_large", "illegal")
 CHECK_STATUSES = ("passed", "broken", "infeasible", "cut")
+
+LISTED = ("number", "archived", "owner", "visibility", "state", "kind")  # columns by which lists choose studies
 
 # A growing key: SQLite numbers rows automatically only if the type is INTEGER.
 Serial = BigInteger().with_variant(Integer, "sqlite")
@@ -64,6 +67,18 @@ def _is_one_of(column: str, values: tuple[str, ...]) -> str:
     return f"{column} in ({', '.join(repr(value) for value in values)})"
 
 
+def _of_owner(table: str, column: str) -> tuple[Any, ...]:
+    """Each owner, and nobody, has a value of the column once. (NULLs differ from each other in a unique index.)"""
+    nobody = text("owner is null")
+    return (
+        Index(f"uq_{PREFIX}{table}_owner_{column}", "owner", column, unique=True),
+        Index(f"uq_{PREFIX}{table}_{column}", column, unique=True, sqlite_where=nobody, postgresql_where=nobody),
+        Index(f"ix_{PREFIX}{table}_owner_number", "owner", "number"),
+        Index(f"ix_{PREFIX}{table}_created_at_s", "created_at_s"),
+        {"sqlite_autoincrement": True},  # numbers are never reused, so that cursors stay valid
+    )
+
+
 class Study(Table):
     """A user's request, with all inputs to run it again; the row is also its job in the queue."""
 
@@ -74,6 +89,7 @@ class Study(Table):
         Index("ix_meshplan_studies_state_turn_number", "state", "turn", "number"),
         Index("ix_meshplan_studies_owner_state_turn", "owner", "state", "turn"),
         Index("ix_meshplan_studies_archived_number", "archived", "number"),
+        Index("ix_meshplan_studies_listed", *LISTED),
         {"sqlite_autoincrement": True},  # numbers are never reused, so that cursors stay valid
     )
 
@@ -125,6 +141,17 @@ class Study(Table):
     checkpoint: Mapped[dict[str, Any] | None] = mapped_column(deferred=True)
     result: Mapped[dict[str, Any] | None]
     error: Mapped[str | None] = mapped_column(SaidText)
+
+
+class StudyText(Table):
+    """Words by which lists find a study, in lower case: narrow rows, so that a search need not read the studies themselves."""
+
+    __tablename__ = f"{PREFIX}study_texts"
+
+    number: Mapped[int] = mapped_column(
+        Serial, ForeignKey(Study.number, ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    text: Mapped[str]
 
 
 class StudyTag(Table):
@@ -253,12 +280,15 @@ class KeptCheck(Table):
 
 
 class MeasuredRun(Table):
-    """A measured training run that a user gave; equal records are stored once."""
+    """A measured training run that a user gave; equal records of an owner are stored once."""
 
     __tablename__ = f"{PREFIX}measured_runs"
+    __table_args__ = _of_owner("measured_runs", "record_sha256")
 
     number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
-    record_sha256: Mapped[str] = mapped_column(String(64), unique=True)
+    owner: Mapped[str | None]
+    visibility: Mapped[str] = mapped_column(String(16), default="public", server_default="public")
+    record_sha256: Mapped[str] = mapped_column(String(64))
     record_id: Mapped[str | None]
     category: Mapped[str | None] = mapped_column(String(32))
     record: Mapped[dict[str, Any]]
@@ -266,12 +296,15 @@ class MeasuredRun(Table):
 
 
 class Calibration(Table):
-    """Fitted constants of a hardware family, with the report of how they were fitted."""
+    """Fitted constants of a hardware family, with the report of how they were fitted; equal ones of an owner are stored once."""
 
     __tablename__ = f"{PREFIX}calibrations"
+    __table_args__ = _of_owner("calibrations", "id")
 
     number: Mapped[int] = mapped_column(Serial, primary_key=True, autoincrement=True)
-    id: Mapped[str] = mapped_column(String(32), unique=True)
+    owner: Mapped[str | None]
+    visibility: Mapped[str] = mapped_column(String(16), default="public", server_default="public")
+    id: Mapped[str] = mapped_column(String(32))
     family: Mapped[str] = mapped_column(String(32))
     constants: Mapped[dict[str, Any]]
     report: Mapped[dict[str, Any]]
@@ -329,7 +362,7 @@ class IdempotencyRecord(Table):
     """The answer to a request, for repetitions with the same key."""
 
     __tablename__ = f"{PREFIX}idempotency"
-    __table_args__ = (Index(None, "created_at_s"),)
+    __table_args__ = (Index(None, "created_at_s"), Index(None, "study_id"))
 
     owner: Mapped[str] = mapped_column(String(64), primary_key=True)
     key: Mapped[str] = mapped_column(String(255), primary_key=True)

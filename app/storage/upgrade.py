@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import stat
+from contextlib import suppress
 from pathlib import Path
 
 from alembic import command
@@ -21,7 +24,7 @@ _UPGRADE_LOCK = 0x6D657368  # any number, the same for all upgrades
 
 def upgrade(url: str) -> str:
     """Upgrade and return the new revision. A database of a newer version is refused and left unchanged."""
-    make_folder(url)
+    make_file(url)
     with Database(url) as database, database.connect() as connection:
         lock_upgrades(connection)
         return upgrade_on(connection)
@@ -90,13 +93,22 @@ def _check_known(revision: str | None, config: Config) -> None:
         )
 
 
-def make_folder(url: str) -> None:
-    """Create the folder of a SQLite file; ``StorageError`` if that fails."""
+def make_file(url: str) -> None:
+    """Create a SQLite file and its folder, for their owner alone; ``StorageError`` if the folder cannot be made.
+
+    A file that others can read, as earlier versions made it, is closed to them; a right of the file's group stays.
+    """
     parsed = parsed_url(url)
     if parsed.drivername != "sqlite" or not parsed.database:
         return
-    folder = Path(parsed.database).parent
+    path = Path(parsed.database)
+    folder = path.parent
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the folder contains jobs and digests of keys
     except OSError as error:
         raise StorageError(Sentence("{}: the database's folder cannot be made ({}).", folder, cause_of(error))) from None
+    with suppress(OSError):  # SQLite says in its own words what is wrong with the file
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))  # its log and index get the same mode
+        for part in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            if part.is_file() and (mode := stat.S_IMODE(part.stat().st_mode)) & stat.S_IRWXO:
+                part.chmod(mode & ~stat.S_IRWXO)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Annotated, Any
 
+from anyio import to_thread
 from fastapi import APIRouter, Body, Depends, Header, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.sse import EventSourceResponse, ServerSentEvent
@@ -15,6 +17,7 @@ from app.http import etag
 from app.http.bodies import StrictRoute
 from app.http.ownership import listed
 from app.http.paging import MAX_POSITION, Limit, Listing, Position, Wanted, encoded
+from app.http.places import NoPlaceError
 from app.http.problems import ServiceError, described
 from app.http.security import Caller, is_reading
 from app.http.state import ServerState, state_of
@@ -22,7 +25,7 @@ from app.jobs.fields import MAX_RANKED
 from app.storage.database_errors import DATABASE_AWAY
 from app.storage.tables import Study
 from app.studies import access, service
-from app.studies.event_followers import Feed, News, feeds_of
+from app.studies.event_followers import Feed, News, feeds_of, no_place
 from app.studies.labels import SearchText, Tags
 from app.studies.schemas import (
     Item,
@@ -44,6 +47,7 @@ from documents.sentences import Sentence
 from search.results.search_result import Rejection
 
 AGAIN_S = 1.0  # seconds between two queries while the database is away
+_SEARCH_RETRY_S = 2
 IDENTIFIER = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 Found = described("not-found")
@@ -78,7 +82,7 @@ def _listing(page: Page[Item]) -> Listing[Item]:
 
 
 @router.get("", responses=described("invalid-input"))
-def list_studies(
+async def list_studies(
     request: Request,
     caller: Caller,
     after: Position,
@@ -95,8 +99,22 @@ def list_studies(
     """Studies that the caller may know of, newest first."""
     filters: dict[str, Any] = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner}
     filters |= {"tags": tag or (), "archived": archived, "text": text}
-    with state_of(request).database.read() as session:
-        return _listing(service.list_studies(session, after=after, limit=limit, seen=listed(caller, Study), **filters))
+    server = state_of(request)
+
+    def found() -> Listing[ListedStudy]:
+        with server.database.read() as session:
+            return _listing(service.list_studies(session, after=after, limit=limit, seen=listed(caller, Study), **filters))
+
+    if not text:
+        return await run_in_threadpool(found)
+    # Searches have threads of their own: many slow ones leave threads and connections to everybody else.
+    try:
+        with server.searches.places.taken(caller.owner):
+            return await to_thread.run_sync(found, limiter=server.searches.threads)
+    except NoPlaceError:
+        raise ServiceError(
+            "unavailable", Sentence("As many searches run as may."), headers={"Retry-After": str(_SEARCH_RETRY_S)}
+        ) from None
 
 
 @router.get("/{study_id}", response_model=StudyDocument, responses={**Found, **etag.NOT_MODIFIED})
@@ -200,8 +218,12 @@ def _existing(request: Request, study_id: StudyId) -> str:
     return study_id
 
 
-async def _feed(request: Request, study_id: Annotated[str, Depends(_existing)]) -> AsyncIterator[Feed]:
-    with feeds_of(request).follow(study_id) as feed:
+async def _feed(request: Request, caller: Caller, study_id: Annotated[str, Depends(_existing)]) -> AsyncIterator[Feed]:
+    with ExitStack() as held:
+        try:
+            feed = held.enter_context(feeds_of(request).follow(study_id, caller.owner))
+        except NoPlaceError:
+            raise no_place() from None
         yield feed
 
 

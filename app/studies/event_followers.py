@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import structlog
 from fastapi import Request
 
+from app.http.places import Places
 from app.http.problems import ServiceError
 from app.storage.database_errors import DATABASE_AWAY, cause
 from app.storage.session import Database
@@ -82,18 +83,17 @@ class StudyFeeds:
     def __init__(self, database: Database, stopping: threading.Event) -> None:
         self._database, self._stopping = database, stopping
         self._feeds: dict[str, Feed] = {}
+        self._places = Places(MAX_FOLLOWERS)
         self._poller: asyncio.Task[None] | None = None
 
     @contextmanager
-    def follow(self, study_id: str) -> Iterator[Feed]:
-        """The study's feed, kept up to date inside the block; ``ServiceError`` if there are too many followers."""
-        if sum(feed.num_followers for feed in self._feeds.values()) >= MAX_FOLLOWERS:
-            raise ServiceError(
-                "unavailable",
-                Sentence("{:,} event streams and waiting requests are open already.", MAX_FOLLOWERS),
-                hint=Sentence("Close those that nobody reads, or GET the study now and then."),
-                headers={"Retry-After": str(_RETRY_AFTER_S)},
-            )
+    def follow(self, study_id: str, owner: str | None) -> Iterator[Feed]:
+        """The study's feed, kept up to date inside the block; ``NoPlaceError`` if there are too many followers."""
+        with self._places.taken(owner), self._followed(study_id) as feed:
+            yield feed
+
+    @contextmanager
+    def _followed(self, study_id: str) -> Iterator[Feed]:
         feed = self._feeds.setdefault(study_id, Feed())
         feed.num_followers += 1
         if self._poller is None:
@@ -138,6 +138,16 @@ class StudyFeeds:
                     events = () if version is None else service.latest_events(session, study_id, sequence or 0, WINDOW)
                     found[study_id] = News(version, is_finished, events)
         return found
+
+
+def no_place() -> ServiceError:
+    """The refusal of an event stream for which there is no place."""
+    return ServiceError(
+        "unavailable",
+        Sentence("{:,} event streams and waiting requests are open already, or most of them are yours.", MAX_FOLLOWERS),
+        hint=Sentence("Close those that nobody reads, or GET the study now and then."),
+        headers={"Retry-After": str(_RETRY_AFTER_S)},
+    )
 
 
 def feeds_of(request: Request) -> StudyFeeds:

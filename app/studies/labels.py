@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 from documents.sentences import Sentence
 
 MAX_NAME, MAX_TAG, MAX_TAGS, MAX_NOTE = 120, 40, 16, 2000  # characters of a label, and tags of a study
-MAX_TEXT = 200  # characters of a search
+MAX_TEXT, MAX_WORDS = 200, 5  # characters and words of a search
 _LINES = "\t\r\n"
 
 
@@ -20,6 +20,12 @@ def one_line(text: str) -> str:
 
 def _note(text: str) -> str:
     return _printable(text, _LINES)
+
+
+def _few_words(text: str) -> str:
+    if len(text.split()) > MAX_WORDS:
+        raise ValueError(Sentence("at most {} words are looked for.", MAX_WORDS))
+    return text
 
 
 def _tag(text: str) -> str:
@@ -45,4 +51,4 @@ NameText = Annotated[str, Field(max_length=MAX_NAME), AfterValidator(one_line)]
 NoteText = Annotated[str, Field(max_length=MAX_NOTE), AfterValidator(_note)]
 Tag = Annotated[str, Field(max_length=MAX_TAG), AfterValidator(_tag)]
 Tags = Annotated[list[Tag], Field(max_length=MAX_TAGS), AfterValidator(_distinct)]
-SearchText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(one_line)]
+SearchText = Annotated[str, Field(max_length=MAX_TEXT), AfterValidator(one_line), AfterValidator(_few_words)]

@@ -161,6 +161,8 @@ def _end(session: Session, study: Study, state: str, error: str | None) -> None:
         study.checkpoint = None
     repository.forget_progress(session, study.id)
     repository.touch(session, study)
+    if error is not None:
+        repository.write_text(session, study)
 
 
 def _held(session: Session, lease: Lease) -> Study:

@@ -9,7 +9,8 @@ from sqlalchemy import ColumnElement, delete, func, insert, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, undefer
 
 from app.storage.clock import now_s
-from app.storage.tables import Event, IdempotencyRecord, Plan, Point, Rejection, Study, StudyTag, Table, Trial
+from app.storage.tables import Event, IdempotencyRecord, Plan, Point, Rejection, Study, StudyTag, StudyText, Table, Trial
+from documents.sentences import plain
 
 STATE, PROGRESS = "state", "progress"
 _MANY = 500  # most values of one statement
@@ -40,10 +41,37 @@ def find_state(session: Session, study_id: str) -> str | None:
     return session.scalar(select(Study.state).where(Study.id == study_id))
 
 
-def list_studies(session: Session, after: int | None, limit: int, filters: Sequence[ColumnElement[bool]]) -> Sequence[Study]:
-    """Newest first, without the columns that only the page of a study needs."""
-    query = select(Study).where(*filters).options(*_SUMMARY).order_by(Study.number.desc()).limit(limit)
-    return session.scalars(query if after is None else query.where(Study.number < after)).all()
+def list_studies(
+    session: Session,
+    after: int | None,
+    limit: int,
+    filters: Sequence[ColumnElement[bool]],
+    words: Sequence[str] = (),
+    parts: Sequence[str] = (),
+) -> Sequence[Study]:
+    """Newest first, without the columns that only the page of a study needs.
+
+    ``words`` are words of its text, in any case; ``parts`` too, but only as a hint: what is asked exactly is in ``filters``.
+    """
+    # Rows of studies are wide: the ones of the page are chosen by a narrow index and the narrow table of texts.
+    query = select(Study.number).with_hint(Study, "INDEXED BY ix_meshplan_studies_listed", "sqlite")
+    if words or parts:
+        query = query.join(StudyText, StudyText.number == Study.number)
+        position = func.instr if session.get_bind().dialect.name == "sqlite" else func.strpos
+        query = query.where(*(position(StudyText.text, word.casefold()) > 0 for word in (*words, *parts)))
+    query = query.where(*filters).order_by(Study.number.desc()).limit(limit)
+    numbers = session.scalars(query if after is None else query.where(Study.number < after)).all()
+    chosen = select(Study).where(Study.number.in_(numbers)).options(*_SUMMARY).order_by(Study.number.desc())
+    return session.scalars(chosen).all()
+
+
+def write_text(session: Session, study: Study) -> None:
+    """Store the words by which lists find the study; call this after its labels, tags or error have changed."""
+    error = "" if study.error is None else plain(study.error)
+    tags = tags_of(session, [study.id]).get(study.id, [])
+    parts = (study.name or "", *tags, study.note or "", study.id, study.model_name, study.hardware, error)
+    session.merge(StudyText(number=study.number, text="\n".join(parts).casefold()))
+    session.flush()
 
 
 def tags_of(session: Session, study_ids: Sequence[str]) -> dict[str, list[str]]:
@@ -76,8 +104,8 @@ def proofs(session: Session, study_ids: Sequence[str]) -> dict[str, bool | None]
     }
 
 
-def count_by_state(session: Session) -> dict[str, int]:
-    counted = session.execute(select(Study.state, func.count()).group_by(Study.state))
+def count_by_state(session: Session, seen: Sequence[ColumnElement[bool]] = ()) -> dict[str, int]:
+    counted = session.execute(select(Study.state, func.count()).where(*seen).group_by(Study.state))
     return {state: number for state, number in counted}
 
 
@@ -181,9 +209,13 @@ def add_idempotent(session: Session, record: IdempotencyRecord) -> None:
     session.flush()
 
 
-def forget_idempotent(session: Session, older_than_s: float) -> int:
-    """Delete old idempotent answers; return their number."""
-    found: Any = session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.created_at_s < now_s(session) - older_than_s))
+def forget_idempotent(session: Session, most: int, *, older_than_s: float) -> int:
+    """Delete up to ``most`` old idempotent answers; return their number."""
+    old = select(IdempotencyRecord.created_at_s).where(IdempotencyRecord.created_at_s < now_s(session) - older_than_s)
+    times = session.scalars(old.order_by(IdempotencyRecord.created_at_s).limit(most)).all()
+    if not times:
+        return 0
+    found: Any = session.execute(delete(IdempotencyRecord).where(IdempotencyRecord.created_at_s <= times[-1]))
     return int(found.rowcount)
 
 

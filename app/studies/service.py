@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any, Literal, TypeVar
 
-from sqlalchemy import ColumnElement, func, or_, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from app.http.ownership import Visibility
@@ -71,6 +71,7 @@ def create_study(
     queue_order.queue_up(session, study)
     repository.add_study(session, study)
     repository.replace_tags(session, study.id, tags)
+    repository.write_text(session, study)
     return _document(session, study)
 
 
@@ -82,6 +83,7 @@ def repeat_study(session: Session, study_id: str) -> StudyDocument:
     copy = Study(id=secrets.token_hex(8), version=__version__, state="queued", created_at_s=now_s(session), **inputs)
     queue_order.queue_up(session, copy)
     repository.add_study(session, copy)
+    repository.write_text(session, copy)
     return _document(session, copy)
 
 
@@ -122,8 +124,8 @@ def list_studies(
     if archived != "any":
         filters.append(Study.archived.is_(archived == "true"))
     filters += [Study.id.in_(select(StudyTag.study_id).where(StudyTag.tag == tag)) for tag in tags]
-    filters += [_has(word) for word in text.split()]
-    studies = repository.list_studies(session, after, limit + 1, filters)
+    parts = [value for value in (model, hardware) if value is not None]
+    studies = repository.list_studies(session, after, limit + 1, filters, text.split(), parts)
     next_after = studies[limit - 1].number if len(studies) > limit else None
     ids = [study.id for study in studies[:limit]]
     best, proofs = repository.best_plans(session, ids, _BEST_FIELDS), repository.proofs(session, ids)
@@ -133,13 +135,6 @@ def list_studies(
         for study in studies[:limit]
     )
     return Page(tuple(listed), next_after)
-
-
-def _has(word: str) -> ColumnElement[bool]:
-    """Condition: the word is in a searchable column of the study, ignoring case."""
-    columns = (Study.name, Study.note, Study.id, Study.model_name, Study.hardware, Study.error)
-    tagged = select(StudyTag.study_id).where(StudyTag.tag.icontains(word, autoescape=True))
-    return or_(*(column.icontains(word, autoescape=True) for column in columns), Study.id.in_(tagged))
 
 
 def figures(session: Session) -> dict[str, int | float]:
@@ -161,8 +156,9 @@ def figures(session: Session) -> dict[str, int | float]:
     }
 
 
-def count_by_state(session: Session) -> dict[str, int]:
-    return repository.count_by_state(session)
+def count_by_state(session: Session, seen: Sequence[ColumnElement[bool]] = ()) -> dict[str, int]:
+    """Number of studies that ``seen`` allows, by state."""
+    return repository.count_by_state(session, seen)
 
 
 def cancel_study(session: Session, study_id: str) -> StudyDocument:
@@ -188,6 +184,7 @@ def resume_study(session: Session, study_id: str) -> StudyDocument:
     study.attempts_without_progress = 0
     queue_order.queue_up(session, study)
     repository.touch(session, study)
+    repository.write_text(session, study)
     return _document(session, study)
 
 
@@ -217,6 +214,7 @@ def change_study(
         repository.replace_tags(session, study_id, tags)
     if changed or is_tagged:
         repository.touch(session, study)
+        repository.write_text(session, study)
     return _document(session, study)
 
 

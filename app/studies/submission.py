@@ -16,11 +16,13 @@ from sqlalchemy.exc import IntegrityError
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
 from app.http.ownership import Visibility
+from app.http.places import NoPlaceError
 from app.http.problems import described
 from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
 from app.jobs.fields import MAX_RANKED, JobDocument
 from app.rl.fields import RlJobDocument
+from app.storage.database_errors import DATABASE_AWAY
 from app.studies import access, idempotency, service
 from app.studies.errors import StudyNotFound
 from app.studies.event_followers import feeds_of
@@ -112,7 +114,10 @@ async def _submitted(request: Request, caller: Principal, kind: Kind, body: dict
     if said.wait_s is None:
         return created
     # Waiting holds no thread: a hundred waiting clients must not block the others.
-    finished = await _finished(request, created.headers["Location"].rpartition("/")[2], said.wait_s)
+    try:
+        finished = await _finished(request, caller, created.headers["Location"].rpartition("/")[2], said.wait_s)
+    except (NoPlaceError, *DATABASE_AWAY):
+        return created  # the study is stored, whatever comes of waiting; a preference may be ignored (RFC 7240)
     kept = {name: created.headers[name] for name in KEPT if name in created.headers}
     answer = created if finished is None else sent(finished, 200, kept)
     answer.headers["Preference-Applied"] = f"wait={said.wait_s}"
@@ -146,13 +151,16 @@ def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, 
     return sent(study, 202, {"Location": location, "ETag": etag.version_tag(study.etag_version)})
 
 
-async def _finished(request: Request, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
-    """Wait for the study and return it with its plans; None if it has not finished in time."""
+async def _finished(request: Request, caller: Principal, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
+    """Wait for the study and return it with its plans; None if it has not finished in time.
+
+    ``NoPlaceError`` if as many wait as may.
+    """
     state = state_of(request)
     found = await run_in_threadpool(_finished_now, state, study_id)
     if found is not None or not wait_s:
         return found
-    with suppress(TimeoutError), feeds_of(request).follow(study_id) as feed:
+    with suppress(TimeoutError), feeds_of(request).follow(study_id, caller.owner) as feed:
         async with asyncio.timeout(wait_s):
             while not state.stopping.is_set() and not (feed.latest and feed.latest.is_finished):
                 await feed.change()

@@ -17,6 +17,7 @@ from documents.said import WITH_PARTS
 
 if TYPE_CHECKING:
     from app.answers.batches import EstimateBatches
+    from app.answers.parts import Part
     from app.storage.session import Database
 
 
@@ -36,9 +37,10 @@ class Call(NamedTuple):
 
 
 class EstimateCall(NamedTuple):
-    """A request for one estimate. Requests that arrive together are priced together; ``advised``: see ``EstimateBatches``."""
+    """A request for one estimate. Requests that arrive together are priced together; for ``advised`` see ``EstimateBatches``."""
 
     request: dict[str, Any]
+    parts: frozenset[Part]
     advised: bool
 
 
@@ -75,7 +77,7 @@ def main(options: CallOptions, connection: Connection, parent_pid: int) -> None:
 def answers(calls: Sequence[Call | EstimateCall], batches: EstimateBatches, database: Database) -> list[Answer]:
     """The answer to each call, which are all of one kind. Their JSON carries the parts of its sentences, whoever reads it."""
     WITH_PARTS.set(True)
-    requests = [call.request for call in calls if isinstance(call, EstimateCall)]
+    requests = [(call.request, call.parts) for call in calls if isinstance(call, EstimateCall)]
     if not requests:
         return [_guarded(lambda call=call: [_called(call, database)])[0] for call in calls]  # type: ignore[misc]
     advised = any(call.advised for call in calls if isinstance(call, EstimateCall))

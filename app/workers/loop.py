@@ -40,8 +40,15 @@ def work(options: WorkerOptions, stop: threading.Event) -> None:
                     stop.wait(POLL_S)
                 if time.monotonic() >= purge_due_s:
                     purge_due_s = time.monotonic() + PURGE_S
-                    days = (options.keep_studies_days, options.keep_audit_days)
-                    prune(database, Retention(*days, checks_days=options.keep_checks_days))
+                    prune(
+                        database,
+                        Retention(
+                            options.keep_studies_days,
+                            options.keep_audit_days,
+                            checks_days=options.keep_checks_days,
+                            runs_days=options.keep_runs_days,
+                        ),
+                    )
             except DATABASE_AWAY as error:
                 log.warning("database is away", reason=cause(error))
                 stop.wait(RETRY_S)

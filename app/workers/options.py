@@ -14,3 +14,4 @@ class WorkerOptions:
     keep_studies_days: int = 0  # 0: for ever
     keep_audit_days: int = 365
     keep_checks_days: int = 0  # 0: for ever
+    keep_runs_days: int = 0  # 0: for ever

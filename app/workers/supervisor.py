@@ -87,5 +87,5 @@ class Workers:
 def start_workers(count: int, url: str, settings: Settings | None = None) -> Workers:
     """``count`` workers on the database at ``url``, which must be upgraded."""
     settings = settings or load_settings()
-    kept = {f"keep_{what}_days": getattr(settings, f"keep_{what}_days") for what in ("studies", "audit", "checks")}
+    kept = {f"keep_{what}_days": getattr(settings, f"keep_{what}_days") for what in ("studies", "audit", "checks", "runs")}
     return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format, **kept))

@@ -1,5 +1,6 @@
 """``POST /v1/estimates``: one strategy as the command prices it, thousands as columns."""
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 from app.answers import endpoints, service, simulation
+from app.answers.parts import PARTS
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.jobs.job import parse_job
@@ -28,7 +30,7 @@ def test_one_strategy_is_answered_as_the_command_answers(api: TestClient, job: d
     assert response.status_code == 200
     resolved = parse_job({**job, "strategy": STRATEGIES[0]})
     assert resolved.strategy is not None
-    assert response.json() == plain(estimate_document(resolved, resolved.strategy, advised=True))
+    assert response.json() == plain(estimate_document(resolved, resolved.strategy, explained=PARTS))
     EstimateDocument.model_validate(response.json())
 
 
@@ -280,3 +282,46 @@ def test_a_caller_that_wants_no_advice_gets_the_same_without_it(api: TestClient)
     assert api.post("/v1/estimates", json={**far, "advise": False}).json() == advised
     refused = api.post("/v1/estimates", json={**far, "advise": 1})
     assert (refused.status_code, refused.json()["detail"]) == (422, "advise: 1 is not allowed; give true or false.")
+
+
+FAR = {"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64}, "strategy": {"tp": 8}}
+EFFECT = re.compile(r"would (make|keep|move)|not measured")
+
+
+@pytest.mark.parametrize("change", [{}, {"simulate": True}], ids=["closed form", "simulated"])
+def test_a_caller_gets_the_parts_of_an_answer_that_it_asks_for(api: TestClient, change: dict[str, Any]) -> None:
+    body = {**FAR, **change}
+    whole = api.post("/v1/estimates", json=body).json()
+    assert EFFECT.search(whole["assumptions"][0])
+    assert {"software", "next_runs"} <= {*whole}
+    assert api.post("/v1/estimates?explain=all", json=body).json() == whole
+    bare = api.post("/v1/estimates?explain=none", json=body).json()
+    assert not any(map(EFFECT.search, bare["assumptions"]))
+    assert {*whole} - {*bare} == {"software", "next_runs"}
+    for part in ("assumptions", "software", "next_runs"):
+        assert api.post(f"/v1/estimates?explain={part}", json=body).json() == {**bare, part: whole[part]}
+    two = api.post("/v1/estimates?explain=software&explain=next_runs", json=body).json()
+    assert two == {**whole, "assumptions": bare["assumptions"]}
+
+
+def test_a_list_is_answered_without_effects_of_defaults(api: TestClient) -> None:
+    body = {**FAR, "strategy": None, "strategies": [{"tp": 8}, {"tp": 4}]}
+    whole, bare = (api.post(f"/v1/estimates{query}", json=body).json() for query in ("", "?explain=none"))
+    assert any(map(EFFECT.search, whole["assumptions"]))
+    assert not any(map(EFFECT.search, bare["assumptions"]))
+    assert whole | {"assumptions": bare["assumptions"]} == bare
+
+
+@pytest.mark.parametrize(
+    ("query", "change", "words"),
+    [
+        ("explain=none&explain=software", {}, "all and none stand alone"),
+        ("explain=none", {"advise": True}, "advise: given beside the parameter explain"),
+        ("explain=software", {"strategy": None, "strategies": [{"tp": 8}]}, "software and next_runs belong to one strategy"),
+        ("explain=everything", {}, "everything"),
+    ],
+)
+def test_a_request_for_parts_that_contradicts_itself_is_refused(
+    api: TestClient, refused: Refused, query: str, change: dict[str, Any], words: str
+) -> None:
+    assert words in refused(api.post(f"/v1/estimates?{query}", json={**FAR, **change}), 422, "invalid-input")["detail"]

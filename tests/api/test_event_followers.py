@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import socket
 import time
+from contextlib import ExitStack
 
 import httpx
 import pytest
 
+from app.http import keys
 from app.storage.session import Database
 from app.studies import event_followers, queue
 from tests.api.sockets import Address, serving
@@ -112,3 +114,27 @@ def test_a_follower_who_comes_late_or_was_away_misses_nothing(database: Database
         for caller in (first, late):
             assert read_until(caller, b"0.95").count(b"done_fraction") == 1
             caller.close()
+
+
+def test_one_owner_leaves_places_to_others_and_nobody_is_refused_a_study_that_is_stored(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RFC 7240: a preference may be ignored. A 503 would make the caller send the job again."""
+    monkeypatch.setattr(event_followers, "MAX_FOLLOWERS", 4)
+    with database.write() as session:
+        secrets = [keys.create_key(session, name, keys.USUAL_SCOPES, None)[1] for name in ("ada", "eve")]
+    with serving(database, keys_required=True) as address, ExitStack() as held:
+        url = f"http://{address[0]}:{address[1]}/v1/studies"
+        ada, eve = (held.enter_context(httpx.Client(headers={"Authorization": f"Bearer {one}"})) for one in secrets)
+        job = small_job().document
+        mine = eve.post(url, json=job).json()["id"]
+        streams = [held.enter_context(eve.stream("GET", f"{url}/{mine}/events")) for _ in range(3)]
+        assert [one.status_code for one in streams] == [200, 200, 503]
+        theirs = ada.post(url, json=job).json()["id"]
+        assert held.enter_context(ada.stream("GET", f"{url}/{theirs}/events")).status_code == 200
+        began_s = time.monotonic()
+        answer = eve.post(url, json={**job, "search": {**job["search"], "top": 3}}, headers={"Prefer": "wait=20"})
+        assert answer.status_code == 202
+        assert time.monotonic() - began_s < 10
+        assert "Preference-Applied" not in answer.headers
+        assert eve.get(answer.headers["Location"].replace("/v1/studies", url)).json()["state"] == "queued"

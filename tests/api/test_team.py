@@ -329,7 +329,7 @@ def test_what_keys_change_and_are_refused_is_read_by_admins(
         items[-1]["action"]
     ]
     with database.write() as session:
-        assert audit.forget(session, items[0]["at_s"]) == 3
+        assert audit.forget(items[0]["at_s"], session, 100) == 3
     with database.read() as session:
         assert [record.action for record in audit.list_records(session, None, None, 10)] == [items[0]["action"]]
 

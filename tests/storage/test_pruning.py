@@ -93,7 +93,7 @@ def test_what_is_archived_is_kept_until_it_is_asked_for(database: Database) -> N
 
 
 def test_more_than_a_transaction_deletes_are_deleted(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning, "_MANY", 2)
+    monkeypatch.setattr(pruning, "_FIRST", 2)
     with database.write() as session:
         for _ in range(5):
             service.cancel_study(session, queued(session, JOB).id)
@@ -115,7 +115,7 @@ def kept_check(database: Database, id: str, age_days: float, *, archived: bool =
 def test_old_checks_go_where_they_are_not_archived_and_are_kept_for_ever_unless_asked_otherwise(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pruning, "_MANY", 1)
+    monkeypatch.setattr(pruning, "_FIRST", 1)
     for id, age_days, archived in (("old", 10, False), ("older", 20, False), ("put away", 30, True), ("new", 1, False)):
         kept_check(database, id, age_days, archived=archived)
     assert pruning.prune(database, Retention()) == Pruned(0, 0, 0, 0)
@@ -134,22 +134,23 @@ def test_the_command_says_what_it_deletes(
     monkeypatch.setenv("MESHPLAN_DATABASE_URL", database_url)
     monkeypatch.setenv("MESHPLAN_KEEP_STUDIES_DAYS", "9")
     assert main(["db", "prune", "--dry-run", "--audit-days", "9"]) == DONE
-    assert capsys.readouterr().out == "Would delete 1 studies, 1 audit records, 1 kept answers, 0 checks.\n"
+    assert capsys.readouterr().out == "Would delete 1 studies, 1 audit records, 1 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
     assert main(["db", "prune", "--studies-days", "0", "--json"]) == DONE
     assert json.loads(capsys.readouterr().out) == {
         "schema_version": 1, "dry_run": False, "studies": 0, "audit_records": 0, "kept_answers": 1, "checks": 0,
+        "runs": 0, "calibrations": 0,
     }  # fmt: skip
     with database.write() as session:
         session.execute(update(Study).values(archived=True))
     assert main(["db", "prune", "--dry-run"]) == DONE
-    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks.\n"
+    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
     assert main(["db", "prune", "--archived"]) == DONE
-    assert capsys.readouterr().out == "Deleted 1 studies, 0 audit records, 0 kept answers, 0 checks.\n"
+    assert capsys.readouterr().out == "Deleted 1 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
     kept_check(database, "old", 10)
     monkeypatch.setenv("MESHPLAN_KEEP_CHECKS_DAYS", "9")
     assert main(["db", "prune", "--dry-run", "--checks-days", "0"]) == DONE
-    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks.\n"
+    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
     assert main(["db", "prune"]) == DONE
-    assert capsys.readouterr().out == "Deleted 0 studies, 0 audit records, 0 kept answers, 1 checks.\n"
+    assert capsys.readouterr().out == "Deleted 0 studies, 0 audit records, 0 kept answers, 1 checks, 0 runs, 0 calibrations.\n"
     assert main(["db", "prune", "--studies-days", "-1"]) == BAD_INPUT
     assert "--studies-days: -1 is not allowed; give an integer from 0 to 3,650" in capsys.readouterr().err

@@ -314,7 +314,7 @@ def test_an_answer_is_stored_once_a_key_and_forgotten_in_time(database: Database
         create_again()
     with database.write() as session:
         assert service.count_by_state(session) == {}  # the second study went with its key
-        repository.forget_idempotent(session, 50)
+        repository.forget_idempotent(session, 100, older_than_s=50)
         found = repository.find_idempotent(session, "me", "new")
         assert found is not None
         assert found.body == {"id": "new"}

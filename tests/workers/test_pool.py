@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
+from app.answers.parts import PARTS
 from app.storage.session import Database
 from app.workers.calls import Answer, Call, CallOptions, EstimateCall
 from app.workers.pool import Pool, PoolFullError, ProcessDiedError
@@ -151,9 +152,9 @@ def test_estimates_that_come_together_are_answered_one_by_one() -> None:
         {**JOB, "strategy": {"tp": 4}},
     ]
     with pool(at_once=8) as made:
-        together = [made.submit(EstimateCall(request, advised=True)) for request in requests]
+        together = [made.submit(EstimateCall(request, frozenset(PARTS), advised=True)) for request in requests]
         found = [future.result(WAIT_S) for future in together]
         assert [one.error is None for one in found] == [True, False, False, True]
         for request, one in zip(requests, found, strict=True):
-            alone = made.submit(EstimateCall(request, advised=True)).result(WAIT_S)
+            alone = made.submit(EstimateCall(request, frozenset(PARTS), advised=True)).result(WAIT_S)
             assert (alone.value, str(alone.error)) == (one.value, str(one.error))

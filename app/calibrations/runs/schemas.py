@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -39,11 +39,17 @@ class RunsDocument(Document):
     refused: int
 
 
+class DeletedRuns(Document):
+    deleted: int = Field(description="number of records")
+
+
 class StoredRun(Document):
     """A record as it was given."""
 
     id: str | None
     category: str | None
+    owner: str | None = Field(description="whose key stored it; null without keys, and where an earlier version stored it")
+    visibility: Literal["private", "public"] = Field(description="public: others list it and may calibrate on it")
     record_sha256: str = Field(description="of the record as JSON with sorted keys and no spaces")
     created_at_s: float
     record: dict[str, Any]

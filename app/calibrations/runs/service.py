@@ -7,15 +7,19 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from sqlalchemy.orm import Session
 
 from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs import repository
-from app.calibrations.runs.schemas import MAX_RUNS, RunItem, RunsRequest, StoredRun
+from app.calibrations.runs.schemas import MAX_RUNS, DeletedRuns, RunItem, RunsRequest, StoredRun
+from app.http import ownership
 from app.http.paging import Listing, listing
+from app.http.problems import ServiceError
+from app.http.security import Principal
+from app.http.state import ServerState
 from app.jobs.requests import MAX_SERVED_LAYERS, check_keys
 from app.storage.clock import now_s
 from app.storage.tables import MeasuredRun
@@ -28,6 +32,10 @@ from documents.reading import LIMITS
 from documents.sentences import Sentence
 
 MAX_RECORD_BYTES = 64 * 1024
+SHA256_LETTERS = 64
+_SHOWN = ("category", "owner", "visibility", "record_sha256", "created_at_s", "record")
+
+Shared = Literal["private", "public"]
 
 
 @dataclass(frozen=True)
@@ -65,11 +73,19 @@ def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | Ref
     return record
 
 
-def store_runs(session: Session, runs: list[GivenRun]) -> int:
-    """Store the accepted records; equal records are stored once. Return the number of new ones."""
-    at_s = now_s(session)
+def store_runs(
+    session: Session, state: ServerState, caller: Principal, runs: list[GivenRun], visibility: Shared = "private"
+) -> int:
+    """Store the accepted records; equal records of an owner are stored once. Return the number of new ones.
+
+    ``ServiceError`` if the owner had more records than the key allows studies; none is then stored.
+    """
+    at_s, most = now_s(session), caller.limits.max_stored
+    owned = 0 if caller.owner is None else ownership.num_owned(session, caller.owner, MeasuredRun)
     rows = [
         {
+            "owner": caller.owner,
+            "visibility": "public" if caller.owner is None else visibility,
             "record_sha256": sha256_of(run.text),
             "record_id": run.record.id if isinstance(run.document.get("id"), str) else None,
             "category": run.record.category,
@@ -79,7 +95,35 @@ def store_runs(session: Session, runs: list[GivenRun]) -> int:
         for run in runs
         if run.row.refused is None
     ]
-    return repository.add_new(session, rows)
+    stored = repository.add_new(session, rows)
+    if stored and caller.owner is not None and owned + stored > most:
+        raise ownership.exceeded(
+            state, "stored", Sentence("{:,} of {:,} runs that {} may store are stored already.", owned, most, show(caller.owner))
+        )
+    return stored
+
+
+def delete_run(session: Session, caller: Principal, record_sha256: str) -> None:
+    """Delete the record as far as the caller may; ``ServiceError`` if the caller may read it only, or there is none."""
+    rights = {run.number: ownership.standing(caller, run.owner, run.visibility) for run in _rows(session, record_sha256)}
+    numbers = [number for number, may in rights.items() if may == "change"]
+    if not numbers and "read" in rights.values():
+        raise ServiceError("forbidden", Sentence("The run belongs to another owner; you may read it."))
+    if not numbers:
+        raise ServiceError("not-found", Sentence("There is no run {}.", show(record_sha256)), parameter="record_sha256")
+    repository.remove(session, numbers)
+
+
+def delete_runs_of(session: Session, caller: Principal, owner: str) -> DeletedRuns:
+    """Delete all records of an owner: the caller's, or anybody's for admins."""
+    if not caller.is_admin and owner != caller.owner:
+        raise ServiceError("forbidden", Sentence("Only {} and admins delete the runs of {}.", show(owner), show(owner)))
+    return DeletedRuns(deleted=repository.remove_of(session, owner))
+
+
+def _rows(session: Session, record_sha256: str) -> Sequence[MeasuredRun]:
+    is_digest = len(record_sha256) == SHA256_LETTERS and record_sha256.isascii() and record_sha256.isalnum()
+    return repository.find_runs(session, record_sha256) if is_digest else ()
 
 
 def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str, Any]], RunItem | None]) -> Listing[StoredRun]:
@@ -88,7 +132,7 @@ def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str
     def stored(run: MeasuredRun) -> StoredRun:
         return StoredRun(
             id=run.record_id,
-            **{name: getattr(run, name) for name in ("category", "record_sha256", "created_at_s", "record")},
+            **{name: getattr(run, name) for name in _SHOWN},
             prediction=predict(run.record),
         )
 

@@ -68,20 +68,29 @@ def prune(
     checks_days: Annotated[
         int | None, typer.Option(help="days for which checks are kept, 0 for ever (default MESHPLAN_KEEP_CHECKS_DAYS)")
     ] = None,
+    runs_days: Annotated[
+        int | None,
+        typer.Option(help="days for which measured runs and calibrations are kept, 0 for ever (default MESHPLAN_KEEP_RUNS_DAYS)"),
+    ] = None,
     archived: Annotated[
         bool, typer.Option("--archived", help="archived studies and checks, too, which are kept otherwise")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would be deleted, and delete nothing")] = False,
     as_json: Json = False,
 ) -> int:
-    """Deletes what is old: finished studies, what keys did, answers kept for repetitions, checks. Workers do so every hour."""
+    """Deletes old rows: finished studies, the audit log, answers kept for repetitions, checks, runs. Workers do so every hour."""
     from app.settings import load_settings
     from app.storage.session import Database
     from app.storage.upgrade import check_current
     from app.studies import pruning
     from app.text import terminal
 
-    given = (("--studies-days", studies_days, 0), ("--audit-days", audit_days, 1), ("--checks-days", checks_days, 0))
+    given = (
+        ("--studies-days", studies_days, 0),
+        ("--audit-days", audit_days, 1),
+        ("--checks-days", checks_days, 0),
+        ("--runs-days", runs_days, 0),
+    )
     for flag, days, least in given:
         if days is not None and not least <= days <= MAX_DAYS:
             raise InputError(Sentence("{}: {} is not allowed; give an integer from {} to {:,}.", flag, days, least, MAX_DAYS))
@@ -91,6 +100,7 @@ def prune(
         settings.keep_audit_days if audit_days is None else audit_days,
         archived,
         settings.keep_checks_days if checks_days is None else checks_days,
+        settings.keep_runs_days if runs_days is None else runs_days,
     )
     with Database(settings.url, statement_s=pruning.STATEMENT_S) as database:
         check_current(database)

@@ -107,12 +107,13 @@ def estimate(
     if job.strategy is None:
         raise InputError(Sentence("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4."))
 
-    from app.answers.price import estimate_document  # a refused flag does not wait for these
+    from app.answers.parts import PARTS  # a refused flag does not wait for these
+    from app.answers.price import estimate_document
     from app.answers.tables.estimate import print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
 
     own = own_calibrations(job)
-    document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, advised=True)
+    document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, explained=PARTS)
     if memory_plan:
         from app.answers.memory_plan import memory_plan_document
 

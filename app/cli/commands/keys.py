@@ -36,7 +36,8 @@ def _database() -> Iterator[Any]:
 def create(
     name: Annotated[str, typer.Argument(metavar="NAME", help="whose key it is")],
     scope: Annotated[
-        list[str] | None, typer.Option(help="read, write or admin, which is all of them; repeat it (default read and write)")
+        list[str] | None,
+        typer.Option(help="read, write, metrics or admin (all of them); repeat it (default read and write)"),
     ] = None,
     days: Annotated[int | None, typer.Option(help="days until it expires (default never)")] = None,
     owner: Annotated[str | None, typer.Option(help="whose studies it submits and sees; several keys may share one")] = None,

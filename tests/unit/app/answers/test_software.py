@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.answers.parts import PARTS
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.jobs.job import parse_job
@@ -23,7 +24,7 @@ IN_RUNS = ["task-queue", "cpu-affinity"]
 def answer(*, simulated: bool = False, advised: bool = True, **software: Any) -> EstimateDocument:
     job = parse_job({**JOB, "software": software})
     assert job.strategy is not None
-    return estimate_document(job, job.strategy, simulated=simulated, replayed=False, advised=advised)
+    return estimate_document(job, job.strategy, simulated=simulated, replayed=False, explained=PARTS if advised else ())
 
 
 @pytest.mark.parametrize("simulated", [False, True])

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.answers.parts import PARTS
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.calibrations.constants import constants_for
@@ -126,11 +127,11 @@ def test_an_estimate_advises_where_evidence_is_far_and_is_silent_elsewhere() -> 
     far, near = parse_job(DENSE), parse_job(NEAR)
     assert far.strategy is not None
     assert near.strategy is not None
-    advised = estimate_document(far, far.strategy, advised=True)
+    advised = estimate_document(far, far.strategy, explained=PARTS)
     assert advised.estimate.evidence.extrapolated
     assert advised.next_runs == next_runs(far, far.strategy)
     EstimateDocument.model_validate(advised.model_dump(exclude_unset=True))
-    for document in (estimate_document(far, far.strategy), estimate_document(near, near.strategy, advised=True)):
+    for document in (estimate_document(far, far.strategy), estimate_document(near, near.strategy, explained=PARTS)):
         assert "next_runs" not in document.model_dump(exclude_unset=True)
 
 

@@ -1,0 +1,27 @@
+"""Connections to SQLite with time limits: SQLite itself has none for a statement that computes."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from typing import Any
+
+_LOOK_EVERY = 20_000  # instructions of SQLite's virtual machine, a fraction of a millisecond
+
+
+class TimedConnection(sqlite3.Connection):
+    """A connection that interrupts a statement after ``statement_s``; None never does."""
+
+    statement_s: float | None = None
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._began_s = time.monotonic()
+        self.set_progress_handler(self._is_late, _LOOK_EVERY)
+
+    def begin_statement(self) -> None:
+        """Count the time from now on."""
+        self._began_s = time.monotonic()
+
+    def _is_late(self) -> bool:
+        return self.statement_s is not None and time.monotonic() - self._began_s > self.statement_s
