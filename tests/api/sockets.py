@@ -19,9 +19,7 @@ Address = tuple[str, int]
 
 
 @contextmanager
-def serving(
-    database: Database, limits: ConnectionLimits | None = None, *, keys_required: bool = False
-) -> Iterator[Address]:
+def serving(database: Database, limits: ConnectionLimits | None = None, *, keys_required: bool = False) -> Iterator[Address]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         app = create_app(database, keys_required=keys_required)
         server = uvicorn.Server(server_config(app, limits or ConnectionLimits(), grace_s=1))

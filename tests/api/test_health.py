@@ -11,6 +11,7 @@ from typing import Any
 from fastapi.testclient import TestClient
 from sqlalchemy import update
 
+from app.http import keys
 from app.http.metrics import Processes
 from app.server.application import create_app
 from app.storage.clock import now_s
@@ -106,3 +107,32 @@ def test_metrics_tell_the_processes_of_each_class(api: TestClient) -> None:
     }
     assert float(found['processes_resident_bytes{class="estimates"}']) > 2**20
     assert float(found['processes_resident_bytes{class="studies"}']) == 0.0
+
+
+def test_counts_of_all_owners_are_for_keys_that_are_made_for_them(database: Database, job: dict[str, Any]) -> None:
+    app = create_app(database, keys_required=True)
+    scopes: dict[str, tuple[keys.Scope, ...]] = {
+        "ada": keys.USUAL_SCOPES,
+        "eve": ("read",),
+        "probe": ("metrics",),
+        "root": ("admin",),
+    }
+    with database.write() as session:
+        secrets = {name: keys.create_key(session, name, given, None)[1] for name, given in scopes.items()}
+    with TestClient(app, base_url="https://planner.example") as client:
+
+        def ask(name: str, method: str, path: str, **given: Any) -> Any:
+            return client.request(method, path, headers={"Authorization": f"Bearer {secrets[name]}"}, **given)
+
+        for _ in range(3):
+            assert ask("ada", "POST", "/v1/studies", json=job).status_code == 202
+        told = {name: ask(name, "GET", "/metrics").text for name in scopes}
+        waiting = {name: re.findall(r'^meshplan_studies\{state="queued"\} (\S+)$', text, re.M) for name, text in told.items()}
+        assert waiting == {"ada": ["3.0"], "eve": ["0.0"], "probe": ["3.0"], "root": ["3.0"]}
+        assert {name: "meshplan_queue_owners" in text for name, text in told.items()} == {
+            "ada": False,
+            "eve": False,
+            "probe": True,
+            "root": True,
+        }
+        assert ask("probe", "GET", "/v1/studies").status_code == 403

@@ -134,7 +134,9 @@ def test_the_command_says_what_it_deletes(
     monkeypatch.setenv("MESHPLAN_DATABASE_URL", database_url)
     monkeypatch.setenv("MESHPLAN_KEEP_STUDIES_DAYS", "9")
     assert main(["db", "prune", "--dry-run", "--audit-days", "9"]) == DONE
-    assert capsys.readouterr().out == "Would delete 1 studies, 1 audit records, 1 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
+    assert (
+        capsys.readouterr().out == "Would delete 1 studies, 1 audit records, 1 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
+    )
     assert main(["db", "prune", "--studies-days", "0", "--json"]) == DONE
     assert json.loads(capsys.readouterr().out) == {
         "schema_version": 1, "dry_run": False, "studies": 0, "audit_records": 0, "kept_answers": 1, "checks": 0,
@@ -143,13 +145,17 @@ def test_the_command_says_what_it_deletes(
     with database.write() as session:
         session.execute(update(Study).values(archived=True))
     assert main(["db", "prune", "--dry-run"]) == DONE
-    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
+    assert (
+        capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
+    )
     assert main(["db", "prune", "--archived"]) == DONE
     assert capsys.readouterr().out == "Deleted 1 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
     kept_check(database, "old", 10)
     monkeypatch.setenv("MESHPLAN_KEEP_CHECKS_DAYS", "9")
     assert main(["db", "prune", "--dry-run", "--checks-days", "0"]) == DONE
-    assert capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
+    assert (
+        capsys.readouterr().out == "Would delete 0 studies, 0 audit records, 0 kept answers, 0 checks, 0 runs, 0 calibrations.\n"
+    )
     assert main(["db", "prune"]) == DONE
     assert capsys.readouterr().out == "Deleted 0 studies, 0 audit records, 0 kept answers, 1 checks, 0 runs, 0 calibrations.\n"
     assert main(["db", "prune", "--studies-days", "-1"]) == BAD_INPUT

@@ -37,9 +37,7 @@ def test_a_slow_statement_is_given_up_and_others_are_answered(database_url: str)
             assert service.count_by_state(session) == {}
 
 
-def test_callers_that_use_up_the_connections_do_not_shut_out_the_rest(
-    database_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_callers_that_use_up_the_connections_do_not_shut_out_the_rest(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("app.storage.session.POOL_S", 0.2)
     with Database(database_url, statement_s=1.5) as database:
 
