@@ -214,7 +214,7 @@ def test_words_find_nothing_that_the_caller_may_not_know_of(guarded: Callable[..
 
 def test_everybody_is_told_what_holds_for_them(guarded: Callable[..., TestClient], database: Database) -> None:
     assert guarded("reader", "read").get("/v1/terms").json() == {"owner": "reader", "scopes": ["read"], "keep_studies_days": 30}
-    assert guarded("root", "admin").get("/v1/terms").json()["scopes"] == ["read", "write", "admin"]
+    assert guarded("root", "admin").get("/v1/terms").json()["scopes"] == ["read", "write", "metrics", "admin"]
     with TestClient(create_app(database), base_url=LOCAL) as local:
         terms = local.get("/v1/terms").json()
-    assert terms == {"owner": None, "scopes": ["read", "write", "admin"], "keep_studies_days": 0}
+    assert terms == {"owner": None, "scopes": ["read", "write", "metrics", "admin"], "keep_studies_days": 0}
