@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from math import floor, log10
 
 from documents.sentences import Sentence
 
@@ -22,6 +23,20 @@ def column_seconds(values: Iterable[float]) -> list[str]:
     if max(times, default=0.0) >= 1:
         return [f"{value:,.3f} s" for value in times]
     return [Sentence("{:,.3f} ms", value * 1e3) for value in times]
+
+
+def figures(value: float) -> str:
+    """A number with three significant figures, as the ends of an interval deserve."""
+    rounded = float(f"{value:.3g}")
+    decimals = max(0, 2 - floor(log10(abs(rounded)))) if rounded else 0
+    return f"{rounded:,.{min(decimals, 6)}f}"
+
+
+def span(low_s: float, high_s: float) -> str:
+    """An interval of times, in one unit."""
+    if high_s >= 1:
+        return Sentence("{} to {} s", figures(low_s), figures(high_s))
+    return Sentence("{} to {} ms", figures(low_s * 1e3), figures(high_s * 1e3))
 
 
 def gibibytes(value: float) -> str:

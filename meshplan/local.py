@@ -181,7 +181,7 @@ class LocalPlan(Estimate):
 
 @dataclass(frozen=True, repr=False)
 class SearchResult:
-    """The answer of a search: ``plans``, best first; ``document`` is the whole answer of ``meshplan search --json``."""
+    """The answer of a search: ``plans``, the fastest first; ``document`` is the whole answer of ``meshplan search --json``."""
 
     plans: list[LocalPlan]
     job: JsonObject
@@ -193,10 +193,11 @@ class SearchResult:
 
     @property
     def best(self) -> LocalPlan:
-        """The first plan; raises a ``MeshplanError`` that names the nearest feasible input if there is none."""
+        """The plan to run; raises a ``MeshplanError`` that names the nearest feasible input if there is none."""
         if not self.plans:
             raise MeshplanError(REFUSED, f"There is no plan: {self.document['nearest'] or 'nothing is legal and fits'}")
-        return self.plans[0]
+        named = self.document["recommended"]["plan_id"]
+        return next(plan for plan in self.plans if plan.plan_id == named)
 
     @property
     def proved_best(self) -> bool:

@@ -29,7 +29,7 @@ from cost_models.step.result import Estimate
 from documents.checking import check
 from documents.errors import InputError
 from documents.quantities import GIB
-from documents.sentences import Sentence
+from documents.sentences import Sentence, plain
 from frameworks.legality import own_rules, rules_for
 from frameworks.rule import Mask, Rule
 from frameworks.target import ANY, TargetError
@@ -135,6 +135,29 @@ def assumption_sentences(
         return _told_anyway(job, own)
     (found,) = Measured(job, own).sentences([Asked(plan, job.section, left_out_of)])
     return found
+
+
+def brief(sentence: str) -> str:
+    """An assumption without the origin of its value. A sentence without parts is returned unchanged."""
+    if not isinstance(sentence, Sentence) or not sentence.values:
+        return sentence
+    told, *effect = sentence.values if isinstance(sentence.values[0], Sentence) else (sentence,)
+    if not isinstance(told, Sentence) or len(told.values) < 3:
+        return sentence
+    *field, value, _ = told.values
+    text = Sentence("{} = {}", ".".join(field), value)
+    if not effect:
+        return text
+    moves = effect[0].values if isinstance(effect[0], Sentence) else ()
+    moved = moves[1] if len(moves) == 4 else None
+    if not isinstance(moved, Sentence):
+        return Sentence("{}: {}", text, effect[0])
+    other, _, peak, fits = moves
+    step, way = moved.values or ("0.0", "slower")
+    sign = "-" if plain(way) == "faster" else "+"
+    if float(peak) == 0.0:
+        return Sentence("{}; {}: step {}{} %{}", text, other, sign, step, fits)
+    return Sentence("{}; {}: step {}{} %, peak {} GiB{}", text, other, sign, step, peak, fits)
 
 
 def _told_anyway(job: Job, own: Sequence[Calibration]) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 import yaml
 
 from app.answers.folder import REPORT
+from app.answers.recommended import recommended_plan
 from app.answers.schemas import SearchDocument
 from app.answers.tables.search import print_search
 from app.text.json_documents import json_text, plain
@@ -38,6 +39,16 @@ def report_files(document: SearchDocument) -> dict[str, str]:
     for plan in document.plans:
         files |= files_of_plan(plain(plan), job)
     return files
+
+
+def launch_file_names(document: SearchDocument) -> list[str]:
+    """Names of the files that launch the plan to run on the frameworks that take it."""
+    if not document.plans:
+        return []
+    plan = recommended_plan(document)
+    of_plan = plan_files(plain(plan), document.job, _devices_per_node(document.job["cluster"]["hardware"]))
+    takers = {target.partition("@")[0] for target in plan.launchable_on}
+    return [name for framework, name, _ in of_plan if framework in takers]
 
 
 def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node: int) -> Iterator[tuple[str | None, str, str]]:

@@ -13,6 +13,7 @@ from app.text.json_documents import DescribedBy, Document
 from documents.said import Said
 from search.objectives.table import OBJECTIVES
 from search.ranking.proof import Proof
+from search.ranking.recommendation import Recommendation
 from search.ranking.ties import PairedError
 from search.results.search_result import Rejection
 
@@ -271,7 +272,7 @@ class Change(Document):
 
 
 class Explanation(Document):
-    """Explanation of a plan, one sentence in each field. Only the best plan has the last two fields."""
+    """Explanation of a plan, one sentence in each field. Only the plan to run has `one_change` and `neighbours`."""
 
     bound_by: Said
     tie: Said | None = Field(default=None, description="which other plans it cannot be told from, and why")
@@ -305,7 +306,7 @@ class PhysicsBestDocument(Document):
     )
     why: Said
     rules: list[BrokenRuleDocument] = Field(
-        description="of the target, which keep it from being launched; empty where it is plan 1 itself"
+        description="of the target, which keep it from being launched; empty where it is the proved plan itself"
     )
     num_refused: int = Field(description="legal strategies that the target refuses: what this is the best of, beside `plans`")
     simulated: int
@@ -314,14 +315,14 @@ class PhysicsBestDocument(Document):
 
 
 class NearestLaunchableDocument(Document):
-    """Plan nearest to plan 1 that a framework can launch."""
+    """Plan nearest to the plan to run that a framework can launch."""
 
     target: str
     strategy: StrategyDocument | None = Field(description="null where the framework takes nothing near it: `rules` say why")
     estimate: EstimateNumbers | None
-    difference_fraction: float | None = Field(description="its step time over plan 1's, minus 1")
+    difference_fraction: float | None = Field(description="its step time over that of the plan to run, minus 1")
     why: Said
-    replaced: list[Said] = Field(description="each setting of plan 1 that is replaced, by what, and why")
+    replaced: list[Said] = Field(description="each setting that is replaced, by what, and why")
     rules: list[BrokenRuleDocument]
 
 
@@ -397,9 +398,9 @@ class RefinementDocument(Document):
 
 
 class Plan(Document):
-    rank: int = Field(description="place in the answer: by group, inside a group the sturdier first")
+    rank: int = Field(description="place in the answer: by the objective, the predicted step time if there is no other")
     rank_group: int = Field(description="plans that share one cannot be told apart by time: see `paired_error`")
-    fastest: bool = Field(description="predicted the fastest of those listed")
+    fastest: bool = Field(description="predicted the fastest of those listed; the plan to run may be another: see `recommended`")
     plan_id: str
     strategy: StrategyDocument
     estimate: EstimateNumbers
@@ -429,11 +430,11 @@ PlanAsStored = Annotated[dict[str, Any], DescribedBy(Plan)]
 
 
 class LeftOut(Document):
-    """A switch that the search did not try, and its effect on plan 1."""
+    """A switch that the search did not try, and its effect on the plan to run."""
 
     name: str
     why: Said
-    step_time_change_fraction: float | None = Field(description="null where plan 1 cannot have it, or no price depends on it")
+    step_time_change_fraction: float | None = Field(description="null where that plan cannot have it, or no price depends on it")
     peak_memory_change_bytes: float | None
 
 
@@ -457,6 +458,9 @@ class SearchDocument(Answer):
     proof: Proof
     timing: Timing
     plans: list[Plan]
+    recommended: Recommendation | None = Field(
+        default=None, description="the plan to run; null without a plan, and in answers of earlier versions, which list it first"
+    )
     baseline: Baseline | None
     nearest: Said | None = Field(description="without a plan: what stands in the way, and what would do")
     physics_best: PhysicsBestDocument | None = Field(

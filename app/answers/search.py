@@ -144,7 +144,7 @@ def search_document(
     result = explained_result(
         search, run_to_end(search, job.settings.time_limit_s, on_progress, SEARCHED), on_progress, time.perf_counter
     )
-    told = job_fields(job, own, result.plans[0].parallel if result.plans else None, "search")
+    told = job_fields(job, own, None if result.recommended is None else result.recommended.parallel, "search")
     return SearchDocument.model_validate(
         {
             **told,

@@ -55,14 +55,16 @@ def baseline_document(job: Job, priced: EstimateDocument | CheckDocument, own: S
 
 
 def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
-    """The baseline in a document of one of our commands; ``InputError`` for others. For a search it is the best plan."""
+    """The baseline in a document of one of our commands; ``InputError`` for others. For a search it is the plan to run."""
     _check_values(document, name)
     chosen = document
     if "plans" in document:
         plans = document["plans"]
         if not isinstance(plans, list) or not plans or not isinstance(plans[0], Mapping):
             raise InputError(Sentence("{}: this search found no plan to compare with; give the answer of another.", name))
-        chosen = plans[0]
+        named = document.get("recommended")
+        plan_id = named.get("plan_id") if isinstance(named, Mapping) else None
+        chosen = next((plan for plan in plans if isinstance(plan, Mapping) and plan.get("plan_id") == plan_id), plans[0])
     job, strategy, estimate = document.get("job"), chosen.get("strategy"), chosen.get("estimate")
     tool = document.get("priced_with")
     if not (isinstance(job, Mapping) and isinstance(strategy, Mapping) and isinstance(estimate, Mapping)):

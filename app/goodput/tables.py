@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from math import exp, hypot, log
+
 from rich.console import Console
 
 from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
-from app.goodput.schemas import GoodputDocument
+from app.goodput.schemas import GoodputDocument, Quantiles
 from app.text.terminal import plain_table
-from documents.quantities import count, days, percent, seconds
+from documents.quantities import count, days, figures, percent, seconds
 from documents.sentences import Sentence, word
 
 SHOWN_CHANGES = 8
@@ -23,8 +25,9 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
     )
     console.print(
         Sentence(
-            "{} tokens a day delivered: {} of {} tokens/s; {}.",
+            "{} tokens a day delivered{}: {} of {} tokens/s; {}.",
             count(document.delivered_tokens_per_day),
+            _of_step(document, document.delivered_tokens_per_day, grows=False),
             percent(document.effective_time_fraction),
             count(estimate.tokens_per_s),
             failing,
@@ -32,14 +35,19 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
         markup=False,
     )
     month = document.delivered_tokens_per_day_by_month
-    console.print(Sentence("Of ten months nine deliver {} a day or more, one {} or more.", count(month.p10), count(month.p90)))
+    console.print(
+        Sentence(
+            "Failures alone: of ten months nine deliver {} a day or more, one {} or more.", count(month.p10), count(month.p90)
+        )
+    )
     if document.days is not None:
         found, tokens = document.days, count(job["training"]["train_tokens"])
         console.print(
             Sentence(
-                "{} for {} tokens, {} to {} with a probability of 80 %, as far as failures decide.",
+                "{} for {} tokens{}; {} to {} with a probability of 80 % as far as failures decide, with the step as predicted.",
                 days(found.mean),
                 tokens,
+                _whole(document, found),
                 days(found.p10),
                 days(found.p90),
             )
@@ -94,9 +102,10 @@ def _print_costs(console: Console, document: GoodputDocument) -> None:
         co2 = "" if energy.co2_kg is None else f", {energy.co2_kg / 1e3:,.0f} t CO2"
         console.print(
             Sentence(
-                "{:,.2f} MW in the mean, {:,.0f} kWh a billion tokens{}{}.",
+                "{:,.2f} MW in the mean, {:,.0f} kWh a billion tokens{}{}{}.",
                 energy.site_power_w / 1e6,
                 energy.kwh_per_billion_tokens,
+                _of_step(document, energy.kwh_per_billion_tokens),
                 total,
                 co2,
             )
@@ -104,9 +113,45 @@ def _print_costs(console: Console, document: GoodputDocument) -> None:
     if cost is not None:
         total = "" if cost.usd is None else Sentence(", {:,.2f} M for all tokens", cost.usd / 1e6)
         console.print(
-            Sentence("{:,.2f} M USD a trillion tokens{} ({}).", cost.usd_per_trillion_tokens / 1e6, total, cost.basis),
+            Sentence(
+                "{:,.2f} M USD a trillion tokens{}{} ({}).",
+                cost.usd_per_trillion_tokens / 1e6,
+                _of_step(document, cost.usd_per_trillion_tokens / 1e6),
+                total,
+                cost.basis,
+            ),
             markup=False,
         )
+
+
+def _of_step(document: GoodputDocument, value: float, *, grows: bool = True) -> str:
+    """The interval of a number that grows, or shrinks, with the step time."""
+    ratios = _step_ratios(document)
+    if ratios is None:
+        return ""
+    ends = [value * ratio if grows else value / ratio for ratio in (ratios if grows else reversed(ratios))]
+    return Sentence(
+        " (80 % of the step: {} to {})", *(count(float(f"{end:.3g}")) if end >= 1e4 else figures(end) for end in ends)
+    )
+
+
+def _whole(document: GoodputDocument, found: Quantiles) -> str:
+    """The interval of the days from step time and failures, which err independently."""
+    ratios = _step_ratios(document)
+    if ratios is None or not found.p10:
+        return ""
+    below = hypot(log(ratios[0]), log(min(found.p10 / found.mean, 1.0)))
+    above = hypot(log(ratios[1]), log(max(found.p90 / found.mean, 1.0)))
+    ends = [figures(found.mean * exp(end)) for end in (-below, above)]
+    return Sentence(" (80 %, step and failures: {} to {} d)", *ends)
+
+
+def _step_ratios(document: GoodputDocument) -> tuple[float, float] | None:
+    """The ends of the interval of the step time, over the step time."""
+    estimate = document.estimate
+    if estimate.step_time_low_s is None or estimate.step_time_high_s is None:
+        return None
+    return estimate.step_time_low_s / estimate.step_time_s, estimate.step_time_high_s / estimate.step_time_s
 
 
 def _span(value_s: float) -> str:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.answers.price import fill_intervals, priced
 from app.answers.provenance import job_fields, priced_with
+from app.answers.recommended import recommended_plan
 from app.answers.schemas import EstimateNumbers, Plan, SearchDocument, StrategyDocument
 from app.answers.search import search_document
 from app.answers.simulation import check_cost
@@ -90,7 +91,7 @@ def tune_document(
     estimate = None if violations(workload, strategy, ANY) else _estimate(job, strategy, own, is_played=is_played)
     best, kept = None, None
     if found.plans:
-        best = _with_own_switches(job, _proposed(found.plans, None if broken else estimate))
+        best = _with_own_switches(job, _proposed(found, None if broken else estimate))
     is_kept = best is None or (not broken and estimate is not None and _is_no_gain(estimate, best))
     warnings = [*filter(None, (read.doubt_of_lengths,)), *job.warnings]
     changed = Patched(read.launch, (), is_exact=True)
@@ -134,11 +135,12 @@ def tune_document(
     return TuneDocument.model_validate(document)
 
 
-def _proposed(plans: Sequence[Plan], estimate: Mapping[str, Any] | None) -> Plan:
-    """The first plan of the answer; if the script's own fits, the first faster plan, if any."""
-    if estimate is None or not estimate["fits"]:
-        return plans[0]
-    return next((plan for plan in plans if plan.estimate.step_time_s < estimate["step_time_s"]), plans[0])
+def _proposed(found: SearchDocument, estimate: Mapping[str, Any] | None) -> Plan:
+    """The plan that the search recommends; the fastest one if the script's own fits and is as fast as that."""
+    plan = recommended_plan(found)
+    if estimate is None or not estimate["fits"] or plan.estimate.step_time_s < estimate["step_time_s"]:
+        return plan
+    return min(found.plans, key=lambda each: each.estimate.step_time_s)
 
 
 def _tie(estimate: Mapping[str, Any] | None, found: SearchDocument) -> str | None:

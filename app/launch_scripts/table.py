@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -10,66 +10,110 @@ from rich.text import Text
 from app.answers.schemas import EstimateNumbers
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text
 from app.answers.tables.memory import chance
+from app.answers.tables.summary import (
+    Row,
+    assumption_rows,
+    job_text,
+    labelled,
+    memory_line,
+    more_text,
+    print_rows,
+    step_text,
+    warning_rows,
+)
 from app.language.choice import said
-from app.launch_scripts.schemas import NotUnderstood, TuneDocument
+from app.launch_scripts.schemas import NotUnderstood, ScriptChange, TuneDocument, TunedPlan
 from app.text.terminal import write_text
 from documents.quantities import gibibytes, seconds
 from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
+SHOWN_CHANGES = 4
 
 
-def print_tuning(console: Console, document: TuneDocument) -> None:
-    """Print the answer; `patch` accepts the printed difference."""
+def print_tuning(console: Console, document: TuneDocument, shown: Collection[str] | None = None) -> None:
+    """The answer of ``meshplan tune`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
     print_ignored(console, document.ignored)
-    print_assumptions(console, document.assumptions, document.warnings)
-    job = document.job
-    console.print(
-        Sentence(
-            "{} on {:,} x {}, sequence {:,}, batch {:,}, {}, read as {}",
-            job["model"]["name"],
-            job["cluster"]["num_devices"],
-            job["cluster"]["hardware"],
-            job["training"]["seq_length"],
-            job["training"]["global_batch_size"],
-            job["training"]["precision"],
-            document.target,
-        ),
-        markup=False,
-    )
-    print_not_understood(console, document.not_understood)
-    console.print(
-        Sentence("Yours: {}: {}", strategy_text(document.strategy), _numbers(document.estimate)), markup=False, style="bold"
-    )
-    for sentence in document.violations:
-        console.print(Sentence("Your plan cannot run: {}", sentence), markup=False, style="yellow")
+    console.print(job_text(document.job, document.target), markup=False)
+    print_rows(console, _rows(document))
+    for section in SECTIONS if shown is None else shown:
+        _PRINTED[section](console, document)
+
+
+def _rows(document: TuneDocument) -> Iterator[Row]:
     best = document.best
     if best is None:
-        console.print(document.nearest or Sentence("No plan fits."), markup=False, style="bold")
-        return
-    if not document.diff and document.kept is None:
-        console.print(Sentence("Nothing is to change: no plan for the same model, batch and devices is faster."), markup=False)
-        return
-    gain = "" if document.speedup is None else f", {document.speedup:.2f}x"
-    console.print(
-        Sentence(
-            "The best for the same model, batch and devices: {}: {}{}",
-            strategy_text(best.strategy),
-            _numbers(best.estimate),
-            gain,
-        ),
-        markup=False,
-        style="bold",
-    )
-    for sentence in [*evidence_sentences(best.estimate, job), *filter(None, (document.why, document.tie))]:
-        console.print(sentence, markup=False)
+        yield Sentence("Run"), document.nearest or Sentence("No plan fits.")
+    elif document.diff:
+        yield Sentence("Run"), strategy_text(best.strategy)
+    else:
+        yield Sentence("Run"), document.kept or Sentence("your plan: no plan for the same model, batch and devices is faster")
+    yield from warning_rows(document.warnings)
+    if best is not None:
+        yield Sentence("Step"), step_text(best.estimate)
+        yield Sentence("Memory"), memory_line(best.estimate, document.job)
+    yield Sentence("Yours"), _own_text(document)
+    yield from labelled("", [Sentence("Your plan cannot run: {}", sentence) for sentence in document.violations[:1]])
+    if best is not None and document.diff:
+        yield Sentence("Change"), changes_text(document.changes)
+    if best is not None:
+        yield Sentence("Proof"), proof_text(document, best)
+    yield from assumption_rows(document.assumptions)
+    passed = len(document.not_understood)
+    then: list[str] = [Sentence("{} parts of the script were not understood: --show passed", passed)] if passed else []
+    if document.diff:
+        then.append(Sentence("--output FILE writes the changed script; --show diff prints the lines, --details all"))
+    else:
+        then.append(more_text(("evidence", "assumptions")))
+    yield from labelled(Sentence("Next"), then)
+
+
+def _own_text(document: TuneDocument) -> str:
+    """The script's own plan with its numbers, and the gain over it."""
+    own = Sentence("{}: {}", strategy_text(document.strategy), _numbers(document.estimate))
+    if document.tie is not None:
+        return Sentence("{}; not measurably slower: --show evidence", own)
+    if document.speedup is None or not document.diff:
+        return own
+    return Sentence("{}; the gain is {:.2f}x", own, document.speedup)
+
+
+def changes_text(changes: Sequence[ScriptChange]) -> str:
+    """The arguments that change, on one line."""
+    shown: list[str] = []
+    for change in changes[:SHOWN_CHANGES]:
+        if change.now is None:
+            shown.append(Sentence("without {}", change.argument))
+        elif change.was is None:
+            shown.append(f"{change.argument} {change.now}".strip())
+        else:
+            shown.append(f"{change.argument} {change.was} -> {change.now}")
+    more = len(changes) - SHOWN_CHANGES
+    text = joined(", ", shown)
+    return Sentence("{}, and {} more", text, more) if more > 0 else text
+
+
+def proof_text(document: TuneDocument, best: TunedPlan) -> str:
+    """What is proved of the plan to run."""
     if best.stopped_by:
-        console.print(Sentence("The search was cut by {}: better plans may exist.", word(best.stopped_by)), markup=False)
-    if document.kept is not None:
-        console.print(document.kept, markup=False, style="bold")
-        return
-    console.print(Sentence("Change these lines:"), markup=False)
-    write_text(document.diff)
+        return Sentence("nothing is proved: cut by {}, so better plans may exist", word(best.stopped_by))
+    if not document.diff:
+        return Sentence("the search found none that is faster; it proves its own plans, of which yours is none")
+    if best.proved_best:
+        return Sentence("this plan is proved the fastest for the same model, batch, devices and target")
+    return Sentence("another plan is proved the fastest; this one ties with it, and is the one to run")
+
+
+def _print_evidence(console: Console, document: TuneDocument) -> None:
+    if document.best is not None and document.diff:
+        for sentence in (*evidence_sentences(document.best.estimate, document.job), *filter(None, (document.why, document.tie))):
+            console.print(sentence, markup=False)
+
+
+def _print_diff(console: Console, document: TuneDocument) -> None:
+    if document.diff:
+        console.print(Sentence("Change these lines:"), markup=False)
+        write_text(document.diff)
 
 
 def print_ignored(console: Console, entries: Sequence[NotUnderstood]) -> None:
@@ -101,3 +145,13 @@ def _numbers(estimate: EstimateNumbers | None) -> str:
     limit, sure = gibibytes(estimate.memory_limit_bytes), chance(estimate.fits_probability)
     fit = "" if estimate.fits is not False else Sentence(", {} sure to fit into {}", sure, limit)
     return Sentence("{}, {}{}", seconds(estimate.step_time_s), gibibytes(estimate.peak_memory_bytes), fit)
+
+
+_PRINTED: Mapping[str, Callable[[Console, TuneDocument], None]] = {
+    "warnings": lambda console, document: print_assumptions(console, (), document.warnings),
+    "passed": lambda console, document: print_not_understood(console, document.not_understood),
+    "evidence": _print_evidence,
+    "assumptions": lambda console, document: print_assumptions(console, document.assumptions, ()),
+    "diff": _print_diff,
+}
+SECTIONS = tuple(_PRINTED)

@@ -55,15 +55,18 @@ def explain_document(
     on_progress: ProgressCallback | None = None,
     executor: Executor = SERIAL,
 ) -> ExplainDocument:
-    """Explain the job's strategy and compare it with the best plan of a search.
+    """Explain the job's strategy and compare it with the fastest plan of a search.
 
-    Without a strategy, explain that plan and compare it with the next structure.
+    Without a strategy, explain the plan that the search recommends. The fastest is compared with the next structure.
     """
     workload, constants = job.workload, constants_for(job.workload, own)
     space = search_space(workload, job.limits)
-    request = SearchRequest(workload, space, constants, top=LISTED, limits=job.limits, clock=time.perf_counter)
+    paired_error = paired_error_of(workload, own)
+    request = SearchRequest(
+        workload, space, constants, top=LISTED, limits=job.limits, paired_error=paired_error, clock=time.perf_counter
+    )
     found = search(request, time_limit_s=job.settings.time_limit_s, on_progress=on_progress, executor=executor)
-    strategy = job.strategy or (found.best.parallel if found.best else None)
+    strategy = job.strategy or (found.recommended.parallel if found.recommended else None)
     if strategy is None:
         raise InfeasibleError(
             Sentence("There is no plan: {}.", (found.nearest or Sentence("nothing is legal and fits")).rstrip("."))

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Iterator, Mapping
+
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
+from app.answers.tables.estimate import bound_text, evidence_sentences, print_assumptions, strategy_text
 from app.answers.tables.memory import chance
+from app.answers.tables.summary import (
+    Row,
+    assumption_rows,
+    job_text,
+    memory_line,
+    more_text,
+    print_rows,
+    step_text,
+    warning_rows,
+)
 from app.plans.schemas import ExplainDocument
 from app.text.terminal import plain_table
 from documents.quantities import GIB, seconds
@@ -15,32 +27,57 @@ SHOWN = 12
 DECIDING = 1e-3  # smallest change of the step time that is shown, as a fraction
 
 
-def print_explained(console: Console, document: ExplainDocument) -> None:
-    job, estimate = document.job, document.estimate
-    print_assumptions(console, (), document.warnings)
-    print_title(console, job, document.strategy)
-    console.print(Sentence("{} a step. {}", seconds(estimate.step_time_s), document.bound_by), markup=False)
+def print_explained(console: Console, document: ExplainDocument, shown: Collection[str] | None = None) -> None:
+    """The answer of ``meshplan explain`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
+    console.print(job_text(document.job), markup=False)
+    print_rows(console, _rows(document))
+    for section in SECTIONS if shown is None else shown:
+        _PRINTED[section](console, document)
+
+
+def _rows(document: ExplainDocument) -> Iterator[Row]:
+    estimate, other = document.estimate, document.other
+    yield Sentence("Plan"), strategy_text(document.strategy)
+    yield from warning_rows(document.warnings)
+    yield Sentence("Step"), step_text(estimate)
+    yield Sentence("Memory"), memory_line(estimate, document.job)
     if document.would_fit is not None:
-        console.print(Sentence("It does not fit. {}", document.would_fit), style="red", markup=False)
-    console.print(document.best_change, markup=False)
+        yield "", document.would_fit
+    yield Sentence("Bound by"), bound_text(estimate)
+    yield Sentence("A change"), document.best_change
+    if other is not None:
+        tie = Sentence(", less than can be told apart") if other.is_tie else ""
+        step = Sentence("{}, {:+.1%}", seconds(other.step_time_s), other.difference_fraction)
+        yield Sentence("Beside"), Sentence("{} ({}{})", strategy_text(other.strategy), step, tie)
+    yield Sentence("Proof"), proof_text(document)
+    yield from assumption_rows(document.assumptions)
+    yield Sentence("Next"), more_text(("changes", "sensitivity", "beside"))
+
+
+def proof_text(document: ExplainDocument) -> str:
+    """Which plan is proved."""
+    other = document.other
+    if not document.proved_best:
+        return Sentence("nothing is proved: the search was cut")
+    if other is None or other.step_time_s >= document.estimate.step_time_s:
+        return Sentence("this plan is proved the fastest of the lattice, simulated")
+    return Sentence("the plan beside it is proved the fastest of the lattice, simulated")
+
+
+def _print_evidence(console: Console, document: ExplainDocument) -> None:
+    for sentence in (document.bound_by, *evidence_sentences(document.estimate, document.job)):
+        console.print(sentence, markup=False)
+
+
+def _print_other(console: Console, document: ExplainDocument) -> None:
     other = document.other
     if other is not None:
-        tie = Sentence("; that is less than can be told apart") if other.is_tie else ""
-        proof = Sentence("proved best of the search") if document.proved_best else Sentence("found before the search was cut")
-        console.print(
-            Sentence(
-                "Beside it: {} ({}), {}, {:+.1%}{} ({}). {}",
-                strategy_text(other.strategy),
-                other.changes,
-                seconds(other.step_time_s),
-                other.difference_fraction,
-                tie,
-                proof,
-                other.why,
-            ),
-            markup=False,
-        )
+        described = Sentence("Beside it: {} ({}).", strategy_text(other.strategy), other.changes)
+        console.print(Sentence("{} {}", described, other.why), markup=False)
         _print_turning_points(console, document)
+
+
+def _print_changes(console: Console, document: ExplainDocument) -> None:
     console.print()
     table = plain_table("one change", ">step", ">difference", ">GiB", ">sure")
     for row in document.changes[:SHOWN]:
@@ -54,6 +91,9 @@ def print_explained(console: Console, document: ExplainDocument) -> None:
     console.print(table)
     if len(document.changes) > SHOWN:
         console.print(Sentence("and {} more; --json lists them all", len(document.changes) - SHOWN), style="dim")
+
+
+def _print_sensitivity(console: Console, document: ExplainDocument) -> None:
     console.print()
     table = plain_table("a number 10 % better, or worse", ">step, better", ">worse")
     for entry in document.sensitivity:
@@ -70,3 +110,14 @@ def _print_turning_points(console: Console, document: ExplainDocument) -> None:
         console.print(Sentence("Their order turns with {}.", found), markup=False)
     else:
         console.print(Sentence("No number turns their order within a factor of three."))
+
+
+_PRINTED: Mapping[str, Callable[[Console, ExplainDocument], None]] = {
+    "warnings": lambda console, document: print_assumptions(console, (), document.warnings),
+    "evidence": _print_evidence,
+    "beside": _print_other,
+    "changes": _print_changes,
+    "sensitivity": _print_sensitivity,
+    "assumptions": lambda console, document: print_assumptions(console, document.assumptions, ()),
+}
+SECTIONS = tuple(_PRINTED)

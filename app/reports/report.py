@@ -13,12 +13,14 @@ from typing import Any, Literal
 import jinja2
 import yaml
 
-from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
-from app.answers.tables.estimate import strategy_text, train_days
+from app.answers.recommended import recommended_plan
+from app.answers.schemas import EstimateNumbers, Plan, SearchDocument, StrategyDocument
+from app.answers.tables.estimate import days_text, strategy_text, train_days
 from app.answers.tables.memory import chance
+from app.answers.tables.summary import delivered_text
 from app.language.choice import Language, said
 from app.reports import pictures
-from documents.quantities import GIB, count, days, gibibytes, percent, seconds
+from documents.quantities import GIB, count, gibibytes, percent, seconds
 from documents.sentences import Sentence, word
 
 Form = Literal["html", "pdf-ready", "markdown"]
@@ -80,6 +82,7 @@ def report(document: SearchDocument, form: Form, language: Language, on: date, n
             "front": _front_picture(document),
             "breakdown": _breakdown(document),
             "document": document,
+            "chosen": recommended_plan(document) if document.plans else None,
             "rejections": _rejections(document, words),
             "launches": _launches(document),
             "seconds": seconds,
@@ -113,43 +116,63 @@ def _headline(document: SearchDocument, words: Mapping[str, str], language: Lang
         if document.nearest:
             yield document.nearest
         return
-    plan = document.plans[0]
+    plan = recommended_plan(document)
+    yield from _conclusion(document, plan, words)
     estimate = plan.estimate
+    yield words["memory_of"].format(
+        peak=gibibytes(estimate.peak_memory_bytes),
+        limit=gibibytes(estimate.memory_limit_bytes),
+        fit_limit=gibibytes(estimate.fit_limit_bytes),
+        sure=chance(estimate.fits_probability),
+    )
+    duration = train_days(estimate, document.job)
+    if duration is not None:
+        yield words["days"].format(days=said(days_text(duration, estimate, document.job), language))
+    if plan.delivery is not None:
+        yield words["delivered"].format(rate=said(delivered_text(plan.delivery, estimate), language))
+    evidence = estimate.evidence
+    if evidence.num_runs:
+        yield words["evidence"].format(count=evidence.num_runs, devices=f"{evidence.max_devices:,}")
+    yield from _against(document, plan, words)
+    if document.recommended is not None:
+        yield words["recommended"].format(rank=plan.rank, why=said(document.recommended.why, language))
+    yield _proof(document, words, language)
+
+
+def _conclusion(document: SearchDocument, plan: Plan, words: Mapping[str, str]) -> Iterator[str]:
+    """What to use. A plan that no release takes is not used: the nearest that one takes is."""
+    if plan.launchable_on:
+        yield _use(plan.strategy, plan.estimate, words, "best")
+        return
+    nearest = [each for each in document.nearest_launchable if each.strategy is not None and each.estimate is not None]
+    if not nearest:
+        yield words["unlaunchable"]
+    for each in nearest:
+        assert each.strategy is not None
+        assert each.estimate is not None
+        yield f"{each.target}: {_use(each.strategy, each.estimate, words, 'best')}"
+    yield _use(plan.strategy, plan.estimate, words, "physics")
+
+
+def _use(strategy: StrategyDocument, estimate: EstimateNumbers, words: Mapping[str, str], key: str) -> str:
     low, high = estimate.step_time_low_s, estimate.step_time_high_s
     numbers = {
-        "strategy": strategy_text(plan.strategy),
+        "strategy": strategy_text(strategy),
         "step": seconds(estimate.step_time_s),
         "tokens": count(estimate.tokens_per_s),
         "mfu": "-" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction),
     }
     if low is None or high is None:
-        yield words["best_no_interval"].format(**numbers)
-    else:
-        yield words["best"].format(**numbers, low=seconds(low), high=seconds(high))
-    yield words["memory_of"].format(
-        peak=gibibytes(estimate.peak_memory_bytes),
-        limit=gibibytes(estimate.memory_limit_bytes),
-        sure=chance(estimate.fits_probability),
-    )
-    duration = train_days(estimate, document.job)
-    if duration is not None:
-        yield words["days"].format(tokens=count(document.job["training"]["train_tokens"]), days=days(duration).removesuffix(" d"))
-    if plan.delivery is not None:
-        fraction = percent(plan.delivery.effective_time_fraction)
-        yield words["delivered"].format(fraction=fraction, tokens=count(plan.delivery.delivered_tokens_per_day))
-    evidence = estimate.evidence
-    if evidence.num_runs:
-        yield words["evidence"].format(count=evidence.num_runs, devices=f"{evidence.max_devices:,}")
-    yield from _against(document, words)
-    yield _proof(document, words, language)
+        return words[f"{key}_no_interval"].format(**numbers)
+    return words[key].format(**numbers, low=seconds(low), high=seconds(high))
 
 
-def _against(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str]:
+def _against(document: SearchDocument, plan: Plan, words: Mapping[str, str]) -> Iterator[str]:
     own = document.baseline
     if own is None or not isinstance(own.estimate, EstimateNumbers) or own.speedup_fraction is None:
         return
     rows = {"strategy": strategy_text(own.strategy), "step": seconds(own.estimate.step_time_s)}
-    if own.rank_group == document.plans[0].rank_group:
+    if own.rank_group == plan.rank_group:
         yield words["tied"].format(**rows)
     else:
         yield words["faster"].format(**rows, factor=f"{1 + own.speedup_fraction:.2f}")
@@ -158,12 +181,11 @@ def _against(document: SearchDocument, words: Mapping[str, str]) -> Iterator[str
 def _proof(document: SearchDocument, words: Mapping[str, str], language: Language) -> str:
     proof = document.proof
     if proof.stopped_by:
-        return words["cut"].format(by=word(proof.stopped_by))
+        return words["cut"].format(by=said(word(proof.stopped_by), language))
     if not proof.proved_best:
         return words["unproved"]
-    numbers = {"count": f"{document.counts.legal:,}", "scope": said(proof.scope, language)}
-    proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
-    return words["proved"].format(**numbers) if proved == 1 else words["proved_other"].format(**numbers, rank=proved)
+    rank = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
+    return words["proved"].format(rank=rank, scope=said(proof.scope, language))
 
 
 def _row(plan: Plan) -> dict[str, str]:
@@ -193,7 +215,7 @@ def _time_picture(document: SearchDocument, words: Mapping[str, str]) -> picture
 
 def _memory_picture(document: SearchDocument) -> pictures.Bars:
     rows = [(f"#{plan.rank}", plan.estimate.memory_breakdown_bytes) for plan in document.plans[:SHOWN_PLANS]]
-    limit = document.plans[0].estimate.memory_limit_bytes if document.plans else None
+    limit = document.plans[0].estimate.fit_limit_bytes if document.plans else None
     return pictures.bars(rows, limit=limit)
 
 
@@ -201,13 +223,13 @@ def _front_picture(document: SearchDocument) -> pictures.Points | None:
     if not document.plans:
         return None
     rows = [(f"#{plan.rank}", plan.estimate.peak_memory_bytes / GIB, plan.estimate.step_time_s) for plan in document.plans]
-    return pictures.points(rows, 700.0, 260.0, document.plans[0].estimate.memory_limit_bytes / GIB)
+    return pictures.points(rows, 700.0, 260.0, document.plans[0].estimate.fit_limit_bytes / GIB)
 
 
 def _breakdown(document: SearchDocument) -> list[tuple[str, str, str]]:
     if not document.plans:
         return []
-    estimate = document.plans[0].estimate
+    estimate = recommended_plan(document).estimate
     parts = sorted(estimate.time_breakdown_s.items(), key=lambda item: -item[1])
     return [(name, seconds(value), percent(value / estimate.step_time_s)) for name, value in parts if value > 0.0]
 
@@ -221,12 +243,12 @@ def _rejections(document: SearchDocument, words: Mapping[str, str]) -> list[tupl
 
 
 def _launches(document: SearchDocument) -> list[tuple[str, str]]:
-    """Launch commands of plan 1, for each framework that takes it."""
+    """Launch commands of the plan to run, for each framework that takes it."""
     if not document.plans:
         return []
     return [
         (each.target, _command(each.environment, each.arguments))
-        for each in document.plans[0].launch.values()
+        for each in recommended_plan(document).launch.values()
         if each is not None and each.launchable and each.arguments is not None
     ]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeVar
 
-from sqlalchemy import ColumnElement, delete, func, insert, select
+from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, undefer
 
 from app.storage.clock import now_s
@@ -88,16 +88,19 @@ def replace_tags(session: Session, study_id: str, tags: Sequence[str]) -> None:
 
 
 def best_plans(session: Session, study_ids: Sequence[str], estimate_fields: Sequence[str]) -> dict[str, Row]:
-    """The first plan of each study: id, and the named numbers of its estimate."""
+    """The plan that each study recommends: id, and the named numbers of its estimate. Older studies list it first."""
+    recommended = Study.result["recommended", "plan_id"].as_string()
+    is_it = or_(Plan.plan_id == recommended, and_(recommended.is_(None), Plan.rank == 1))
     numbers = [Plan.document["estimate", name].as_float().label(name) for name in estimate_fields]
-    query = select(Plan.study_id, Plan.plan_id, *numbers).where(Plan.study_id.in_(study_ids), Plan.rank == 1)
+    query = select(Plan.study_id, Plan.plan_id, *numbers).join(Study, Study.id == Plan.study_id)
+    query = query.where(Plan.study_id.in_(study_ids), is_it)
     return {
         row["study_id"]: {name: row[name] for name in ("plan_id", *estimate_fields)} for row in session.execute(query).mappings()
     }
 
 
 def proofs(session: Session, study_ids: Sequence[str]) -> dict[str, bool | None]:
-    """Whether each study's first plan is proved best; None without a result."""
+    """Whether each study's best plan is proved; None without a result."""
     proved = Study.result["proof", "proved_best"].as_boolean()
     return {
         study_id: is_proved for study_id, is_proved in session.execute(select(Study.id, proved).where(Study.id.in_(study_ids)))

@@ -33,6 +33,7 @@ from documents.checking import Section
 from documents.said import Said
 from documents.sentences import Sentence
 from search.ranking.proof import Proof
+from search.ranking.recommendation import Recommendation
 from search.ranking.ties import PairedError
 
 Item = TypeVar("Item")
@@ -79,7 +80,7 @@ class StudyChanges(Section):
 
 
 class BestPlan(Document):
-    """A study's first plan, on one line."""
+    """The plan that a study recommends, on one line."""
 
     plan_id: str
     step_time_s: float
@@ -149,6 +150,9 @@ class StudyResult(Document):
     counts: Counts
     proof: Proof
     timing: Timing
+    recommended: Recommendation | None = Field(
+        default=None, description="the plan to run; null without a plan, and in studies of earlier versions, which list it first"
+    )
     baseline: Baseline | None
     nearest: Said | None
     physics_best: PhysicsBestDocument | None = None

@@ -106,7 +106,7 @@ class SearchWork:
         with_deliveries(job, document, [plan.parallel for plan in result.plans], calibrations)
         stored = StudyResult.model_validate({name: document[name] for name in StudyResult.model_fields})
         plans = [plain(Plan.model_validate(plan)) for plan in document["plans"]]
-        best = result.plans[0].parallel if result.plans else None
+        best = None if result.recommended is None else result.recommended.parallel
         own = () if job.calibration is None else calibrations
         assumptions = [*assumption_sentences(job, own, best, "search"), *criteria_sentences(job)]
         return Outcome(state, plain(stored), plans, document["rejections"], assumptions=assumptions)

@@ -78,6 +78,7 @@ def _print_points(console: Console, document: SweepDocument) -> None:
         ">devices",
         "best plan",
         ">step",
+        ">80 %",
         ">tokens/s",
         ">MFU",
         ">linear",
@@ -98,12 +99,13 @@ def _print_points(console: Console, document: SweepDocument) -> None:
 
 def _cells(point: SweepPoint, steps: object) -> list[str]:
     if point.strategy is None:
-        return [point.state, *[NOTHING] * 9]
+        return [point.state, *[NOTHING] * 10]
     assert hasattr(steps, "__next__")
     mark = "" if point.state == "proved" else " *"
     return [
         strategy_text(point.strategy) + mark,
         next(steps),
+        _interval(point),
         count(point.tokens_per_s or 0.0),
         NOTHING if point.mfu_fraction is None else percent(point.mfu_fraction),
         NOTHING if point.linearity_fraction is None else percent(point.linearity_fraction),
@@ -115,6 +117,14 @@ def _cells(point: SweepPoint, steps: object) -> list[str]:
     ]
 
 
+def _interval(point: SweepPoint) -> str:
+    """The ends of the interval of the step time, relative to it."""
+    low_s, high_s, step_s = point.step_time_low_s, point.step_time_high_s, point.step_time_s
+    if low_s is None or high_s is None or not step_s:
+        return NOTHING
+    return f"{100 * (low_s / step_s - 1.0):+.0f}/{100 * (high_s / step_s - 1.0):+.0f} %"
+
+
 def _print_reasons(console: Console, document: SweepDocument) -> None:
     notes = {
         "*": any(point.strategy is not None and point.state != "proved" for point in document.points),
@@ -124,6 +134,9 @@ def _print_reasons(console: Console, document: SweepDocument) -> None:
         console.print(Sentence("* not proved: better plans may exist."), markup=False)
     if notes["!"]:
         console.print(Sentence("! beyond the deadline or the budget."), markup=False)
+    if any(point.step_time_low_s is not None for point in document.points):
+        sentence = Sentence("80 %: the interval of the step, and of days, device-days, USD and MWh, which grow with it.")
+        console.print(sentence, markup=False)
     for point in document.points:
         if point.reason is not None:
             console.print(Sentence("{}: {}", point.point, point.reason), markup=False)

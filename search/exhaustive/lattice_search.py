@@ -27,7 +27,7 @@ from search.heartbeat import beat
 from search.objectives.objective import Criterion
 from search.placement.placed_pricing import Pricer
 from search.plans.estimator import Estimator
-from search.plans.plan import DeploymentPlan
+from search.plans.plan import DeploymentPlan, recommended_of
 from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, fastest_placed, joined
 from search.ranking.proof import Proof
 from search.results.result_builder import ResultBuilder
@@ -271,7 +271,8 @@ class LatticeSearch:
             assert state.candidates.pool is not None
             waiting -= int(np.isin(state.candidates.pool.ordinal, shown.ordinal).sum())
         comparison = self._builder.compared_with(self.baseline, plans)
-        launchable = self._builder.nearest_launchable(plans[0]) if plans else ()
+        chosen = recommended_of(plans)
+        launchable = () if chosen is None else self._builder.nearest_launchable(chosen)
         story = None if ranked or stopped_by else self._builder.infeasible(state.leanest)
         nearest = None if story is None else self._builder.nearest(state.rejections, state.leanest, story)
         if ranked and not plans:
@@ -298,7 +299,7 @@ class LatticeSearch:
             nearest_launchable=launchable,
             by_tensor=by_tensor,
             paired_error=self._builder.paired_error,
-            space=self._builder.space_report(plans[0] if plans else None),
+            space=self._builder.space_report(chosen),
             pareto=() if criteria is None else tuple(criteria.front(list(compared))),
         )
 

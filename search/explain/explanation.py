@@ -311,6 +311,6 @@ def best_change(neighbouring: Sequence[Mapping[str, Any]], rule: FitRule) -> str
     entry = faster[0]
     gain = Sentence("With {} the step would be {:.1%} shorter", entry["change"], -entry["delta_fraction"])
     if entry["fits"]:
-        return Sentence("{}; it fits, and costs {:.1f} GiB of device memory at its peak.", gain, entry["peak_memory_bytes"] / GIB)
+        return Sentence("{}; it fits, with a peak of {:.1f} GiB of device memory.", gain, entry["peak_memory_bytes"] / GIB)
     peak_bytes = entry["peak_memory_bytes"]
     return Sentence("{}, but it needs {:.1f} GiB of device memory, {}.", gain, peak_bytes / GIB, shortfall(peak_bytes, rule))

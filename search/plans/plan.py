@@ -31,8 +31,7 @@ PRICED_PARTS = ("model", "training", "cluster", "software")  # parts that change
 class DeploymentPlan:
     """One plan of a result. ``strategy``, ``estimate``, ``explanation``, ``launch`` and ``variants`` are plain JSON.
 
-    ``rank`` is its place in the list. Plans of one ``rank_group`` tie. The plan that is ``fastest`` by prediction is in the first
-    group, but not always its first.
+    ``rank`` is its place in the list. Plans of one ``rank_group`` tie. ``why_recommended`` is set for the plan to run alone.
     """
 
     rank: int
@@ -47,13 +46,19 @@ class DeploymentPlan:
     launch: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Mapping[str, Any], ...] = ()
     values: Mapping[str, float] = field(default_factory=dict)  # values by objective, unless the step time is the only objective
+    why_recommended: str | None = None
     ordered_by: Mapping[str, float] = field(default_factory=dict)  # the same values, converted so that smaller is better
 
     def to_mapping(self) -> dict[str, Any]:
         """The plan as JSON."""
-        left_out = {"parallel", "ordered_by"} if self.values else {"parallel", "ordered_by", "values"}
+        left_out = {"parallel", "ordered_by", "why_recommended"} | (set() if self.values else {"values"})
         document = {name: copy(value) for name, value in vars(self).items() if name not in left_out}
         return {**document, "launchable_on": list(self.launchable_on), "variants": [dict(variant) for variant in self.variants]}
+
+
+def recommended_of(plans: Iterable[DeploymentPlan]) -> DeploymentPlan | None:
+    """The plan to run; ``None`` without plans."""
+    return next((plan for plan in plans if plan.why_recommended is not None), None)
 
 
 def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[str, Any]:

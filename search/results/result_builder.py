@@ -14,7 +14,7 @@ from cost_models.memory.fit import FitRule, fit_rule
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence, joined, word
 from frameworks.framework import Framework
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_each, violations
@@ -29,10 +29,11 @@ from search.objectives.step_time import STEP_TIME
 from search.placement.placer import Placer
 from search.plans.baseline import default_baseline
 from search.plans.estimator import Estimator
-from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, strategy_to_mapping
+from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, recommended_of, strategy_to_mapping
 from search.ranking.criteria import RankingCriteria
 from search.ranking.leaderboard import RankedStrategy
-from search.ranking.ties import PairedError, group_of, rank_groups, sturdiness, tie_sentences
+from search.ranking.recommendation import Candidate, recommended_place, why_recommended
+from search.ranking.ties import PairedError, group_of, rank_groups, tie_sentences
 from search.results.search_result import BaselineComparison, BrokenRule, NearestLaunchable
 from search.space.enumeration import Rejections, refusals
 from search.space.limits import SearchLimits
@@ -75,7 +76,10 @@ class ResultBuilder:
         return fit_rule(self.workload, self.constants)
 
     def plans(self, best_first: Sequence[RankedStrategy]) -> tuple[DeploymentPlan, ...]:
-        """The plans in groups of ties. Each is compared with the next one, the first also with its neighbours in the space."""
+        """The plans in the order of the objective, with their ties. Each is compared with the next one.
+
+        The plan to run is also compared with its neighbours in the space.
+        """
         if not best_first:
             return ()
         found: Sequence[Mapping[str, Any]] = self.estimates([entry.strategy for entry in best_first])
@@ -85,12 +89,23 @@ class ResultBuilder:
         if not best_first:
             return ()
         launchable = launchable_each(self.workload, StrategyBatch.of([entry.strategy for entry in best_first]))
-        order, groups = self._order(best_first, found, launchable)
-        ranked, estimates = [best_first[row] for row in order], [found[row] for row in order]
-        times_s = [entry.step_time_s for entry in ranked]
+        times_s = [entry.step_time_s for entry in best_first]
+        groups = self._groups(times_s)
+        listed = len(best_first) if self.criteria is None else min(self.criteria.top, len(best_first))
+        candidates = [
+            Candidate(
+                entry.strategy,
+                priced,
+                takers,
+                [(variant.step_time_s, variant.peak_memory_bytes) for variant in entry.variants],
+                strategy_to_mapping(self.workload, entry.strategy)["noop_layers"] / self.workload.model.num_layers,
+            )
+            for entry, priced, takers in zip(best_first, found, launchable, strict=True)
+        ][:listed]
+        chosen = recommended_place(candidates, groups[:listed]) if self._time_ranks else 0
         ties = tie_sentences(times_s, groups, self.paired_error)
         plans = []
-        for place, (entry, priced) in enumerate(zip(ranked, estimates, strict=True)):
+        for place, (entry, priced) in enumerate(zip(best_first, found, strict=True)):
             beat()
             explanation: dict[str, Any] = {
                 "bound_by": bound_by(priced),
@@ -99,16 +114,16 @@ class ResultBuilder:
                 "next_plan": None,
             }
             if place > 0:
-                explanation["against_best"] = compared(Sentence("This plan"), priced, estimates[0], Sentence("plan {}", 1))
-            if place + 1 < len(ranked):
+                explanation["against_best"] = compared(Sentence("This plan"), priced, found[0], Sentence("plan {}", 1))
+            if place + 1 < len(best_first):
                 explanation["next_plan"] = compared(
-                    Sentence("Plan {}", place + 2), estimates[place + 1], priced, Sentence("this plan")
+                    Sentence("Plan {}", place + 2), found[place + 1], priced, Sentence("this plan")
                 )
-            valued = values[order[place]]
+            valued = values[place]
             if self.criteria is not None and not self.criteria.is_of_lattice:
                 faster = sum(time_s < entry.step_time_s for time_s in times_s)
                 explanation["objective"] = Sentence("{}; {}.", valued[self.criteria.first.name].text, _by_time(faster))
-            if place == 0:
+            if place == chosen:
                 neighbouring = one_change(self.workload, self.space, entry.strategy, self.constants, self.estimate)
                 explanation["one_change"] = best_change(neighbouring, self.rule)
                 explanation["neighbours"] = neighbouring
@@ -122,11 +137,12 @@ class ResultBuilder:
                     strategy=strategy_to_mapping(self.workload, entry.strategy),
                     estimate=priced,
                     explanation=explanation,
-                    launchable_on=launchable[order[place]],
-                    launch=launch_block(self.workload, entry.strategy, launchable[order[place]]),
+                    launchable_on=launchable[place],
+                    launch=launch_block(self.workload, entry.strategy, launchable[place]),
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
                     values={name: each.shown for name, each in valued.items()},
                     ordered_by={name: each.value for name, each in valued.items()},
+                    why_recommended=self._why(candidates, groups[:listed], place) if place == chosen else None,
                 )
             )
         return tuple(plans)
@@ -149,18 +165,20 @@ class ResultBuilder:
         strategies = [entry.strategy for entry in ranked]
         return self.criteria.why_none(strategies, self.estimates(strategies))
 
-    def _order(
-        self, best_first: Sequence[RankedStrategy], estimates: Sequence[Mapping[str, Any]], launchable: Sequence[Sequence[str]]
-    ) -> tuple[list[int], list[int]]:
-        """The rows in the order of the answer, and their groups. If memory ranks the plans, each row is a separate group."""
-        rows = range(len(best_first))
+    def _groups(self, times_s: Sequence[float]) -> list[int]:
+        """The group of each plan. If time does not rank them, each is a separate group."""
         if not self._time_ranks:
-            return list(rows), [row + 1 for row in rows]
-        groups = rank_groups([entry.step_time_s for entry in best_first], self.paired_error.fraction)
-        empty = [strategy_to_mapping(self.workload, entry.strategy)["noop_layers"] for entry in best_first]
-        layers = self.workload.model.num_layers
-        sturdy = [sturdiness(best_first[row].strategy, estimates[row], launchable[row], empty[row] / layers) for row in rows]
-        return sorted(rows, key=lambda row: (groups[row], sturdy[row], row)), groups
+            return [place + 1 for place in range(len(times_s))]
+        return rank_groups(times_s, self.paired_error.fraction)
+
+    def _why(self, candidates: Sequence[Candidate], groups: Sequence[int], place: int) -> str:
+        if not self._time_ranks:
+            return Sentence("plan {} is the best by {}", place + 1, word(self._objective_name))
+        return why_recommended(candidates, groups, place, self.paired_error.fraction)
+
+    @property
+    def _objective_name(self) -> str:
+        return self.objective.name if self.criteria is None else self.criteria.first.name
 
     def best_of(self, plans: Sequence[DeploymentPlan]) -> DeploymentPlan | None:
         """The plan that is best by the objective alone, without ties."""
@@ -169,13 +187,13 @@ class ResultBuilder:
         return next((plan for plan in plans if plan.fastest), None)
 
     def compared_with(self, given: ParallelStrategy | None, plans: Sequence[DeploymentPlan]) -> BaselineComparison | None:
-        """The first plan compared with the given strategy, or else with the rule of thumb."""
+        """The plan to run compared with the given strategy, or else with the rule of thumb."""
         measure = given or default_baseline(self.workload, self.constants)
         return None if measure is None else self.baseline(measure, plans, given=given is not None)
 
     def baseline(self, strategy: ParallelStrategy, plans: Sequence[DeploymentPlan], *, given: bool) -> BaselineComparison:
-        """The first plan compared with the baseline. An illegal baseline is priced where possible, with its violations."""
-        best = plans[0] if plans else None
+        """The plan to run compared with the baseline. An illegal baseline is priced where possible, with its violations."""
+        best = recommended_of(plans)
         strategy = canonical(self.workload, strategy)
         workload = self.workload
         broken = tuple(Sentence("{}: {}", violation.rule, violation.sentence) for violation in violations(workload, strategy))
@@ -187,7 +205,7 @@ class ResultBuilder:
         if best is None:
             return BaselineComparison(source, described, priced, broken, None, bound_by(priced))
         speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
-        why = compared(Sentence("The baseline"), priced, best.estimate, Sentence("plan {}", 1))
+        why = compared(Sentence("The baseline"), priced, best.estimate, Sentence("plan {}", best.rank))
         why += self._too_large(priced) + self._better_placed(strategy, priced)
         if broken:
             why += Sentence(" {} refuses the baseline: {}.", workload.software.target, broken[0])
@@ -216,7 +234,7 @@ class ResultBuilder:
         return group_of(priced["step_time_s"], list(leaders.values()), self.paired_error.fraction)
 
     def space_report(self, best: DeploymentPlan | None) -> SpaceReport:
-        """The switches that were tried, and the effect of the others on plan 1."""
+        """The switches that were tried, and the effect of the others on this plan."""
         parallel = None if best is None else best.parallel
         return space_report(self.workload, self.space, parallel, self.constants)
 
@@ -233,16 +251,16 @@ class ResultBuilder:
         strategy = canonical(workload, drafted)
         if broken := violations(workload, strategy, target):
             rules = tuple(BrokenRule(violation.rule, violation.sentence) for violation in broken)
-            refusal = Sentence("{} takes nothing near plan 1: {}.", target.label, broken[0].sentence)
+            refusal = Sentence("{} takes nothing near plan {}: {}.", target.label, plan.rank, broken[0].sentence)
             return NearestLaunchable(target.label, None, None, None, refusal, replaced, rules)
         if untold := framework.untold(workload):
             return NearestLaunchable(target.label, None, None, None, untold[0], replaced, ())
         (priced,) = self.estimates([strategy])
         difference = priced["step_time_s"] / plan.estimate["step_time_s"] - 1.0
-        why: str = Sentence("{} takes plan 1 as it is.", target.label)
+        why: str = Sentence("{} takes plan {} as it is.", target.label, plan.rank)
         if strategy != plan.parallel:
             why = compared(
-                Sentence("The nearest on {}", target.label), priced, plan.estimate, Sentence("plan {}", 1)
+                Sentence("The nearest on {}", target.label), priced, plan.estimate, Sentence("plan {}", plan.rank)
             ) + self._too_large(priced)
         described = strategy_to_mapping(workload, strategy)
         return NearestLaunchable(target.label, described, priced, difference, why, replaced, ())

@@ -10,8 +10,9 @@ from cost_models.shapes.workload import Workload
 from documents.said import Said
 from search.explain.space_report import SpaceReport
 from search.feasibility.infeasible import Infeasible
-from search.plans.plan import DeploymentPlan
+from search.plans.plan import DeploymentPlan, recommended_of
 from search.ranking.proof import Proof
+from search.ranking.recommendation import recommendation
 from search.ranking.ties import PairedError
 from search.results.refinement import Refinement
 from search.space.enumeration import Rejections
@@ -67,9 +68,9 @@ class Timing:
 class BaselineComparison:
     """The baseline, and the gain of the best plan over it.
 
-    ``speedup_fraction`` is the baseline's step time over that of plan 1, minus 1 (``None`` without a plan). ``rank_group`` is the
-    group of listed plans that the baseline would be in. It is ``None`` behind the last group, for a baseline that cannot run or
-    does not fit, and where memory ranks.
+    ``speedup_fraction`` is the baseline's step time over that of the plan to run, minus 1 (``None`` without a plan).
+    ``rank_group`` is the group of listed plans that the baseline would be in. It is ``None`` behind the last group, for a
+    baseline that cannot run or does not fit, and where memory ranks.
     """
 
     source: str  # given | rule_of_thumb
@@ -137,7 +138,7 @@ class NearestLaunchable:
 
 @dataclass(frozen=True)
 class SearchResult:
-    """Plans, best first, with counts, rejections, proof and timing. ``nearest`` is a hint where nothing fits.
+    """Plans in the order of the objective, with counts, rejections, proof and timing. ``nearest`` is a hint where nothing fits.
 
     ``physics_best`` is set for a target, ``nearest_launchable`` and ``by_tensor`` for the physics alone, ``refinement`` on
     request. ``infeasible`` explains an exhaustive search without a plan.
@@ -160,6 +161,11 @@ class SearchResult:
     pareto: tuple[DeploymentPlan, ...] = ()  # Pareto front of all compared plans, if there are several objectives
 
     @property
+    def recommended(self) -> DeploymentPlan | None:
+        """The plan to run."""
+        return recommended_of(self.plans)
+
+    @property
     def best(self) -> DeploymentPlan | None:
         """The plan that the proof is about."""
         return next((plan for plan in self.plans if plan.plan_id == self.proof.plan_id), None)
@@ -172,6 +178,7 @@ class SearchResult:
             "proof": asdict(self.proof),
             "timing": self.timing.to_mapping(),
             "plans": [plan.to_mapping() for plan in self.plans],
+            "recommended": None if self.recommended is None else asdict(recommendation(self.recommended)),
             "baseline": None if self.baseline is None else {**vars(self.baseline), "violations": list(self.baseline.violations)},
             "nearest": self.nearest,
             "infeasible": None if self.infeasible is None else self.infeasible.to_mapping(),

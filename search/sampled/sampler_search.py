@@ -21,6 +21,7 @@ from search.errors import SearchError
 from search.objectives.objective import Criterion
 from search.plans.baseline import default_baseline
 from search.plans.estimator import Estimator
+from search.plans.plan import recommended_of
 from search.ranking.leaderboard import Leaderboard, Scored
 from search.ranking.proof import Proof
 from search.results.result_builder import ResultBuilder
@@ -197,7 +198,8 @@ class SamplerSearch:
         plans = self._builder.plans(leaderboard.plans())
         comparison = self._builder.compared_with(self._baseline, plans)
         best = self._builder.best_of(plans)
-        launchable = self._builder.nearest_launchable(plans[0]) if plans else ()
+        chosen = recommended_of(plans)
+        launchable = () if chosen is None else self._builder.nearest_launchable(chosen)
         explain_s = self._now() - begun_s
         nearest = (
             None
@@ -229,7 +231,7 @@ class SamplerSearch:
             nearest=nearest,
             nearest_launchable=launchable,
             paired_error=self._builder.paired_error,
-            space=self._builder.space_report(plans[0] if plans else None),
+            space=self._builder.space_report(chosen),
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
@@ -15,6 +15,17 @@ from app.answers.step_schemas import SoftwareMoves
 from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.memory_plan import print_memory_plan
 from app.answers.tables.simulation import print_simulation
+from app.answers.tables.summary import (
+    Row,
+    assumption_rows,
+    delivered_text,
+    job_text,
+    memory_line,
+    more_text,
+    print_rows,
+    step_text,
+    warning_rows,
+)
 from app.calibrations.tables import print_next_runs
 from app.language.choice import said
 from app.text.terminal import plain_table
@@ -22,10 +33,13 @@ from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.switches import SWITCHES
-from documents.quantities import column_seconds, count, days, gibibytes, percent, seconds
+from documents.quantities import column_seconds, count, days, figures, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 SECONDS_PER_DAY = 86_400
+FAR = Sentence("Measured runs are far from this job.")
+WHICH_RUNS = Sentence("--show runs names those to make at your site.")
+CALIBRATE = Sentence("`meshplan calibrate` on runs of your site brings it near.")
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp distinguishes these
 # Switches that a plan has unless its name says so, by what else it must have for them to matter.
 _ALWAYS, _WITH_EXPERTS, _WITH_REPLICAS, _WITH_GROUPS = (
@@ -97,6 +111,22 @@ def train_days(estimate: EstimateNumbers, job: Mapping[str, Any]) -> float | Non
     return tokens / estimate.tokens_per_s / SECONDS_PER_DAY if tokens else None
 
 
+def days_text(duration: float, estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
+    """The days of a training, with the interval of the step time."""
+    low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
+    text = Sentence("{} for {} tokens", days(duration), count(job["training"]["train_tokens"]))
+    if low_s is None or high_s is None:
+        return text
+    ends = [figures(duration * end_s / estimate.step_time_s) for end_s in (low_s, high_s)]
+    return Sentence("{} (80 %: {} to {} d)", text, *ends)
+
+
+def bound_text(estimate: EstimateNumbers) -> str:
+    """The largest parts of the step."""
+    parts = _largest_first(estimate.time_breakdown_s)[:3]
+    return joined(", ", (Sentence("{} {:.0%}", _words(name, "_s"), value / estimate.step_time_s) for name, value in parts))
+
+
 def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Sequence[str]) -> None:
     if assumptions:
         console.print(Sentence("Assumed"))
@@ -117,69 +147,71 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
     console.print(title, style="bold", markup=False)
 
 
-def print_estimate(console: Console, document: EstimateDocument) -> None:
-    """The answer of ``meshplan estimate`` for a person."""
+def print_estimate(console: Console, document: EstimateDocument, shown: Collection[str] | None = None) -> None:
+    """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
+    console.print(job_text(document.job), markup=False)
+    print_rows(console, _rows(document))
+    for section in SECTIONS if shown is None else shown:
+        _PRINTED[section](console, document)
+
+
+def _rows(document: EstimateDocument) -> Iterator[Row]:
     job, estimate = document.job, document.estimate
+    yield Sentence("Plan"), strategy_text(document.strategy)
     if document.ignored:
         names = joined(", ", document.ignored)
-        console.print(
-            Sentence("Priced without {}, as asked, so whether it fits is not known.", names), markup=False, style="bold yellow"
-        )
+        yield "", Sentence("Priced without {}, as asked, so whether it fits is not known.", names)
+    yield from warning_rows(document.warnings)
+    yield Sentence("Step"), step_text(estimate)
+    yield Sentence("Memory"), memory_line(estimate, job)
+    yield Sentence("Bound by"), bound_text(estimate)
+    if document.delivery is not None:
+        yield Sentence("Delivered"), delivered_text(document.delivery, estimate)
+    duration = train_days(estimate, job)
+    if duration is not None and "training.train_tokens" not in job.get("assumed", ()):
+        yield Sentence("Training"), days_text(duration, estimate, job)
+    yield from assumption_rows(document.assumptions)
     if document.next_runs is not None:
-        advice = (
-            Sentence("Make these at your site:")
-            if document.next_runs
-            else Sentence("`meshplan calibrate` on runs of your site brings it near.")
-        )
-        console.print(Sentence("Measured runs are far from this job. {}", advice), style="bold", markup=False)
-        print_next_runs(console, document.next_runs)
-        console.print()
-    print_assumptions(console, document.assumptions, document.warnings)
-    print_title(console, job, document.strategy)
-    console.print(_headline(estimate, job), markup=False)
-    if estimate.fits is False:
-        console.print(Sentence("`meshplan explain` says which change would make it fit."))
-    for sentence in [*_delivery_sentences(document), *evidence_sentences(estimate, job), *_routing_sentences(document)]:
+        yield Sentence("Trust"), Sentence("{} {}", FAR, WHICH_RUNS if document.next_runs else CALIBRATE)
+    next_step = (
+        Sentence("meshplan search finds the best plan of this job, meshplan explain says what each change gains")
+        if estimate.fits is not False
+        else Sentence("meshplan explain says which change would make it fit")
+    )
+    yield Sentence("Next"), next_step
+    yield "", more_text(("time", "memory", "assumptions"))
+
+
+def _print_evidence(console: Console, document: EstimateDocument) -> None:
+    estimate, job = document.estimate, document.job
+    duration = train_days(estimate, job)
+    training = [] if duration is None else [Sentence("Training: {}.", days_text(duration, estimate, job))]
+    fit = Sentence("Memory: {}.", memory_text(estimate, job))
+    for sentence in [*training, fit, *evidence_sentences(estimate, job), *_routing_sentences(document)]:
         console.print(sentence, markup=False)
-    console.print()
-    console.print(_time_table(estimate))
-    console.print()
-    console.print(_memory_table(estimate))
-    if document.software is not None:
+
+
+def _print_runs(console: Console, document: EstimateDocument) -> None:
+    if document.next_runs is not None:
+        advice = Sentence("Make these at your site:") if document.next_runs else CALIBRATE
+        console.print(Sentence("{} {}", FAR, advice), style="bold", markup=False)
+        print_next_runs(console, document.next_runs)
+
+
+def _print_table(console: Console, table: Table | None) -> None:
+    if table is not None:
         console.print()
-        console.print(_software_table(document.software))
+        console.print(table)
+
+
+def _print_simulation(console: Console, document: EstimateDocument) -> None:
     if document.simulation is not None:
-        print_simulation(console, estimate, document.simulation)
+        print_simulation(console, document.estimate, document.simulation)
+
+
+def _print_memory_plan(console: Console, document: EstimateDocument) -> None:
     if document.memory_plan is not None:
         print_memory_plan(console, document.memory_plan)
-
-
-def _headline(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
-    parts: list[str] = [
-        Sentence("{} a step", seconds(estimate.step_time_s)),
-        Sentence("{} tokens/s", count(estimate.tokens_per_s)),
-    ]
-    if estimate.mfu_fraction is not None:
-        parts.append(f"MFU {percent(estimate.mfu_fraction)}")
-    duration = train_days(estimate, job)
-    if duration is not None:
-        parts.append(Sentence("{} for {} tokens", days(duration), count(job["training"]["train_tokens"])))
-    return Sentence("{}; {}", joined(", ", parts), memory_text(estimate, job))
-
-
-def _delivery_sentences(document: EstimateDocument) -> list[str]:
-    found = document.delivery
-    if found is None:
-        return []
-    in_days = "" if found.delivered_days is None else Sentence(", {} for all", days(found.delivered_days))
-    return [
-        Sentence(
-            "Delivered: {} tokens a day, {} of the step's{}; `meshplan goodput` says why.",
-            count(found.delivered_tokens_per_day),
-            percent(found.effective_time_fraction),
-            in_days,
-        )
-    ]
 
 
 def evidence_sentences(estimate: EstimateNumbers, job: Mapping[str, Any]) -> list[str]:
@@ -275,3 +307,19 @@ def _largest_first(parts: Mapping[str, float]) -> list[tuple[str, float]]:
 
 def _words(name: str, suffix: str) -> str:
     return word(name.removesuffix(suffix))
+
+
+_PRINTED: Mapping[str, Callable[[Console, EstimateDocument], None]] = {
+    "warnings": lambda console, document: print_assumptions(console, (), document.warnings),
+    "evidence": _print_evidence,
+    "time": lambda console, document: _print_table(console, _time_table(document.estimate)),
+    "memory": lambda console, document: _print_table(console, _memory_table(document.estimate)),
+    "software": lambda console, document: _print_table(
+        console, None if document.software is None else _software_table(document.software)
+    ),
+    "simulation": _print_simulation,
+    "tensors": _print_memory_plan,
+    "runs": _print_runs,
+    "assumptions": lambda console, document: print_assumptions(console, document.assumptions, ()),
+}
+SECTIONS = tuple(_PRINTED)

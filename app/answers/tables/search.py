@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from app.answers.recommended import recommended_plan
 from app.answers.schemas import (
     Baseline,
     BrokenRuleDocument,
@@ -17,10 +18,21 @@ from app.answers.schemas import (
     Plan,
     SearchDocument,
     Space,
-    StrategyDocument,
 )
 from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
 from app.answers.tables.memory import chance
+from app.answers.tables.summary import (
+    Row,
+    assumption_rows,
+    delivered_text,
+    job_text,
+    labelled,
+    memory_line,
+    more_text,
+    print_rows,
+    step_text,
+    warning_rows,
+)
 from app.text.terminal import WIDE, plain_table
 from cost_models.shapes.switches import DEFAULT_FEATURES
 from documents.quantities import GIB, column_seconds, count, days, percent, seconds
@@ -34,102 +46,158 @@ USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
 SHOWN_REJECTIONS = 12
 
 
-def print_search(console: Console, document: SearchDocument) -> None:
-    """The answer of ``meshplan search`` for a person."""
-    print_assumptions(console, (), document.warnings)
-    job = document.job
-    console.print(
-        Sentence(
-            "{} on {:,} x {}, sequence {:,}, batch {:,}, {}, target {}",
-            job["model"]["name"],
-            job["cluster"]["num_devices"],
-            job["cluster"]["hardware"],
-            job["training"]["seq_length"],
-            job["training"]["global_batch_size"],
-            job["training"]["precision"],
-            job["software"]["target"],
-        ),
-        markup=False,
-    )
-    plans = document.plans
-    if plans:
-        console.print(_headline(plans[0], document), style="bold", markup=False)
-        for sentence in evidence_sentences(plans[0].estimate, job):
-            console.print(sentence, markup=False)
-        if plans[0].explanation.objective is not None:
-            console.print(Sentence("Plan 1: {}", plans[0].explanation.objective), markup=False)
-        for sentence in (*tie_sentences(plans), *placement_sentences(plans[0].strategy)):
-            console.print(sentence, markup=False)
-    beside = (*beside_sentences(document), *by_tensor_sentences(document), *refinement_sentences(document))
-    for sentence in (*beside, *pareto_sentences(document)):
-        console.print(sentence, markup=False)
-    console.print(_counts(document), markup=False)
-    if document.space is not None:
-        console.print(space_sentence(document.space), markup=False)
-    if plans:
-        console.print()
-        console.print(_plans_table(plans[:SHOWN_PLANS], job, wide=console.width >= WIDE))
-        if len(plans) > SHOWN_PLANS:
-            console.print(Sentence("and {} more; --json or --save-dir lists them all", len(plans) - SHOWN_PLANS), style="dim")
-        console.print()
-        _print_explanation(console, plans[0], document.baseline)
+def print_search(
+    console: Console, document: SearchDocument, shown: Collection[str] | None = None, saved: Sequence[str] = ()
+) -> None:
+    """The answer of ``meshplan search`` for a person: a dozen lines, then the sections ``shown`` (``None``: all).
+
+    ``saved`` are the paths of the launch files of the plan to run, if the answer is saved.
+    """
+    console.print(job_text(document.job), markup=False)
+    if document.plans:
+        print_rows(console, _rows(document, saved))
     elif document.nearest:
+        print_rows(console, warning_rows(document.warnings))
         console.print(document.nearest, markup=False, style="bold")
         if document.infeasible is not None and document.infeasible.changes:
             console.print(_changes_table(document.infeasible))
+        console.print(more_text(("rejections", "assumptions")), markup=False)
+    for section in SECTIONS if shown is None else shown:
+        _PRINTED[section](console, document)
+
+
+def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
+    """The lines on the plan to run."""
+    job, plan = document.job, recommended_plan(document)
+    yield Sentence("Run"), Sentence("plan {}: {}", plan.rank, strategy_text(plan.strategy))
+    yield from warning_rows(document.warnings)
+    yield Sentence("Step"), step_text(plan.estimate)
+    yield Sentence("Memory"), memory_line(plan.estimate, job)
+    if plan.explanation.objective is not None:
+        yield Sentence("Objective"), plan.explanation.objective
+    if plan.delivery is not None:
+        yield Sentence("Delivered"), delivered_text(plan.delivery, plan.estimate)
+    if document.baseline is not None:
+        yield Sentence("Gain"), gain_text(document.baseline, plan)
+    yield from labelled(Sentence("Why"), why_texts(document, plan))
+    yield Sentence("Proof"), proof_text(document)
+    yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
+    yield from assumption_rows(document.assumptions)
+    yield Sentence("Next"), _launch_text(plan, saved)
+    yield "", more_text(("plans", "reasons", "rejections"))
+
+
+def gain_text(baseline: Baseline, plan: Plan) -> str:
+    """The plan's speed over that of the plan to beat."""
+    whose = Sentence("your plan") if baseline.source == "given" else Sentence("the usual first plan")
+    numbers = baseline.estimate
+    if baseline.speedup_fraction is None or not isinstance(numbers, EstimateNumbers):
+        return Sentence("{} cannot run: {}", whose.capitalized(), strategy_text(baseline.strategy))
+    described = Sentence("{} ({}, {})", whose, strategy_text(baseline.strategy), seconds(numbers.step_time_s))
+    if baseline.rank_group == plan.rank_group:
+        return Sentence("not measurably faster than {}, which ties with it", described)
+    fits = "" if numbers.fits else Sentence(", which does not fit")
+    return Sentence("{:.2f}x {}{}", 1 + baseline.speedup_fraction, described, fits)
+
+
+def why_texts(document: SearchDocument, plan: Plan) -> Iterator[str]:
+    """Why this plan is recommended, where another is as good or faster by prediction."""
+    if document.recommended is not None and document.recommended.why is not None:
+        yield document.recommended.why
+
+
+def proof_text(document: SearchDocument) -> str:
+    """What is proved, and of which plan."""
+    proof, counts = document.proof, document.counts
+    if proof.stopped_by:
+        return Sentence("nothing is proved: cut by {}, so better plans may exist", word(proof.stopped_by))
+    if counts.sampled is not None:
+        return Sentence("nothing is proved: {:,} trials leave most of the space unseen", counts.sampled)
+    rank = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
+    if proof.proved_best:
+        best = Sentence("the fastest") if proof.objective == "step_time" else Sentence("the best by {}", word(proof.objective))
+        text = Sentence("plan {} is proved {} of the {}", rank, best, proof.scope)
+        if proof.places < len(document.plans):
+            return Sentence("{}; {} of {} places are proved", text, proof.places, len(document.plans))
+        return text
+    if proof.optimality_gap_fraction is None:
+        return Sentence("nothing is proved")
+    gap = percent(proof.optimality_gap_fraction)
+    return Sentence("of the {}, no plan beats plan {} by more than {}", proof.scope, rank, gap)
+
+
+def _launch_text(plan: Plan, saved: Sequence[str]) -> str:
+    """Where the files that launch the plan are, or how to get them."""
+    if saved:
+        return Sentence("launch file: {}", joined(", ", saved))
+    if not plan.launchable_on:
+        return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
+    return Sentence("--save-dir DIR writes the launch file of each plan")
+
+
+def _print_evidence(console: Console, document: SearchDocument) -> None:
+    if document.plans:
+        plan = recommended_plan(document)
+        sentences = [*evidence_sentences(plan.estimate, document.job), *tie_sentences(document.plans)]
+        _print_all(console, (*sentences, *placement_sentences(plan)))
+
+
+def _print_beside(console: Console, document: SearchDocument) -> None:
+    _print_all(console, (*beside_sentences(document), *pareto_sentences(document)))
+
+
+def _print_counts(console: Console, document: SearchDocument) -> None:
+    console.print(_counts(document), markup=False)
+
+
+def _print_switches(console: Console, document: SearchDocument) -> None:
+    if document.space is not None:
+        console.print(space_sentence(document.space), markup=False)
+
+
+def _print_plans(console: Console, document: SearchDocument) -> None:
+    plans = document.plans
+    if not plans:
+        return
+    console.print()
+    console.print(_plans_table(document, wide=console.width >= WIDE))
+    if len(plans) > SHOWN_PLANS:
+        console.print(Sentence("and {} more; --json or --save-dir lists them all", len(plans) - SHOWN_PLANS), style="dim")
+    console.print()
+
+
+def _print_reasons(console: Console, document: SearchDocument) -> None:
+    if document.plans:
+        plan, baseline = recommended_plan(document), document.baseline
+        explanation = plan.explanation
+        why = None if baseline is None else baseline.why
+        found = (explanation.bound_by, explanation.next_plan, explanation.one_change, why)
+        _print_all(console, (*filter(None, found), *launch_sentences(plan)))
+
+
+def _print_assumptions(console: Console, document: SearchDocument) -> None:
     console.print()
     print_assumptions(console, document.assumptions, ())
-    _print_rejections(console, document)
 
 
-def _headline(best: Plan, document: SearchDocument) -> str:
-    estimate = best.estimate
-    parts: list[str] = [
-        Sentence("{} a step", seconds(estimate.step_time_s)),
-        Sentence("{} tokens/s", count(estimate.tokens_per_s)),
-    ]
-    if estimate.mfu_fraction is not None:
-        parts.append(f"MFU {percent(estimate.mfu_fraction)}")
-    headline = Sentence("Best: {}: {}", strategy_text(best.strategy), joined(", ", parts))
-    baseline = document.baseline
-    if baseline is None or baseline.speedup_fraction is None:
-        return headline
-    whose = Sentence(
-        "{} ({})",
-        Sentence("your plan") if baseline.source == "given" else Sentence("the usual first plan"),
-        strategy_text(baseline.strategy),
-    )
-    if baseline.rank_group == best.rank_group:
-        return Sentence("{}; not measurably faster than {}, which is in the same group", headline, whose)
-    return Sentence("{}; {:.2f}x the speed of {}", headline, 1 + baseline.speedup_fraction, whose)
+def _print_all(console: Console, sentences: Iterable[str]) -> None:
+    for sentence in sentences:
+        console.print(sentence, markup=False)
 
 
 def tie_sentences(plans: Sequence[Plan]) -> Iterator[str]:
-    """Sentences on plans that tie with the first, and on the fastest predicted one if that is another."""
-    best = plans[0]
-    if best.explanation.tie is None:
-        return
-    yield best.explanation.tie
-    fastest = next((plan for plan in plans if plan.fastest), best)
-    if fastest is not best:
-        gain = best.estimate.step_time_s / fastest.estimate.step_time_s - 1.0
-        yield (
-            Sentence(
-                "Plan 1 is the sturdiest of them (where it can be launched, whether it fits, few unusual switches); "
-                "plan {} ({}) is the fastest by prediction, by {}.",
-                fastest.rank,
-                strategy_text(fastest.strategy),
-                percent(gain),
-            )
-        )
+    """The sentence on the plans that tie with the fastest, if any do."""
+    if plans[0].explanation.tie is not None:
+        yield plans[0].explanation.tie
 
 
-def placement_sentences(strategy: StrategyDocument) -> Iterator[str]:
-    """Sentences on the layer placement of plan 1, if there is a choice."""
+def placement_sentences(plan: Plan) -> Iterator[str]:
+    """Sentences on the layer placement of a plan, if there is a choice."""
+    strategy = plan.strategy
     if strategy.pp * strategy.vpp > 1:
         apart = strategy.mtp_before_head
         mtp = Sentence("; prediction layers {} before that of the head", apart) if apart else ""
-        yield Sentence("Layers on the virtual stages of plan 1: {}{}.", layers_text(strategy.layer_layout), mtp)
+        yield Sentence("Layers on the virtual stages of plan {}: {}{}.", plan.rank, layers_text(strategy.layer_layout), mtp)
 
 
 def beside_sentences(document: SearchDocument) -> Iterator[str]:
@@ -256,44 +324,17 @@ def _rules(broken: Sequence[BrokenRuleDocument]) -> str:
 
 
 def _counts(document: SearchDocument) -> str:
-    counts, timing, proof = document.counts, document.timing, document.proof
+    counts = document.counts
     seen = Sentence("enumerated") if counts.sampled is None else Sentence("seen in {:,} trials", counts.sampled)
-    too_slow = counts.legal - counts.estimated
-    ruled_out = Sentence("{:,} ruled out by what their layers take, of the others ", too_slow) if too_slow else ""
-    simulated = "" if counts.simulated is None else Sentence("{:,} simulated, ", counts.simulated)
-    text = Sentence(
-        "{:,} strategies {}, {:,} legal and scored, {}{:,} fit, {}in {:.1f} s",
-        counts.enumerated,
-        seen,
-        counts.legal,
-        ruled_out,
-        counts.fits_memory,
-        simulated,
-        timing.total_s,
-    )
-    if proof.stopped_by:
-        return Sentence("{}; cut by {}, so better plans may exist", text, word(proof.stopped_by))
-    if counts.sampled is not None:
-        return Sentence("{}; nothing is proved, as most of the space is unseen", text)
-    if not proof.proved_best:
-        gap = proof.optimality_gap_fraction
-        if not document.plans or gap is None:
-            return text
-        return Sentence(
-            "{}; of the {}, no other can be better by {} than plan 1 by more than {}",
-            text,
-            proof.scope,
-            proof.objective,
-            percent(gap),
+    not_counted = counts.legal - counts.estimated
+    legal: str = Sentence("{:,} strategies {}, {:,} of them legal", counts.enumerated, seen, counts.legal)
+    if not_counted:
+        legal = Sentence(
+            "{}, {:,} of these too slow by their layers alone, so that their memory is not counted", legal, not_counted
         )
-    proved = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
-    first = Sentence("best") if proved == 1 else Sentence("plan {} is the fastest", proved)
-    text = Sentence("{}; {} of the whole {}", text, first, proof.scope)
-    return (
-        text
-        if proof.places >= len(document.plans)
-        else Sentence("{}; {} of {} places are proved", text, proof.places, len(document.plans))
-    )
+    fit = Sentence("{:,} of the {:,} with counted memory fit", counts.fits_memory, counts.estimated)
+    simulated = "" if counts.simulated is None else Sentence("; {:,} simulated", counts.simulated)
+    return Sentence("{}; {}{}; {:.1f} s.", legal, fit, simulated, document.timing.total_s)
 
 
 def space_sentence(space: Space) -> str:
@@ -316,7 +357,8 @@ def _left_out(one: LeftOut) -> str:
     return Sentence("{} ({}; {:+.1%}, {:+.1f} GiB)", one.name, one.why, time, memory / GIB)
 
 
-def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -> Table:
+def _plans_table(document: SearchDocument, *, wide: bool) -> Table:
+    plans, job, chosen = document.plans[:SHOWN_PLANS], document.job, recommended_plan(document)
     limit = plans[0].estimate.memory_limit_bytes / GIB
     times = column_seconds(plan.estimate.step_time_s for plan in plans)
     with_days = job["training"]["train_tokens"] is not None
@@ -347,7 +389,7 @@ def _plans_table(plans: Sequence[Plan], job: Mapping[str, Any], *, wide: bool) -
         cells += ["" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction)]
         cells += [f"{estimate.peak_memory_bytes / GIB:.1f}", chance(estimate.fits_probability)]
         cells += [_bound(estimate)] if wide else []
-        table.add_row(*cells, style="bold" if plan.rank == 1 else None)
+        table.add_row(*cells, style="bold" if plan is chosen else None)
     return table
 
 
@@ -372,16 +414,6 @@ def _bound(estimate: EstimateNumbers) -> str:
     return Sentence("{} {:.0%}", word(name), share)
 
 
-def _print_explanation(console: Console, best: Plan, baseline: Baseline | None) -> None:
-    explanation = best.explanation
-    why = None if baseline is None else baseline.why
-    for sentence in (explanation.bound_by, explanation.next_plan, explanation.one_change, why):
-        if sentence:
-            console.print(sentence, markup=False)
-    for sentence in launch_sentences(best):
-        console.print(sentence, markup=False)
-
-
 def _print_rejections(console: Console, document: SearchDocument) -> None:
     rejections, counts = document.rejections, document.counts
     too_large = counts.estimated - counts.fits_memory
@@ -395,3 +427,17 @@ def _print_rejections(console: Console, document: SearchDocument) -> None:
     for rejection in rejections[SHOWN_REJECTIONS:]:
         table.add_row(word(rejection.rule), f"{rejection.count:,}", "")
     console.print(table)
+
+
+_PRINTED: Mapping[str, Callable[[Console, SearchDocument], None]] = {
+    "warnings": lambda console, document: print_assumptions(console, (), document.warnings),
+    "evidence": _print_evidence,
+    "physics": _print_beside,
+    "counts": _print_counts,
+    "switches": _print_switches,
+    "plans": _print_plans,
+    "reasons": _print_reasons,
+    "assumptions": _print_assumptions,
+    "rejections": _print_rejections,
+}
+SECTIONS = tuple(_PRINTED)

@@ -11,7 +11,8 @@ import typer
 from app.cli.commands import options
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE
-from documents.errors import InputError, show
+from documents.errors import InputError
+from documents.errors import show as quoted
 from documents.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -72,6 +73,8 @@ def estimate(
     assume: options.Assume = None,
     lengths: options.Lengths = None,
     files: options.Files = None,
+    details: options.Details = False,
+    show: options.Show = None,
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
@@ -100,7 +103,7 @@ def estimate(
             ("--assume", assume),
         ):
             if value:
-                raise InputError(Sentence("{}: only of a launch script, and {} is none; leave it out.", flag, show(model)))
+                raise InputError(Sentence("{}: only of a launch script, and {} is none; leave it out.", flag, quoted(model)))
         own_sections = sections
         sections = options.with_lengths(lengths, sections, lambda: load_job(model, own_sections, labels))
         job = load_job(model, sections, labels)
@@ -109,9 +112,11 @@ def estimate(
 
     from app.answers.parts import PARTS  # a refused flag does not wait for these
     from app.answers.price import estimate_document
-    from app.answers.tables.estimate import print_estimate
+    from app.answers.tables.estimate import SECTIONS, print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
 
+    asked = (*(["simulation"] if simulate else []), *(["tensors"] if memory_plan else []))
+    to_print = options.sections_shown(details, show, SECTIONS, asked)
     own = own_calibrations(job)
     document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, explained=PARTS)
     if memory_plan:
@@ -141,7 +146,7 @@ def estimate(
             )
 
         print_not_understood(terminal.messages(), not_understood(read))
-    terminal.answer(document, as_json, lambda console: print_estimate(console, document))
+    terminal.answer(document, as_json, lambda console: print_estimate(console, document, to_print))
     return DONE
 
 

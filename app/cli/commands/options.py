@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
@@ -13,7 +13,7 @@ import typer
 from app.cli import completion
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
-from documents.errors import InputError, show
+from documents.errors import InputError, show, unknown_name
 from documents.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -55,6 +55,11 @@ Executor = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
+# Parts of an answer that are printed after its first lines.
+Details = Annotated[bool, typer.Option("--details", help="print the whole answer after its first lines")]
+Show = Annotated[
+    list[str] | None, typer.Option(metavar="SECTIONS", help="print these sections after the first lines, as in plans,assumptions")
+]
 # Labels of a study on a server.
 Server = Annotated[
     str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)", rich_help_panel="Server")
@@ -186,6 +191,15 @@ def study_labels(server: str | None, name: str | None, tag: list[str] | None, no
         if value and server is None:
             raise InputError(Sentence("{}: only a server keeps studies, which it labels; give --server, too.", flag(parameter)))
     return {"name": name or "", "tags": [each for each in names(tag or ()) if each], "note": note or ""}
+
+
+def sections_shown(details: bool, asked: Iterable[str] | None, known: Sequence[str], also: Iterable[str] = ()) -> list[str]:
+    """The sections of an answer to print, in its order; ``also`` are those that other flags ask for."""
+    wanted = {*names(asked or ()), *also}
+    for name in wanted:
+        if name not in known:
+            raise unknown_name("--show", name, known, what=Sentence("section"))
+    return [name for name in known if details or name in wanted]
 
 
 def names(given: Iterable[str]) -> list[str]:

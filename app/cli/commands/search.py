@@ -96,6 +96,8 @@ def search(
     tag: options.Tag = None,
     note: options.Note = None,
     executor: options.Executor = None,
+    details: options.Details = False,
+    show: options.Show = None,
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
@@ -122,10 +124,10 @@ def search(
     sections = options.with_lengths(lengths, sections, lambda: load_job(model, own_sections, labels))
     job = load_job(model, sections, labels)
 
-    from app.answers.files import report_files  # a refused flag does not wait for these
+    from app.answers.files import launch_file_names, report_files  # a refused flag does not wait for these
     from app.answers.folder import answer_folder
     from app.answers.search import search_document
-    from app.answers.tables.search import print_search
+    from app.answers.tables.search import SECTIONS, print_search
     from app.answers.targets import with_usual_target
     from app.calibrations.constants import own_calibrations
     from app.cli.progress import search_progress
@@ -133,6 +135,7 @@ def search(
     from app.jobs.spares import with_filled_devices
     from app.text import terminal
 
+    to_print = options.sections_shown(details, show, SECTIONS)
     if devices_at_most is not None:
         job = with_filled_devices(job)
     own = own_calibrations(job) if server is None else ()
@@ -147,7 +150,8 @@ def search(
         with search_progress() as on_progress:
             language = "en" if as_json or folder is not None else spoken()
             document = remote_search_document(job, server, on_progress, study_labels, language)
-    terminal.answer(document, as_json, lambda console: print_search(console, document))
+    saved = [] if save_dir is None else [str(save_dir / name) for name in launch_file_names(document)]
+    terminal.answer(document, as_json, lambda console: print_search(console, document, to_print, saved))
     if folder is not None:
         folder.write(report_files(document))
     said = not as_json and sys.stdout.isatty()  # the report on this terminal says it

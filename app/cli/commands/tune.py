@@ -31,6 +31,8 @@ def tune(
     output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
     calibration: options.Calibration = None,
     executor: options.Executor = None,
+    details: options.Details = False,
+    show: options.Show = None,
     as_json: options.Json = False,
 ) -> int:
     """Reads a launch script, prices its plan, and shows what to change for the best. Nothing of the script is run."""
@@ -38,13 +40,14 @@ def tune(
     from app.cli.searching import searching
     from app.launch_scripts.files import load_script
     from app.launch_scripts.service import tune_document
-    from app.launch_scripts.table import print_tuning
+    from app.launch_scripts.table import SECTIONS, print_tuning
     from app.text import terminal
     from app.text.files import save_text
 
-    sections: dict[str, dict[str, Any]] = {"search": {"top": 1}}
+    to_print = options.sections_shown(details, show, SECTIONS)
+    sections: dict[str, dict[str, Any]] = {}
     if time_limit_s is not None:
-        sections["search"]["time_limit_s"] = time_limit_s
+        sections["search"] = {"time_limit_s": time_limit_s}
     if calibration is not None:
         sections["software"] = {"calibration": str(calibration.absolute())}
     reading = partial(
@@ -63,5 +66,5 @@ def tune(
         document = tune_document(read, on_progress, own=own_calibrations(read.job), executor=workers)
     if output is not None:
         save_text(output, document.script, "--output")
-    terminal.answer(document, as_json, lambda console: print_tuning(console, document))
+    terminal.answer(document, as_json, lambda console: print_tuning(console, document, to_print))
     return DONE if document.best is not None else NOTHING_FEASIBLE

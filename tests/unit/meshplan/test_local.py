@@ -47,7 +47,7 @@ def frames(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_a_search_ranks_plans_and_proves_the_first(found: SearchResult) -> None:
     assert [plan.rank for plan in found.plans] == [1, 2]
-    assert found.best is found.plans[0]
+    assert found.best.plan_id == found.document["recommended"]["plan_id"]
     assert found.proved_best
     assert found.best.fits
     assert found.best.launchable_on == ["mindspeed-llm@master"]

@@ -48,10 +48,10 @@ def test_reports_keep_to_the_width_and_end_lines_in_no_spaces(
 
 def test_a_search_says_the_interval_of_its_best_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(list(SEARCH)) == 0
-    assert "80 % interval" in capsys.readouterr().out
+    assert "(80 %: " in capsys.readouterr().out
 
 
-def test_a_search_leads_with_the_plans_that_tie_and_names_the_fastest() -> None:
+def test_a_search_lists_plans_by_time_names_those_that_tie_and_the_one_to_run() -> None:
     tighter = {**CROWDED, "model": "llama-2-13b", "training": {"global_batch_size": 128}}
     document = search_document(with_usual_target(parse_job(tighter)))
     printed = io.StringIO()
@@ -63,9 +63,15 @@ def test_a_search_leads_with_the_plans_that_tie_and_names_the_fastest() -> None:
     assert "(only 3 jobs measured under several plans, so widened)" in text
     assert " # group strategy " in text
     (fastest,) = [plan for plan in document.plans if plan.fastest]
-    assert fastest.rank > 1
-    assert f"plan {fastest.rank} ({strategy_text(fastest.strategy)}) is the fastest by prediction" in text
-    assert f"plan {fastest.rank} is the fastest of the whole lattice of mindspeed-llm@master" in text
+    assert fastest.rank == 1
+    times = [plan.estimate.step_time_s for plan in document.plans]
+    assert times == sorted(times)
+    assert document.recommended is not None
+    chosen = document.plans[document.recommended.rank - 1]
+    assert chosen.plan_id == document.recommended.plan_id
+    assert f"Run plan {chosen.rank}: {strategy_text(chosen.strategy)}" in text
+    assert f"Why {document.recommended.why}" in text
+    assert "plan 1 is proved the fastest of the lattice of mindspeed-llm@master" in text
 
 
 def test_a_baseline_in_the_group_of_plan_1_is_not_measurably_slower() -> None:

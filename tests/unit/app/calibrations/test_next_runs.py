@@ -135,17 +135,20 @@ def test_an_estimate_advises_where_evidence_is_far_and_is_silent_elsewhere() -> 
         assert "next_runs" not in document.model_dump(exclude_unset=True)
 
 
-def test_the_first_lines_of_an_estimate_name_the_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_estimate_far_from_measured_runs_says_so_and_names_those_to_make(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = saved(tmp_path, DENSE)
-    assert main(["estimate", path]) == DONE
-    lines = capsys.readouterr().out.splitlines()
-    assert "Measured runs are far from this job" in lines[0]
+    assert main(["estimate", path, "--show", "runs"]) == DONE
+    first, _, runs = capsys.readouterr().out.partition("\nMeasured runs are far from this job. Make these")
+    assert "Measured runs are far from this job. --show runs" in first
+    lines = runs.splitlines()
     assert [line.split(".")[0].strip() for line in lines[1:4]] == ["1", "2", "3"]
     assert "meshplan calibrate" in lines[4]
     alone = {**DENSE, "cluster": {"hardware": "mi300x", "num_devices": 8}, "strategy": {"tp": 8}}
     alone["training"] = {"seq_length": 8192, "global_batch_size": 1}
     assert main(["estimate", saved(tmp_path, alone)]) == DONE
-    assert "far from this job. `meshplan calibrate` on runs of your site" in capsys.readouterr().out.splitlines()[0]
+    assert "far from this job. `meshplan calibrate` on runs of your site" in capsys.readouterr().out
     assert main(["estimate", saved(tmp_path, NEAR)]) == DONE
     assert "Measured runs are far" not in capsys.readouterr().out
 
