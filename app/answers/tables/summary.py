@@ -94,7 +94,7 @@ def warning_rows(warnings: Sequence[str]) -> list[Row]:
 
 def more_text(sections: Collection[str]) -> str:
     """How to see the rest of the answer."""
-    return Sentence("--details shows the rest, --show {} parts of it", ",".join(sections))
+    return Sentence("--details shows the rest; --show {} parts", ",".join(sections))
 
 
 def labelled(label: str, texts: Iterable[str]) -> list[Row]:

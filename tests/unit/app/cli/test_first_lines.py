@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ COMMANDS = {
     "explain": ("explain", *PLAN),
     "tune": ("tune", "tests/fixtures/scripts/60-mixtral-8x7b-megatron.sh", "--hardware", "h100-sxm-80gb"),
 }
-MOST_LINES = {80: 16, 120: 13, 200: 13}
+MOST_LINES = {80: 18, 120: 14, 200: 14}
 PARTS = {
     "search": ("Run", "Step", "Memory", "Gain", "Proof", "Assumed", "Next"),
     "estimate": ("Plan", "Step", "Memory", "Assumed", "Next"),
@@ -43,7 +44,8 @@ def test_an_answer_is_a_dozen_lines_within_the_terminal(name: str, language: str
     assert [line for line in lines if cell_len(line) > columns or line != line.rstrip()] == []
     if language == "zh":
         assert CHINESE.search(told.stdout)
-        assert english_in(told.stdout) == []
+        names = re.sub(r"\bno (?=[a-z]+_)", "", told.stdout)  # a part of the name of a plan, the same in all languages
+        assert english_in(names) == []
     else:
         labels = [line.split("  ")[0] for line in lines[1:]]
         assert [part for part in PARTS[name] if part not in labels] == []
