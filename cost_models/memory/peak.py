@@ -193,6 +193,9 @@ def layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
     The pair runs layer by layer, so this is one layer [megatron-0.19, model_chunk_schedule_plan.py; mindspeed-fb-overlap,
     transformer_block.py]; none where every layer is recomputed and keeps its input alone.
     """
+    pairs = stages.schedule.rules.pairs
+    if pairs is None or pairs.of_other_chunk:  # two streams: the published counts have both passes of a pair
+        return np.zeros(len(batch))
     keeps = (batch.recompute != int(Recompute.FULL)) | (batch.recompute_method == int(RecomputeMethod.BLOCK))
     return np.where(stages.merge_pairs & keeps, 1.0, 0.0)
 

@@ -19,8 +19,7 @@ Moments = Callable[[PipelineShape, int], Iterable[Counts]]  # function from a pi
 def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     """Counts of ``Composition`` in one line while each task of a rank runs, and once an input gradient has ended.
 
-    The loss is a forward's last work and a backward's first, so that a merged pair runs one after the other. A merged pair keeps
-    a layer's forward as it frees a layer's backward: it goes evenly from what is held before it to what is held after it.
+    The loss is a forward's last work and a backward's first, so that a merged pair runs one after the other.
     """
     chunks = shape.num_chunks
     following = next_places(shape)
@@ -28,12 +27,9 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     held = [0] * (2 * chunks + 1)
     for task in rank_orders(shape)[rank]:
         back, _ = task.backward
-        begins, merged = task.kind in FORWARDS, task.kind is Pass.PAIR
+        begins = task.kind in FORWARDS
         if task.kind in BACKWARDS and (rank, back) not in following:
             held[losses] -= 1
-        if merged:
-            yield tuple(held)
-            held[back] -= 1
         if begins:
             held[task.chunk] += 1
         yield tuple(held)
@@ -43,7 +39,7 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
             yield tuple(held)
         elif task.kind is Pass.WEIGHT_GRADIENT:
             held[chunks + back] -= 1
-        elif task.kind is Pass.BACKWARD:
+        elif task.kind is not Pass.FORWARD:
             held[back] -= 1
         if begins and (rank, task.chunk) not in following:
             held[losses] += 1

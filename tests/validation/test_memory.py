@@ -41,7 +41,8 @@ PEAK_LIMITS = {
 # Share of them that is under-estimated by more than 5 % [%]: the unsafe side. Device memory holds what nobody counts.
 UNDERESTIMATED_LIMITS = {
     ("ascend", "allocated_first_iteration"): 5.0,
-    ("gpu", "allocated"): 6.5,  # two of Megatron's own tests, which route for real with a router that nobody trained
+    # Two of Megatron's own tests, which route for real with a router that nobody trained, and merged passes at 5.9 % below.
+    ("gpu", "allocated"): 9.5,
     ("gpu", "device"): 20.0,
     ("gpu", "reserved"): 5.0,
 }
