@@ -36,7 +36,7 @@ export function FitCard({ runs, calibrations }: Props) {
     setFailure(null);
     setFitted(null);
     try {
-      const made = await answered(api.POST("/v1/calibrations", { body: { hardware, stack } }));
+      const made = await answered(api.POST("/v1/calibrations", { body: { hardware, stack, shared: false } }));
       setFitted(made);
       queries.setQueryData(["calibration", made.id], made);
       await queries.invalidateQueries({ queryKey: ["calibrations"] });

@@ -27,12 +27,13 @@ interface Props {
   study: Study;
   plans: readonly RankedPlan[];
   /** No more plans come in. */
+  best: RankedPlan | undefined;
   isComplete: boolean;
   baseline: Baseline | null;
 }
 
 /** The ranked plans as a table and as charts; filters hold for all of them. */
-export function PlansTab({ study, plans, isComplete, baseline }: Props) {
+export function PlansTab({ study, plans, best, isComplete, baseline }: Props) {
   const { t } = useTranslation("study");
   const [filterTexts] = useUrlList("filter");
   const [query, setQuery] = useUrlDraft("q");
@@ -54,7 +55,7 @@ export function PlansTab({ study, plans, isComplete, baseline }: Props) {
 
   const onPin = useCallback((key: string) => setPins(toggled(pins, key)), [pins, setPins]);
   const onOpen = useCallback((key: string) => setOpen(toggled(open, key)), [open, setOpen]);
-  const columns = usePlanColumns({ best: plans[0], pins, onPin, open, onOpen });
+  const columns = usePlanColumns({ best, pins, onPin, open, onOpen });
   // A pinned plan stays, whatever is filtered.
   const rows = useMemo(() => rowsOf(plans.filter(({ plan_id }) => keptIds.has(plan_id) || pins.includes(plan_id))), [plans, keptIds, pins]);
 
@@ -73,7 +74,7 @@ export function PlansTab({ study, plans, isComplete, baseline }: Props) {
         nested={(row) => (open.includes(row.key) ? variantsOf(row) : [])}
         chosen={chosen}
         onChoose={setChosen}
-        rowTone={({ plan, variant }) => (plan === plans[0] && !variant ? "strong" : undefined)}
+        rowTone={({ plan, variant }) => (plan === best && !variant ? "strong" : undefined)}
         toolbar={<Filters dimensions={dimensions} filters={filters} onFilters={setFilters} query={query} onQuery={setQuery} />}
         empty={
           <EmptyState

@@ -131,7 +131,7 @@ interface ContentProps {
 function Content({ study, plans, isComplete, live }: ContentProps) {
   const { t } = useTranslation("study");
   const { result } = study;
-  const best = plans[0];
+  const best = plans.find(({ plan_id }) => plan_id === result?.recommended?.plan_id) ?? plans[0];
   const hasTrials = live === null && (study.sampler !== "exhaustive" || Boolean(result?.refinement));
   const tabs = [
     ...(live ? ["live"] : []),
@@ -187,7 +187,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
         )}
         {best && (
           <Tabs.Panel value="plans">
-            <PlansTab study={study} plans={plans} isComplete={isComplete} baseline={result?.baseline ?? null} />
+            <PlansTab study={study} plans={plans} best={best} isComplete={isComplete} baseline={result?.baseline ?? null} />
           </Tabs.Panel>
         )}
         {result && (
