@@ -34,6 +34,7 @@ _HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "default-src 'self'; frame-ancestors 'none'",
 }
 # The dashboard's components have inline styles.
@@ -138,6 +139,10 @@ def _limited(receive: Receive, limit: int) -> Receive:
     return counted
 
 
+def _is_private(path: str) -> bool:
+    return path.startswith(f"{API}/") or path == "/metrics"
+
+
 def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
     for name, value in _HEADERS.items():
         headers.setdefault(name, value)
@@ -145,5 +150,6 @@ def _add_headers(headers: MutableHeaders, scope: Scope) -> None:
         headers["Content-Security-Policy"] = _PAGE_POLICY
     elif not scope["path"].startswith(f"{API}/"):  # not by the content type: a 304 has none, and its policy replaces the page's
         headers["Content-Security-Policy"] = _DASHBOARD_POLICY
-    headers.setdefault("Cache-Control", "no-cache")  # the dashboard's files have the same names in each version
+    # The dashboard's files have the same names in each version; answers belong to their caller.
+    headers.setdefault("Cache-Control", "private, no-cache" if _is_private(scope["path"]) else "no-cache")
     headers["X-Request-ID"] = scope["request_id"]

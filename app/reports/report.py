@@ -20,6 +20,7 @@ from app.answers.tables.memory import chance
 from app.answers.tables.summary import delivered_text
 from app.language.choice import Language, said
 from app.reports import pictures
+from documents.markdown import fence, neutral
 from documents.quantities import GIB, count, gibibytes, percent, seconds
 from documents.sentences import Sentence, word
 
@@ -87,7 +88,8 @@ def report(document: SearchDocument, form: Form, language: Language, on: date, n
             "launches": _launches(document),
             "seconds": seconds,
             "gibibytes": gibibytes,
-            "markdown": lambda text: _markdown(said(text, language)),
+            "markdown": lambda text: neutral(said(text, language)),
+            "fence": fence,
         }
     )
 
@@ -259,8 +261,3 @@ def _command(environment: Mapping[str, str], arguments: Sequence[str]) -> str:
     starts = [index for index, word in enumerate(words) if index == 0 or word.startswith("-")]
     flags = [" ".join(words[start:end]) for start, end in pairwise([*starts, len(words)])]
     return "\n".join([*lines, " \\\n  ".join(flags)])
-
-
-def _markdown(text: str) -> str:
-    """Text in a cell of a Markdown table."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")

@@ -61,13 +61,15 @@ def in_progress() -> ServiceError:
 
 
 def replayed(session: Session, owner: str, key: str, digest: str) -> Response | None:
-    """The first answer with this key, if any; ``ServiceError`` if it answered another body."""
+    """The first answer with this key, if any; ``ServiceError`` if it answered another body or other parameters."""
     record = repository.find_idempotent(session, owner, key)
     if record is None:
         return None
     if record.body_sha256 != digest:
         raise ServiceError(
-            "key-reused", Sentence("This Idempotency-Key came with another body before."), parameter="Idempotency-Key"
+            "key-reused",
+            Sentence("This Idempotency-Key came with another body or other parameters before."),
+            parameter="Idempotency-Key",
         )
     headers = {**record.headers, "Idempotency-Replayed": "true"}
     return Response(to_json(written(record.body)), record.status_code, headers, "application/json")

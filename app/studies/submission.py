@@ -40,6 +40,8 @@ MAX_WAIT_S = 60
 KEPT = ("Location", "ETag", "Idempotency-Replayed")  # fields of the first answer that are repeated in the answer with plans
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
 
+_UNLESS_GIVEN = {"visibility": "private", "priority": 0, "name": "", "tags": (), "note": ""}
+
 router = APIRouter(tags=["studies"], route_class=StrictRoute)
 _CREATES: dict[str, Any] = {
     "status_code": 202,
@@ -126,7 +128,7 @@ async def _submitted(request: Request, caller: Principal, kind: Kind, body: dict
 
 def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, Any], said: Terms) -> Response:
     key = said.idempotency_key
-    digest = idempotency.body_digest(body if kind is SEARCH else {kind.name: body}) if key else ""
+    digest = idempotency.body_digest(_question(kind, body, said)) if key else ""
     if key:
         with state.database.read() as session:
             replay = idempotency.replayed(session, caller.id, key, digest)
@@ -149,6 +151,13 @@ def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, 
             raise idempotency.in_progress() from None
         return replay
     return sent(study, 202, {"Location": location, "ETag": etag.version_tag(study.etag_version)})
+
+
+def _question(kind: Kind, body: dict[str, Any], said: Terms) -> dict[str, Any]:
+    """What a repeated request must repeat: kind, body, and the query parameters that were given."""
+    question = body if kind is SEARCH else {kind.name: body}
+    given = {name: value for name, value in said.given.items() if value != _UNLESS_GIVEN[name]}
+    return {"question": question, "given": {**given, "tags": list(said.given["tags"])}} if given else question
 
 
 async def _finished(request: Request, caller: Principal, study_id: str, wait_s: float) -> FinishedStudyDocument | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import html
-import re
 from collections.abc import Iterator, Sequence
 
 from app.checks.formats.report import Report
@@ -20,9 +19,8 @@ from app.checks.formats.rows import (
 )
 from app.checks.schemas import CheckDocument
 from app.language.choice import headed, said
+from documents.markdown import broken_links, neutral
 from documents.sentences import Sentence
-
-_SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~!&])")
 
 
 def markdown_text(reports: Sequence[Report]) -> str:
@@ -31,19 +29,19 @@ def markdown_text(reports: Sequence[Report]) -> str:
 
 def _run(reports: Sequence[Report]) -> Iterator[str]:
     """A table with a line for each job, then each job, folded if it passed."""
-    yield from (f"### meshplan check: {said(run_headline(reports))}", "")
+    yield from (f"### meshplan check: {_text(run_headline(reports))}", "")
     yield _heads(*MATRIX)
     yield "|---|---|---:|---:|---:|---:|"
     for cells in matrix_rows(reports):
         yield Sentence("| {} |", " | ".join(map(_text, cells)))
     for report in reports:
-        summary = html.escape(Sentence("{}: {}", report.places.title, said(headline(report.document))))
+        summary = html.escape(broken_links(Sentence("{}: {}", report.places.title, said(headline(report.document)))))
         opened = "" if report.document.status == "passed" else " open"
         yield from ("", f"<details{opened}><summary>{summary}</summary>", "", *_lines(report.document), "", "</details>")
 
 
 def _titled(document: CheckDocument) -> Iterator[str]:
-    yield from (f"### meshplan check: {said(headline(document))}", "", *_lines(document))
+    yield from (f"### meshplan check: {_text(headline(document))}", "", *_lines(document))
 
 
 def _lines(document: CheckDocument) -> Iterator[str]:
@@ -83,4 +81,4 @@ def _heads(*heads: str) -> str:
 
 def _text(text: str) -> str:
     """The text in the reader's language, on one line, with Markdown escaped."""
-    return _SPECIAL.sub(r"\\\1", " ".join(said(text).split()))
+    return neutral(said(text))
