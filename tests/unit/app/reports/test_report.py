@@ -74,7 +74,7 @@ def test_a_study_that_has_a_name_is_titled_by_it(answer: SearchDocument, languag
     assert [page.findtext(".//title"), page.findtext(".//h1")] == ["Tender A & B"] * 2
     assert page.xpath("//h1/following-sibling::p")[0].text.startswith(job_line)
     title, _, below, *_ = report(answer, "markdown", language, ON, "<b>Tender").splitlines()
-    assert title == "# &lt;b>Tender"
+    assert title == "# \\<b\\>Tender"
     assert below.startswith(job_line)
     unnamed = html.fromstring(report(answer, "html", language, ON))
     assert unnamed.findtext(".//h1").startswith(job_line)
@@ -86,7 +86,7 @@ def test_what_comes_from_outside_is_escaped(answer: SearchDocument) -> None:
     job["model"]["name"] = "<script>alert(1)</script>"
     hostile = answer.model_copy(update={"job": job, "warnings": ["a | b <img src=x>"]})
     assert "<script>" not in report(hostile, "html", "en", ON)
-    assert "<img" not in report(hostile, "markdown", "en", ON)
+    assert not re.search(r"(?<!\\)<img", report(hostile, "markdown", "en", ON))
     assert "a \\| b" in report(hostile, "markdown", "en", ON)
 
 
