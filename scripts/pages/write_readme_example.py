@@ -1,4 +1,4 @@
-"""Writes the output of the README's first search into docs/example.md, and its beginning into the README, in each language."""
+"""Writes what the README's first search prints into the README, and all of it into docs/example.md, in each language."""
 
 from __future__ import annotations
 
@@ -13,17 +13,16 @@ ROOT = Path(__file__).resolve().parents[2]
 COMMAND = ("search", "deepseek-v3", "--hardware", "atlas-800t-a2", "--devices", "2048", "--save-dir", "plans")
 RUNS_AS_IT_IS = "The framework runs this plan as it is."
 BLOCK = re.compile(r"(<!-- example: [^\n]*-->\n```text\n).*?(```\n<!-- /example -->)", re.DOTALL)
-NUM_PLANS_IN_README = 3
 
-# By language: the README, which shows the beginning, and the page with the whole output.
+# By language: the README, which shows what is printed, and the page with the details.
 PAGES = {"en": ("README.md", "docs/example.md"), "zh": ("README.zh.md", "docs/zh/example.md")}
 
 
-def output(language: str) -> str:
-    """Output of the search in the language, without blanks at the ends of lines."""
+def output(language: str, *more: str) -> str:
+    """Output of the search in the language with more arguments, without blanks at the ends of lines."""
     with TemporaryDirectory() as folder:
         run = subprocess.run(
-            [sys.executable, "-m", "meshplan", *COMMAND],
+            [sys.executable, "-m", "meshplan", *COMMAND, *more],
             cwd=folder,
             env={**os.environ, "COLUMNS": "110", "MESHPLAN_LANGUAGE": language, "PYTHONPATH": str(ROOT)},
             capture_output=True,
@@ -35,18 +34,9 @@ def output(language: str) -> str:
     return "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
 
 
-def beginning(text: str) -> str:
-    """The output up to the first rows of the table of plans."""
-    shown, cut, _ = text.partition(f"\n {NUM_PLANS_IN_README + 1}  ")
-    if not cut:
-        raise SystemExit(f"the output lists no plan {NUM_PLANS_IN_README + 1}")
-    return f"{shown}\n...\n"
-
-
 def main() -> None:
     for language, (readme, page) in PAGES.items():
-        text = output(language)
-        for name, shown in ((readme, beginning(text)), (page, text)):
+        for name, shown in ((readme, output(language)), (page, output(language, "--details"))):
             path = ROOT / name
             held = path.read_text(encoding="utf-8")
             path.write_text(BLOCK.sub(lambda found, shown=shown: found[1] + shown + found[2], held), encoding="utf-8")
