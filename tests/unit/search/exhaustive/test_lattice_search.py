@@ -77,7 +77,7 @@ def with_both_settings(job: Workload, limits: SearchLimits) -> SearchLimits:
 def test_no_setting_of_a_switch_that_was_not_tried_is_better(model: str, target: str, objective: str) -> None:
     # Large enough that most plans fit with some switches only.
     shape = (
-        replace(LARGE, num_layers=15)
+        replace(LARGE, num_layers=16)
         if model == "moe"
         else replace(DENSE, num_layers=80, hidden_size=8192, ffn_hidden_size=24576)
     )
