@@ -106,8 +106,8 @@ def main(folder: Path, synchronous: str, num_studies: int) -> None:
     disk.install()
     set_up = storage._set_up_sqlite
 
-    def with_synchronous(connection: Any, record: object) -> None:
-        set_up(connection, record)
+    def with_synchronous(connection: Any, record: object, **limits: Any) -> None:
+        set_up(connection, record, **limits)
         if synchronous != "as shipped":
             connection.execute(f"pragma synchronous={synchronous}")
 
