@@ -58,14 +58,14 @@ def test_large_bodies_take_turns_and_light_requests_do_not_wait(
     at_once: list[int] = []
     num_running = 0
 
-    def slow(document: dict[str, Any], database: object) -> Any:
+    def slow(document: dict[str, Any], parts: object, database: object) -> Any:
         nonlocal num_running
         num_running += 1
         at_once.append(num_running)
         running.release()
         may_end.wait(20)
         num_running -= 1
-        return endpoints_estimates({**document, "extra": 1}, database)
+        return endpoints_estimates({**document, "extra": 1}, parts, database)
 
     endpoints_estimates = endpoints.estimates
     monkeypatch.setattr(endpoints, "estimates", slow)
