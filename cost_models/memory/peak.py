@@ -196,7 +196,10 @@ def layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
     pairs = stages.schedule.rules.pairs
     if pairs is None or pairs.of_other_chunk:  # two streams: the published counts have both passes of a pair
         return np.zeros(len(batch))
-    keeps = (batch.recompute != int(Recompute.FULL)) | (batch.recompute_method == int(RecomputeMethod.BLOCK))
+    block = (batch.recompute_method == int(RecomputeMethod.BLOCK)) & (
+        batch.recompute_num_layers < stages.layers.sum(axis=0).max()
+    )
+    keeps = (batch.recompute != int(Recompute.FULL)) | block
     return np.where(stages.merge_pairs & keeps, 1.0, 0.0)
 
 

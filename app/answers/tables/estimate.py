@@ -149,6 +149,11 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
 
 def print_estimate(console: Console, document: EstimateDocument, shown: Collection[str] | None = None) -> None:
     """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
+    if document.ignored:
+        names = joined(", ", document.ignored)
+        console.print(
+            Sentence("Priced without {}, as asked, so whether it fits is not known.", names), markup=False, style="bold yellow"
+        )
     console.print(job_text(document.job), markup=False)
     print_rows(console, _rows(document))
     for section in SECTIONS if shown is None else shown:
@@ -158,9 +163,6 @@ def print_estimate(console: Console, document: EstimateDocument, shown: Collecti
 def _rows(document: EstimateDocument) -> Iterator[Row]:
     job, estimate = document.job, document.estimate
     yield Sentence("Plan"), strategy_text(document.strategy)
-    if document.ignored:
-        names = joined(", ", document.ignored)
-        yield "", Sentence("Priced without {}, as asked, so whether it fits is not known.", names)
     yield from warning_rows(document.warnings)
     yield Sentence("Step"), step_text(estimate)
     yield Sentence("Memory"), memory_line(estimate, job)

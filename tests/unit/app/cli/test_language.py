@@ -88,7 +88,7 @@ def test_errors_are_told_in_chinese(words: tuple[str, ...], expected: str) -> No
 
 
 def test_an_estimate_for_people_is_in_chinese() -> None:
-    printed = command("--language", "zh", "estimate", *JOB, "--tp", "8")
+    printed = command("--language", "zh", "estimate", *JOB, "--tp", "8", "--details")
     assert printed.returncode == 0
     for part in ("时间去向", "显存去向", "假设", "（未给出）"):
         assert part in printed.stdout

@@ -112,7 +112,7 @@ def test_an_estimate_slows_with_the_balance_and_says_the_load_of_its_degree() ->
 
 def test_the_flag_and_the_table_say_the_balance(capsys: pytest.CaptureFixture[str]) -> None:
     flags = "--hardware atlas-800t-a2 --devices 6144 --tp 8 --pp 16 --vpp 2 --ep 32 --recompute full --router-balance loss-free"
-    main(["estimate", "pangu-ultra-moe-718b", *flags.split()])
+    main(["estimate", "pangu-ultra-moe-718b", *flags.split(), "--details"])
     text = " ".join(capsys.readouterr().out.split())
     assert "Routing (loss-free): the fullest of 32 expert ranks has 1.12 x the mean, in memory 1.08" in text
     with pytest.raises(InputError, match="--router-balance"):
