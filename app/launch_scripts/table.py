@@ -17,6 +17,7 @@ from app.answers.tables.summary import (
     labelled,
     memory_line,
     more_text,
+    print_ignored,
     print_rows,
     step_text,
     warning_rows,
@@ -33,7 +34,7 @@ SHOWN_CHANGES = 4
 
 def print_tuning(console: Console, document: TuneDocument, shown: Collection[str] | None = None) -> None:
     """The answer of ``meshplan tune`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
-    print_ignored(console, document.ignored)
+    print_ignored(console, [argument.text for argument in document.ignored])
     console.print(job_text(document.job, document.target), markup=False)
     print_rows(console, _rows(document))
     for section in SECTIONS if shown is None else shown:
@@ -114,15 +115,6 @@ def _print_diff(console: Console, document: TuneDocument) -> None:
     if document.diff:
         console.print(Sentence("Change these lines:"), markup=False)
         write_text(document.diff)
-
-
-def print_ignored(console: Console, entries: Sequence[NotUnderstood]) -> None:
-    """Print, in front of an answer, what its price leaves out."""
-    if entries:
-        names = joined(", ", (entry.text for entry in entries))
-        console.print(
-            Sentence("Priced without {}, as asked, so whether it fits is not known.", names), markup=False, style="bold yellow"
-        )
 
 
 def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:

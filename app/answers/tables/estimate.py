@@ -22,6 +22,7 @@ from app.answers.tables.summary import (
     job_text,
     memory_line,
     more_text,
+    print_ignored,
     print_rows,
     step_text,
     warning_rows,
@@ -149,11 +150,7 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
 
 def print_estimate(console: Console, document: EstimateDocument, shown: Collection[str] | None = None) -> None:
     """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
-    if document.ignored:
-        names = joined(", ", document.ignored)
-        console.print(
-            Sentence("Priced without {}, as asked, so whether it fits is not known.", names), markup=False, style="bold yellow"
-        )
+    print_ignored(console, document.ignored)
     console.print(job_text(document.job), markup=False)
     print_rows(console, _rows(document))
     for section in SECTIONS if shown is None else shown:

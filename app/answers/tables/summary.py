@@ -14,7 +14,7 @@ from app.answers.schemas import DeliverySummary, EstimateNumbers
 from app.answers.tables.memory import chance
 from app.language.choice import said
 from documents.quantities import GIB, count, percent, seconds, span
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 Row = tuple[str, str]
 
@@ -31,6 +31,15 @@ def print_rows(console: Console, rows: Iterable[Row]) -> None:
     for index, (label, text) in enumerate(rows):
         table.add_row(label, Text(said(text)), style="bold" if index == 0 else None)
     console.print(table)
+
+
+def print_ignored(console: Console, arguments: Collection[str]) -> None:
+    """Print, in front of an answer, the arguments of a script that its price leaves out."""
+    if arguments:
+        names = joined(", ", arguments)
+        console.print(
+            Sentence("Priced without {}, as asked, so whether it fits is not known.", names), markup=False, style="bold yellow"
+        )
 
 
 def job_text(job: Mapping[str, Any], target: str | None = None) -> str:
