@@ -56,6 +56,11 @@ def plain(text: str) -> str:
     return "".join(letter for letter in text.lower() if letter.isalnum())
 
 
+def spelled_like(value: str, allowed: Iterable[str]) -> str | None:
+    """The allowed name with the same letters and digits, in any case."""
+    return next((name for name in allowed if plain(name) == plain(value)), None)
+
+
 def holding(value: str, allowed: Iterable[str]) -> list[str]:
     """The allowed names that contain ``value``, if it has at least two letters or digits."""
     wanted = plain(value)

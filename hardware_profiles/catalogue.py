@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache, lru_cache
 from pathlib import Path
 
-from documents.errors import InputError, did_you_mean, holding, plain, show
+from documents.errors import InputError, did_you_mean, holding, plain, show, spelled_like
 from documents.sentences import Sentence, joined
 from hardware_profiles.loader import load_profile
 from hardware_profiles.schema import HardwareProfile, ProfileError
@@ -27,7 +27,7 @@ def names() -> tuple[str, ...]:
 
 def known_name(text: str) -> str | None:
     """The name of the shipped profile that is meant: in any case, with any marks."""
-    return text if text in _files() else next((name for name in names() if plain(name) == plain(text)), None)
+    return spelled_like(text, names())
 
 
 @cache

@@ -16,7 +16,7 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import MAX_PARAMETERS, MAX_TOKENS, GlobalBatch, Line, SeqLength
 from documents.checking import Section, check
-from documents.errors import InputError, holding, nearest, plain, show
+from documents.errors import InputError, holding, nearest, show, spelled_like
 from documents.reading import parse_document
 from documents.sentences import Sentence, joined, word
 
@@ -118,8 +118,7 @@ def names() -> tuple[str, ...]:
 
 def known_name(text: str) -> str | None:
     """The name of the preset that is meant: in any case, with any marks, also behind an organisation (``Qwen/Qwen3-8B``)."""
-    wanted = plain(text.rpartition("/")[2])
-    return text if text in names() else next((name for name in names() if plain(name) == wanted), None)
+    return spelled_like(text.rpartition("/")[2], names())
 
 
 @cache
