@@ -150,7 +150,7 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
 
 def print_estimate(console: Console, document: EstimateDocument, shown: Collection[str] | None = None) -> None:
     """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
-    print_ignored(console, document.ignored)
+    print_ignored(console, document.ignored or ())
     console.print(job_text(document.job), markup=False)
     print_rows(console, _rows(document))
     for section in SECTIONS if shown is None else shown:
