@@ -55,6 +55,16 @@ def answered(address: Address, request: bytes) -> bytes:
         return read_all(caller)
 
 
+@contextlib.contextmanager
+def begun_by(number: int, address: Address, begun: bytes) -> Iterator[list[socket.socket]]:
+    """So many callers that have sent the beginning of a request and hold their connections."""
+    with contextlib.ExitStack() as connections:
+        held = [connections.enter_context(socket.create_connection(address)) for _ in range(number)]
+        for caller in held:
+            caller.sendall(begun)
+        yield held
+
+
 def is_healthy(address: Address) -> bool:
     return httpx.get(f"http://{address[0]}:{address[1]}/healthz", timeout=5).status_code == 200
 
@@ -121,27 +131,18 @@ def test_a_caller_that_is_quick_is_never_cut_between_two_requests(hurried: Addre
 
 
 def test_half_open_connections_make_room_for_those_who_ask(hurried: Address) -> None:
-    held = [socket.create_connection(hurried) for _ in range(3 * HURRIED.connections)]
-    for caller in held:
-        caller.sendall(b"GET /healthz HTTP/1.1\r\n")
-    assert is_healthy(hurried)
-    for caller in held:
-        caller.close()
+    with begun_by(3 * HURRIED.connections, hurried, b"GET /healthz HTTP/1.1\r\n"):
+        assert is_healthy(hurried)
 
 
 def test_beyond_the_limit_of_busy_connections_a_caller_is_refused(database: Database) -> None:
-    with serving(database, ConnectionLimits(connections=4, of_address=1.0)) as address:
-        held = [socket.create_connection(address) for _ in range(4)]
-        for caller in held:
-            caller.sendall(BEGUN)
+    with serving(database, ConnectionLimits(connections=4, of_address=1.0)) as address, begun_by(4, address, BEGUN) as held:
         time.sleep(0.2)
         with socket.create_connection(address, timeout=10) as caller:
             assert "4 connections" in problem_of(read_all(caller), 503, "unavailable")["detail"]
         held.pop().close()
         time.sleep(0.2)
         assert is_healthy(address)
-        for caller in held:
-            caller.close()
 
 
 def test_the_files_that_a_process_may_open_bound_its_connections(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,43 +160,28 @@ def test_the_files_that_a_process_may_open_bound_its_connections(monkeypatch: py
 
 
 def test_health_has_places_of_its_own(database: Database) -> None:
-    with serving(database, ConnectionLimits(connections=4, for_health=2)) as address:
-        held = [socket.create_connection(address) for _ in range(8)]
-        for caller in held:
-            caller.sendall(BEGUN)
+    with serving(database, ConnectionLimits(connections=4, for_health=2)) as address, begun_by(8, address, BEGUN):
         time.sleep(0.2)
         assert is_healthy(address)
         refused = answered(address, b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert "connections already" in problem_of(refused, 503, "unavailable")["detail"]
-        for caller in held:
-            caller.close()
 
 
 def test_an_address_holds_a_share_of_the_connections(database: Database) -> None:
-    with serving(database, ConnectionLimits(connections=8, of_address=0.5)) as address:
-        held = [socket.create_connection(address) for _ in range(4)]
-        for caller in held:
-            caller.sendall(BEGUN)
+    with serving(database, ConnectionLimits(connections=8, of_address=0.5)) as address, begun_by(4, address, BEGUN):
         time.sleep(0.2)
         refused = answered(address, b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
         assert "address of the caller holds 4" in problem_of(refused, 503, "unavailable")["detail"]
         with socket.create_connection(address, timeout=10, source_address=("127.0.0.2", 0)) as other:
             other.sendall(b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             assert other.recv(100).split()[1] == b"200"
-        for caller in held:
-            caller.close()
 
 
 def test_callers_that_trickle_their_bodies_make_room_for_those_who_ask(database: Database) -> None:
-    with serving(database, ConnectionLimits(connections=4, of_address=1.0)) as address:
-        held = [socket.create_connection(address) for _ in range(4)]
-        for caller in held:
-            caller.sendall(BEGUN)
+    with serving(database, ConnectionLimits(connections=4, of_address=1.0)) as address, begun_by(4, address, BEGUN):
         time.sleep(2.5)
         terms = answered(address, b"GET /v1/terms HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n")
         assert terms.split()[1] == b"200"
-        for caller in held:
-            caller.close()
 
 
 def test_a_body_that_keeps_coming_too_slowly_is_cut(database: Database) -> None:
