@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cost_models.shapes import effective_switches
 from cost_models.shapes.layer_keys import distinct_rows
-from cost_models.shapes.layout import default_layout, layer_layout, lean_tail_layout
+from cost_models.shapes.layout import EMPTY_STAGES, default_layout, layer_layout, lean_tail_layout
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule, StrategyBatch, by_schedule
 from cost_models.shapes.switches import ANY_DISPATCHER, Exclusive, Feature, acting_in, alternatives
 from cost_models.shapes.workload import ModelShape, Workload
@@ -157,16 +157,22 @@ _IS_VEE = by_schedule(lambda rules: rules.is_vee)
 _EXAMPLES = [next(schedule for schedule in Schedule if schedule.rules.is_vee == vee) for vee in (False, True)]
 
 
+def most_stages(model: ModelShape, batch: StrategyBatch) -> NDArray[np.int64]:
+    """Most virtual stages of each row's default layout: those of the embedding and the loss may hold no layer, but in a V."""
+    most: NDArray[np.int64] = model.num_layers + np.where(_IS_VEE[batch.schedule], 0, EMPTY_STAGES)
+    return most
+
+
 def layout_violates(workload: Workload, batch: StrategyBatch, forbids: Callable[[LayerLayout, int, ModelShape], bool]) -> Mask:
     """Rows whose layer layout, with ``mtp_before_head``, is rejected by ``forbids``. Each distinct pair is checked once.
 
-    Rows with more virtual stages than layers have no default layout and pass; ``layers_per_stage`` rejects them.
+    Rows with more virtual stages than ``most_stages`` have no default layout and pass; ``layers_per_stage`` rejects them.
     """
     model = workload.model
     given = batch.layout_index >= 0
-    default = ~given & (batch.pp * batch.vpp <= model.num_layers)
-    span = model.num_layers + 1
     vee = _IS_VEE[batch.schedule]
+    default = ~given & (batch.pp * batch.vpp <= most_stages(model, batch))
+    span = model.num_layers + EMPTY_STAGES + 1
     plain = default & (batch.mtp_before_head == 0)
     key = np.where(plain, (batch.pp * span + batch.vpp) * 2 + vee, 0)
     present = np.zeros(2 * span * span, dtype=np.bool_)

@@ -12,18 +12,25 @@ from cost_models.shapes.strategy import LayerLayout, Schedule
 from cost_models.shapes.workload import LayerKind, ModelShape
 from documents.sentences import Sentence
 
+EMPTY_STAGES = 2  # virtual stages that may hold no layer: those of the embedding and the loss [megatron-0.12, arguments.py]
+
 
 def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True) -> LayerLayout:
     """Layers of each virtual stage, ``[chunk][stage]``, as even as possible.
 
     Every virtual stage has ceil(L / (pp vpp)) slots. Surplus slots hold no-op layers, at most one in a virtual stage, from the
     last pipeline rank on (head, loss and MTP run there). If there is a surplus slot for exactly two ranks, they are the last and
-    the first (embedding, most micro batches in flight) unless ``keep_first``. ``num_layers`` excludes MTP modules.
+    the first (embedding, most micro batches in flight) unless ``keep_first``. With one or two virtual stages more than layers,
+    the last (head and loss) holds none, then the first (embedding). ``num_layers`` excludes MTP modules.
     Source of no-op layers: [mindspeed, noop_layers]; [pangu-pro-moe, section 4.1] uses two of them.
     """
     slots = -(-num_layers // (pp * vpp))
     counts = [[slots] * pp for _ in range(vpp)]
     free = slots * pp * vpp - num_layers
+    if slots == 1 and 0 < free <= EMPTY_STAGES:
+        counts[-1][-1] = 0
+        counts[0][0] = 2 - free
+        return tuple(tuple(row) for row in counts)
     ranks = [pp - 1, 0] if free == 2 * vpp and not keep_first else list(reversed(range(pp)))
     for chunk, stage in [(chunk, stage) for stage in ranks for chunk in reversed(range(vpp))][:free]:
         counts[chunk][stage] -= 1
@@ -33,7 +40,8 @@ def layer_layout(num_layers: int, pp: int, vpp: int, *, keep_first: bool = True)
 def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
     """Layers of each virtual stage, ``[chunk][stage]``: equal numbers, with the missing layers at the end of the model.
 
-    Each virtual stage keeps at least one layer if possible. ``num_layers`` excludes MTP modules.
+    Each virtual stage keeps at least one layer if there are enough; else the last ones hold none. ``num_layers`` excludes MTP
+    modules.
     """
     slots = -(-num_layers // (pp * vpp))
     free = slots * pp * vpp - num_layers
@@ -42,6 +50,7 @@ def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
         taken = min(free, slots - 1)
         counts[stage] -= taken
         free -= taken
+    counts[len(counts) - free :] = [0] * free
     return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
 
 

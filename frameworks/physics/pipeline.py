@@ -9,7 +9,7 @@ from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule,
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
-from frameworks.rule import Mask, Rule, either, has_effect, layout_of, layout_violates, num_microbatches
+from frameworks.rule import Mask, Rule, either, has_effect, layout_of, layout_violates, most_stages, num_microbatches
 
 VPP_NEEDS_PP = Rule(
     "vpp_needs_pp",
@@ -53,8 +53,11 @@ SCHEDULE = Rule(
 LAYERS_PER_STAGE = Rule(
     "layers_per_stage",
     "[megatron-0.12, transformer_config.py; mindspeed, noop_layers.py]",
-    Sentence("every virtual stage holds a layer: pp x vpp is at most the number of layers (a rest is filled with no-op layers)"),
-    lambda w, b: (b.layout_index < 0) & (b.pp * b.vpp > w.model.num_layers),
+    Sentence(
+        "every virtual stage holds a layer, but those of the embedding and the loss may hold none: pp x vpp is at most two more "
+        "than the layers (a rest is filled with no-op layers)"
+    ),
+    lambda w, b: (b.layout_index < 0) & (b.pp * b.vpp > most_stages(w.model, b)),
     lambda w, s: Sentence(
         "pp {} x vpp {} = {} virtual stages, but {} has {} layers", s.pp, s.vpp, s.pp * s.vpp, w.model.name, w.model.num_layers
     ),

@@ -56,6 +56,21 @@ def drawn(draw: st.DrawFn) -> tuple[Workload, ParallelStrategy]:
     return made, placed(layout, before_head)
 
 
+@pytest.mark.parametrize("spare", [0, 1, 2, 3])
+@pytest.mark.parametrize("target", ["megatron-lm@0.12", "megatron-lm@0.19", "mindspeed-llm@master"])
+def test_virtual_stages_of_embedding_and_loss_may_be_empty(target: str, spare: int) -> None:
+    (framework,) = [each for each in FRAMEWORKS if each.target.label == target]
+    made = job(replace(DENSE, num_layers=16 - spare))
+    plan = replace(placed(default_layout(made.model, 4, 4), 0), layer_layout=None)
+    broken = {each.rule for each in violations(made, plan, framework.target)}
+    assert ("layers_per_stage" in broken) == (spare > 2)
+    if spare <= 2:
+        assert not broken & set(PLACING)
+        arguments = framework.write(made, plan).arguments
+        said = framework.read(list(arguments), 64)
+        assert (said.layer_layout or default_layout(made.model, 4, 4)) == default_layout(made.model, 4, 4)
+
+
 DENSE_OF = {number: replace(DENSE, num_layers=number) for number in range(1, 37)}
 
 

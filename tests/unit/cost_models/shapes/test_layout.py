@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.pipeline.stages import stages_of
-from cost_models.shapes.layout import default_layout, distinct_stages, layer_layout, stage_table
+from cost_models.shapes.layout import default_layout, distinct_stages, layer_layout, lean_tail_layout, stage_table
 from cost_models.shapes.strategy import Schedule
 from cost_models.shapes.workload import LayerKind, LocalAttention
 from tests.workloads import DENSE, SPARSE
@@ -33,6 +33,14 @@ def test_pangu_pro_moe_has_two_empty_slots() -> None:
     assert layout.sum() == 48
     assert (layout == 1).sum() == 2
     assert (layout[:, 0] == 2).all()  # the first rank stays full
+
+
+def test_the_stages_of_embedding_and_loss_hold_nothing_where_layers_are_too_few() -> None:
+    # Qwen3-235B's 94 layers on 32 x 3 virtual stages, which was measured; then one stage too many: the loss has one of its own.
+    assert layer_layout(94, 32, 3) == ((0, *[1] * 31), (1,) * 32, (*[1] * 31, 0))
+    assert layer_layout(95, 32, 3) == ((1,) * 32, (1,) * 32, (*[1] * 31, 0))
+    # In a V every virtual stage holds one, and what is asked beyond has no default.
+    assert [sum(map(sum, lean_tail_layout(3, 2, 2))), lean_tail_layout(3, 2, 2)[-1][-1]] == [3, 0]
 
 
 def test_both_ends_give_way_where_no_dense_layers_lead() -> None:
