@@ -4,7 +4,13 @@ export type Strategy = Schemas["StrategyDocument"];
 
 const DEGREES = ["tp", "pp", "vpp", "cp", "ep", "etp"] as const;
 const USUAL_SCHEDULES = ["none", "1f1b", "interleaved-1f1b"]; // vpp says which
-const TOLD_FEATURES = ["swap_optimizer", "reuse_fp32_param"];
+// Switches that a name tells where they are on, and where they are off although they would act.
+const TOLD_ON = [
+  ...["replicated_embedding", "mc2", "coc", "tp_comm_overlap", "reuse_fp32_param", "swap_optimizer", "swap_attention", "grad_reduce_in_bf16"],
+  ...["moe_allgather_overlap_comm", "moe_alltoall_overlap_comm", "moe_comm_overlap", "moe_shared_expert_overlap", "moe_pad_to_capacity"],
+  ...["moe_zero_memory", "tp_2d", "cuda_graph", "fine_grain_interleave", "dualpipev_dw_detach", "bf16_moments", "fp8_activation_input"],
+  "moe_tier_streams",
+];
 
 /** "tp 4 -> 8", as the server tells a change, with an arrow that does not break. */
 export const changeText = (change: string): string => change.replaceAll(" -> ", "\u00a0→ ");
@@ -31,10 +37,34 @@ export function strategyParts(strategy: Strategy): { degrees: string; options: s
     ...(tp > 1 && !strategy.sequence_parallel ? ["no SP"] : []),
     ...(zeroStage !== 1 && dp * cp > 1 ? [`ZeRO-${zeroStage}`] : []),
     ...(strategy.moe_dispatcher && strategy.moe_dispatcher !== "alltoall" ? [strategy.moe_dispatcher] : []),
-    ...(recompute.granularity === "none" ? [] : [`recompute ${recomputeText(recompute)}`]),
-    ...TOLD_FEATURES.filter((name) => strategy.features.includes(name)),
+    ...(strategy.tensor_plan ? ["recompute and swap by tensor"] : []),
+    ...(recompute.granularity === "none" ? [] : [rankText(recompute) ?? `recompute ${recomputeText(recompute)}`]),
+    ...(strategy.noop_layers ? [`${strategy.noop_layers} empty slots`] : []),
+    ...TOLD_ON.filter((name) => strategy.features.includes(name)),
+    ...usualSwitches(strategy)
+      .filter((name) => !strategy.features.includes(name))
+      .map((name) => `no ${name}`),
   ];
   return { degrees: degrees.join(" "), options: options.join(" ") };
+}
+
+/** Switches that are on by default and act in the strategy. */
+function usualSwitches(strategy: Strategy): string[] {
+  const replicas = strategy.dp * strategy.cp > 1;
+  return [
+    ...["flash_attention", "fused_norm"],
+    ...(strategy.moe_dispatcher ? ["moe_grouped_gemm", "moe_permute_fusion"] : []),
+    ...(replicas ? ["overlap_grad_reduce"] : []),
+    ...(replicas && strategy.zero_stage > 0 ? ["overlap_param_gather"] : []),
+    ...(strategy.microbatch_group_size_per_vp_stage == null ? [] : ["overlap_p2p"]),
+  ];
+}
+
+/** The recompute by pipeline rank, if it is one. */
+function rankText({ granularity, layers_per_stage: layers, modules }: Strategy["recompute"]): string | null {
+  if (granularity === "selective" || !layers?.length) return null;
+  const whole = new Set(layers).size > 1 ? "recompute by stage" : `recompute ${layers[0]} a rank`;
+  return modules.length ? `${whole}, others ${modules.join("+")}` : whole;
 }
 
 /** The recompute as `--recompute` takes it. */

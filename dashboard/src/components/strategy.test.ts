@@ -1,0 +1,9 @@
+import { expect, test } from "vitest";
+
+import names from "./strategyNames.json";
+import { type Strategy, strategyText } from "./strategy";
+
+// A test of the server holds the file to the names that commands and reports print.
+test.each(names)("a strategy has the server's name: $name", ({ strategy, name }) => {
+  expect(strategyText(strategy as unknown as Strategy)).toBe(name);
+});
