@@ -54,15 +54,6 @@ def least_memory_form(model: ModelShape, batch: StrategyBatch, switches: Feature
     return varied(batch, features=features)
 
 
-def swappable(batch: StrategyBatch) -> NDArray[np.bool_]:
-    """Rows in which attention's tensors can be swapped: forwards and backwards are not merged.
-
-    No framework swaps during merged passes [mindspeed-fb-overlap].
-    """
-    found: NDArray[np.bool_] = (batch.features & int(Feature.MOE_COMM_OVERLAP)) == 0
-    return found
-
-
 @lru_cache(maxsize=64)
 def _combinations(switches: Feature) -> tuple[Feature, ...]:
     """Combinations of at least one switch, the smaller ones first."""
@@ -85,6 +76,4 @@ def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDAr
     changes: NDArray[np.bool_] = (batch.features & read) == standing
     if changes.any():  # usually none does
         changes &= effective_switches.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
-        if Feature.SWAP_ATTENTION in chosen:
-            changes &= swappable(batch)
     return changes

@@ -115,7 +115,7 @@ def strategies(workload: Workload, space: SearchSpace) -> Iterator[ParallelStrat
 def leaner_forms(workload: Workload, row: ParallelStrategy, switches: Feature) -> Iterator[ParallelStrategy]:
     """The strategy with every combination of the switches turned to the side that saves memory, where each of them changes it.
 
-    Of those that replace the same, one is on. Attention is not swapped beside merged pairs: no framework does both.
+    Of those that replace the same, one is on.
     """
     among = [feature for feature in SWITCHES if feature in switches and feature not in _lean_side(row.features, feature)]
     for number in range(1, len(among) + 1):
@@ -124,8 +124,6 @@ def leaner_forms(workload: Workload, row: ParallelStrategy, switches: Feature) -
             for feature in chosen:
                 features ^= feature
             turned_on = Feature(sum(chosen)) & features
-            if Feature.SWAP_ATTENTION in turned_on and Feature.MOE_COMM_OVERLAP in features:
-                continue
             if _replace_the_same(features, turned_on):
                 continue
             if canonical(workload, replace(row, features=row.features | Feature(sum(chosen)))).features & Feature(

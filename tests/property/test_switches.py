@@ -19,7 +19,7 @@ from cost_models.step.composition import estimate
 from frameworks.accepted_switches import rivals, with_taken
 from frameworks.legality import legal_mask
 from frameworks.registry import TARGETS, offered
-from search.space.memory_saving_forms import least_memory_form, memory_saving_forms, swappable
+from search.space.memory_saving_forms import least_memory_form, memory_saving_forms
 from search.space.recompute_modes import recompute_mode
 from tests.search_workloads import DENSE, MOE, workload
 
@@ -70,7 +70,7 @@ def test_a_switch_saves_what_its_entry_says_and_costs_nothing_of_it(
     job, strategy = drawn
     off = replace(strategy, features=strategy.features & ~(feature | rivals(feature)))
     batch = StrategyBatch.of([off, replace(off, features=off.features | feature)])
-    if not legal_mask(job, batch).all() or (feature is Feature.SWAP_ATTENTION and not swappable(batch).all()):
+    if not legal_mask(job, batch).all():
         return
     priced = estimate(job, batch, prior_constants(job.cluster.profile.family))
     time, peak = priced.step_time_s, priced.peak_memory_bytes
@@ -117,7 +117,6 @@ def test_leaner_forms_are_every_combination_that_changes_the_strategy(
             if SWITCHES[feature].in_search is InSearch.LEAN_ON:
                 there = canonical(job, replace(strategy, features=features)).features
                 changes &= not features & rivals(feature) and feature in there
-                changes &= feature is not Feature.SWAP_ATTENTION or bool(swappable(batch)[0])
         if changes:
             expected.add(int(features))
     assert set(forms) == expected

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 from cost_models.constants import prior_constants
+from cost_models.memory.fit import fit_rule
 from cost_models.shapes.effective_switches import possible
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature, InSearch, treated
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import MemoryRoom, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate, estimate_priced
 from cost_models.step.priced_groups import PricedBatch
@@ -64,6 +65,13 @@ def with_both_settings(job: Workload, limits: SearchLimits) -> SearchLimits:
     return replace(limits, switches=dict.fromkeys(ways & offered_switches(job) & possible(job.model), (False, True)))
 
 
+def with_room(job: Workload, times: float) -> Workload:
+    """The job with this many times the device memory."""
+    rule = fit_rule(job, CONSTANTS)
+    return replace(job, room=MemoryRoom(rule.memory_limit_bytes - times * rule.room_bytes))
+
+
+@pytest.mark.parametrize("room", [0.97, 1.0, 1.005, 1.1])
 @pytest.mark.parametrize(
     ("model", "target", "objective"),
     [
@@ -74,14 +82,14 @@ def with_both_settings(job: Workload, limits: SearchLimits) -> SearchLimits:
         ("dense", "mindspeed-llm", "memory_headroom"),
     ],
 )
-def test_no_setting_of_a_switch_that_was_not_tried_is_better(model: str, target: str, objective: str) -> None:
+def test_no_setting_of_a_switch_that_was_not_tried_is_better(model: str, target: str, objective: str, room: float) -> None:
     # Large enough that most plans fit with some switches only.
     shape = (
         replace(LARGE, num_layers=16)
         if model == "moe"
         else replace(DENSE, num_layers=80, hidden_size=8192, ffn_hidden_size=24576)
     )
-    job = workload(shape, num_devices=16, target=target)
+    job = with_room(workload(shape, num_devices=16, target=target), room)
     limits = SearchLimits(
         tp=(4, 8), pp=(1, 2), vpp=(1, 2), ep=(1, 8), etp=(1,), micro_batch_size=(1,), dispatcher=None,
         recompute=(recompute_mode("none"), recompute_mode("full")),
