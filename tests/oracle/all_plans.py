@@ -93,7 +93,7 @@ def strategies(workload: Workload, space: SearchSpace) -> Iterator[ParallelStrat
             continue
         replicas = devices // (tp * pp * cp)
         for vpp, micro_batch, ep, etp in product(space.vpp, space.micro_batch_size, space.ep, space.etp):
-            if pp * vpp > model.num_layers or workload.training.global_batch_size % (replicas * micro_batch):
+            if workload.training.global_batch_size % (replicas * micro_batch):
                 continue
             layers = layers_per_chunk(model, pp, vpp)
             for schedule in (each for each in schedules_of(pp, vpp) if each in space.schedule):
