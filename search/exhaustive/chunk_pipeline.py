@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from cost_models.shapes.switches import PRICED, Feature, Place
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import peaks
 from cost_models.step.placing import least_step_times_s, work
@@ -28,6 +30,8 @@ from search.ranking.leaderboard import RankedStrategy
 from search.space.enumeration import legal_rows, option_rules
 from search.space.memory_saving_forms import memory_saving_forms
 from search.space.search_space import SearchSpace
+
+OF_TASKS = Feature(PRICED[Place.LAYER] | PRICED[Place.PIPELINE])  # switches that change how long tasks take, or their order
 
 
 @dataclass(frozen=True)
@@ -61,15 +65,16 @@ class ChunkPricing:
         """Price legal rows against these incumbents; later results do not count."""
         self._result = result = ChunkResult(incumbents)
         origin = np.arange(len(batch))
-        parts, cramped = self._priced(batch, origin)
+        parts, cramped, roomy = self._priced(batch, origin)
+        cramped = np.concatenate([cramped, roomy[self._has_form_elsewhere(batch.take(roomy))]])
         parts += self._leaner(batch.take(cramped), origin[cramped])
         if parts:
             rows = joined_rows(parts)
             result.rows = rows.take(np.argsort(rows.origin, kind="stable"))  # structures stay together
         return result
 
-    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> tuple[list[PricedRows], IntColumn]:
-        """Rows that fit and could be listed, if any; and the places of those that have no room where they could be listed.
+    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> tuple[list[PricedRows], IntColumn, IntColumn]:
+        """Rows that fit and could be listed, if any; the places of those that lack room where they could be; and of the others.
 
         What its layers take rules out a row before anything else is counted.
         """
@@ -90,11 +95,31 @@ class ChunkPricing:
         result.legal += int(counted.sum())
         result.ruled_out += int((counted & ~is_open).sum())
         if placed is None:
-            return [], can_be
+            return [], can_be, can_be
         priced = priced_rows(placed, origin[can_be], self._price)
         self._note_leanest(usual.take(can_be), priced)
         result.fits += len(np.unique(placed.origin))
-        return [] if priced is None else [priced], can_be[placed.is_cramped] if self._proves_by_time else np.arange(len(batch))
+        parts = [] if priced is None else [priced]
+        if not self._proves_by_time:
+            return parts, np.arange(len(batch)), np.zeros(0, dtype=np.int64)
+        return parts, can_be[placed.is_cramped], can_be[placed.is_open & ~placed.is_cramped]
+
+    def _has_form_elsewhere(self, batch: StrategyBatch) -> NDArray[np.bool_]:
+        """Whether a leaner form of a row may be listed under a placement of its best pace that is none of the row's. ``[n]``
+
+        Only switches that change the tasks are turned: the others leave every pace as it is.
+        """
+        found = np.zeros(len(batch), dtype=np.bool_)
+        is_piped = bool((batch.pp > 1).any())  # else there is one placement
+        made = memory_saving_forms(self.workload.model, batch, self._space.leaner & OF_TASKS) if is_piped else None
+        if made is not None:
+            forms, of_row = priced_by(self.prices, made[0]), made[1]
+            can_be = np.flatnonzero(least_step_times_s(forms, work(forms)).step_s < self._to_beat_s)
+            if len(can_be):
+                rows = priced_by(self.prices, batch)
+                elsewhere = self.placer.lies_elsewhere(forms.take(can_be), rows, of_row[can_be])
+                found[of_row[can_be[elsewhere]]] = True
+        return found
 
     def _note_leanest(self, usual: PricedBatch, priced: PricedRows | None) -> None:
         """Record the strategy that needs least memory under the default placement, until some strategy fits."""
@@ -117,9 +142,9 @@ class ChunkPricing:
         return self._result.incumbents.to_beat if self._proves_by_time else float("inf")
 
     def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
-        """The leaner forms of rows without room under a placement of their best pace.
+        """The leaner forms of rows that lack room under a placement of the best pace of theirs or of a form.
 
-        Under one placement no leaner form is faster than the row itself. If the row fits, its leaner forms are not tried.
+        Under one placement no leaner form is faster than the row itself. If the row fits there, its leaner forms are not tried.
         """
         result = self._result
         if not len(batch) or not self._space.leaner:

@@ -127,10 +127,25 @@ class Placer:
                 found[row].append(placed.priced.batch.row(number))
         return found
 
-    def cramped(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[bool]:
-        """Whether some placement of the best pace has no room for a strategy, legal but for its placement."""
-        priced = priced_batch(self.workload, StrategyBatch.of(strategies), constants)
-        return [bool(each) for each in self.fastest_that_fit(priced).is_cramped]
+    def lies_elsewhere(self, forms: PricedBatch, strategies: PricedBatch, of_row: IntColumn) -> NDArray[np.bool_]:
+        """Whether each form has a placement of its best pace that is none of the strategy's, ``of_row``, that it is made from."""
+        number: dict[Form, int] = {}
+        own, others = (self._fastest(priced, number) for priced in (forms, strategies))
+        width = len(number)
+        every = [np.pad(found, ((0, 0), (0, width - found.shape[1]))) for found in (own, others)]
+        elsewhere: NDArray[np.bool_] = (every[0] & ~every[1][of_row]).any(axis=1)
+        return elsewhere
+
+    def _fastest(self, priced: PricedBatch, number: dict[Form, int]) -> NDArray[np.bool_]:
+        """The placements of the best pace of each row, ``[n, placement]``; ``number`` gives their columns, and gets new ones."""
+        compared = [(rows, pipeline.forms, _best_pace(found)) for rows, _, pipeline, found in self._compared(priced)]
+        for _, forms, _ in compared:
+            for form in forms:
+                number.setdefault(form, len(number))
+        fastest = np.zeros((len(priced.batch), len(number)), dtype=np.bool_)
+        for rows, forms, best in compared:
+            fastest[rows[:, None], [number[form] for form in forms]] = best.T
+        return fastest
 
     def best(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[ParallelStrategy]:
         """Each strategy, legal but for its placement, under the first placement of the best pace that has room.
@@ -142,8 +157,7 @@ class Placer:
         priced = priced_batch(self.workload, StrategyBatch.of(strategies), constants)
         chosen = _Chosen.of(priced.batch)
         for rows, _, pipeline, found in self._compared(priced):
-            best = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE)).argmax(axis=0)
-            chosen.take(rows, pipeline.forms, best[found.of_row])
+            chosen.take(rows, pipeline.forms, _best_pace(found).argmax(axis=0))
         with_room = self.placed_by_pace(constants, strategies)
         return [each[0] if each else chosen.batch.row(row) for row, each in enumerate(with_room)]
 
@@ -201,6 +215,12 @@ class Placer:
         powers = np.ceil(np.log2(np.maximum(np.ceil(head_s / layer_s), 1.0)))
         rounded: IntColumn = (2**powers).astype(np.int64)[of_row]
         return rounded
+
+
+def _best_pace(found: Paces) -> NDArray[np.bool_]:
+    """Whether each placement has the best pace of each row, ``[placement, n]``."""
+    is_best: NDArray[np.bool_] = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE))[:, found.of_row]
+    return is_best
 
 
 def _under(one: ParallelStrategy, placements: Sequence[Placement]) -> StrategyBatch:

@@ -27,7 +27,6 @@ from tests.oracle.placements import layouts
 AT_ONCE = 4_000  # plans that are simulated together
 STRUCTURE = ("tp", "pp", "cp", "ep", "vpp", "schedule")
 Structure = tuple[int, ...]
-HasForms = Callable[[Sequence[ParallelStrategy]], Sequence[bool]]
 Placements = Callable[[Sequence[ParallelStrategy]], Sequence[Sequence[ParallelStrategy]]]
 
 
@@ -49,14 +48,9 @@ def structure_of(strategy: ParallelStrategy) -> Structure:
     return tuple(int(getattr(strategy, name)) for name in STRUCTURE)
 
 
-def every_plan(
-    workload: Workload, space: SearchSpace, constants: Constants, placements: Placements, has_forms: HasForms | None = None
-) -> EveryPlan:
-    """Simulate every form under all placements that ``placements`` gives it and that the target takes.
-
-    ``has_forms`` says which strategies have leaner forms; without it, all.
-    """
-    forms = legal_forms(workload, space, has_forms)
+def every_plan(workload: Workload, space: SearchSpace, constants: Constants, placements: Placements) -> EveryPlan:
+    """Simulate every form under all placements that ``placements`` gives it and that the target takes."""
+    forms = legal_forms(workload, space)
     best: dict[Structure, tuple[float, ParallelStrategy]] = {}
     num_legal = num_fitting = 0
     for first in range(0, len(forms), AT_ONCE):
@@ -75,13 +69,11 @@ def every_plan(
     return EveryPlan(len(forms), num_legal, num_fitting, best)
 
 
-def legal_forms(workload: Workload, space: SearchSpace, has_forms: HasForms | None = None) -> list[ParallelStrategy]:
+def legal_forms(workload: Workload, space: SearchSpace) -> list[ParallelStrategy]:
     """Every strategy that the target takes, and its leaner forms, before layers are placed."""
     rows = list(dict.fromkeys(strategies(workload, space)))
     rows = legal_of(workload, [taken(workload, row, space.wanted) for row in rows], reads_placement=False)
-    wanted = has_forms(rows) if has_forms is not None and rows else [True] * len(rows)
-    some = [row for row, has in zip(rows, wanted, strict=True) if has]
-    every = dict.fromkeys([*rows, *(form for row in some for form in leaner_forms(workload, row, space.leaner))])
+    every = dict.fromkeys([*rows, *(form for row in rows for form in leaner_forms(workload, row, space.leaner))])
     return legal_of(workload, list(every), reads_placement=False)
 
 

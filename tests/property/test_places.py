@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from cost_models.constants import prior_constants
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, StrategyBatch
+from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.step_times import simulate
 from search.exhaustive.lattice_search import LatticeSearch
@@ -51,10 +52,10 @@ LIMITS = st.builds(
 )
 
 
-def strategies(job: Workload, limits: SearchLimits) -> list[ParallelStrategy]:
+def strategies(job: Workload, limits: SearchLimits, *, leaner: bool = True) -> list[ParallelStrategy]:
     """Every strategy of the lattice in all of its forms, where its pace is best and it fits."""
-    placer = Placer(job)
-    forms = legal_forms(job, search_space(job, limits), lambda rows: placer.cramped(CONSTANTS, rows))
+    placer, space = Placer(job), search_space(job, limits)
+    forms = legal_forms(job, space if leaner else replace(space, leaner=Feature(0)))
     return [placed for form in placer.placed_by_pace(CONSTANTS, forms) for placed in form]
 
 
@@ -94,7 +95,7 @@ def test_every_place_of_1f1b_is_about_as_fast_as_under_the_best_of_all_placement
         dispatcher=(Dispatcher.ALLTOALL,) if model.moe else None,
     )  # fmt: skip
     best_s: dict[bytes, float] = {}
-    for row in strategies(job, limits):
+    for row in strategies(job, limits, leaner=False):  # all fit
         every = [replace(row, layer_layout=layout) for layout in layouts(model.num_layers, row.pp, row.vpp)]
         played = simulate(job, StrategyBatch.of(every), CONSTANTS)
         (structure,) = structures(StrategyBatch.of([row]))

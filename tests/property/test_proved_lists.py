@@ -1,8 +1,7 @@
 """Whole lists of random jobs against every plan of their spaces, simulated one by one: dense and with experts, roomy and tight.
 
-Every form is placed by the search's own placer, without a time to beat (``Placer.placed_by_pace``), which also says where a
-strategy has no room, so that its leaner forms belong to the lattice (docs/model.md). All else is worked out apart.
-``PROVED_JOBS`` says how many jobs are tried.
+Every leaner form of every strategy is placed by the search's own placer, without a time to beat (``Placer.placed_by_pace``). All
+else is worked out apart. ``PROVED_JOBS`` says how many jobs are tried.
 """
 
 from __future__ import annotations
@@ -29,6 +28,7 @@ from search.space.search_space import search_space
 from tests.oracle.all_plans import every_plan
 
 NUMBER, QUICK = int(os.environ.get("PROVED_JOBS", "40")), 6
+ELSEWHERE = 74  # a form has another best pace than its strategy, and is faster there by 0.8 %
 PLACES = 20
 DENSE = ("qwen3-8b", "qwen3-32b", "llama-3.1-8b", "llama-2-13b")
 EXPERTS = ("qwen3-30b-a3b", "deepseek-v2-lite", "deepseek-v3", "pangu-ultra-moe-718b")
@@ -99,7 +99,12 @@ def tight(job: Job) -> Job:
     return job._replace(workload=replace(job.workload, room=MemoryRoom(rule.memory_limit_bytes - room_bytes)))
 
 
-@pytest.mark.parametrize("seed", [pytest.param(seed, marks=[pytest.mark.slow] * (seed >= QUICK)) for seed in range(NUMBER)])
+SEEDS = [
+    pytest.param(seed, marks=[pytest.mark.slow] * (seed >= QUICK and seed != ELSEWHERE)) for seed in {*range(NUMBER), ELSEWHERE}
+]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_every_place_is_that_of_all_plans(seed: int) -> None:
     job = random_job(seed)
     placer, space = Placer(job.workload), search_space(job.workload, job.limits)
@@ -108,7 +113,6 @@ def test_every_place_is_that_of_all_plans(seed: int) -> None:
         space,
         job.constants,
         lambda rows: placer.placed_by_pace(job.constants, rows),
-        lambda rows: placer.cramped(job.constants, rows),
     )
     lattice = searched(job)
     candidates = lattice.state.candidates

@@ -15,6 +15,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, InSearch, treated
 from cost_models.shapes.workload import Workload
+from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate
 from frameworks.accepted_switches import rivals, with_taken
 from frameworks.legality import legal_mask
@@ -72,9 +73,13 @@ def test_a_switch_saves_what_its_entry_says_and_costs_nothing_of_it(
     batch = StrategyBatch.of([off, replace(off, features=off.features | feature)])
     if not legal_mask(job, batch).all():
         return
-    priced = estimate(job, batch, prior_constants(job.cluster.profile.family))
+    constants = prior_constants(job.cluster.profile.family)
+    priced, played = estimate(job, batch, constants), simulate(job, batch, constants)
     time, peak = priced.step_time_s, priced.peak_memory_bytes
     way = SWITCHES[feature].in_search
+    leaner = 1 if way is InSearch.LEAN_ON else 0
+    if way is not InSearch.IF_ALLOWED:  # a form is never faster than its strategy under the same placement
+        assert played.step_time_s[leaner] >= played.step_time_s[1 - leaner] * (1 - 1e-12)
     if way is InSearch.LEAN_ON:
         assert time[1] >= time[0] * (1 - 1e-12)
         assert peak[1] <= peak[0] or feature is Feature.SWAP_ATTENTION  # the layer at work holds what comes back

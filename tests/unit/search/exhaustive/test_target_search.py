@@ -12,7 +12,7 @@ import pytest
 from cost_models.constants import prior_constants
 from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
-from cost_models.shapes.switches import DEFAULT_FEATURES
+from cost_models.shapes.switches import DEFAULT_FEATURES, InSearch, treated
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.simulation.step_times import simulate
 from frameworks.legality import legal_mask
@@ -157,7 +157,7 @@ def test_a_search_that_is_cut_in_physics_keeps_its_proof_and_says_what_was_cut()
 
 
 def test_rows_that_the_framework_takes_are_not_priced_twice() -> None:
-    job, limits = JOB, SMALL
+    job, limits = JOB, replace(SMALL, switches=dict.fromkeys(treated(InSearch.LEAN_ON, InSearch.LEAN_OFF), (False,)))
     num_refused = 0
     physics = on_physics(job)
     for chunk in chunks(physics, search_space(physics, limits), Rejections()):
