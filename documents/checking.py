@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from typing import Any, TypeVar
@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from documents.errors import InputError, did_you_mean, nearest, show
+from documents.other_names import usual_name
 from documents.sentences import Sentence, joined
 
 Schema = Mapping[str, Any]
@@ -171,7 +172,9 @@ def _meant(key: str, here: Sequence[str], parts: Parts) -> str | None:
     elsewhere = _places(parts).get(key, [])
     if len(elsewhere) > _TOLD_PLACES:  # a name of many fields, such as min, does not help
         elsewhere = []
-    guess = nearest(key, here, *([_ALIKE] if elsewhere else []))
+    usual = usual_name(key).replace("-", "_")
+    known = next((name for name in (usual, f"num_{usual}") if name in here), None) if usual != key else None
+    guess = known or nearest(key, here, *([_ALIKE] if elsewhere else []))
     told = [*([] if guess is None else [guess]), *elsewhere]
     return joined(" or ", map(repr, told)) or None
 
@@ -252,3 +255,31 @@ def _with_integers(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_with_integers(item) for item in value]
     return int(value) if _is_whole(value) else value
+
+
+def with_texts_read(model: type[Section], document: object, read: Callable[[str, str, bool], float | None]) -> Any:
+    """``document`` with each text that stands where ``model`` takes numbers and no text, as ``read`` reads it.
+
+    ``read`` gets the field's name, the text, and whether the number must be whole; None leaves the text. A name of a choice
+    counts in any case.
+    """
+    definitions = schema_of(model).get("$defs", {})
+
+    def reading(value: Any, schemas: list[Schema], field: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: reading(item, _step(schemas, key, definitions), key) for key, item in value.items()}
+        if isinstance(value, list):
+            return [reading(item, _step(schemas, 0, definitions), field) for item in value]
+        if not isinstance(value, str):
+            return value
+        choices = [name for schema in schemas for name in schema.get("enum", ()) if isinstance(name, str)]
+        kinds = {schema.get("type") for schema in schemas if "enum" not in schema}
+        if "string" in kinds or value in choices:
+            return value
+        alike = [name for name in choices if name.lower() == value.strip().lower()]
+        if len(alike) == 1:
+            return alike[0]
+        number = read(field, value, "number" not in kinds) if kinds & {"integer", "number"} else None
+        return value if number is None else number
+
+    return reading(document, _branches(schema_of(model), definitions), "")

@@ -28,7 +28,7 @@ TARGETS: tuple[Target, ...] = (ANY, *(framework.target for framework in FRAMEWOR
 
 def parse_target(text: str) -> Target:
     """The target of ``name`` or ``name@release``; raises ``TargetError``."""
-    name, _, release = text.partition("@")
+    name, _, release = text.strip().lower().partition("@")
     named = [target for target in TARGETS if target.name == name]
     if not named:
         labels = joined(", ", (target.label for target in TARGETS))

@@ -6,9 +6,10 @@ import os
 import sys
 from collections.abc import Sequence
 from copy import copy
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.main import get_command
 from typer.models import CommandInfo
 
 from app.cli.commands import (
@@ -37,6 +38,7 @@ from app.cli.commands import (
     validate,
     worker,
 )
+from app.cli.flags import with_own_reading
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 from app.language.choice import LANGUAGES, checked, of_environment, said, speak, spoken
 from documents.errors import InfeasibleError, InputError, cause_of
@@ -146,11 +148,15 @@ def _name(command: CommandInfo) -> str:
 def _run(words: list[str]) -> object:
     called = _called(words)
     if spoken() == "en":
-        return called(args=words, prog_name="meshplan", standalone_mode=False)
+        return _ran(get_command(called), words)
     from app.cli.help import translated
 
     with translated(called) as command:
-        return command(args=words, prog_name="meshplan", standalone_mode=False)
+        return _ran(command, words)
+
+
+def _ran(command: Any, words: list[str]) -> object:
+    return with_own_reading(command)(args=words, prog_name="meshplan", standalone_mode=False)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import Field
 
-from documents.errors import InputError, did_you_mean, show
+from app.jobs.written_numbers import number
+from documents.errors import InputError, show
 from documents.sentences import Sentence, joined
-from hardware_profiles.units import Dimension, names, to_si
+from hardware_profiles.units import Dimension, names
 
 FIELD = "search.min_headroom"
 MAX_HEADROOM_TEXT = 32
 MAX_HEADROOM_BYTES = 2**50
-_QUANTITY = re.compile(r"(\d{1,15}(?:\.\d{1,9})?) ?(%|[A-Za-z]{0,4})", re.ASCII)
-_UNITS = names(Dimension.BYTES)
 
 Bytes = Field(ge=0, le=MAX_HEADROOM_BYTES)
 HeadroomBytes = Annotated[int, Bytes] | Annotated[float, Bytes]  # bounds that the API's description states
@@ -25,15 +23,15 @@ HeadroomBytes = Annotated[int, Bytes] | Annotated[float, Bytes]  # bounds that t
 def checked_headroom(given: int | float | str) -> int | float | str:
     """Check ``given``; ``ValueError`` with a sentence for a text that is no headroom."""
     if isinstance(given, str):
-        _parts(given)
+        _bytes_or_share(given)
     return given
 
 
 def headroom_bytes(given: int | float | str, limit_bytes: float, labels: Mapping[str, str]) -> float:
     """The headroom on a device with this limit; ``InputError`` if nothing is left."""
     if isinstance(given, str):
-        number, unit = _parts(given)
-        found = number / 100.0 * limit_bytes if unit == "%" else to_si(number, unit or "B")
+        size, share = _bytes_or_share(given)
+        found = size if size is not None else (share or 0.0) * limit_bytes
     else:
         found = float(given)
     if found >= limit_bytes:
@@ -48,14 +46,17 @@ def headroom_bytes(given: int | float | str, limit_bytes: float, labels: Mapping
     return found
 
 
-def _parts(text: str) -> tuple[float, str]:
-    found = _QUANTITY.fullmatch(text.strip())
-    wanted = Sentence(
-        "give bytes, a quantity in {} such as 4GiB, or a part of the device's limit such as 5%.", joined(", ", _UNITS)
-    )
+def _bytes_or_share(text: str) -> tuple[float | None, float | None]:
+    """Bytes, or the share of the limit; ``ValueError`` with a sentence for a text that is neither."""
+    plain = text.strip()
+    is_share = plain.endswith("%")
+    found = number(plain[:-1], "percent") if is_share else number(plain, "min_headroom_bytes")
     if found is None:
-        raise ValueError(Sentence("{} is not allowed; {}", show(text), wanted))
-    number, unit = float(found[1]), found[2]
-    if unit not in ("", "%", *_UNITS):
-        raise ValueError(Sentence("{} is not allowed{}; {}", show(text), did_you_mean(unit, _UNITS), wanted))
-    return number, unit
+        raise ValueError(
+            Sentence(
+                "{} is not allowed; give bytes, a quantity in {} such as 4GiB, or a part of the device's limit such as 5%.",
+                show(text),
+                joined(", ", names(Dimension.BYTES)),
+            )
+        )
+    return (None, found / 100) if is_share else (found, None)

@@ -34,6 +34,7 @@ from app.jobs.missing_fields import lacking, with_what_a_model_lacks
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
+from app.jobs.written_numbers import with_numbers
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
@@ -83,8 +84,10 @@ def load_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mappin
     return parse_job(document, folder=folder, labels=labels)
 
 
-def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Any], Path]:
-    """The document of ``load_job`` before it is checked, and the folder of its relative paths."""
+def job_document(
+    source: str, flags: Mapping[str, Mapping[str, Any]], model: type[Section] = JobDocument
+) -> tuple[dict[str, Any], Path]:
+    """The document of ``load_job`` before it is checked as ``model``, and the folder of its relative paths."""
     document, folder = _document(source)
     for section, values in flags.items():
         if values:
@@ -99,7 +102,7 @@ def job_document(source: str, flags: Mapping[str, Mapping[str, Any]]) -> tuple[d
         document["software"]["calibration"] = _calibration_reference(document["software"]["calibration"], Path())
     if "expert_counts" in flags.get("training", {}):
         document["training"]["expert_counts"] = counts_reference(document["training"]["expert_counts"], Path())
-    return document, folder
+    return with_numbers(model, document), folder
 
 
 def _with_flags(section: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:

@@ -266,7 +266,7 @@ class RlJob:
 
 def load_rl_job(source: str) -> RlJob:
     """The job of a file."""
-    document, folder = job_document(source, {})
+    document, folder = job_document(source, {}, RlJobDocument)
     plain, sections = _parts(document, folder)
     job = parse_job(plain, folder=folder)
     return _resolved(job, sections, own_calibrations(job), folder)

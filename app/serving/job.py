@@ -69,7 +69,7 @@ class ServingJob:
 
 def load_serving_job(source: str, flags: Mapping[str, Mapping[str, Any]], labels: Mapping[str, str]) -> ServingJob:
     """The job of a preset, ``config.json`` or job file, with flags by section."""
-    document, folder = job_document(source, flags)
+    document, folder = job_document(source, flags, ServingJobDocument)
     plain, section = _parts(document, labels)
     job = parse_job(plain, folder=folder, labels=labels)
     return _resolved(job, section, own_calibrations(job))

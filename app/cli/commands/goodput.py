@@ -10,11 +10,10 @@ import typer
 from app.cli.commands import options
 from app.cli.commands.estimate import STRATEGY, job_of_flags
 from app.exit_codes import DONE
-from documents.errors import InputError, show
+from documents.errors import InputError
 from documents.sentences import Sentence
 
 _SITE = "Site"
-_UNITS = {"s": 1.0, "min": 60.0, "h": 3600.0, "d": 86_400.0}
 
 
 def _flag(kind: Any, text: str) -> Any:
@@ -77,6 +76,7 @@ def goodput(
     from app.goodput.service import goodput_document
     from app.goodput.tables import print_goodput
     from app.jobs.job import load_job
+    from app.jobs.written_numbers import given_number
     from app.text import terminal
     from documents.reading import read_document
 
@@ -92,7 +92,9 @@ def goodput(
     for name in SITE:
         if params.get(name) is None:
             continue
-        value = _seconds(params[name], options.flag(name)) if name in _TIMES else params[name]
+        value = params[name]
+        if name in _TIMES:
+            value = given_number(value, "time_s", options.flag(name), needs_unit=value != "0")
         for field in _FIELDS.get(name, (name,)):
             values[field] = value
             labels[f"delivery.{field}"] = options.flag(name)
@@ -109,15 +111,3 @@ def goodput(
         document = goodput_document(job, own_calibrations(job), on_progress=on_progress, log=told, executor=workers)
     terminal.answer(document, as_json, lambda console: print_goodput(console, document))
     return DONE
-
-
-def _seconds(text: str, flag: str) -> float:
-    """A time such as 90, 90s, 45min, 3.1h or 2d."""
-    number = text.strip().rstrip("smindh")
-    unit = text.strip()[len(number) :] or "s"
-    try:
-        return float(number) * _UNITS[unit]
-    except (KeyError, ValueError):
-        raise InputError(
-            Sentence("{}: {} is not allowed; give seconds, or a time such as 90s, 45min, 3.1h or 2d.", flag, show(text))
-        ) from None

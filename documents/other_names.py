@@ -1,0 +1,36 @@
+"""Names of flags and of job fields that people know from frameworks and launchers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Name that people know from frameworks and launchers -> our flag. Underscores and capitals count as hyphens and small letters.
+OTHER_NAMES: Mapping[str, str] = {
+    other: name
+    for name, others in {
+        "devices": "gpus npus cards num-gpus num-npus num-devices n-gpus ngpus nproc world-size",
+        "hardware": "device gpu npu accelerator cluster",
+        "global-batch-size": "gbs global-batch",
+        "micro-batch-size": "mbs micro-batch",
+        "seq-length": "seq-len seqlen sequence-length max-seq-length max-seq-len context-length seq",
+        "train-tokens": "tokens num-tokens",
+        "precision": "dtype",
+        "target": "framework",
+        "tp": "tensor-model-parallel-size tensor-parallel-size tensor-parallel tp-size",
+        "pp": "pipeline-model-parallel-size pipeline-parallel-size pipeline-parallel pp-size",
+        "vpp": "virtual-pipeline-model-parallel-size vpp-size",
+        "cp": "context-parallel-size context-parallel cp-size",
+        "ep": "expert-model-parallel-size expert-parallel-size expert-parallel ep-size",
+        "etp": "expert-tensor-parallel-size",
+        "recompute": "recompute-granularity",
+        "moe-dispatcher": "moe-token-dispatcher-type",
+        "time-limit": "timeout",
+    }.items()
+    for other in others.split()
+}
+
+
+def usual_name(word: str) -> str:
+    """Our name of a flag, without its hyphens, for the name that was written."""
+    plain = word if len(word) == 1 else word.lower().replace("_", "-")
+    return OTHER_NAMES.get(plain, plain)
