@@ -31,9 +31,9 @@ def cluster(*tiers: NetworkTier, sequential: bool, inter_node_bytes_per_s: float
     return Cluster(profile, 4096, inter_node_bytes_per_s=inter_node_bytes_per_s)
 
 
-def ascend_a2(curves: Sequence[CollectiveCurve] = (), *, latency_s: float = 0.0) -> Cluster:
+def ascend_a2(curves: Sequence[CollectiveCurve] = (), *, latency_s: float = 0.0, link_bytes_per_s: float = 18.3e9) -> Cluster:
     """Nodes of 8 in a full mesh of 18.3 GB/s links, one 20 GB/s NIC a device, tier after tier [hcomm]."""
-    mesh = NetworkTier("hccs", Wiring.MESH, 8, 7 * 18.3e9, latency_s, 18.3e9, curves=tuple(curves))
+    mesh = NetworkTier("hccs", Wiring.MESH, 8, 7 * link_bytes_per_s, latency_s, link_bytes_per_s, curves=tuple(curves))
     return cluster(mesh, NetworkTier("roce", Wiring.FABRIC, None, 20e9, latency_s), sequential=True)
 
 

@@ -33,7 +33,7 @@ def network_of(workload: Workload, constants: Constants) -> Network:
 
 @dataclass(frozen=True)
 class TensorParallelComm:
-    """TP communication in seconds, columns ``[k]``. ``regather_s`` overlaps the weight gradients and is always hidden."""
+    """TP communication in seconds, columns ``[k]``. ``regather_s`` gathers saved inputs again beside a backward's matmuls."""
 
     forward_s: Floats
     backward_s: Floats
@@ -52,7 +52,7 @@ def tensor_parallel_comm(
     Notes
     -----
     Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s``
-    gathers the saved inputs again while weight gradients are computed. Without sequence parallelism each block all-reduces
+    gathers the saved inputs again while the gradients of inputs are computed. Without sequence parallelism each block all-reduces
     once in each pass, with equal bytes.
     """
     model, training = workload.model, workload.training

@@ -341,6 +341,12 @@ class LayerCompute:
     selective_recompute: Floats  # added to the backward
 
     @property
+    def after_gather(self) -> Floats:
+        """Seconds of the forward matmuls whose input tensor parallelism gathers, ``[k]``: into attention and a common MLP."""
+        m = self.matmuls
+        return m.entering + m.mla_up + np.where(m.mlp > 0.0, m.mlp - m.last, self.shared_expert - m.shared_last)
+
+    @property
     def forward(self) -> Floats:
         """Seconds of the forward, ``[k]``."""
         return self.matmuls.total + self.attention_forward + self.vector_forward + self.permute

@@ -85,7 +85,7 @@ def layer_comm(
     hides behind the attention of its block. ``_hidden_exchange_s`` says what hides expert communication. ZeRO-3 gathers, then
     swapped activations, hide behind the layer's remaining compute.
     """
-    tp = _tensor_parallel(workload, keys, network, c, moe=moe, local=local)
+    tp = _tensor_parallel(workload, keys, network, compute, c, moe=moe, local=local)
     cp = _context_parallel(workload, keys, network, compute, c, local=local)
     experts, ep = _expert_parallel(workload, keys, network, compute, c, moe=moe)
     gather, scatter = weight_comm(workload, keys, network, moe=moe, local=local)
@@ -128,14 +128,23 @@ def _overlapped(forward_s: Floats, backward_s: Floats, window_forward: Floats, w
     )
 
 
-def _tensor_parallel(workload: Workload, keys: LayerKeys, network: Network, c: Constants, *, moe: bool, local: bool) -> Exposed:
-    """Exposed fraction of the collectives around attention and MLP, under fused or overlapped kernels. ``[k]``"""
+def _tensor_parallel(
+    workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, moe: bool, local: bool
+) -> Exposed:
+    """Exposed fraction of the collectives around attention and MLP, under fused or overlapped kernels. ``[k]``
+
+    In a backward the matmuls that follow a gather hide two collectives, each at most as long as themselves: the gathers of saved
+    inputs hide behind the gradients of those inputs, and the scatters behind the weight gradients
+    [megatron-0.12, tensor_parallel/layers.py].
+    """
     tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
     fraction = exposed_tp_fraction(keys, c)
     forward = tp.forward_s * fraction
     beside = c.backward_tp_exposed_fraction if workload.software_traits.overlaps_weight_gradients else 1.0
-    backward = tp.backward_s * fraction * beside
-    masked = tp.forward_s + tp.backward_s - forward - backward + tp.regather_s
+    window, backward = compute.after_gather, tp.backward_s * fraction
+    beyond = np.maximum(backward * (1.0 - beside) - window, 0.0) + fraction * np.maximum(tp.regather_s - window, 0.0)
+    backward = backward * beside + beyond
+    masked = tp.forward_s + tp.backward_s + tp.regather_s - forward - backward
     none = np.zeros(len(keys.tp))  # fused kernels overlap within themselves
     return Exposed(forward, backward, none, none, masked)
 

@@ -15,10 +15,12 @@ from cost_models.layer.communication import (
 from cost_models.layer.costs import layer_costs
 from cost_models.shapes.strategy import CpAlgo, Dispatcher
 from cost_models.shapes.switches import Feature
+from tests.networks import ascend_a2
 from tests.worked_examples import worked
 from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, device, keys, network, workload
 
 LINK, NIC = 18.3e9, 20e9
+WIDE = replace(DENSE, hidden_size=8192, num_attention_heads=64, num_query_groups=64, ffn_hidden_size=28672)
 HIDDEN = 2 * 2048 * 1024  # bytes of one micro batch's hidden states
 
 
@@ -166,8 +168,22 @@ def test_sharded_optimizer_gathers_nothing_a_layer() -> None:
 
 @pytest.mark.parametrize(("stack", "left"), [("mindspeed-llm", 0.7), ("mindformers", 1.0)])
 def test_only_a_stack_that_overlaps_weight_gradients_hides_collectives_of_the_backward(stack: str, left: float) -> None:
-    job = workload(stack=stack)
+    job = workload(WIDE, stack=stack, seq_length=4096)
     values = constants(backward_tp_exposed_fraction=0.7)
     priced = replace(device(job), constants=values)
     costs = layer_costs(job, keys(tp=8, sequence_parallel=True), priced, network(job), moe=False)
     assert float(costs.backward["tp_comm"][0] / costs.forward["tp_comm"][0]) == pytest.approx(left)
+
+
+@pytest.mark.parametrize("slower", [1, 10])
+def test_matmuls_hide_collectives_of_the_backward_for_no_longer_than_they_take(slower: int) -> None:
+    job = workload(WIDE, cluster=ascend_a2(link_bytes_per_s=LINK / slower), seq_length=4096)
+    values = constants(backward_tp_exposed_fraction=0.7)
+    costs = layer_costs(job, keys(tp=8, sequence_parallel=True), replace(device(job), constants=values), network(job), moe=False)
+    # Into queries, keys and values, and into the MLP: 3,072 and 2 x 3,584 columns a rank, at 250 TFLOPS.
+    window_s = 2 * 4096 * 8192 * (3072 + 2 * 3584) / 2.5e14
+    pass_s = slower * 4 * 2 * 4096 * 8192 / 8 / LINK  # four collectives; two more gather the saved inputs again
+    beyond_s = max(0.3 * pass_s - window_s, 0.0) + max(0.5 * pass_s - window_s, 0.0)
+    assert (beyond_s > 0.0) == (slower > 1)
+    assert float(costs.backward["tp_comm"][0]) == pytest.approx(0.7 * pass_s + beyond_s)
+    assert float(costs.masked["tp_comm"][0]) == pytest.approx(0.8 * pass_s - beyond_s)
