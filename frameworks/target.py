@@ -15,13 +15,15 @@ class TargetError(InputError):
 class Target:
     """A framework and the release whose rules apply; ``any`` has no release.
 
-    ``families`` are the device families that the framework runs on.
+    ``families`` are the device families that the framework runs on. ``year`` is the release's date (2024.5: July 2024), where
+    prices depend on it.
     """
 
     name: str
     release: str = ""
     other_releases: tuple[str, ...] = ()  # spellings of it, and releases with the same rules
     families: tuple[str, ...] = ()
+    year: float | None = None
 
     @property
     def label(self) -> str:

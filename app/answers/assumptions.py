@@ -19,8 +19,10 @@ from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section
 from calibration.files.calibrations import Calibration
+from cost_models.shapes.effective_switches import usual_features
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.workload import Workload, WorkloadError
 from cost_models.step.composition import estimate_priced
 from cost_models.step.priced_groups import KnownPipelines, priced_by
@@ -215,21 +217,24 @@ class Measured:
         # Variants that the user could run: legal for the target, or for the stack's framework, as far as the plan itself is.
         kept = [~rule.violates(self._workload, batch) for rule in self._rules]
         now = now or _priced(self._as_it_is, batch)
-        lines = self._of_job(batch, kept, now)
+        lines = self._of_job(asked, batch, kept, now)
         for of_plan, of_options in zip(lines, self._of_options(asked, kept, now), strict=True):
             of_plan.extend(of_options)
         return lines
 
-    def _of_job(self, batch: StrategyBatch, kept: Sequence[Mask], now: Sequence[Price]) -> list[list[_Line]]:
+    def _of_job(
+        self, asked: Sequence[Asked], batch: StrategyBatch, kept: Sequence[Mask], now: Sequence[Price]
+    ) -> list[list[_Line]]:
         """The fields outside the strategy, of each plan."""
         lines: list[list[_Line]] = [[] for _ in now]
         everyone = np.arange(len(batch))
         for entry, shown, values in self._changed:
             effects: list[list[_Effect]] = [[] for _ in now]
             for value, prices in values:
-                rows = [] if prices is None else np.flatnonzero(self._runs(prices, batch, kept, everyone)).tolist()
+                under = batch if prices is None else self._with_usual_kernels(prices.layers.workload, asked, batch)
+                rows = [] if prices is None else np.flatnonzero(self._runs(prices, under, kept, everyone)).tolist()
                 keeps_peak = entry.field in KEEP_PEAK
-                found = [] if prices is None or not rows else _priced(prices, batch.take(np.array(rows)), memory=not keeps_peak)
+                found = [] if prices is None or not rows else _priced(prices, under.take(np.array(rows)), memory=not keeps_peak)
                 for row, price in zip(rows, found, strict=True):
                     if isfinite(price.step_time_s):
                         if keeps_peak:
@@ -238,6 +243,14 @@ class Measured:
             for of_plan, own in zip(lines, effects, strict=True):
                 of_plan.append(_Line(entry.sentence(shown), entry.is_silent, tuple(own) if values else None))
         return lines
+
+    def _with_usual_kernels(self, workload: Workload, asked: Sequence[Asked], batch: StrategyBatch) -> StrategyBatch:
+        """The plans with the fused kernels that are usual under another workload, where the job does not state them."""
+        before, after = (int(usual_features(each) & FUSED_KERNELS) for each in (self._workload, workload))
+        if before == after:
+            return batch
+        free = np.array([int(_unstated_kernels(one.section)) for one in asked])
+        return varied(batch, features=(batch.features & ~(free & before)) | (free & after))
 
     @cached_property
     def _changed(self) -> list[_Changed]:
@@ -321,6 +334,15 @@ class Measured:
         anyone = StrategyBatch.of([ParallelStrategy()])
         broken = tuple(bool(rule.violates(workload, anyone)[0]) if rule.job_only else None for rule in self._rules)
         return _Prices(layers, KnownPipelines(), broken)
+
+
+def _unstated_kernels(section: StrategySection | None) -> Feature:
+    """The fused kernels whose switches a strategy does not state; all without a strategy."""
+    if section is None:
+        return FUSED_KERNELS
+    stated = () if section.features is None else FUSED_KERNELS
+    names = section.switches.model_fields_set
+    return Feature(sum(f for f in FUSED_KERNELS if f not in stated and str(f.name).lower() not in names))
 
 
 def _other_switches(prefix: str, plan: ParallelStrategy, names: Collection[str]) -> Iterator[_Variant]:

@@ -35,12 +35,18 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
             )
         )
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
+    plain = not STACKS[stack].traits.own_kernels
+    year = _year(section, stack)
+    if year is None and target.year is not None and target.name == stack:
+        year = target.year
+        assumed["software.year"] = Sentence("(release of {})", target.label)
     return Software(
         stack=stack,
         execution=execution,
-        year=_year(section, stack),
+        year=year,
         fp32_parameters=section.fp32_parameters,
-        portable_attention=stack == "fsdp" if section.portable_attention is None else section.portable_attention,
+        portable_attention=plain if section.portable_attention is None else section.portable_attention,
+        plain_cross_entropy=plain,
         target=target.label,
         time_factor=section.time_factor,
         **_options(section, profile.family, stack, execution),

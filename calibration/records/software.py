@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from calibration.records.known_flags import OFF, Flag
 from calibration.records.sections import Notes, SoftwareSection
 from cost_models.shapes.parameters import num_parameters
-from cost_models.shapes.switches import Feature
+from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.traits import STACKS, default_stack
 from cost_models.shapes.workload import Cluster, ModelShape, Software
 from documents.sentences import Sentence
@@ -42,7 +42,6 @@ _LLM_FOUNDRY_YEAR = 2023  # release of its published tables, with Triton's atten
 # Fully sharded frameworks with kernels of their own; others, and anybody's own code, run PyTorch's kernels.
 _FUSING = ("llm-foundry", "composer", "automodel", Sentence("transformer engine"))
 
-_FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
 _MOMENT_DTYPES = ("exp-avg-dtype", "exp-avg-sq-dtype")
 _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
@@ -173,7 +172,7 @@ def record_software(
     if family != "ascend":  # records of other hardware do not list fused kernels
         features |= Feature.MOE_GROUPED_GEMM
         if "torch.compile" in texts or _fuses_kernels(framework, backend):
-            features |= _FUSED_KERNELS
+            features |= FUSED_KERNELS
         if (stack == "nemo" and (year is None or year >= 2025)) or "automodel" in framework.lower():
             features |= Feature.MOE_PERMUTE_FUSION  # NeMo's recipes set it; Megatron's default is off [megatron-0.12]
         if _has_flash_attention(stack, year, flags, precision):

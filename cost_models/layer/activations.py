@@ -8,12 +8,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
-from cost_models.layer.linear_attention import linear_attention_kept_bytes, linear_attention_states_bytes
+from cost_models.layer.linear_attention import linear_attention_states_bytes
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
-from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
+from cost_models.layer.unfused_bytes import expert_product_bytes, gate_copy_bytes, norm_input_bytes, routes_in_fp32
+from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
@@ -22,12 +24,7 @@ from cost_models.shapes.workload import MoeShape, Workload
 # Bytes a score without fused attention: the softmax output; with dropout also its mask and its output. Models with a gated MLP
 # (LLaMA and later) are trained without dropout, earlier ones with it [korthikanti2022, section 4.1; megatron-main].
 SCORE_BYTES_SAVED, SCORE_DROPOUT_BYTES = 2, 3
-ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
-ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
 ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token and expert, in FP32 [megatron-0.12]
-# Bytes a channel of a norm's input under tp-2d. No kernel fuses a norm over the grid, so it keeps its input in FP32 and the
-# normalised input before the weight [mindspeed, rms_norm.py].
-GRID_NORM_BYTES = 6
 SCORE_GRADIENT_BYTES = 4  # during the backward: gradients of the scores before and after dropout
 ALIBI_BYTES = 2  # each layer has its own tensor with the scaled position bias of its heads [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # fraction of expert internals that level0 keeps [mindspeed, moe-zero-memory.md]
@@ -66,53 +63,6 @@ class LayerActivations:
         return {f.name: value for f in fields(self) if not isinstance(value := getattr(self, f.name), dict)}
 
 
-def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
-    """Bytes of attention tensors for each token of the context shard: as kept, and without the MLA up-projections. [B]
-
-    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t. Ascend's fused rotary kernel keeps its inputs, which are views of the
-    whole projection, and fused attention keeps a contiguous copy of the values: 2 d (H + 2 Hk) / t more, plus sines and cosines
-    for queries and keys. Layers older than Megatron-Core's repeat keys and values for every head [mindspeed-attention].
-    MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds.
-    Recomputing the up-projections starts from the latents before their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm,
-    multi_latent_attention.py].
-    Ulysses: attention keeps its output, and the projection keeps it again after the exchange. An output gate keeps itself and
-    the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``.
-    Source: module structure of [megatron-0.12]; [cann] for the statistics.
-
-    Returns
-    -------
-    tuple of Floats, ``[k]``, bytes a token
-        As kept, and as kept where the MLA up-projections are recomputed. Both are equal without latent attention.
-    """
-    model = workload.model
-    t = keys.tp.astype(np.float64)
-    heads = model.num_attention_heads
-    statistics = heads * workload.device_traits.softmax_statistics_bytes
-    outputs = np.where(keys.ulysses_degree > 1, 2.0, 1.0)
-    linear = model.linear_attention(local=local)
-    if linear is not None:
-        kept = (linear_attention_kept_bytes(linear) + ELEMENT_BYTES * linear.value_width * (outputs - 1.0)) / t
-        return kept, kept
-    if model.mla is None:
-        gated = 2.0 if model.attention_output_gate else 0.0
-        repeats = workload.software.legacy_layers
-        groups = np.maximum(heads, t) if repeats else key_value_heads(model, keys)
-        # Other rotary kernels use tensors that are kept anyway.
-        keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
-        # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
-        rotary = ELEMENT_BYTES * (heads + 2 * groups) / t + ROTARY_TABLES * ROTARY_TABLE_BYTES / keys.micro_batch_size
-        rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, rotary, 0.0)
-        kept = ELEMENT_BYTES * (heads + 2 * groups) + ELEMENT_BYTES * heads * (outputs + gated)
-        kept = model.kv_channels * (kept / t + rotary) + statistics / t
-        return kept, kept
-    mla = model.mla
-    latent = 2.0 * ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank)  # before and behind their norms
-    queries_and_keys = 2.0 * ELEMENT_BYTES * heads * mla.qk_head_dim
-    expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
-    rest = (latent + ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim
-    return rest + expanded / t, rest - latent / 2.0 / t
-
-
 def linear_input_bytes(workload: Workload) -> int:
     """Bytes that a linear layer keeps for each element of its input: 1 or 2.
 
@@ -125,22 +75,28 @@ def linear_input_bytes(workload: Workload) -> int:
 def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     """Bytes that a router keeps for each channel of its input, in addition to the layer norm's output. ``[k]``
 
-    Early routers cast the input to FP32 and keep the copy. Later routers keep the norm's output itself, in 16 bits whatever the
-    linear layers keep. They keep nothing if the norm is recomputed [megatron-0.19, moe_utils.py].
+    A router in FP32 first kept an FP32 copy. Later ones keep the norm's output itself, in 16 bits whatever the linear layers
+    keep, as routers in 16 bits do. They keep nothing if the norm is recomputed [megatron-0.19, moe_utils.py]. In Megatron-Core
+    the copy stands for the norm's output, unless shared experts need that too or the norm is recomputed [megatron-0.12,
+    router.py].
     """
-    since, year = workload.software_traits.router_keeps_norm_output_year, workload.software.year
-    if since is None or year is None or year < since:
-        return np.full(len(keys.tp), float(ROUTER_INPUT_BYTES))
-    apart = linear_input_bytes(workload) != ELEMENT_BYTES
-    return np.where(keys.recomputes(RecomputeModule.LAYERNORM) | (not apart), 0.0, float(ELEMENT_BYTES))
+    traits, linear = workload.software_traits, linear_input_bytes(workload)
+    again = keys.recomputes(RecomputeModule.LAYERNORM)
+    kept = np.where(again | (linear == ELEMENT_BYTES), 0.0, float(ELEMENT_BYTES))
+    if workload.software.has_since(traits.router_keeps_norm_output_year):
+        return kept
+    shape = workload.model.moe
+    stands = traits.copied_router_input and shape is not None and shape.shared_expert_ffn_hidden_size == 0
+    copy = ROUTER_INPUT_BYTES - np.where(again, 0.0, float(linear * stands))
+    return np.where(routes_in_fp32(workload, keys), copy, kept)
 
 
 def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
     """Bytes of token copies that live while an MoE layer exchanges them: sent, received and sorted. ``[k]``
 
-    With an all-gather, the gathered tokens of all ranks replace the sent ones; if overlapped, the backward gathers them
-    again while it holds its gradient. An overlapped all-to-all holds the buffers of two
-    exchanges at once [mindspeed-moe-overlap]. Merged passes hold the buffers of a forward and a backward
+    With an all-gather, the gathered tokens of all ranks replace the sent ones. A router in FP32 doubles the bytes of their
+    outputs; if overlapped, the backward gathers them again while it holds its gradient. An overlapped all-to-all holds the
+    buffers of two exchanges at once [mindspeed-moe-overlap]. Merged passes hold the buffers of a forward and a backward
     [mindspeed-fb-overlap].
 
     Returns
@@ -158,7 +114,9 @@ def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Float
     travels = keys.ep * keys.etp > 1
     gathers = travels & (keys.dispatcher == int(Dispatcher.ALLGATHER))
     gathered = ELEMENT_BYTES * h * keys.sharded_tokens(training) * keys.ep * keys.etp
-    gathered = gathered * np.where(keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM), 2.0, 1.0)
+    # Outputs are summed in the precision of their weights.
+    twice = keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM) | routes_in_fp32(workload, keys)
+    gathered = gathered * np.where(twice, 2.0, 1.0)
     exchanged = (sent + received) * np.where(travels & keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM), 2.0, 1.0)
     copies: Floats = np.where(gathers, gathered + received, exchanged)
     return copies * np.where(travels & keys.has(Feature.MOE_COMM_OVERLAP), 2.0, 1.0)
@@ -173,7 +131,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     attention the saved classes sum to s b h (32 + 5 H s / h) / t. That is [korthikanti2022, eq. 4] without the masks of two
     dropouts.
 
-    Left out: biases, masks of the dropouts behind attention and MLP, workspaces of kernels.
+    Left out: biases, masks of the dropouts behind attention and MLP, 1 / rms of the norms of the hidden state (4 B a token and
+    norm), routing maps and indices, rotary tables on GPUs, workspaces of kernels.
     """
     n, drop = keys.tokens(workload.training), keys.recomputes
     h, swapped = float(workload.model.hidden_size), keys.has(Feature.SWAP_ATTENTION)
@@ -182,6 +141,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     scores, score_gradients = _score_bytes(workload, keys, local=local)
     whole = {**_norm_bytes(workload, keys), "attention": attention, "attention_scores": scores, **mlp.kept}
     kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
+    kept_attention = kept_attention + n * core_checkpoint_bytes(workload, keys, local=local)
     saved = _saved(keys, whole | {"attention": np.where(swapped, 0.0, kept_attention)}, mlp.act)
     waiting = _waiting(workload, keys, whole, mlp)
     none = np.zeros_like(n)
@@ -218,14 +178,15 @@ def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
 def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
     """Bytes of the inputs and outputs of a layer's norms, by tensor class.
 
-    A norm's output feeds a linear layer, except for the sandwich norms that follow one.
+    A norm's output feeds a linear layer, except for the sandwich norms that follow one. What a norm without its kernel keeps
+    beyond its input goes with its output if the norm is recomputed.
     """
     h, n_l, linear = float(workload.model.hidden_size), between_blocks_tokens(workload, keys), linear_input_bytes(workload)
     norms = 2.0 if workload.model.sandwich_norm else 1.0
-    entering = np.where(keys.has(Feature.TP_2D) & (keys.tp > 1), GRID_NORM_BYTES, ELEMENT_BYTES)
+    inside = 2.0 * norms * (norm_input_bytes(workload, keys) - ELEMENT_BYTES)
     return {
-        "residual": 2.0 * entering * h * n_l * norms,
-        "norm_output": (2.0 * linear + 2.0 * ELEMENT_BYTES * (norms - 1.0)) * h * n_l,
+        "residual": 2.0 * ELEMENT_BYTES * h * n_l * norms,
+        "norm_output": (2.0 * linear + 2.0 * ELEMENT_BYTES * (norms - 1.0) + inside) * h * n_l,
     }
 
 
@@ -249,23 +210,24 @@ def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[F
 class ChannelBytes(NamedTuple):
     """Bytes of one MLP channel and one token.
 
-    ``kept`` is for the backward, and ``output`` is its part after the activation function. ``gradient`` belongs to the input of
-    the activation function. ``waiting`` is what a separate weight-gradient pass needs: ``output``, and ``gradient`` in the
-    precision of the matmul.
+    ``kept`` is for the backward, and ``behind`` is its part from the activation function on: the copies inside it if no kernel
+    fuses it, and its output. ``gradient`` belongs to the input of the activation function. ``waiting`` is what a separate
+    weight-gradient pass needs: the output, and ``gradient`` in the precision of the matmul.
     """
 
     kept: Floats
-    output: float
+    behind: Floats
     gradient: float
     waiting: float
 
 
 def channel_bytes(workload: Workload, keys: LayerKeys) -> ChannelBytes:
-    """Bytes of one MLP channel: inputs of the activation function (one, or gate and up) and its output."""
+    """Bytes of one MLP channel: inputs of the activation function (one, or gate and up), its inner copies and its output."""
     output = float(linear_input_bytes(workload))
     ways = 2.0 if workload.model.gated_linear_unit else 1.0
     entering = np.where(keys.has(Feature.FP8_ACTIVATION_INPUT) & workload.model.gated_linear_unit, 1.0, ELEMENT_BYTES)
-    return ChannelBytes(ways * entering + output, output, ways * ELEMENT_BYTES, ways * output + output)
+    behind = gate_copy_bytes(workload, keys) + output
+    return ChannelBytes(ways * entering + behind, behind, ways * ELEMENT_BYTES, ways * output + output)
 
 
 @dataclass(frozen=True)
@@ -291,7 +253,7 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
     width, channels = workload.model.ffn_hidden_size * n / t, channel_bytes(workload, keys)
     kept = {"mlp": channels.kept * width, "routed_experts": none, "shared_experts": none, "router": none}
     waiting = {"mlp": channels.waiting * width, "routed_experts": none, "shared_experts": none}
-    return _Mlp(kept, {"mlp": channels.output * width}, none, waiting, none)
+    return _Mlp(kept, {"mlp": channels.behind * width}, none, waiting, none)
 
 
 def keeps_expert_outputs(keys: LayerKeys) -> NDArray[np.bool_]:
@@ -309,14 +271,15 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     rows = peak_expert_rows(keys, shape, training)
     width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
     clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)
+    inside = clamped + expert_product_bytes(workload, keys) * width
     outputs = np.where(keeps_expert_outputs(keys), ELEMENT_BYTES * h * rows, 0.0)
     kept = {
         "mlp": np.zeros_like(n),
-        "routed_experts": linear * h * rows + channels.kept * width + clamped + outputs,
+        "routed_experts": linear * h * rows + channels.kept * width + inside + outputs,
         "shared_experts": channels.kept * shared_width,
         "router": (router_input_bytes(workload, keys) * h + ROUTER_LOGIT_BYTES * shape.num_experts) * n_l,
     }
-    act = {"routed_experts": channels.output * width + clamped, "shared_experts": channels.output * shared_width}
+    act = {"routed_experts": channels.behind * width + inside, "shared_experts": channels.behind * shared_width}
     waiting = {
         "mlp": np.zeros_like(n),
         "routed_experts": 2.0 * linear * h * rows + channels.waiting * width,

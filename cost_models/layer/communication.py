@@ -11,10 +11,12 @@ from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import load_factor, token_holders, uneven_experts
 from cost_models.layer.linear_attention import linear_attention_exchanged
+from cost_models.layer.unfused_bytes import routes_in_fp32
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.parameters import layer_rank_parameters
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
@@ -33,11 +35,17 @@ def network_of(workload: Workload, constants: Constants) -> Network:
 
 @dataclass(frozen=True)
 class TensorParallelComm:
-    """TP communication in seconds, columns ``[k]``. ``regather_s`` gathers saved inputs again beside a backward's matmuls."""
+    """TP communication in seconds, columns ``[k]``.
+
+    ``regather_s`` gathers saved inputs again beside a backward's matmuls. ``mlp_forward_s`` is the part of ``forward_s`` around a
+    dense MLP or shared experts, and ``latents_forward_s`` the part that gathers latents: recompute of these modules repeats it.
+    """
 
     forward_s: Floats
     backward_s: Floats
     regather_s: Floats
+    mlp_forward_s: Floats
+    latents_forward_s: Floats
 
 
 def tensor_parallel_comm(
@@ -47,35 +55,72 @@ def tensor_parallel_comm(
 
     Under sequence parallelism these are all-gathers and reduce-scatters, else all-reduces. Each moves 2 n h bytes over tp. MLA
     under sequence parallelism gathers the latents instead of the hidden state [megatron-0.12, multi_latent_attention.py]. Routed
-    experts with etp = 1 need none; shared experts do. All times are 0 at tp 1.
+    experts with etp = 1 need none; shared experts do. If there are fewer heads of keys and values than ranks, each rank computes
+    a slice of the projection and gathers the whole of it [megatron-0.19, attention.py]. All times are 0 at tp 1.
 
     Notes
     -----
     Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s``
     gathers the saved inputs again while the gradients of inputs are computed. Without sequence parallelism each block all-reduces
-    once in each pass, with equal bytes.
+    once in each pass, with equal bytes, but the gradients of latents at their own width. Shared heads: a gather of
+    2 n d (H + 2 Hk) bytes forward, a reduce-scatter of as many backward.
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
     stride = np.ones_like(keys.tp)
     hidden = ELEMENT_BYTES * n * model.hidden_size
-    entering = hidden
+    entering, is_latent = hidden, False
     if model.mla is not None and model.mla.q_lora_rank and model.linear_attention(local=local) is None:
-        mla = model.mla
+        mla, is_latent = model.mla, True
         entering = ELEMENT_BYTES * n * (mla.q_lora_rank + mla.kv_lora_rank + mla.qk_rope_head_dim)
     gather, scatter = all_gather_s(hidden, keys.tp, stride, network), reduce_scatter_s(hidden, keys.tp, stride, network)
     enter, reduce = all_gather_s(entering, keys.tp, stride, network), all_reduce_s(hidden, keys.tp, stride, network)
     enter_back = reduce_scatter_s(entering, keys.tp, stride, network)
+    reduce_back = all_reduce_s(entering, keys.tp, stride, network)
     has_mlp_block = not (moe and model.moe is not None and model.moe.shared_expert_ffn_hidden_size == 0)
     blocks = 1.0 if has_mlp_block else 0.0
     sp = keys.sequence_parallel != 0
-    forward = np.where(sp, enter + scatter + blocks * (gather + scatter), (1.0 + blocks) * reduce)
-    backward = np.where(sp, gather + enter_back + blocks * (gather + scatter), (1.0 + blocks) * reduce)
+    mlp = blocks * np.where(sp, gather + scatter, reduce)
+    forward = np.where(sp, enter + scatter, reduce) + mlp
+    backward = np.where(sp, gather + enter_back, reduce_back) + mlp
     grid = keys.has(Feature.TP_2D)
     if grid.any():
-        whole = _grid_comm_s(keys, hidden, network) * (1.0 + blocks)
-        forward, backward = np.where(grid, whole, forward), np.where(grid, 2.0 * whole, backward)
-    return TensorParallelComm(forward, backward, np.where(sp & ~grid, enter + blocks * gather, 0.0))
+        whole = _grid_comm_s(keys, hidden, network)
+        mlp = np.where(grid, blocks * whole, mlp)
+        forward, backward = (np.where(grid, passes * (1.0 + blocks) * whole, s) for passes, s in ((1, forward), (2, backward)))
+    shared = _shared_heads_bytes(workload, keys, local=local)
+    latents = np.where(sp & ~grid & is_latent, enter, 0.0)
+    return TensorParallelComm(
+        forward + all_gather_s(shared, keys.tp, stride, network),
+        backward + reduce_scatter_s(shared, keys.tp, stride, network),
+        np.where(sp & ~grid, enter + blocks * gather, 0.0),
+        mlp,
+        latents,
+    )
+
+
+def repeated_collectives(keys: LayerKeys, comm: TensorParallelComm, *, moe: bool) -> Floats:
+    """Tensor-parallel communication that the recompute of selected modules of an eager layer repeats. [s] ``[k]``
+
+    A dense MLP, shared experts inside a MoE block, and up-projections of latents run their forward again with its collectives
+    [megatron-0.12, transformer_layer.py].
+    """
+    block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)
+    repeated: Floats = np.where(block, comm.mlp_forward_s, 0.0)
+    return repeated + np.where(keys.recomputes(RecomputeModule.MLA_UP_PROJ), comm.latents_forward_s, 0.0)
+
+
+def _shared_heads_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> Floats:
+    """Bytes of the projection to queries, keys and values where tensor-parallel ranks share heads of keys; else 0. ``[k]``
+
+    A compiled graph repeats the heads in the weights instead [mindformers-1.8].
+    """
+    model = workload.model
+    if model.mla is not None or model.linear_attention(local=local) is not None or not workload.software_traits.eager:
+        return np.zeros(len(keys.tp))
+    queries = model.num_attention_heads * (2 if model.attention_output_gate else 1)
+    whole = ELEMENT_BYTES * keys.tokens(workload.training) * model.kv_channels * (queries + 2 * model.num_query_groups)
+    return np.where(keys.tp > model.num_query_groups, whole, 0.0)
 
 
 def _grid_comm_s(keys: LayerKeys, hidden_bytes: Floats, network: Network) -> Floats:
@@ -181,6 +226,7 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
         load_factor(keys, shape, training),
         uneven_experts(shape, training),
         keys.has(Feature.MOE_TIER_STREAMS),
+        np.where(routes_in_fp32(workload, keys), FP32_BYTES / ELEMENT_BYTES, 1.0),
     )
     factor = constants.expert_comm_factor
     return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)

@@ -26,7 +26,7 @@ MISALIGNED_HEAD_FLOPS_PER_S = 1e13  # score matmuls off the tensor cores when th
 NARROW_HEAD_EXPONENT = 0.15
 OWN_NARROW_HEAD_EXPONENT = {Generation.AMPERE: 0.15, Generation.HOPPER: 0.3, Generation.BLACKWELL: 0.62}
 FLASH_ATTENTION_2_YEAR = 2024  # PyTorch 2.2 adopted it as its own attention
-NEWEST_YEAR = 2025  # year of stacks without known differences between releases
+NEWEST_YEAR = 2026  # year of stacks without known differences between releases
 ELEMENT_BYTES, FP32_BYTES = 2, 4  # an activation or weight in 16 bits; a value kept or summed in FP32
 READ_WRITE_BYTES = 2 * ELEMENT_BYTES  # HBM traffic of reading and writing an element once
 ADD_BYTES = 3 * ELEMENT_BYTES  # HBM traffic of reading two elements and writing their sum or gated product
@@ -133,6 +133,9 @@ def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:
     newest = max(years)
     if software.portable_attention and not workload.device_traits.own_fused_attention:
         years.add(FLASH_ATTENTION_2_YEAR - 1)
+    routers = workload.software_traits.router_keeps_norm_output_year
+    if routers is not None and workload.model.moe is not None:
+        years.add(math.ceil(routers) - 1)
     return newest, tuple(sorted(years - {newest}))
 
 

@@ -10,7 +10,7 @@ from cost_models.layer.communication import ExpertComm
 from cost_models.layer.compute import Device
 from cost_models.layer.host import blocked_s, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
-from cost_models.layer.overlap import LayerComm, host_copy_stretch, layer_comm
+from cost_models.layer.overlap import LayerComm, host_copy_stretch, layer_comm, repeated_tp_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -62,6 +62,7 @@ def layer_costs(
     contention_forward, contention_backward = comm.contention_s(stretch, host_copy_stretch(workload))
     experts_again = comm.ep_comm.forward_s + stretch * comm.ep_comm.behind_forward_s
     selective = compute.selective_recompute + np.where(keys.recomputes(RecomputeModule.MOE), experts_again, 0.0)
+    selective = selective + repeated_tp_s(workload, keys, network, device.constants, moe=moe, local=local)
     forward = {
         "matmul": compute.matmuls.total,
         "attention": compute.attention_forward,

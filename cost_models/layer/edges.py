@@ -27,6 +27,7 @@ class EdgeCosts:
     head_backward_s: Floats
     head_compute_s: tuple[Floats, Floats]
     head_weight_gradient_s: Floats  # part of ``head_backward_s``
+    head_regather_s: Floats  # gathers the head's input again beside its weight gradient, which hides it
     mtp_projection_s: Floats  # forward; backward twice that
 
 
@@ -65,5 +66,6 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
         head_backward_s=backward + scatter,
         head_compute_s=(forward, backward),
         head_weight_gradient_s=logits,
+        head_regather_s=gather,
         mtp_projection_s=matmul_s(n, h / t, 2 * h, device) if model.mtp_num_layers else np.zeros_like(n),
     )

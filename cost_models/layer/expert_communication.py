@@ -108,6 +108,7 @@ class RoutedTokens:
     load_factor: ArrayLike = 1.0  # copies of the busiest rank over the mean; all exchanges but an all-gather wait for it
     uneven: ExpertCounts | ExpertSpread | None = None  # the experts behind the load factor, from which domains' loads follow
     tier_streams: ArrayLike = False  # the tiers of a staged exchange overlap, whatever the network's collectives do
+    sum_factor: ArrayLike = 1.0  # bytes of an output that a collective sums over those of a token: 2 with weights in FP32
 
 
 def expert_dispatch(routed: RoutedTokens) -> ExpertTransfer:
@@ -146,6 +147,7 @@ class _Rows:
     uneven: ExpertCounts | ExpertSpread | None
     routing: bool
     at_once: NDArray[np.bool_]  # both stages of a staged exchange
+    sum_factor: Floats
 
     @property
     def copied_bytes(self) -> Floats:
@@ -163,7 +165,7 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
 
     ``routing`` is set for a dispatch.
     """
-    of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor)
+    of = (routed.tokens_per_rank, routed.token_bytes, routed.ep, routed.etp, routed.load_factor, routed.sum_factor)
     codes, streams, *inputs = np.broadcast_arrays(routed.dispatcher, routed.tier_streams, *of)
     at_once = streams.astype(np.bool_) | (not routed.network.sequential)
     columns = [column.astype(np.float64) for column in inputs]
@@ -171,8 +173,9 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
     for code, form in _FORMS.items():
         chosen = codes == code
         if chosen.any():
-            tokens, each_bytes, ep, etp, load = (column[chosen] for column in columns)
-            rows = _Rows(tokens, each_bytes, ep, etp, load, routed.moe, routed.network, routed.uneven, routing, at_once[chosen])
+            tokens, each_bytes, ep, etp, load, summed = (column[chosen] for column in columns)
+            fixed = routed.moe, routed.network, routed.uneven, routing
+            rows = _Rows(tokens, each_bytes, ep, etp, load, *fixed, at_once[chosen], summed)
             part = form(rows)
             for name, column in vars(result).items():
                 column[chosen] = getattr(part, name)
@@ -180,10 +183,14 @@ def _transfer(routed: RoutedTokens, *, routing: bool) -> ExpertTransfer:
 
 
 def _all_gather_form(rows: _Rows) -> ExpertTransfer:
-    """All-gather dispatcher: all tokens of the etp x ep ranks go to each of them, (etp ep - 1) n_l x in; their sum goes back."""
+    """All-gather dispatcher: all tokens of the etp x ep ranks go to each of them, (etp ep - 1) n_l x in; their sum goes back.
+
+    Outputs are summed in the precision of their weights [megatron-0.12, token_dispatcher.py].
+    """
     size = rows.etp * rows.ep
     one = np.ones_like(size)
-    total = size * rows.tokens * rows.token_bytes
+    per_rank = rows.tokens * rows.token_bytes * (1.0 if rows.routing else rows.sum_factor)
+    total = size * per_rank
     if rows.routing:
         routing_bytes = size * rows.tokens * rows.moe.num_experts
         time_s = (
@@ -194,7 +201,6 @@ def _all_gather_form(rows: _Rows) -> ExpertTransfer:
     else:
         time_s = reduce_scatter_s(total, size, one, rows.network)
     domains = domains_spanned(size, one, rows.network.domain_devices)
-    per_rank = rows.tokens * rows.token_bytes
     return ExpertTransfer(time_s, (size - domains) * per_rank, (domains - 1.0) * per_rank)
 
 
@@ -202,7 +208,7 @@ def _all_to_all_form(rows: _Rows) -> ExpertTransfer:
     """All-to-all dispatcher: one copy for each chosen expert goes straight to its rank. Experts in one node share no copy."""
     copied = rows.copied_bytes * rows.load
     domains = rows.domains
-    etp_s, etp_bytes = _expert_tensor_parallel(rows)
+    etp_s, etp_bytes = _expert_tensor_parallel(rows, rows.sum_factor)
     return ExpertTransfer(
         all_to_all_s(copied, rows.ep, rows.etp, rows.network) + _routing_s(rows) + etp_s,
         copied * (1.0 / domains - 1.0 / rows.ep) + etp_bytes,
@@ -272,9 +278,13 @@ def _routing_s(rows: _Rows) -> Floats:
     return counts_s + all_to_all_s(weights * PROBABILITY_BYTES, rows.ep, rows.etp, rows.network)
 
 
-def _expert_tensor_parallel(rows: _Rows) -> tuple[Floats, Floats]:
-    """Seconds and bytes to share received copies among the ranks of one expert, or to sum their outputs."""
-    received = rows.copied_bytes * rows.load
+def _expert_tensor_parallel(rows: _Rows, sum_factor: Floats | float = 1.0) -> tuple[Floats, Floats]:
+    """Seconds and bytes to share received copies among the ranks of one expert, or to sum their outputs.
+
+    A sum of outputs moves ``sum_factor`` times the bytes of the copies: Megatron's all-to-all sums in the precision of the
+    weights [megatron-0.12, token_dispatcher.py].
+    """
+    received = rows.copied_bytes * rows.load * (1.0 if rows.routing else sum_factor)
     gather = all_gather_s if rows.routing else reduce_scatter_s
     time_s = gather(rows.etp * received, rows.etp, np.ones_like(rows.etp), rows.network)
     return time_s, (rows.etp - 1.0) * received

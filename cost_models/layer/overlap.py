@@ -14,12 +14,14 @@ from cost_models.layer.communication import (
     context_parallel_comm,
     expert_comm,
     exposed_tp_fraction,
+    repeated_collectives,
     tensor_parallel_comm,
     weight_comm,
 )
 from cost_models.layer.modules import LayerCompute
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -147,6 +149,20 @@ def _tensor_parallel(
     masked = tp.forward_s + tp.backward_s + tp.regather_s - forward - backward
     none = np.zeros(len(keys.tp))  # fused kernels overlap within themselves
     return Exposed(forward, backward, none, none, masked)
+
+
+def repeated_tp_s(
+    workload: Workload, keys: LayerKeys, network: Network, c: Constants, *, moe: bool, local: bool = False
+) -> Floats:
+    """Exposed tensor-parallel collectives that the recompute of selected modules repeats in the backward. [s] ``[k]``
+
+    A compiled graph drops them: no gradient needs them.
+    """
+    blocks = RecomputeModule.MLP | RecomputeModule.MOE | RecomputeModule.MLA_UP_PROJ
+    if not workload.software_traits.eager or not ((keys.recompute_modules & int(blocks) != 0) & (keys.tp > 1)).any():
+        return np.zeros(len(keys.tp))
+    tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
+    return repeated_collectives(keys, tp, moe=moe) * exposed_tp_fraction(keys, c)
 
 
 def _context_parallel(

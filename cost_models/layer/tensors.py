@@ -9,19 +9,20 @@ import numpy as np
 
 from cost_models.layer.activations import (
     LayerActivations,
-    attention_bytes_per_token,
     channel_bytes,
     keeps_expert_outputs,
     layer_activations,
     linear_input_bytes,
 )
+from cost_models.layer.attention_bytes import attention_bytes_per_token, head_norm_bytes, kept_groups, latent_ranks
 from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
 from cost_models.layer.costs import LayerCosts
 from cost_models.layer.expert_rows import peak_expert_rows
 from cost_models.layer.modules import ROUTER_BYTES, LayerCompute, layer_compute
 from cost_models.layer.overlap import host_copy_stretch, layer_comm
+from cost_models.layer.unfused_bytes import expert_product_bytes
 from cost_models.network.tiers import Network
-from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
+from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice
 from cost_models.shapes.workload import Workload
 
@@ -143,7 +144,7 @@ def _attention_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats
         own: dict[Tensor, Floats] = {}
     elif model.mla is not None:
         mla, without_up = model.mla, attention_bytes_per_token(workload, keys, local=local)[1]
-        queries = ELEMENT_BYTES * (heads * mla.qk_head_dim + mla.q_lora_rank) / t
+        queries = ELEMENT_BYTES * (heads * mla.qk_head_dim / t + mla.q_lora_rank / latent_ranks(keys))
         output = (ELEMENT_BYTES * heads * mla.v_head_dim + statistics) / t
         copies = np.where(keys.ulysses_degree > 1, ELEMENT_BYTES * heads * mla.v_head_dim / t, 0.0)
         own = {
@@ -154,10 +155,11 @@ def _attention_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats
         }
     else:
         wide = model.kv_channels * ELEMENT_BYTES / t
-        groups = np.maximum(heads, t) if workload.software.legacy_layers else key_value_heads(model, keys)
+        groups = kept_groups(workload, keys)
         gates = np.where(keys.ulysses_degree > 1, 1.0, 0.0) + (2.0 if model.attention_output_gate else 0.0)
         projected, output = wide * (heads + 2.0 * groups), wide * heads + statistics / t
-        rotary = np.maximum(kept["attention"] / n - projected - output - wide * heads * gates, 0.0)
+        apart = projected + output + wide * heads * gates + head_norm_bytes(workload, keys)
+        rotary = np.maximum(kept["attention"] / n - apart, 0.0)
         rotary = np.where(rotary > ROUNDING * projected, rotary, 0.0)
         own = {
             Tensor.ROTARY_INPUTS: rotary * n,
@@ -175,7 +177,7 @@ ROUNDING = 1e-9  # smaller fractions of a sum count as 0
 def _mlp_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) -> dict[Tensor, Floats]:
     """Kept bytes before and after a dense MLP's activation function."""
     channels = channel_bytes(workload, keys)
-    behind = kept["mlp"] * channels.output / channels.kept
+    behind = kept["mlp"] * channels.behind / channels.kept
     return {Tensor.MLP_HIDDEN: kept["mlp"] - behind, Tensor.MLP_ACTIVATION: behind}
 
 
@@ -186,8 +188,9 @@ def _expert_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) 
     rows = peak_expert_rows(keys, shape, workload.training)
     tokens = linear_input_bytes(workload) * workload.model.hidden_size * rows
     outputs = np.where(keeps_expert_outputs(keys), ELEMENT_BYTES * workload.model.hidden_size * rows, 0.0)
-    behind = rows * shape.expert_ffn_hidden_size / keys.etp * channels.output
-    shared = kept["shared_experts"] * channels.output / channels.kept
+    width = rows * shape.expert_ffn_hidden_size / keys.etp
+    behind = width * (channels.behind + expert_product_bytes(workload, keys))
+    shared = kept["shared_experts"] * channels.behind / channels.kept
     return {
         Tensor.ROUTER: kept["router"],
         Tensor.EXPERT_INPUT: tokens,

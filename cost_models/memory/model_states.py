@@ -84,12 +84,18 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     if model.mtp_num_layers:
         kind = model.kinds_of_layers()[-1]
         dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
-        beside_head = _ENDS_MEET[batch.schedule] & (batch.mtp_before_head == 0)
-        elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~beside_head  # not on the rank of the first stage
-        copy = np.where(elsewhere, table, 0.0)
+        copy = np.where(table_copies(workload, batch)[1], table, 0.0)
         mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
         mtp_experts = model.mtp_num_layers * experts
     return first, last, mtp, mtp_experts
+
+
+def table_copies(workload: Workload, batch: StrategyBatch) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """Whether the head, and whether the MTP modules, have the embedding table on another rank than the first stage's. ``[n]``"""
+    meet, model = _ENDS_MEET[batch.schedule], workload.model
+    tied = model.tied_embeddings & (batch.pp > 1) & ~meet
+    elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~(meet & (batch.mtp_before_head == 0))
+    return tied, (model.mtp_num_layers > 0) & elsewhere
 
 
 def stage_parameters(

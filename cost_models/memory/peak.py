@@ -33,6 +33,7 @@ PLAIN_LOGIT_BYTES = 12
 # Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
 # gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
+MTP_INPUTS = 4  # tensors as large as a layer's input that an MTP module keeps beyond its layer
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 LEAST_POOL_FRACTION = 0.005  # fraction of the pool that is left when memory runs out: median of failed allocations [npu-oom]
 
@@ -107,15 +108,18 @@ def saved_bytes(layers: KeptLayers, activations: tuple[LayerActivations, ...]) -
     return held
 
 
-def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> Floats:
+def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers, input_bytes: Floats) -> Floats:
     """Bytes of losses that wait for their backward, and of heads that wait for their weight gradient, ``[stage, n]``.
 
-    MTP modules have the same. The head keeps its input, divided under sequence parallelism. The running loss is ``logits_bytes``.
+    MTP modules have the same. The head keeps its input, divided under sequence parallelism, and with each loss waits what
+    ``mtp_bytes`` counts. The running loss is ``logits_bytes``.
 
     Parameters
     ----------
     layers : ``[stage, n]``
         Losses and heads in flight.
+    input_bytes : ``[n]``
+        Of a layer's input.
     """
     if not (layers.losses.any() or layers.waiting_heads.any()):
         return np.zeros_like(layers.losses)
@@ -125,7 +129,21 @@ def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers) -> 
     loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
     tokens = tokens * element_factor(workload)
     held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
-    return held
+    return held + layers.losses * mtp_bytes(workload, input_bytes)
+
+
+def mtp_bytes(workload: Workload, input_bytes: Floats) -> Floats:
+    """Bytes of one micro batch that the MTP modules keep for their backward beyond their layers, ``[n]``, on the head's rank.
+
+    Each keeps the shifted embedding, its concatenation with the hidden state, and the input of its last norm: four inputs of a
+    layer [megatron-0.19, multi_token_prediction.py].
+
+    Parameters
+    ----------
+    input_bytes : ``[n]``
+        Of a layer's input.
+    """
+    return MTP_INPUTS * workload.model.mtp_num_layers * input_bytes
 
 
 def held_activations(
@@ -158,13 +176,13 @@ def held_activations(
     rows, few_of_row = (np.arange(len(batch)),) * 2 if alike is None else distinct_rows([of_few, alike])
     few, index, layer = batch.take(of_rows), of_few[rows], tuple(_sums(each, rows) for each in activations)
     rows_batch, chunks = batch.take(rows), chunk_counts(stages, few)
+    input_bytes = layer[0].input_bytes  # checkpoints of all layers have the same size
     of_chunks = kept_layers(stages, few, chunks)
 
     most_bytes, most = np.array(-1.0), None
     for moments in layers_in_flight(stages, few, num_microbatches[of_rows], chunks, of_chunks, len(rows)):
         kept = moments.take(index)
-        # Checkpoints of all layers have the same size.
-        kept_bytes = saved_bytes(kept, layer) + kept.inputs * layer[0].input_bytes + loss_bytes(workload, rows_batch, kept)
+        kept_bytes = saved_bytes(kept, layer) + kept.inputs * input_bytes + loss_bytes(workload, rows_batch, kept, input_bytes)
         fullest = kept_bytes.argmax(axis=0)
         chosen, bytes_then = kept.at(fullest), kept_bytes.max(axis=0)
         most = chosen if most is None else chosen.where(bytes_then > most_bytes, most)
@@ -181,7 +199,8 @@ def held_activations(
         again = np.sum(chunks.again, axis=0).take(index, axis=-1)
         freed = np.where(again > 0, saved_bytes(of_chunks.take(index), layer), np.inf).min(axis=0)
         expanded = np.maximum(expanded - freed, 0.0)
-    parts = saved_bytes(most, layer), most.inputs * layer[0].input_bytes, loss_bytes(workload, rows_batch, most)
+    losses = loss_bytes(workload, rows_batch, most, input_bytes)
+    parts = saved_bytes(most, layer), most.inputs * input_bytes, losses
     shape = expanded.shape
     columns = (np.broadcast_to(part, shape).take(few_of_row, axis=1) for part in (*parts, expanded, transient))
     return Held(most, few_of_row, activations, *columns)
@@ -232,12 +251,19 @@ def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
     return sum((g.astype(np.float64) for g in groups), np.zeros(len(batch)))
 
 
-def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
     """Bytes that the losses of one micro batch hold on the rank of the head. ``[n]``
 
-    These are logits, the head's input gathered from the tensor-parallel ranks with its gradient, and the gradient of its weights.
-    MTP modules compute theirs before the model's, and keep what waits for the backward [megatron-0.12,
-    multi_token_prediction.py].
+    These are logits, the head's input gathered from the tensor-parallel ranks with its gradient, the gradient of its weights, and
+    ``mtp_bytes``. PyTorch's own loss is over when the head's backward starts, and both are never held together; other stacks
+    reach peaks as if they were. MTP modules compute their losses before the model's, and keep what waits for the backward
+    [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward to the end of
+    the backward [pytorch-fsdp, section 4.2].
+
+    Parameters
+    ----------
+    input_bytes : ``[n]``
+        Of a layer's input.
     """
     model, software = workload.model, workload.software
     logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
@@ -245,10 +271,17 @@ def logits_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
         logit_bytes = EAGER_ASCEND_LOGIT_BYTES
     tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
-    waiting = model.mtp_num_layers * WAITING_LOSS_LOGIT_BYTES
-    inputs = (1 + model.mtp_num_layers) * 2.0 * ELEMENT_BYTES * model.hidden_size
-    held: Floats = element_factor(workload) * tokens * ((logit_bytes + waiting) * rows + inputs)
-    return held + weight_gradient_bytes(workload) * rows * model.hidden_size
+    hidden = ELEMENT_BYTES * model.hidden_size
+    tokens = element_factor(workload) * tokens
+    waiting = model.mtp_num_layers * tokens * (WAITING_LOSS_LOGIT_BYTES * rows + 2.0 * hidden)
+    loss, head = tokens * (logit_bytes * rows + hidden), weight_gradient_bytes(workload) * rows * model.hidden_size
+    held: Floats = loss + tokens * hidden + head
+    if software.plain_cross_entropy:
+        held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
+    tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
+    gathered = (batch.zero_stage == 3) & workload.software_traits.fp32_shards
+    held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)
+    return waiting + held + mtp_bytes(workload, input_bytes)
 
 
 def weight_gradient_bytes(workload: Workload) -> float:
@@ -342,7 +375,7 @@ def memory_estimate(
     peak.
     """
     profile = workload.cluster.profile
-    logits = stages.is_last * logits_bytes(workload, batch)
+    logits = stages.is_last * logits_bytes(workload, batch, held.activations[0].input_bytes)
     working_set = held.working_set + gathered_bytes(workload, batch, parameters)
     in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)

@@ -80,7 +80,7 @@ def room(
         summed = KeptLayers.of_columns([sum((c * one for c, one in zip(counts, each, strict=True)), none) for each in columns])
         apart = summed._replace(layers=(none,) * len(summed.layers), losses=none + moment.losses)
         fixed.append(saved_bytes(apart, activations) + apart.inputs * activations[0].input_bytes)
-        fixed[-1] = fixed[-1] + loss_bytes(workload, batch, apart)
+        fixed[-1] = fixed[-1] + loss_bytes(workload, batch, apart, activations[0].input_bytes)
         in_flight.append([count[:, 0] for count in held])
     # A merged pair holds one layer more, whatever it keeps: a layer that keeps everything is the most.
     merged = layers_beside(stages, batch) * np.max([each.saved_bytes for each in activations], axis=0)
@@ -92,7 +92,7 @@ def room(
     return Room(
         in_flight=np.array(in_flight),
         fixed_bytes=np.array(fixed)[:, :, 0],
-        least_bytes=(stages.is_last * logits_bytes(workload, batch))[:, 0],
+        least_bytes=(stages.is_last * logits_bytes(workload, batch, activations[0].input_bytes))[:, 0],
         beside_bytes=np.broadcast_to(gathered_bytes(workload, batch, parameters) + merged, none.shape)[:, 0],
         most_bytes=np.where(peak.parts["optimizer_transient"] > most, -1.0, most)[:, 0],
     )

@@ -166,9 +166,8 @@ def least_work(
     """Lower bounds on the work of every kind of rank, for any order of the tasks. ``[kind, n]``
 
     Every number is at most what the simulation gives the task. A merged pair counts with the largest saving of its forward's
-    chunk. Forwards that run alone save nothing and are those that would save least. Sends that a rank at an end or a turn of
-    the stream does not make are left out. The first pass of a rank is never a pair, because its backward needs an earlier
-    forward; nor is the last.
+    chunk. Forwards that run alone save nothing and are those that would save least. The first pass of a rank is never a pair,
+    because its backward needs an earlier forward; nor is the last.
 
     Parameters
     ----------
@@ -178,9 +177,7 @@ def least_work(
         Each rank's first chunk, without sends.
     num_microbatches, group_size : ``[n]``
     """
-    unsent = stages.has_embedding.sum(axis=1) + stages.has_head.sum(axis=1) + (2 if stages.schedule.rules.is_vee else 0)
-    sent = stages.passes_fraction * np.minimum(unsent, 2 * stages.num_chunks)[:, None] * around.send_s
-    busy = num_microbatches * (rank.whole * stages.passes_fraction - sent + around.host_s)
+    busy = num_microbatches * (rank.whole * stages.passes_fraction + around.host_s)
     if around.most_savings_s:
         passes = num_microbatches * stages.passes_fraction
         alone = unmerged_chunks(stages, num_microbatches, group_size) * np.min(around.most_savings_s, axis=0)

@@ -84,6 +84,17 @@ class Stages:
         return held
 
     @property
+    def num_hops(self) -> Floats:
+        """Sends of one micro batch to another rank in both passes, from each kind of rank, ``[kind, 1]``.
+
+        The embedding has no gradient to send and the head no output. In a V the outer chunks turn on the last rank.
+        """
+        hops = 2.0 * self.num_chunks - self.is_first - self.is_last
+        if self.schedule.rules.is_vee:
+            hops = hops - np.where(self.first_rank == self.pp - 1, self.num_chunks, 0.0)
+        return hops
+
+    @property
     def passes_fraction(self) -> float:
         """Share of the micro batches that pass each chunk of a rank."""
         return 1.0 / self.schedule.rules.num_streams

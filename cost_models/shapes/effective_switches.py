@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.schedules.schedule import ScheduleRules
 from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, Scope
+from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS, SWITCHES, Feature, Scope
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 
@@ -121,8 +121,11 @@ def fuses_attention(workload: Workload) -> bool:
 
 
 def usual_features(workload: Workload) -> Feature:
-    """The switches that are on by default."""
-    return DEFAULT_FEATURES if fuses_attention(workload) else DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION
+    """The switches that are on by default: those of ``DEFAULT_FEATURES`` that the devices and the stack have."""
+    missing = Feature(0) if fuses_attention(workload) else Feature.FLASH_ATTENTION
+    if not workload.software_traits.own_kernels and workload.software_traits.eager:
+        missing |= FUSED_KERNELS
+    return DEFAULT_FEATURES & ~missing
 
 
 def why_idle(feature: Feature, there: Scope) -> str:

@@ -149,9 +149,10 @@ class Feature(IntFlag):
         source="[megatron-0.12, arguments.py]",
         meaning="Attention runs in one fused kernel that keeps no scores for the backward.")
     FUSED_NORM = _switch(1, _ANYTHING, _LAYER, by_default=True,
-        source="[mindspeed, features_manager]", meaning="Norms run in one kernel, which reads and writes less memory.")
+        source="[mindspeed, features_manager]", meaning="Norms run in one kernel, which reads, writes and keeps less memory.")
     FUSED_SWIGLU = _switch(2, Scope.GATED_MLP, _LAYER, by_default=True,
-        source="[mindspeed, features_manager]", meaning="The activation of a gated MLP runs in one kernel.")
+        source="[mindspeed, features_manager]",
+        meaning="The activation of a gated MLP runs in one kernel, which keeps its inputs and its output only.")
     FUSED_ROPE = _switch(3, Scope.ROTARY, _LAYER, by_default=True,
         source="[mindspeed, features_manager]", meaning="Rotary positions are applied in one kernel.")
     REPLICATED_EMBEDDING = _switch(4, _TP, _LAYER | _SHARDING,
@@ -267,6 +268,7 @@ def _those(features: list[Feature]) -> Feature:
 
 
 DEFAULT_FEATURES = _those([f for f, switch in SWITCHES.items() if switch.by_default])
+FUSED_KERNELS = Feature.FUSED_NORM | Feature.FUSED_SWIGLU | Feature.FUSED_ROPE
 UNPRICED_FEATURES = _those([f for f, switch in SWITCHES.items() if not switch.priced])
 
 

@@ -128,13 +128,27 @@ class SoftwareTraits:
     early_stop_year : first release in which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
         own checkpoints do from 2.1 on [pytorch-checkpoint]. ``None``: it runs whole, as in Megatron and DeepSpeed.
     uses_transformer_engine : linear layers are Transformer Engine's [transformer-engine, linear.py].
-    router_keeps_norm_output_year : first release in which a router keeps no FP32 copy of its input; core 0.13 was published in
-        July 2025 [megatron-0.19, moe_utils.py]. ``None``: it keeps one.
+    own_kernels : norms, gated activations, rotary positions and the loss have kernels of their own unless a job says otherwise.
+        Plain PyTorch runs them operator by operator.
+    fp32_router_experts : fewest experts from which its usual scripts route in FP32, as Megatron then asks for
+        [megatron-0.12, arguments.py]. ``None``: they route in 16 bits.
+    router_keeps_norm_output_year : first release in which a router in FP32 keeps the norm's output in 16 bits; core 0.13 was
+        published in July 2025 [megatron-0.19, moe_utils.py]. ``None``: it keeps an FP32 copy.
+    copied_router_input : tokens are copied for their experts and for an FP32 router, so that neither keeps the norm's output
+        itself [megatron-0.12, router.py, token_dispatcher.py].
+    gate_offset_year : first release whose unfused gated activation adds an offset to the value, and keeps the sum; core 0.15
+        [megatron-0.19, mlp.py]. ``None``: it keeps none.
+    expert_weight_year : first release that multiplies an expert's activation by the weight of its token; before, and with
+        ``None``, the expert's output is multiplied [megatron-0.12, experts.py].
+    expert_weights_fused : the fused activation does that as well. MindSpeed has an operator of its own for it
+        [mindspeed, moe_layer_overlap].
     shards_accumulated_gradients : under ZeRO-2 in a pipeline every micro batch scatters its gradients into the shard
         [mindformers-1.8, Parallel configuration, gradient_accumulation_shard]. Other stacks accumulate whole gradients and reduce
         them with the last micro batch [megatron-0.12, schedules.py; pytorch, schedules.py].
     bf16_gradient_bytes : bytes a parameter that the backward writes in addition to the accumulation buffer of BF16 gradients
         [deepspeed, bf16_optimizer.py].
+    each_optimizer_gathers : the optimizer of experts and that of all other parameters each gather the parameters of both
+        [megatron-0.12, distrib_optimizer.py].
     repeats_allocations : every micro batch allocates the same sizes as the one before, on one stream. Megatron's schedules do so,
         except with dropless experts. FSDP gathers weights on a stream of its own, whose blocks others wait for
         [pytorch-fsdp, section 3.4]; DeepSpeed flattens gradients into buckets [deepspeed, bf16_optimizer.py].
@@ -147,9 +161,16 @@ class SoftwareTraits:
     fp32_shards: bool = False
     early_stop_year: float | None = None
     uses_transformer_engine: bool = True
+    own_kernels: bool = True
+    fp32_router_experts: int | None = 1
     router_keeps_norm_output_year: float | None = None
+    copied_router_input: bool = False
+    gate_offset_year: float | None = None
+    expert_weight_year: float | None = None
+    expert_weights_fused: bool = True
     shards_accumulated_gradients: bool = False
     bf16_gradient_bytes: float = 0.0
+    each_optimizer_gathers: bool = False
     repeats_allocations: bool = False
     releases: Ladder | None = None
 
@@ -172,8 +193,28 @@ class Stack:
 
 ROUTER_RELEASE = 2025.5
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
+FP32_ROUTER_EXPERTS = 32  # Megatron warns without an FP32 router from here on [megatron-0.12, arguments.py]
+MEGATRON_CORE = SoftwareTraits(
+    fp32_router_experts=FP32_ROUTER_EXPERTS,
+    router_keeps_norm_output_year=ROUTER_RELEASE,
+    copied_router_input=True,
+    gate_offset_year=2025.75,
+    expert_weight_year=2025.25,
+    each_optimizer_gathers=True,
+    repeats_allocations=True,
+)
 STACKS = {  # the first stack for a kind of devices is the default there
-    "mindspeed-llm": Stack("ascend", SoftwareTraits(releases=MINDSPEED_LLM)),
+    "mindspeed-llm": Stack(
+        "ascend",
+        # From 2.1 on it runs on core 0.12, and 2.0 counts with it. Its scripts set no precision for the router.
+        SoftwareTraits(
+            fp32_router_experts=None,
+            expert_weight_year=2025.0,
+            expert_weights_fused=False,
+            each_optimizer_gathers=True,
+            releases=MINDSPEED_LLM,
+        ),
+    ),
     "mindformers": Stack(
         "ascend",
         SoftwareTraits(
@@ -181,10 +222,19 @@ STACKS = {  # the first stack for a kind of devices is the default there
         ),
         graph_by_default=True,
     ),
-    "megatron-lm": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE, repeats_allocations=True)),
-    "nemo": Stack("gpu", SoftwareTraits(router_keeps_norm_output_year=ROUTER_RELEASE, repeats_allocations=True)),
+    "megatron-lm": Stack("gpu", MEGATRON_CORE),
+    "nemo": Stack("gpu", MEGATRON_CORE),
     "megatron-deepspeed": Stack("gpu", SoftwareTraits(bf16_gradient_bytes=2.0)),
-    "fsdp": Stack("gpu", SoftwareTraits(fp32_shards=True, early_stop_year=PYTORCH_EARLY_STOP, uses_transformer_engine=False)),
+    "fsdp": Stack(
+        "gpu",
+        SoftwareTraits(
+            fp32_shards=True,
+            early_stop_year=PYTORCH_EARLY_STOP,
+            uses_transformer_engine=False,
+            own_kernels=False,
+            fp32_router_experts=None,
+        ),
+    ),
     "maxtext": Stack("gpu", graph_by_default=True),
 }
 

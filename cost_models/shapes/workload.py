@@ -261,6 +261,10 @@ class Software:
     operators: tuple[str, ...] = ()
     host: tuple[str, ...] | None = None
 
+    def has_since(self, first_year: float | None) -> bool:
+        """Whether the release has what came in ``first_year`` (``None``: never). A release of unknown date is the newest."""
+        return first_year is not None and (self.year is None or self.year >= first_year)
+
 
 @dataclass(frozen=True)
 class MemoryRoom:

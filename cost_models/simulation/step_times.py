@@ -21,7 +21,7 @@ from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
 from cost_models.step.composition import StepTime, at_kind, closed_form, composed_of
-from cost_models.step.data_parallel import exchange_beyond_compute_s
+from cost_models.step.data_parallel import exchange_beyond_compute_s, exchange_of_step_s
 from cost_models.step.priced_groups import PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Estimate
@@ -280,7 +280,7 @@ def _composed(
     exchange = at_kind(reduce_s + gather_s, critical)
     bubble = np.maximum(pipeline - at_kind(busy, critical) - exchange, 0.0)
     host = group.host_micro_batch_s * group.num_microbatches
-    whole = at_kind(group.sharded.exchange.reduce_s + group.sharded.exchange.gather_s, critical)
+    whole = at_kind(sum(exchange_of_step_s(group.batch, group.sharded.exchange), np.zeros(1)), critical)
     return StepTime(
         step_s=pipeline + group.sharded.optimizer_s + constants.step_overhead_s,
         critical=critical,

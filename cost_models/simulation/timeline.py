@@ -16,6 +16,7 @@ from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
 from cost_models.simulation.task_bars import Kind, Stream, TaskBars
+from cost_models.step.data_parallel import exchange_of_step_s
 from documents.sentences import Sentence
 
 Integers = NDArray[np.int64]
@@ -177,7 +178,8 @@ def _exchange_bars(
     each backward (ZeRO-2 without a pipeline), all backwards hide it.
     """
     exchange, every = played.group.sharded.exchange, np.arange(len(last_s))
-    gather_s, reduce_s = (np.broadcast_to(part[:, 0], last_s.shape) for part in (exchange.gather_s, exchange.reduce_s))
+    of_step = exchange_of_step_s(played.group.batch, exchange)
+    reduce_s, gather_s = (np.broadcast_to(part[:, 0], last_s.shape) for part in of_step)
     gathered_s = origins_s + gather_s
     yield _columns(every, Stream.DATA_PARALLEL, Kind.GATHER, origins_s, gathered_s)
     hidden_s = np.maximum(reduce_s - played.reduce_s, 0.0)

@@ -17,7 +17,7 @@ from cost_models.pipeline.sums import weighted
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step.data_parallel import exchange_beyond_compute_s, exposed_exchange_s
+from cost_models.step.data_parallel import exchange_beyond_compute_s, exchange_of_step_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
@@ -59,13 +59,16 @@ def closed_form(group: PricedGroup, constants: Constants) -> StepTime:
     )
     before = stages.before_first
     exposed, masked = exposed_exchange_s(
-        group.sharded.exchange, *beyond, slack * weighted(before, times.forward), slack * weighted(before, times.backward)
+        exchange_of_step_s(group.batch, group.sharded.exchange),
+        *beyond,
+        slack * weighted(before, times.forward),
+        slack * weighted(before, times.backward),
     )
     host = group.host_micro_batch_s * (m + stages.pp - 1)
     saving = 0.0 * m if group.merged is None else pipeline.merged_passes * at_kind(times.whole - times.pair, pipeline.critical)
     once = exposed + host + group.sharded.optimizer_s + constants.step_overhead_s
     step = pipeline.steady_s + pipeline.bubble_s + once
-    passes = m * stages.passes_fraction
+    passes = m * stages.passes_fraction * at_kind(group.sent_fraction, pipeline.critical)
     return StepTime(
         step_s=step,
         critical=pipeline.critical,

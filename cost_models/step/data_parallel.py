@@ -14,8 +14,9 @@ from cost_models.memory.model_states import (
     gradient_bytes,
     moment_bytes,
     scatters_each_micro_batch,
+    table_copies,
 )
-from cost_models.network.collectives import all_gather_s, reduce_scatter_s
+from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
@@ -30,15 +31,25 @@ FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, 
 
 @dataclass(frozen=True)
 class GradientExchange:
-    """Seconds ``[stage, n]``: gradient reduction at the end of a step, weight gathering at the start of the next."""
+    """Seconds ``[stage, n]``: gradient reduction at the end of a step, weight gathering at the start of the next.
+
+    ``table_s`` follows the reduction, and nothing hides it: see ``shared_table_s``.
+    """
 
     reduce_s: Floats
     gather_s: Floats
+    table_s: Floats
     num_reductions: IntColumn  # a step, ``[n]``
+    num_gathers: IntColumn  # a step, where no forward hides them, ``[n]``
 
 
 def gradient_exchange(
-    workload: Workload, batch: StrategyBatch, parameters: StageParameters, edge_only: StageParameters, network: Network
+    workload: Workload,
+    batch: StrategyBatch,
+    parameters: StageParameters,
+    edge_only: StageParameters,
+    table_s: Floats,
+    network: Network,
 ) -> GradientExchange:
     """Time to reduce gradients and gather weights over the replicas, before compute hides it; experts over their own replicas.
 
@@ -51,11 +62,15 @@ def gradient_exchange(
     ----------
     edge_only
         Parameters of embedding, head and MTP alone.
+    table_s : ``[stage, n]``
+        From ``shared_table_s``.
 
     Notes
     -----
     Reduce-scatter g P over D' ranks once a step (ZeRO-2 without a pipeline: m times), all-gather 2 P; P parameters on the rank,
-    D' = dp cp, for experts tp cp dp / (ep etp).
+    D' = dp cp, for experts tp cp dp / (ep etp). Megatron-Core has one optimizer for dense parameters and one for experts that are
+    apart (ep > 1). After its update each gathers the parameters of both, unless the gather waits for the next forward
+    [megatron-0.12, distrib_optimizer.py].
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     whole = batch.zero_stage == 3
@@ -73,8 +88,39 @@ def gradient_exchange(
     return GradientExchange(
         reduce_s=scatter * times + np.where(unsharded, gather, 0.0),
         gather_s=np.where(unsharded, 0.0, gather),
+        table_s=table_s,
         num_reductions=times,
+        num_gathers=np.where(workload.software_traits.each_optimizer_gathers & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
     )
+
+
+def shared_table_s(
+    workload: Workload, batch: StrategyBatch, is_first: Floats, is_last: Floats, is_mtp: Floats, network: Network
+) -> Floats:
+    """Seconds a step to add the gradients of an embedding table that two ranks of the pipeline hold, ``[stage, n]``.
+
+    The last rank has a copy under tied embeddings, and the rank of the MTP modules has one. All copies are one all-reduce between
+    two ranks, of g V h / t bytes, after the reduction over the replicas [megatron-0.12, finalize_model_grads.py].
+
+    Parameters
+    ----------
+    is_first, is_last, is_mtp : ``[stage, 1]``
+        As in ``stage_parameters``.
+    """
+    model = workload.model
+    tied, copied = table_copies(workload, batch)
+    shares = is_first + is_last * tied + is_mtp * copied > 0
+    table = model.vocab_size * model.hidden_size / np.where(batch.has(Feature.REPLICATED_EMBEDDING), 1, batch.tp)
+    last = np.where(tied, batch.pp * batch.vpp - 1, batch.pp * batch.vpp - 1 - batch.mtp_before_head) % batch.pp
+    stride = np.maximum(last, 1) * batch.tp * batch.cp * batch.dp
+    time_s = all_reduce_s(gradient_bytes(workload, batch) * table, 2, stride, network)
+    return np.where(shares & (tied | copied), time_s, 0.0)
+
+
+def exchange_of_step_s(batch: StrategyBatch, exchange: GradientExchange) -> tuple[Floats, Floats]:
+    """Seconds of reduction, and of gathering, in a step, hidden or not. ``[stage, n]``"""
+    gathers = np.where(batch.has(Feature.OVERLAP_PARAM_GATHER), 1, exchange.num_gathers)
+    return exchange.reduce_s + exchange.table_s, gathers * exchange.gather_s
 
 
 def exchange_beyond_compute_s(
@@ -97,11 +143,12 @@ def exchange_beyond_compute_s(
         return np.where(batch.has(feature), overlapped, time)
 
     reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, Feature.OVERLAP_GRAD_REDUCE)
-    return reduce, left(exchange.gather_s, forward_s, Feature.OVERLAP_PARAM_GATHER)
+    gather = left(exchange_of_step_s(batch, exchange)[1], forward_s, Feature.OVERLAP_PARAM_GATHER)
+    return reduce + exchange.table_s, gather
 
 
 def exposed_exchange_s(
-    exchange: GradientExchange,
+    whole_s: tuple[Floats, Floats],
     reduce_left_s: Floats,
     gather_left_s: Floats,
     slack_forward_s: Floats,
@@ -114,6 +161,8 @@ def exposed_exchange_s(
 
     Parameters
     ----------
+    whole_s : ``[stage, n]`` each
+        From ``exchange_of_step_s``.
     reduce_left_s, gather_left_s : ``[stage, n]``
         From ``exchange_beyond_compute_s``.
     slack_forward_s : ``[stage, n]``
@@ -123,7 +172,7 @@ def exposed_exchange_s(
     """
     exposed = np.maximum(reduce_left_s - slack_backward_s, 0.0).max(axis=0)
     exposed = exposed + np.maximum(gather_left_s - slack_forward_s, 0.0).max(axis=0)
-    whole = (exchange.reduce_s + exchange.gather_s).max(axis=0)
+    whole = sum(whole_s, np.zeros(1)).max(axis=0)
     return exposed, np.maximum(whole - exposed, 0.0)
 
 

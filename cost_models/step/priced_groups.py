@@ -86,18 +86,23 @@ class PricedGroup:
 
     @cached_property
     def p2p_s(self) -> Floats:
-        """Exposed seconds of pipeline sends of a micro batch, ``[n]``."""
+        """Exposed seconds of pipeline sends of a micro batch on a rank that sends both ways from every chunk, ``[n]``."""
         return self.sends_s()[0]
 
     @cached_property
     def p2p_masked_s(self) -> Floats:
-        """Hidden seconds of pipeline sends of a micro batch, ``[n]``."""
+        """Hidden seconds of pipeline sends of a micro batch on such a rank, ``[n]``."""
         return self.sends_s()[1]
+
+    @property
+    def sent_fraction(self) -> Floats:
+        """Sends of each kind of rank over those of a rank that sends both ways from every chunk, ``[kind, 1]``."""
+        return self.stages.num_hops / (2.0 * self.stages.num_chunks)
 
     @cached_property
     def alone(self) -> PassTimes:
         """Passes of whole ranks with sends and gradient accumulation, which count with the backward; no passes are merged."""
-        return self._times(self.layers, self.p2p_s + self.sharded.accumulation_s)
+        return self._times(self.layers, self.sent_fraction * self.p2p_s + self.sharded.accumulation_s)
 
     @cached_property
     def rank(self) -> PassTimes:

@@ -16,7 +16,7 @@ from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Place
 from cost_models.shapes.workload import Workload
-from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s
+from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s, shared_table_s
 from cost_models.step.priced_keys import Costs, Rows, joined, numbered, taken
 
 SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
@@ -49,7 +49,8 @@ class Shardings:
         """Gradient reduction and weight gathering."""
         unsharded = not (self.few.zero_stage == 3).any()
         edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
-        return gradient_exchange(self.workload, self.few, self.parameters, edge_only, self.network)
+        table_s = shared_table_s(self.workload, self.few, *self._ends, self.network)
+        return gradient_exchange(self.workload, self.few, self.parameters, edge_only, table_s, self.network)
 
     @cached_property
     def accumulation_s(self) -> Floats:
@@ -67,9 +68,12 @@ class Shardings:
         held: Floats = self.stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
         return held
 
+    @property
+    def _ends(self) -> tuple[Floats, Floats, Floats]:
+        return self.stages.is_first, self.stages.is_last, self.stages.is_mtp
+
     def _parameters_of(self, layers: Floats) -> StageParameters:
-        ends = self.stages.is_first, self.stages.is_last, self.stages.is_mtp
-        return stage_parameters(self.workload, self.few, tuple(layers), *ends)
+        return stage_parameters(self.workload, self.few, tuple(layers), *self._ends)
 
 
 @dataclass(frozen=True)

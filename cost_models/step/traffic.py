@@ -11,7 +11,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.layer.communication import context_parallel_comm, expert_comm, network_of, tensor_parallel_comm, weight_comm
+from cost_models.layer.communication import (
+    context_parallel_comm,
+    expert_comm,
+    network_of,
+    repeated_collectives,
+    tensor_parallel_comm,
+    weight_comm,
+)
 from cost_models.layer.compute import Device
 from cost_models.layer.edges import edge_costs
 from cost_models.memory.model_states import stage_parameters
@@ -21,7 +28,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, LayerKind, Workload
-from cost_models.step.data_parallel import gradient_exchange
+from cost_models.step.data_parallel import exchange_of_step_s, gradient_exchange, shared_table_s
 from cost_models.step.priced_groups import PricedGroup, pipeline_sends_s, priced_groups
 from hardware_profiles.schema import Wiring
 
@@ -108,17 +115,17 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
     device = Device.of(workload, constants)
     edges = edge_costs(workload, keys, device, network)
     embedding = edges.embedding_forward_s + edges.embedding_backward_s - sum(edges.embedding_compute_s)
-    head = edges.head_forward_s + edges.head_backward_s - sum(edges.head_compute_s)
+    head = edges.head_forward_s + edges.head_backward_s - sum(edges.head_compute_s) + edges.head_regather_s
     total: dict[str, Floats] = {"tp": layers.embeddings * embedding + heads * head}
     for kind, held, again in zip(group.stages.layer_kinds, held_layers, layers.again, strict=True):
-        for name, (once, repeated) in _layer(workload, keys, constants, network, kind).items():
-            selective = held - again if name == "ep" and bool(keys.recomputes(RecomputeModule.MOE)[0]) else 0.0
-            total[name] = total.get(name, 0.0) + held * once + (again + selective) * repeated
+        for name, (once, whole, selected) in _layer(workload, keys, constants, network, kind).items():
+            total[name] = total.get(name, 0.0) + held * once + again * whole + (held - again) * selected
     total = {name: passes * each for name, each in total.items()}
     for name, exchanged in _gradient_exchange(workload, group, network).items():
         total[name] = total.get(name, 0.0) + exchanged
     sends = pipeline_sends_s(workload, group.batch, network)
-    total["pp"] = passes * (sends + sum(layers.relays) * sends / (2.0 * group.stages.num_chunks))
+    passed_on = passes * (group.stages.num_hops + sum(layers.relays)) * sends / (2.0 * group.stages.num_chunks)
+    total["pp"] = passed_on + _table_s(workload, group, network)
     shape = (group.stages.num_kinds, 1)
     order = ("tp", "cp", "ep", "dp", "expert_dp", "pp")
     return {name: np.broadcast_to(total[name], shape)[:, 0] for name in order if name in total}
@@ -126,24 +133,27 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
 
 def _layer(
     workload: Workload, keys: LayerKeys, constants: Constants, network: Network, kind: LayerKind
-) -> dict[str, tuple[Floats, Floats]]:
-    """Seconds of one layer and micro batch by group, and of its recomputed forward. ``[k]``"""
+) -> dict[str, tuple[Floats, Floats, Floats]]:
+    """Seconds of one layer and micro batch by group, of its recomputed forward, and of its recomputed modules. ``[k]``"""
     tp = tensor_parallel_comm(workload, keys, network, moe=kind.moe, local=kind.local)
     compiled = not workload.software_traits.eager  # a compiled graph drops collectives that no gradient needs
     cp = context_parallel_comm(workload, keys, network, local=kind.local)
     forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
     backward_cp = forward_cp + cp.num_hops * cp.hop_s
+    none = np.zeros_like(tp.forward_s)
+    again = (none, none) if compiled else (tp.forward_s, repeated_collectives(keys, tp, moe=kind.moe))
     parts = {
-        "tp": (tp.forward_s + tp.backward_s + tp.regather_s, np.zeros_like(tp.forward_s) if compiled else tp.forward_s),
-        "cp": (constants.cp_factor * (forward_cp + backward_cp), constants.cp_factor * forward_cp),
+        "tp": (tp.forward_s + tp.backward_s + tp.regather_s, *again),
+        "cp": (constants.cp_factor * (forward_cp + backward_cp), constants.cp_factor * forward_cp, none),
     }
     if kind.moe:
         ep = expert_comm(workload, keys, network, constants)
-        parts["ep"] = (2.0 * (ep.dispatch_s + ep.combine_s), ep.dispatch_s + ep.combine_s)
+        exchange = ep.dispatch_s + ep.combine_s
+        parts["ep"] = (2.0 * exchange, exchange, np.where(keys.recomputes(RecomputeModule.MOE), exchange, 0.0))
     one = np.ones_like(keys.tp)
     for name, alone in (("dp", replace(keys, expert_weight_shards=one)), ("expert_dp", replace(keys, weight_shards=one))):
         gather, scatter = weight_comm(workload, alone, network, moe=kind.moe, local=kind.local)
-        parts[name] = (2.0 * gather + scatter, np.zeros_like(gather))
+        parts[name] = (2.0 * gather + scatter, none, none)
     return parts
 
 
@@ -155,6 +165,14 @@ def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network)
     found, held = {}, group.sharded.parameters
     for name, others in (("dp", "experts"), ("expert_dp", "dense")):
         left_out = {others: np.zeros_like(held.dense)}
-        exchange = gradient_exchange(workload, group.batch, replace(held, **left_out), replace(edges, **left_out), network)
-        found[name] = exchange.reduce_s + exchange.gather_s
+        of_group = replace(held, **left_out), replace(edges, **left_out)
+        exchange = gradient_exchange(workload, group.batch, *of_group, np.zeros_like(held.dense), network)
+        reduce_s, gather_s = exchange_of_step_s(group.batch, exchange)
+        found[name] = reduce_s + gather_s
     return found
+
+
+def _table_s(workload: Workload, group: PricedGroup, network: Network) -> Floats:
+    """Seconds a step of the all-reduce of shared embedding tables, ``[stage, 1]``."""
+    stages = group.stages
+    return shared_table_s(workload, group.batch, stages.is_first, stages.is_last, stages.is_mtp, network)

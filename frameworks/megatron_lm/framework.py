@@ -15,10 +15,10 @@ from frameworks.megatron_lm.writer import arguments
 from frameworks.target import Target
 
 
-def _framework(dialect: Dialect, *other_releases: str) -> Framework:
+def _framework(dialect: Dialect, year: float, *other_releases: str) -> Framework:
     release = dialect.release
     return Framework(
-        target=Target(release.name, release.version, other_releases, ("nvidia", "amd")),
+        target=Target(release.name, release.version, other_releases, ("nvidia", "amd"), year),
         release=release,
         table=dialect.table,
         rules=dialect.rules,
@@ -37,6 +37,6 @@ def _framework(dialect: Dialect, *other_releases: str) -> Framework:
 
 
 MEGATRON_LM = (
-    _framework(CORE_0_12, "0.12.0", "0.12.1", "0.12.3", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1", "core_v0.12.3"),
-    _framework(CORE_0_19, "0.19.0", "core_v0.19.0"),
+    _framework(CORE_0_12, 2025.35, "0.12.0", "0.12.1", "0.12.3", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1", "core_v0.12.3"),
+    _framework(CORE_0_19, 2026.63, "0.19.0", "core_v0.19.0"),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.traits import FP32_ROUTER_EXPERTS
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import start_note
@@ -30,8 +31,6 @@ from frameworks.model_facts import Arguments
 from frameworks.placements import ranks_are_alike
 from frameworks.rule import layout_of
 from frameworks.table import Table
-
-FLOAT32_ROUTER_EXPERTS = 32  # number of experts from which Megatron warns without --moe-router-dtype fp32
 
 
 def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
@@ -122,9 +121,7 @@ def _experts(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Argum
         names["dispatcher"]: dialect.table.dispatchers.get(s.dispatcher if routed else Dispatcher.ALLTOALL, "alltoall"),
         **(dialect.deepep if s.dispatcher is Dispatcher.TWO_LEVEL and routed else {}),
         **(
-            {"moe-router-dtype": "fp32"}
-            if moe.num_experts >= FLOAT32_ROUTER_EXPERTS or s.dispatcher is Dispatcher.TWO_LEVEL
-            else {}
+            {"moe-router-dtype": "fp32"} if moe.num_experts >= FP32_ROUTER_EXPERTS or s.dispatcher is Dispatcher.TWO_LEVEL else {}
         ),
     }
 

@@ -68,8 +68,8 @@ def test_the_type_of_a_field_says_what_else_it_could_be() -> None:
     [
         ("atlas-800t-a2", "mindspeed-llm", 2025, (2024,)),
         ("atlas-800t-a2", "mindformers", 2025.25, (2024, 2024.5)),
-        ("h100-sxm-80gb", "fsdp", 2025, (2023,)),
-        ("h100-sxm-80gb", "nemo", 2025, ()),
+        ("h100-sxm-80gb", "fsdp", 2026, (2023,)),
+        ("h100-sxm-80gb", "nemo", 2026, ()),
     ],
 )
 def test_a_year_is_tried_for_each_price_that_a_release_of_unknown_date_could_have(

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from app.catalogue.models.presets import model_preset
-from cost_models.layer.activations import LayerActivations, attention_bytes_per_token, expert_copies, layer_activations
+from cost_models.layer.activations import LayerActivations, expert_copies, layer_activations
+from cost_models.layer.attention_bytes import attention_bytes_per_token
 from cost_models.layer.expert_rows import expert_rows, routed_copies
 from cost_models.shapes.layer_keys import LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -111,8 +112,9 @@ def test_without_sequence_parallelism_norms_stay_whole() -> None:
 
 def test_a_grid_of_ranks_splits_what_is_held_between_blocks_and_fuses_no_norm() -> None:
     saved = parts(workload(), keys(tp=4, features=DEFAULT_FEATURES | Feature.TP_2D))
-    assert saved["norm_output"] == 4 * 1024 * N / 4
-    assert saved["residual"] == (2 + 4) * 2 * 1024 * N / 4  # in FP32, and normalised in 16 bits, before two norms
+    # Before two norms the input in FP32, and normalised in 16 bits: 6 bytes a channel in place of 2.
+    assert saved["norm_output"] == (4 + 2 * (6 - 2)) * 1024 * N / 4
+    assert saved["residual"] == 4 * 1024 * N / 4
 
 
 def test_sandwich_norm_doubles_norms() -> None:
@@ -212,9 +214,11 @@ def test_latent_attention_of_deepseek_v3() -> None:
     # Recomputing the up-projections frees q, k and v, 128 heads x (4 x 192 + 2 x 128) B = 128 KiB a token, and what enters them,
     # the latents behind their norms: 2 x (1536 + 512) B.
     assert float(kept[0] - reduced[0]) == 128 * 1024 + 4096
-    # The rope key is the same for all heads: every tensor-parallel rank keeps it whole.
-    split = attention_bytes_per_token(job, keys(tp=8))[0][0]
+    # The rope key is the same for all heads: every tensor-parallel rank keeps it whole, and the latents without sequence
+    # parallelism.
+    split, whole = (attention_bytes_per_token(job, keys(tp=8, sequence_parallel=sp))[0][0] for sp in (True, False))
     assert float(split) == pytest.approx((float(kept[0]) - 128) / 8 + 128)
+    assert float(whole - split) == pytest.approx(4 * (1536 + 512) * 7 / 8)
 
 
 def test_routed_experts_of_deepseek_v3() -> None:
@@ -247,25 +251,28 @@ def test_gradients_that_wait_in_8_bits() -> None:
 @pytest.mark.parametrize(
     ("values", "columns", "channel_bytes"),
     [
-        ({}, {}, 4),  # of a year that is not said
+        ({}, {}, 0),  # of a year that is not said: the newest
         ({"year": 2025.25}, {}, 4),
+        ({"year": 2025.25}, {"recompute_modules": RecomputeModule.LAYERNORM}, 4),
         ({"year": 2025.5}, {}, 0),  # what the norm keeps anyway
         ({"year": 2026.0, "precision": "fp8"}, {}, 2),  # the linear layers keep 8 bits, the router 16
         ({"year": 2026.0, "precision": "fp8"}, {"recompute_modules": RecomputeModule.LAYERNORM}, 0),
-        ({"year": 2026.0, "stack": "fsdp"}, {}, 4),
+        ({"year": 2025.25, "stack": "fsdp"}, {}, 0),  # routes in 16 bits
+        ({"year": 2026.0, "stack": "megatron-deepspeed"}, {}, 4),
     ],
 )
 def test_what_a_router_keeps_by_release(values: dict[str, object], columns: dict[str, object], channel_bytes: int) -> None:
-    job = workload(SPARSE, cluster=gpu(), **values)
+    many = replace(SPARSE, moe=replace(SPARSE.moe, num_experts=32))
+    job = workload(many, cluster=gpu(), **values)
     selective = {"recompute": Recompute.SELECTIVE} if columns else {}
-    assert parts(job, keys(**selective, **columns), moe=True)["router"] == (channel_bytes * 1024 + 8 * 16) * N
+    assert parts(job, keys(**selective, **columns), moe=True)["router"] == (channel_bytes * 1024 + 8 * 32) * N
 
 
 def test_expert_tensors() -> None:
     saved = parts(workload(SPARSE), keys(tp=2, ep=8, sequence_parallel=True), moe=True)
     assert saved["routed_experts"] == 2 * N / 2 * (2 * 1024 + 6 * 512)
     assert saved["shared_experts"] == 6 * 512 * N / 2
-    assert saved["router"] == (4 * 1024 + 8 * 16) * N / 2
+    assert saved["router"] == 8 * 16 * N / 2
     assert "mlp" not in saved
 
 

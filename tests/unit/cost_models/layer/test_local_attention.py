@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cost_models.layer.activations import attention_bytes_per_token, layer_activations
+from cost_models.layer.activations import layer_activations
+from cost_models.layer.attention_bytes import attention_bytes_per_token
 from cost_models.layer.communication import context_parallel_comm, tensor_parallel_comm
 from cost_models.layer.costs import LayerCosts, layer_costs
 from cost_models.layer.linear_attention import (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cost_models.layer.activations import layer_activations
-from cost_models.memory.peak import num_communicators
+from cost_models.memory.peak import logits_bytes, num_communicators
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -71,8 +71,9 @@ def test_logits_of_deepseek_v3() -> None:
 
 def test_losses_of_prediction_modules_wait_beside_that_of_the_model() -> None:
     plain, extra = (memory(workload(replace(DENSE, mtp_num_layers=k), **LONG), ParallelStrategy())["logits"] for k in (0, 2))
-    # One head serves all, one after the other: what each leaves is the FP32 softmax, the head's input and its gradient.
-    assert extra - plain == 2 * (4 * 16384 * 32000 + 4 * 16384 * 1024)
+    # One head serves all, one after the other: what each leaves is the FP32 softmax, the head's input and its gradient. A module
+    # keeps its embedding (2 bytes a channel), that and the hidden state side by side (4), and what enters its last norm (2).
+    assert extra - plain == 2 * (4 * 16384 * 32000 + 4 * 16384 * 1024 + 8 * 16384 * 1024)
 
 
 def test_the_first_rank_holds_most_micro_batches_and_the_last_the_logits() -> None:
@@ -276,8 +277,23 @@ def test_a_graph_holds_the_mask_of_all_scores_once_for_all_layers() -> None:
 def test_a_loss_of_plain_operators_keeps_fp32_logits() -> None:
     job = workload(cluster=gpu(), **LONG)
     plain = replace(job, software=replace(job.software, plain_cross_entropy=True))
-    difference = memory(plain, ParallelStrategy())["logits"] - memory(job, ParallelStrategy())["logits"]
-    assert difference == (12 - 6) * 16384 * 32000
+    fused, apart = (memory(each, ParallelStrategy())["logits"] for each in (job, plain))
+    # Its head's backward follows: neither the input's gradient nor that of the weights is beside the loss.
+    assert apart - fused == (12 - 6) * 16384 * 32000 - 2 * 16384 * 1024 - 2 * 32000 * 1024
+    few = replace(plain, training=replace(plain.training, seq_length=128))  # the gradient of the weights is more than the loss
+    assert logits_bytes(few, batch(), np.zeros(1))[0] == 128 * (2 * 32000 + 4 * 1024) + 2 * 32000 * 1024
+
+
+def test_fully_sharded_tables_stay_gathered_beside_the_loss() -> None:
+    """One H100, torch 2.11: 4,096 and 8,192 tokens of 65,536 words need 0.63 and 0.69 GiB more than loss and head alone."""
+    plain = workload(cluster=gpu(), stack="fsdp", **LONG)
+    tied = replace(plain, model=replace(plain.model, tied_embeddings=True))
+    whole, sharded = (logits_bytes(plain, batch(dp=8, zero_stage=stage), np.zeros(1))[0] for stage in (2, 3))
+    assert sharded - whole == 2 * 2 * 32000 * 1024
+    whole, sharded = (logits_bytes(tied, batch(dp=8, zero_stage=stage), np.zeros(1))[0] for stage in (2, 3))
+    assert sharded - whole == 2 * 32000 * 1024
+    megatron = workload(cluster=gpu(), stack="megatron-deepspeed", **LONG)
+    assert len({logits_bytes(megatron, batch(dp=8, zero_stage=stage), np.zeros(1))[0] for stage in (2, 3)}) == 1
 
 
 def test_fits_compares_the_peak_with_what_a_job_may_fill() -> None:

@@ -1,23 +1,32 @@
 """What a step does once, by hand."""
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 import pytest
 
 from cost_models.memory.model_states import StageParameters
+from cost_models.shapes.strategy import Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import (
     GradientExchange,
     accumulation_s,
     exchange_beyond_compute_s,
+    exchange_of_step_s,
     exposed_exchange_s,
     gradient_exchange,
     optimizer_s,
+    shared_table_s,
 )
+from tests.networks import gpu
 from tests.worked_examples import worked
-from tests.workloads import batch, device, network, workload
+from tests.workloads import DENSE, batch, device, network, workload
 
 HBM, NIC, P = 1.6e12, 20e9, 1e9
+NO_TABLE = np.zeros((1, 1))
+ENDS = np.array([[1.0], [0.0]]), np.array([[0.0], [1.0]]), np.array([[0.0], [1.0]])  # embedding, head, MTP modules of two ranks
 
 
 def parameters(dense: float = P, experts: float = 0.0) -> StageParameters:
@@ -26,7 +35,7 @@ def parameters(dense: float = P, experts: float = 0.0) -> StageParameters:
 
 def exchange(stack: str = "megatron-lm", held: StageParameters | None = None, **columns: object) -> tuple[float, float]:
     job = workload(stack=stack)
-    result = gradient_exchange(job, batch(**columns), held or parameters(), parameters(0.0), network(job))
+    result = gradient_exchange(job, batch(**columns), held or parameters(), parameters(0.0), NO_TABLE, network(job))
     return float(result.reduce_s[0, 0]), float(result.gather_s[0, 0])
 
 
@@ -82,14 +91,72 @@ def test_one_replica_exchanges_nothing() -> None:
 
 
 def left(
-    reduce: list[float], gather: list[float], *, fraction: float = 0.3, reductions: int = 1, slack: float = 0.0, **columns: object
+    reduce: list[float],
+    gather: list[float],
+    *,
+    table: float = 0.0,
+    fraction: float = 0.3,
+    reductions: int = 1,
+    gathers: int = 1,
+    slack: float = 0.0,
+    **columns: object,
 ) -> tuple[float, float]:
     """Backward 2 s, forward 1 s on every stage; the second stage has ``slack`` before it."""
     slacks = np.array([[0.0], [slack]])
-    whole = GradientExchange(np.array([[r] for r in reduce]), np.array([[g] for g in gather]), np.array([reductions]))
+    columns_s = (np.array([[float(value)] for value in values]) for values in (reduce, gather, [table] * 2))
+    whole = GradientExchange(*columns_s, np.array([reductions]), np.array([gathers]))
     beyond = exchange_beyond_compute_s(batch(**columns), whole, np.array([[1.0], [1.0]]), np.array([[2.0], [2.0]]), fraction)
-    exposed, masked = exposed_exchange_s(whole, *beyond, slacks, slacks)
+    exposed, masked = exposed_exchange_s(exchange_of_step_s(batch(**columns), whole), *beyond, slacks, slacks)
     return float(exposed[0]), float(masked[0])
+
+
+def test_each_optimizer_of_a_mixture_gathers_all_parameters_unless_the_next_forward_does() -> None:
+    """Executed with core 0.19: two gathers of every buffer a step, one with overlap_param_gather."""
+    alone = DEFAULT_FEATURES & ~Feature.OVERLAP_PARAM_GATHER
+    assert left([0.0, 0.0], [0.5, 0.5], gathers=2, features=alone) == (1.0, 0.0)
+    assert left([0.0, 0.0], [0.5, 0.5], gathers=2) == (pytest.approx(0.3 * 0.5), pytest.approx(0.7 * 0.5))
+
+    def gathers(stack: str, **columns: object) -> int:
+        job = workload(stack=stack)
+        return int(gradient_exchange(job, batch(**columns), parameters(), parameters(), NO_TABLE, network(job)).num_gathers[0])
+
+    assert [gathers("megatron-lm", dp=16, ep=ep) for ep in (1, 4)] == [1, 2]  # unsplit experts share the dense optimizer
+    assert [gathers(stack, dp=16, ep=4) for stack in ("mindspeed-llm", "nemo", "mindformers", "fsdp")] == [2, 2, 1, 1]
+    assert gathers("megatron-lm", dp=16, ep=4, zero_stage=3) == 1
+
+
+def test_nothing_hides_the_sum_of_shared_tables() -> None:
+    assert left([1.0, 0.0], [0.0, 0.0], table=0.25) == (pytest.approx(0.3 * 1.0 + 0.25), pytest.approx(0.7 * 1.0))
+
+
+@pytest.mark.parametrize(
+    ("values", "columns", "bytes_seen"),
+    [
+        ({"mtp_num_layers": 1}, {"pp": 2}, 2_097_152),  # core 0.19 was run: 2,048 rows of 256 in FP32
+        ({"tied_embeddings": True}, {"pp": 4, "tp": 2}, 2_097_152 / 2),
+        ({"tied_embeddings": True, "mtp_num_layers": 1}, {"pp": 2}, 2_097_152),  # one sum of both copies
+        ({"mtp_num_layers": 1}, {"pp": 2, "features": DEFAULT_FEATURES | Feature.GRAD_REDUCE_IN_BF16}, 2_097_152 / 2),
+        ({"tied_embeddings": True}, {"pp": 1}, 0),
+        ({"mtp_num_layers": 1}, {"pp": 1}, 0),
+        ({}, {"pp": 2}, 0),
+        ({"mtp_num_layers": 1}, {"pp": 2, "vpp": 2, "schedule": Schedule.ZBV}, 0),  # both ends on one rank
+    ],
+)
+def test_tables_of_both_ends_are_summed(values: dict[str, Any], columns: dict[str, Any], bytes_seen: float) -> None:
+    job = workload(replace(DENSE, vocab_size=2048, hidden_size=256, **values), cluster=gpu())
+    counting = replace(network(job), call_latency_s=0.0)
+    tiers = tuple(
+        replace(tier, bandwidth_bytes_per_s=1.0, link_bytes_per_s=1.0, latency_s=0.0, curves={}) for tier in counting.tiers
+    )
+    sums = shared_table_s(job, batch(**columns), *ENDS, replace(counting, tiers=tiers))
+    assert sums[:, 0] == pytest.approx([bytes_seen] * 2)
+
+
+def test_the_shared_table_of_deepseek_v3() -> None:
+    job = workload(replace(DENSE, vocab_size=129_280, hidden_size=7168, mtp_num_layers=1), cluster=gpu())
+    far = network(job).tiers[1].bandwidth_bytes_per_s
+    seconds = float(shared_table_s(job, batch(pp=16, dp=64), *ENDS, network(job))[0, 0])
+    assert seconds * far / 50e9 == worked("shared-table")
 
 
 def test_a_share_of_the_exchange_is_always_left() -> None:

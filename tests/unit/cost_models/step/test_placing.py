@@ -70,7 +70,7 @@ def own_pace_s(priced: PricedBatch, stages: Stages) -> Floats:
         beside_s: Floats = group.p2p_s + group.sharded.accumulation_s.max(axis=0)
         return group.slots_s - beside_s
     times = group.rank.pair if stages.merge_pairs else group.rank.whole
-    slowest: Floats = (times - group.p2p_s - group.sharded.accumulation_s).max(axis=0)
+    slowest: Floats = (times - group.sent_fraction * group.p2p_s - group.sharded.accumulation_s).max(axis=0)
     return stages.passes_fraction * slowest
 
 

@@ -74,14 +74,15 @@ def test_a_pipeline_of_four() -> None:
     job = workload()
     strategy = ParallelStrategy(pp=4)
     embedding, head = ends_s(job)
-    hops = 2 * hop_s(job, strategy, 2 * 2048 * 1024)
-    inner = 2 * pair_s(layer(job)) + hops
+    hop = hop_s(job, strategy, 2 * 2048 * 1024)
+    end = 2 * pair_s(layer(job)) + hop  # which sends one way
+    inner = end + hop
     result = priced(job, strategy)
     assert result.stage_time_s is not None
-    np.testing.assert_allclose(result.stage_time_s[:, 0], [inner + embedding, inner, inner, inner + head])
+    np.testing.assert_allclose(result.stage_time_s[:, 0], [end + embedding, inner, inner, end + head])
     # The last stage sets the pace; the other three fill and drain. Its optimizer is the slowest too.
     last = 2 * layer_parameters(DENSE, moe=False).total + 32000 * 1024 + 1024
-    expected = 64 * (inner + head) + 3 * inner + embedding + 38 * last / HBM
+    expected = 64 * (end + head) + 2 * inner + end + embedding + 38 * last / HBM
     assert float(result.step_time_s[0]) == pytest.approx(expected)
 
 
@@ -90,7 +91,7 @@ def test_pipeline_hop() -> None:
     assert hop_s(big, ParallelStrategy(tp=8, pp=2), 2 * 4096 * 5120 / 8) == worked("pipeline-hop")
     result = priced(big, ParallelStrategy(tp=8, pp=2))
     assert result.breakdown is not None
-    assert float(result.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(64 * 2 * 2 * 4096 * 5120 / 8 / 20e9)
+    assert float(result.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(64 * 2 * 4096 * 5120 / 8 / 20e9)
 
 
 def test_stages_that_fill_a_node_talk_over_the_fabric() -> None:
@@ -99,8 +100,8 @@ def test_stages_that_fill_a_node_talk_over_the_fabric() -> None:
     assert far.breakdown is not None
     assert near.breakdown is not None
     moved = 2 * 2048 * 1024 / 2
-    assert float(far.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(16 * 2 * moved / 20e9)
-    assert float(near.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(32 * 2 * moved / 18.3e9)
+    assert float(far.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(16 * moved / 20e9)
+    assert float(near.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(32 * moved / 18.3e9)
 
 
 def test_interleaved_hops_hide() -> None:
@@ -133,8 +134,8 @@ def test_leading_dense_layers_are_priced_as_dense() -> None:
     assert result.stage_time_s is not None
     dense, moe = pair_s(layer(job, moe=False)), pair_s(layer(job, moe=True))
     embedding, head = ends_s(job)
-    hops = 2 * hop_s(job, ParallelStrategy(pp=2), 2 * 2048 * 1024)
-    np.testing.assert_allclose(result.stage_time_s[:, 0], [2 * dense + 2 * moe + embedding + hops, 4 * moe + head + hops])
+    hop = hop_s(job, ParallelStrategy(pp=2), 2 * 2048 * 1024)  # both ranks are ends
+    np.testing.assert_allclose(result.stage_time_s[:, 0], [2 * dense + 2 * moe + embedding + hop, 4 * moe + head + hop])
 
 
 def test_prediction_modules_run_on_the_last_rank() -> None:

@@ -27,8 +27,8 @@ def test_tensor_parallelism_inside_a_node() -> None:
     (mesh,) = tp.tiers
     assert (mesh.tier, mesh.wiring, mesh.members) == ("hccs", Wiring.MESH, 8.0)
     assert mesh.bandwidth_bytes_per_s == pytest.approx(7 * 18.3e9)
-    # A layer: four collectives forward, four backward, two gathers again for the weight gradients; the edges: four.
-    assert mesh.bytes_moved == pytest.approx(64 * (8 * 10 + 4) * 7 / 8 * HIDDEN)
+    # A layer: four collectives forward, four backward, two gathers again for the weight gradients; the edges: four and one.
+    assert mesh.bytes_moved == pytest.approx(64 * (8 * 10 + 5) * 7 / 8 * HIDDEN)
     assert tp.time_s == pytest.approx(mesh.bytes_moved / (7 * 18.3e9))
 
 
@@ -77,6 +77,8 @@ def test_time_is_what_the_estimate_shows_and_hides(job: Workload, strategy: Para
     assert breakdown is not None
     for group, part in names.items():
         expected = float(breakdown.time_s[part][0] + breakdown.masked_s[part][0])
+        if group == "pp":  # shown of a rank that sends both ways from both chunks; the head's sends three times of four
+            expected *= 4 / 3
         if group == "dp":  # the edges' gradients are exchanged once a step
             expected += float(breakdown.time_s["dp_comm"][0] + breakdown.masked_s["dp_comm"][0])
         assert found[group].time_s == pytest.approx(expected)

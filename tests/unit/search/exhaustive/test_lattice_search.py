@@ -85,7 +85,7 @@ def with_room(job: Workload, times: float) -> Workload:
 def test_no_setting_of_a_switch_that_was_not_tried_is_better(model: str, target: str, objective: str, room: float) -> None:
     # Large enough that most plans fit with some switches only.
     shape = (
-        replace(LARGE, num_layers=16)
+        replace(LARGE, num_layers=15)
         if model == "moe"
         else replace(DENSE, num_layers=80, hidden_size=8192, ffn_hidden_size=24576)
     )

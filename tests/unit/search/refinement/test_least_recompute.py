@@ -36,7 +36,7 @@ def test_every_rank_recomputes_as_few_layers_as_fit(plan: ParallelStrategy) -> N
 
 
 def test_early_ranks_hold_more_micro_batches_and_recompute_more() -> None:
-    found = least_by_rank(LayerPrices(tight(JOB, PLAN, 0.6), constants()), PLAN)
+    found = least_by_rank(LayerPrices(tight(JOB, PLAN, 0.75), constants()), PLAN)
     assert found is not None
     layers = found.recompute_layers_per_stage
     assert layers is not None
@@ -59,7 +59,7 @@ def test_nothing_is_found_where_not_even_all_layers_are_enough() -> None:
 
 
 def test_a_block_is_as_short_as_fits() -> None:
-    job = tight(JOB, PLAN, 0.6)
+    job = tight(JOB, PLAN, 0.75)
     found = least_block(LayerPrices(job, constants()), PLAN)
     assert found is not None
     assert found.recompute_method is RecomputeMethod.BLOCK

@@ -1,0 +1,115 @@
+"""Bytes that attention keeps of a token for its backward: projections, norms, copies, output and statistics."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.layer.compute import ELEMENT_BYTES, element_factor
+from cost_models.layer.linear_attention import linear_attention_kept_bytes
+from cost_models.layer.unfused_bytes import NORM_STATISTIC_BYTES, norm_input_bytes
+from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
+
+ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
+ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
+
+
+def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
+    """Bytes of attention tensors for each token of the context shard: as kept, and without the MLA up-projections. [B]
+
+    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, with the inputs of the norms of queries and keys. Ascend's fused rotary
+    kernel keeps its inputs, which are views of the whole projection, and fused attention keeps a contiguous copy of the values:
+    2 d (H + 2 Hk) / t more, plus sines and cosines for queries and keys. Layers older than Megatron-Core's repeat keys and values
+    for every head [mindspeed-attention].
+    MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds. Without
+    sequence parallelism every rank also holds the whole latents. Recomputing the up-projections starts from the latents before
+    their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm, multi_latent_attention.py].
+    Ulysses: attention keeps its output, and the projection keeps it again after the exchange. An output gate keeps itself and
+    the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``.
+    Source: module structure of [megatron-0.12]; [cann] for the statistics.
+
+    Returns
+    -------
+    tuple of Floats, ``[k]``, bytes a token
+        As kept, and as kept where the MLA up-projections are recomputed. Both are equal without latent attention.
+    """
+    model = workload.model
+    t = keys.tp.astype(np.float64)
+    heads = model.num_attention_heads
+    statistics = heads * workload.device_traits.softmax_statistics_bytes
+    outputs = np.where(keys.ulysses_degree > 1, 2.0, 1.0)
+    linear = model.linear_attention(local=local)
+    if linear is not None:
+        kept = (linear_attention_kept_bytes(linear) + ELEMENT_BYTES * linear.value_width * (outputs - 1.0)) / t
+        return kept, kept
+    if model.mla is None:
+        gated = 2.0 if model.attention_output_gate else 0.0
+        groups = kept_groups(workload, keys)
+        # Other rotary kernels use tensors that are kept anyway.
+        keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
+        # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
+        rotary = ELEMENT_BYTES * (heads + 2 * groups) / t + ROTARY_TABLES * ROTARY_TABLE_BYTES / keys.micro_batch_size
+        rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, rotary, 0.0)
+        kept = ELEMENT_BYTES * (heads + 2 * groups) + ELEMENT_BYTES * heads * (outputs + gated)
+        kept = model.kv_channels * (kept / t + rotary) + statistics / t + head_norm_bytes(workload, keys)
+        return kept, kept
+    mla = model.mla
+    latent = ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)  # before a norm, and again behind it
+    queries_and_keys = 2.0 * ELEMENT_BYTES * heads * mla.qk_head_dim
+    expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
+    rest = (ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim + latent
+    return rest + expanded / t + latent, rest
+
+
+def kept_groups(workload: Workload, keys: LayerKeys) -> Floats:
+    """Heads of keys and values that attention keeps, of a whole tensor-parallel group. ``[k]``
+
+    Eager matmuls of scores keep them repeated for every head of queries, as all layers older than Megatron-Core's do
+    [megatron-0.12, dot_product_attention.py; transformers-main, modeling_llama.py; mindspeed-attention].
+    """
+    model, software = workload.model, workload.software
+    repeats = software.legacy_layers | (~keys.has(Feature.FLASH_ATTENTION) & workload.software_traits.eager)
+    return np.where(repeats, np.maximum(model.num_attention_heads, keys.tp), key_value_heads(model, keys))
+
+
+def latent_ranks(keys: LayerKeys) -> Floats:
+    """Ranks that divide the latents of latent attention: the tensor-parallel ones under sequence parallelism, else none. ``[k]``
+
+    [megatron-0.12, multi_latent_attention.py].
+    """
+    return np.where(keys.sequence_parallel != 0, keys.tp, 1).astype(np.float64)
+
+
+def head_norm_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes a token that the norms of queries and keys keep: a copy of their inputs, and 1 / rms of each head. ``[k]``
+
+    Heads that several ranks share are normalised on each. It is 0 in a model without these norms, or with latent attention, whose
+    norms are those of the latents [transformer-engine, rmsnorm.py].
+    """
+    model = workload.model
+    if not model.qk_layernorm or model.mla is not None:
+        return np.zeros(len(keys.tp))
+    normed = (model.num_attention_heads + np.maximum(model.num_query_groups, keys.tp)) / keys.tp
+    statistic = NORM_STATISTIC_BYTES / element_factor(workload)
+    return normed * (norm_input_bytes(workload, keys) * model.kv_channels + statistic)
+
+
+def core_checkpoint_bytes(workload: Workload, keys: LayerKeys, *, local: bool = False) -> Floats:
+    """Bytes a token that recompute of the core of fused attention adds. ``[k]``
+
+    The checkpoint keeps queries, keys and values as it gets them. Values are a view of the projection, which therefore stays as
+    a whole: 2 d (H + 2 Hk) / t in place of a copy of the values and of the statistics [megatron-0.12, attention.py]. It adds
+    nothing where the rotary kernel keeps the projection anyway, or where the values are a copy: behind an exchange of Ulysses,
+    in latent attention and in layers that repeat them.
+    """
+    model, t = workload.model, keys.tp.astype(np.float64)
+    none = np.zeros_like(t)
+    copied = model.mla is not None or workload.software.legacy_layers or model.linear_attention(local=local) is not None
+    if copied or workload.device_traits.rotary_keeps_inputs or not workload.software_traits.eager:
+        return none
+    heads, groups = model.num_attention_heads, key_value_heads(model, keys)
+    view = ELEMENT_BYTES * model.kv_channels * (heads + groups) - heads * workload.device_traits.softmax_statistics_bytes
+    views = keys.recomputes(RecomputeModule.CORE_ATTN) & keys.has(Feature.FLASH_ATTENTION) & (keys.ulysses_degree <= 1)
+    return np.where(views, view / t, 0.0)

@@ -1,0 +1,61 @@
+"""Bytes that norms, gated activations and routers keep beyond their fused kernels, from the operators that autograd sees."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor
+from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Workload
+
+NORM_STATISTIC_BYTES = 4  # 1 / rms of a normalised vector, in FP32
+
+
+def norm_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes that an RMS norm keeps for each element of its input. ``[k]``
+
+    A fused kernel keeps the input itself. Without it, eager code keeps the input in FP32 and the normalised input before the
+    weight [mindspeed, rms_norm.py; transformers-main, modeling_llama.py]; no kernel fuses a norm over the grid of tp-2d. Models
+    without a gated MLP have layer norms, which PyTorch runs as one kernel.
+    """
+    # ``element_factor`` multiplies the result: in FP32 the cast is no copy.
+    apart = FP32_BYTES / element_factor(workload) + ELEMENT_BYTES
+    grid = keys.has(Feature.TP_2D) & (keys.tp > 1)
+    eager = workload.software_traits.eager and workload.model.gated_linear_unit
+    return np.where(grid | (~keys.has(Feature.FUSED_NORM) & eager), apart, ELEMENT_BYTES)
+
+
+def gate_copy_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes a channel that a gated activation without its fused kernel keeps between its inputs and its output. ``[k]``
+
+    The activation of the gate, and in Megatron-Core since 0.15 the value with its offset added [megatron-0.19, mlp.py].
+    """
+    if not (workload.model.gated_linear_unit and workload.software_traits.eager):
+        return np.zeros(len(keys.tp))
+    copies = 2.0 if workload.software.has_since(workload.software_traits.gate_offset_year) else 1.0
+    return np.where(keys.has(Feature.FUSED_SWIGLU), 0.0, copies * ELEMENT_BYTES)
+
+
+def expert_product_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes a routed row and channel of a product of activation and probability that is kept beside the activation. ``[k]``
+
+    MindSpeed multiplies them by an operator of its own, Megatron-Core where the activation has no fused kernel
+    [mindspeed, groupedmatmul; megatron-0.19, experts.py]. The activation, recomputed, includes it.
+    """
+    traits = workload.software_traits
+    if not (traits.eager and workload.software.has_since(traits.expert_weight_year)):
+        return np.zeros(len(keys.tp))
+    fused = keys.has(Feature.FUSED_SWIGLU) & traits.expert_weights_fused & workload.model.gated_linear_unit
+    return np.where(fused, 0.0, ELEMENT_BYTES)
+
+
+def routes_in_fp32(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether a router computes in FP32, so that the weights of its choices are FP32 as well. ``[k]``"""
+    least, moe = workload.software_traits.fp32_router_experts, workload.model.moe
+    if moe is None or least is None:
+        return np.zeros(len(keys.tp), dtype=np.bool_)
+    found: NDArray[np.bool_] = (keys.dispatcher == int(Dispatcher.TWO_LEVEL)) | (moe.num_experts >= least)
+    return found
