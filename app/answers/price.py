@@ -120,6 +120,20 @@ def _is_finite(found: Estimate) -> Mask:
     return finite
 
 
+def _memory_of_ranks(found: Estimate, row: int, num_ranks: int) -> list[dict[str, float]]:
+    """Memory of each pipeline rank of one strategy; ``found`` has its breakdown."""
+    columns = {
+        "peak_memory_bytes": found.stage_peak_memory_bytes,
+        "allocated_peak_bytes": found.stage_allocated_peak_bytes,
+        "allocated_first_iteration_bytes": found.stage_allocated_first_iteration_bytes,
+        "allocated_after_step_bytes": found.stage_allocated_after_step_bytes,
+    }
+    return [
+        {"rank": rank} | {name: float(column[rank, row]) for name, column in columns.items() if column is not None}
+        for rank in range(num_ranks)
+    ]
+
+
 class JobPrices:
     """Prices of one job's strategies. Shared parts are computed once, and strategies of one call are priced together.
 
@@ -160,6 +174,7 @@ class JobPrices:
                 self._software([asked[legal[index]][1] for index in finite], numbers, finite)
                 if "software" in explained
                 else [None] * len(finite),
+                [_memory_of_ranks(numbers, index, asked[legal[index]][1].pp) for index in finite],
                 explained=explained,
             )
         return [found[row] for row in range(len(asked))]
@@ -170,14 +185,14 @@ class JobPrices:
         rows: Sequence[int],
         known: Sequence[Price],
         software: Sequence[dict[str, Any] | None],
+        memory: Sequence[list[dict[str, float]]],
         *,
         explained: Collection[Part],
     ) -> dict[int, EstimateDocument]:
         sentences = self._assumptions([_asked(job, strategy) for job, strategy, _ in priced], known, explained)
-        return {
-            row: EstimateDocument.model_validate(self.document(job, strategy, numbers, told, moved, explained=explained))
-            for row, (job, strategy, numbers), told, moved in zip(rows, priced, sentences, software, strict=True)
-        }
+        told = zip(priced, sentences, software, memory, strict=True)
+        documents = (self.document(*one, texts, moved, of_ranks, explained=explained) for one, texts, moved, of_ranks in told)
+        return {row: EstimateDocument.model_validate(document) for row, document in zip(rows, documents, strict=True)}
 
     def _assumptions(
         self, asked: Sequence[Asked], known: Sequence[Price] | None, explained: Collection[Part]
@@ -205,6 +220,7 @@ class JobPrices:
         numbers: dict[str, Any],
         told: Sequence[str],
         software: dict[str, Any] | None,
+        memory: list[dict[str, float]],
         *,
         explained: Collection[Part],
     ) -> dict[str, Any]:
@@ -215,6 +231,7 @@ class JobPrices:
             "priced_with": self._priced_with,
             "strategy": strategy_to_mapping(job.workload, strategy),
             "estimate": numbers,
+            "memory_of_ranks": memory,
         }
         if software is not None:
             document["software"] = software
@@ -234,7 +251,8 @@ class JobPrices:
         (told,) = self._assumptions([_asked(job, strategy)], None, explained)
         (row,) = estimates_to_mappings(workload, numbers)
         (moved,) = self._software([strategy], numbers, [0]) if "software" in explained else [None]
-        document = self.document(job, strategy, row, told, moved, explained=explained)
+        memory = _memory_of_ranks(numbers, 0, strategy.pp)
+        document = self.document(job, strategy, row, told, moved, memory, explained=explained)
         if replayed:
             closed_form_s = float(priced(workload, batch, self._own).step_time_s[0])
             constants = constants_for(workload, self._own)

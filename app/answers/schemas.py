@@ -158,12 +158,23 @@ class MemoryPlanDocument(Document):
     micro_batches: list[MicroBatchPlan] = Field(description="the strategy's micro batch, twice and four times that")
 
 
+class RankMemory(Document):
+    """Memory of a pipeline rank, as in the estimate, which has that of the worst rank."""
+
+    rank: int
+    peak_memory_bytes: float
+    allocated_peak_bytes: float
+    allocated_first_iteration_bytes: float
+    allocated_after_step_bytes: float
+
+
 class EstimateDocument(Answer):
     """Response of `POST /v1/estimates` for one strategy, and output of `meshplan estimate --json`."""
 
     priced_with: PricedWith
     strategy: StrategyDocument
     estimate: EstimateNumbers
+    memory_of_ranks: list[RankMemory] = Field(description="of each pipeline rank, the first one first")
     software: SoftwareMoves | None = Field(
         default=None,
         description="operator packs and host options, one at a time; left out for very long pipelines and without advice",
