@@ -1,9 +1,10 @@
-# One version of Python and of Debian: what is built next year is built from the same. constraints.txt pins the rest.
+# One version of Python and of Debian: what is built next year is built from the same. requirements.txt pins the rest by hash.
 FROM python:3.11.14-slim-bookworm AS build
 WORKDIR /src
 COPY . .
 RUN python -m venv --without-pip /opt/meshplan \
-    && pip --python /opt/meshplan/bin/python install --no-cache-dir --constraint constraints.txt '.[postgres,telemetry,dask]'
+    && pip --python /opt/meshplan/bin/python install --no-cache-dir --require-hashes --requirement requirements.txt \
+    && pip --python /opt/meshplan/bin/python install --no-cache-dir --no-deps .
 
 FROM python:3.11.14-slim-bookworm
 COPY --from=build /opt/meshplan /opt/meshplan

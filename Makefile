@@ -9,7 +9,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 IN_PARALLEL := -n auto --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints format lint quick test slow proof coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
+.PHONY: help setup constraints sbom format lint quick test slow proof coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -21,10 +21,20 @@ $(BIN)/.complete: pyproject.toml constraints.txt
 	$(BIN)/python $(PIP) -c constraints.txt -e '.[dev]'
 	touch $@
 
-constraints: ## resolve the newest dependencies and pin them in constraints.txt
+constraints: ## resolve the newest dependencies and pin them: constraints.txt, requirements.txt with hashes, THIRD_PARTY.md
 	rm -rf build/resolve && $(PYTHON) -m venv build/resolve
 	build/resolve/bin/python $(PIP) '.[dev,mutants,telemetry]'
 	build/resolve/bin/python -m pip freeze --exclude meshplan > constraints.txt
+	build/resolve/bin/python $(PIP) pip-tools==7.6.2
+	build/resolve/bin/pip-compile --quiet --generate-hashes --no-header --no-annotate --no-emit-options --strip-extras \
+	  --extra postgres --extra telemetry --extra dask --constraint constraints.txt --output-file requirements.txt pyproject.toml
+	build/resolve/bin/python scripts/packaging/write_licences.py
+
+sbom: ## the packages of an installation with their hashes as CycloneDX, in dist/ (the dashboard's are in THIRD_PARTY.md)
+	rm -rf build/sbom && $(PYTHON) -m venv build/sbom && mkdir -p dist
+	build/sbom/bin/python $(PIP) cyclonedx-bom==7.5.0
+	build/sbom/bin/cyclonedx-py requirements requirements.txt --pyproject pyproject.toml --output-reproducible \
+	  --output-format JSON --output-file dist/meshplan.cdx.json
 
 format: setup ## rewrite the sources in the house style
 	$(BIN)/ruff format .

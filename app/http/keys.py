@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from secrets import token_urlsafe
 from typing import Literal, get_args
@@ -114,6 +114,12 @@ def authenticated(session: Session, secret: str) -> ApiKey | None:
     else:
         ends_s = key.previous_until_s or 0.0
     return key if ends_s is None or now_s < ends_s else None
+
+
+def in_force(session: Session, key_ids: Collection[str]) -> set[str]:
+    """The keys among ``key_ids`` that are neither revoked nor expired."""
+    is_live = or_(ApiKey.expires_at_s.is_(None), ApiKey.expires_at_s > time.time())
+    return set(session.scalars(select(ApiKey.id).where(ApiKey.id.in_(key_ids), ApiKey.revoked_at_s.is_(None), is_live)))
 
 
 def lock_owner(session: Session, owner: str) -> None:

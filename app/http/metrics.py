@@ -74,19 +74,33 @@ class Metrics:
         """Watch the child processes of the server, by class."""
         self._processes = processes
 
+    def text_of_owner(self, studies_by_state: Mapping[str, int]) -> bytes:
+        """The studies of one owner alone: requests and processes tell of others."""
+        return _text([_studies(studies_by_state)])
+
     def text(self, studies_by_state: Mapping[str, int], figures: Mapping[str, float]) -> bytes:
-        gauge = GaugeMetricFamily("meshplan_studies", "Studies in the database.", labels=("state",))
-        for state, number in studies_by_state.items():
-            gauge.add_metric([state], number)
+        """Everything that the server counts."""
         gauges = [GaugeMetricFamily(f"meshplan_{name}", _HELP[name], value) for name, value in figures.items()]
         count, restarts = self._workers
         gauges.append(GaugeMetricFamily("meshplan_workers", "Worker processes of this server.", count()))
         died = CounterMetricFamily(
             "meshplan_worker_restarts", "Workers of this server that died and were started again.", restarts()
         )
-        registry = CollectorRegistry()
-        registry.register(_Collected([gauge, *gauges, died, *_of_processes(self._processes())]))
-        return generate_latest(self._registry) + generate_latest(registry)
+        families = [_studies(studies_by_state), *gauges, died, *_of_processes(self._processes())]
+        return generate_latest(self._registry) + _text(families)
+
+
+def _text(families: Iterable[Metric]) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Collected(families))
+    return generate_latest(registry)
+
+
+def _studies(by_state: Mapping[str, int]) -> Metric:
+    gauge = GaugeMetricFamily("meshplan_studies", "Studies in the database.", labels=("state",))
+    for state, number in by_state.items():
+        gauge.add_metric([state], number)
+    return gauge
 
 
 def _of_processes(classes: Sequence[Processes]) -> list[Metric]:

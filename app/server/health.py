@@ -86,9 +86,10 @@ async def readyz(request: Request) -> Health:
 
 @router.get(METRICS_PATH, response_class=Response, responses={**described(), 200: {"content": {"text/plain": {}}}})
 def metrics(request: Request, caller: Caller) -> Response:
-    """Counters in Prometheus' text format. Studies and queue of all owners are for the scopes `metrics` and `admin`."""
+    """Counters in Prometheus' text format: all of them for the scopes `metrics` and `admin`, for others their own studies."""
     state, is_of_all = state_of(request), "metrics" in caller.scopes
     with state.database.read() as session:
-        studies = service.count_by_state(session, () if is_of_all else listed(caller, Study))
-        figures = service.figures(session) if is_of_all else {}
-    return Response(state.metrics.text({**dict.fromkeys(STATES, 0), **studies}, figures), media_type=CONTENT_TYPE_LATEST)
+        counted = service.count_by_state(session, () if is_of_all else listed(caller, Study))
+        studies = {**dict.fromkeys(STATES, 0), **counted}
+        text = state.metrics.text(studies, service.figures(session)) if is_of_all else state.metrics.text_of_owner(studies)
+    return Response(text, media_type=CONTENT_TYPE_LATEST)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InvalidatePoolError, OperationalError
@@ -157,21 +157,24 @@ def translated() -> Iterator[None]:
         raise StorageError(Sentence("The database cannot be used: {}.", "".join(first_line).rstrip("."))) from error
 
 
+_OF_ENGINE: Final[dict[str, Any]] = {
+    "json_serializer": _to_json,
+    "json_deserializer": _from_json,
+    "hide_parameters": True,  # values of a statement are callers' jobs: no error or log line may print them
+}
+
+
 def _engine(url: URL, statement_s: float) -> Engine:
     try:
         if url.drivername == "sqlite":
             options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "factory": TimedConnection}
-            engine = create_engine(
-                url, json_serializer=_to_json, json_deserializer=_from_json, connect_args=options, pool_timeout=POOL_S
-            )
+            engine = create_engine(url, pool_timeout=POOL_S, connect_args=options, **_OF_ENGINE)
             event.listen(engine, "connect", partial(_set_up_sqlite, statement_s=OWN_LIMIT_FRACTION * statement_s))
             event.listen(engine, "begin", _begin_sqlite)
             event.listen(engine, "before_cursor_execute", _begin_statement)
             return engine
         options = {} if "connect_timeout" in url.query else {"connect_timeout": CONNECT_S}
-        engine = create_engine(
-            url, json_serializer=_to_json, json_deserializer=_from_json, connect_args=options, pool_timeout=POOL_S
-        )
+        engine = create_engine(url, pool_timeout=POOL_S, connect_args=options, **_OF_ENGINE)
         event.listen(engine, "do_connect", _connect_postgresql)
         event.listen(engine, "connect", partial(_set_up_postgresql, statement_s=statement_s))
         event.listen(engine, "checkout", _look_at_postgresql)

@@ -25,7 +25,7 @@ from app.jobs.fields import MAX_RANKED
 from app.storage.database_errors import DATABASE_AWAY
 from app.storage.tables import Study
 from app.studies import access, service
-from app.studies.event_followers import Feed, News, feeds_of, no_place
+from app.studies.event_followers import Follower, News, feeds_of, no_place
 from app.studies.labels import SearchText, Tags
 from app.studies.schemas import (
     Item,
@@ -218,25 +218,28 @@ def _existing(request: Request, study_id: StudyId) -> str:
     return study_id
 
 
-async def _feed(request: Request, caller: Caller, study_id: Annotated[str, Depends(_existing)]) -> AsyncIterator[Feed]:
+async def _follower(request: Request, caller: Caller, study_id: Annotated[str, Depends(_existing)]) -> AsyncIterator[Follower]:
     with ExitStack() as held:
         try:
-            feed = held.enter_context(feeds_of(request).follow(study_id, caller.owner))
+            follower = held.enter_context(feeds_of(request).follow(study_id, caller))
         except NoPlaceError:
             raise no_place() from None
-        yield feed
+        yield follower
 
 
 @router.get("/{study_id}/events", response_class=EventSourceResponse, responses=described("not-found", "invalid-input"))
 async def stream_events(
     request: Request,
     study_id: Annotated[str, Depends(_existing)],
-    feed: Annotated[Feed, Depends(_feed)],
+    follower: Annotated[Follower, Depends(_follower)],
     last_event_id: Annotated[int, Header(ge=0, le=MAX_POSITION, description="resumes after this event")] = 0,
 ) -> AsyncIterator[ServerSentEvent]:
-    """`state` and `progress` events as they happen, until the study has finished (server-sent events)."""
-    state, sequence = state_of(request), last_event_id
-    while not state.stopping.is_set():
+    """`state` and `progress` events as they happen (server-sent events).
+
+    The stream ends when the study has finished, and when the caller may not read it any more.
+    """
+    state, feed, sequence = state_of(request), follower.feed, last_event_id
+    while follower.may_read() and not state.stopping.is_set():
         news = feed.since(sequence)
         if news is None:  # nobody has followed the study before, or not so far back
             try:
@@ -245,6 +248,8 @@ async def stream_events(
                 await asyncio.sleep(AGAIN_S)
                 continue
         for event in news.events:
+            if not follower.may_read():
+                return
             sequence = event.sequence
             yield ServerSentEvent(data=event.data, event=event.kind, id=str(sequence))
         if news.is_finished and not news.events:
@@ -255,6 +260,7 @@ async def stream_events(
 
 def _news(state: ServerState, study_id: str, sequence: int) -> News:
     with state.database.read() as session:
-        version, is_finished = service.versions(session, [study_id]).get(study_id, (None, True))
-        events = () if version is None else service.events_since(session, study_id, sequence)
-    return News(version, is_finished, events)
+        version = service.versions(session, [study_id]).get(study_id)
+        if version is None:
+            return News(None, is_finished=True)
+        return News(version.number, version.is_finished, service.events_since(session, study_id, sequence))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import structlog
 from fastapi import Request
 
+from app.http import keys
+from app.http.ownership import standing
 from app.http.places import Places
 from app.http.problems import ServiceError
+from app.http.security import LOCAL_CALLER, Principal
 from app.storage.database_errors import DATABASE_AWAY, cause
 from app.storage.session import Database
 from app.studies import service
@@ -37,11 +40,28 @@ class News:
     events: tuple[EventView, ...] = ()
 
 
+class Follower:
+    """A follower of a study, who may read until the key ends or the study becomes invisible to it."""
+
+    def __init__(self, caller: Principal, feed: Feed) -> None:
+        self.caller, self.feed = caller, feed
+        self._is_barred = False
+
+    def may_read(self) -> bool:
+        """Whether the right to read still holds."""
+        return not self._is_barred
+
+    def bar(self) -> None:
+        """End the right to read."""
+        self._is_barred = True
+        self.feed.wake()
+
+
 class Feed:
     """The latest events of one study, for all its followers. For use in the event loop only."""
 
     def __init__(self) -> None:
-        self.num_followers = 0
+        self.followers: list[Follower] = []
         self.latest: News | None = None
         self._events: deque[EventView] = deque(maxlen=WINDOW)
         self._changed = asyncio.Event()
@@ -87,37 +107,41 @@ class StudyFeeds:
         self._poller: asyncio.Task[None] | None = None
 
     @contextmanager
-    def follow(self, study_id: str, owner: str | None) -> Iterator[Feed]:
-        """The study's feed, kept up to date inside the block; ``NoPlaceError`` if there are too many followers."""
-        with self._places.taken(owner), self._followed(study_id) as feed:
-            yield feed
+    def follow(self, study_id: str, caller: Principal) -> Iterator[Follower]:
+        """A follower whose feed is kept up to date inside the block; ``NoPlaceError`` if there are too many followers."""
+        with self._places.taken(caller.owner), self._followed(study_id, caller) as follower:
+            yield follower
 
     @contextmanager
-    def _followed(self, study_id: str) -> Iterator[Feed]:
+    def _followed(self, study_id: str, caller: Principal) -> Iterator[Follower]:
         feed = self._feeds.setdefault(study_id, Feed())
-        feed.num_followers += 1
+        follower = Follower(caller, feed)
+        feed.followers.append(follower)
         if self._poller is None:
             self._poller = asyncio.get_running_loop().create_task(self._poll())
         try:
-            yield feed
+            yield follower
         finally:
-            feed.num_followers -= 1
-            if not feed.num_followers:
+            feed.followers.remove(follower)
+            if not feed.followers:
                 self._feeds.pop(study_id, None)
 
     async def _poll(self) -> None:
         try:
             while self._feeds and not self._stopping.is_set():
                 known = {study_id: (feed.latest, feed.sequence) for study_id, feed in self._feeds.items()}
+                followers = {study_id: tuple(feed.followers) for study_id, feed in self._feeds.items()}
                 try:
                     # A thread of its own, which never waits for those that answer requests.
-                    found = await asyncio.to_thread(self._look, known)
+                    found, barred = await asyncio.to_thread(self._look, known, followers)
                 except DATABASE_AWAY as error:
                     log.warning("followers wait: the database is away", reason=cause(error))
-                    found = {}
+                    found, barred = {}, []
                 except Exception:  # streams must not hang for ever after an error
                     log.exception("followers wait")
-                    found = {}
+                    found, barred = {}, []
+                for follower in barred:
+                    follower.bar()
                 for study_id, news in found.items():
                     with suppress(KeyError):  # the last follower has left meanwhile
                         self._feeds[study_id].add(news)
@@ -127,17 +151,28 @@ class StudyFeeds:
             for feed in self._feeds.values():
                 feed.wake()
 
-    def _look(self, known: Mapping[str, tuple[News | None, int | None]]) -> dict[str, News]:
-        """News of the studies that have changed."""
-        found = {}
+    def _look(
+        self, known: Mapping[str, tuple[News | None, int | None]], followers: Mapping[str, Sequence[Follower]]
+    ) -> tuple[dict[str, News], list[Follower]]:
+        """News of the studies that have changed, and the followers who may no longer read."""
+        found, barred = {}, []
         with self._database.read() as session:
             versions = service.versions(session, list(known))
+            callers = {follower.caller.id for each in followers.values() for follower in each} - {LOCAL_CALLER}
+            in_force = {LOCAL_CALLER, *(keys.in_force(session, callers) if callers else ())}
             for study_id, (latest, sequence) in known.items():
-                version, is_finished = versions.get(study_id, (None, True))
-                if latest is None or latest.version != version:
+                version = versions.get(study_id)
+                number = None if version is None else version.number
+                if version is not None:
+                    barred += [one for one in followers[study_id] if not _may_read(one.caller, version, in_force)]
+                if latest is None or latest.version != number:
                     events = () if version is None else service.latest_events(session, study_id, sequence or 0, WINDOW)
-                    found[study_id] = News(version, is_finished, events)
-        return found
+                    found[study_id] = News(number, version is None or version.is_finished, events)
+        return found, barred
+
+
+def _may_read(caller: Principal, version: service.Version, in_force: Collection[str]) -> bool:
+    return caller.id in in_force and standing(caller, version.owner, version.visibility) is not None
 
 
 def no_place() -> ServiceError:

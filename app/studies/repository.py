@@ -193,10 +193,10 @@ def latest_events(session: Session, study_id: str, after: int, limit: int) -> Se
 
 
 def list_versions(session: Session, study_ids: Sequence[str]) -> Iterator[Any]:
-    """Rows of id, row_version and state."""
+    """Rows of id, row_version, state, owner and visibility."""
+    columns = (Study.id, Study.row_version, Study.state, Study.owner, Study.visibility)
     for start in range(0, len(study_ids), _MANY):
-        some = study_ids[start : start + _MANY]
-        yield from session.execute(select(Study.id, Study.row_version, Study.state).where(Study.id.in_(some)))
+        yield from session.execute(select(*columns).where(Study.id.in_(study_ids[start : start + _MANY])))
 
 
 def find_plan(session: Session, study_id: str, plan_id: str) -> Plan | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeVar
 
 from sqlalchemy import ColumnElement, func, select
@@ -287,9 +287,20 @@ def events_since(session: Session, study_id: str, sequence: int = 0, limit: int 
     return tuple(map(_event, events))
 
 
-def versions(session: Session, study_ids: Sequence[str]) -> dict[str, tuple[int, bool]]:
-    """Version of each study, which every event raises, and whether it has finished."""
-    return {row.id: (row.row_version, row.state in FINISHED) for row in repository.list_versions(session, study_ids)}
+@dataclass(frozen=True)
+class Version:
+    """Version of a study, which every event raises, and what decides who may read it."""
+
+    number: int
+    is_finished: bool
+    owner: str | None
+    visibility: str
+
+
+def versions(session: Session, study_ids: Sequence[str]) -> dict[str, Version]:
+    """The versions of the studies that exist, by id."""
+    rows = repository.list_versions(session, study_ids)
+    return {row.id: Version(row.row_version, row.state in FINISHED, row.owner, row.visibility) for row in rows}
 
 
 def latest_events(session: Session, study_id: str, sequence: int, limit: int) -> tuple[EventView, ...]:

@@ -169,9 +169,10 @@ async def _finished(request: Request, caller: Principal, study_id: str, wait_s: 
     found = await run_in_threadpool(_finished_now, state, study_id)
     if found is not None or not wait_s:
         return found
-    with suppress(TimeoutError), feeds_of(request).follow(study_id, caller.owner) as feed:
+    with suppress(TimeoutError), feeds_of(request).follow(study_id, caller) as follower:
+        feed = follower.feed
         async with asyncio.timeout(wait_s):
-            while not state.stopping.is_set() and not (feed.latest and feed.latest.is_finished):
+            while follower.may_read() and not state.stopping.is_set() and not (feed.latest and feed.latest.is_finished):
                 await feed.change()
     return await run_in_threadpool(_finished_now, state, study_id)
 

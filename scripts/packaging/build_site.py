@@ -24,7 +24,8 @@ BESIDE = {
     "README.zh.md": "zh/index.md",
     "CHANGELOG.md": "changelog.md",
     "CONTRIBUTING.md": "contributing.md",
-    "SECURITY.md": "security.md",
+    "SECURITY.md": "reporting.md",
+    "THIRD_PARTY.md": "third-party.md",
     "calibration/runs/README.md": "measured-runs.md",
     "docs/adr": DECISIONS,
 }

@@ -12,6 +12,7 @@ import pytest
 
 from app.http import keys
 from app.storage.session import Database
+from app.storage.tables import ApiKey
 from app.studies import event_followers, queue
 from tests.api.sockets import Address, serving
 from tests.study_jobs import queued, small_job
@@ -138,3 +139,40 @@ def test_one_owner_leaves_places_to_others_and_nobody_is_refused_a_study_that_is
         assert time.monotonic() - began_s < 10
         assert "Preference-Applied" not in answer.headers
         assert eve.get(answer.headers["Location"].replace("/v1/studies", url)).json()["state"] == "queued"
+
+
+@pytest.mark.parametrize("end", ["revoked", "expired", "private"])
+def test_a_stream_ends_with_the_right_to_read(database: Database, end: str) -> None:
+    with database.write() as session:
+        secrets = {name: keys.create_key(session, name, keys.USUAL_SCOPES, None) for name in ("ada", "eve", "sue")}
+        ids = {name: key.id for name, (key, _) in secrets.items()}
+    with serving(database, keys_required=True) as address, ExitStack() as held:
+        url = f"http://{address[0]}:{address[1]}/v1/studies"
+        clients = {
+            name: held.enter_context(httpx.Client(headers={"Authorization": f"Bearer {secret}"}, timeout=10))
+            for name, (_, secret) in secrets.items()
+        }
+        study = clients["ada"].post(url, params={"visibility": "public"}, json=small_job().document).json()["id"]
+        followed = {
+            name: held.enter_context(client.stream("GET", f"{url}/{study}/events")).iter_lines()
+            for name, client in clients.items()
+        }
+        for lines in followed.values():
+            assert next(lines).startswith(("event", "data", "id"))
+        if end == "private":
+            clients["ada"].patch(f"{url}/{study}", json={"visibility": "private"}).raise_for_status()
+        else:
+            with database.write() as session:
+                key = session.get(ApiKey, ids["eve"])
+                assert key is not None
+                key.revoked_at_s, key.expires_at_s = (time.time(), None) if end == "revoked" else (None, time.time())
+        time.sleep(4 * event_followers.POLL_S)
+        with database.write() as session:
+            lease = queue.claim(session, "a test", 10.0)
+        assert lease is not None
+        heard = {"ada"} if end == "private" else {"ada", "sue"}
+        for name, lines in followed.items():
+            if name in heard:
+                assert any("running" in line for line in lines)
+            else:
+                assert not any("running" in line for line in lines)  # it has ended: the loop does

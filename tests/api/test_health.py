@@ -129,10 +129,7 @@ def test_counts_of_all_owners_are_for_keys_that_are_made_for_them(database: Data
         told = {name: ask(name, "GET", "/metrics").text for name in scopes}
         waiting = {name: re.findall(r'^meshplan_studies\{state="queued"\} (\S+)$', text, re.M) for name, text in told.items()}
         assert waiting == {"ada": ["3.0"], "eve": ["0.0"], "probe": ["3.0"], "root": ["3.0"]}
-        assert {name: "meshplan_queue_owners" in text for name, text in told.items()} == {
-            "ada": False,
-            "eve": False,
-            "probe": True,
-            "root": True,
-        }
+        all_of_them = {"ada": False, "eve": False, "probe": True, "root": True}
+        for name in ("meshplan_queue_owners", "meshplan_http_requests_total", "meshplan_processes", "process_resident_memory"):
+            assert {caller: name in text for caller, text in told.items()} == all_of_them, name
         assert ask("probe", "GET", "/v1/studies").status_code == 403

@@ -199,7 +199,8 @@ def test_who_asks_too_often_is_told_when_to_come_back(
     assert calm("GET", "/v1/models/llama-2-7b").status_code == 200
     now_s[0] = 2.0
     assert [hasty("GET", "/v1/models/llama-2-7b").status_code for _ in range(2)] == [200, 429]
-    assert 'meshplan_limited_requests_total{reason="requests"}' in calm("GET", "/metrics").text
+    probe = person("probe", ("metrics",))
+    assert 'meshplan_limited_requests_total{reason="requests"}' in probe("GET", "/metrics").text
 
 
 def test_who_guesses_keys_is_shut_out_and_a_neighbour_is_not(
@@ -238,7 +239,8 @@ def test_an_owner_has_so_many_studies_and_no_more(person: Callable[..., Person],
     ada("POST", f"/v1/studies/{ids[-1]}:cancel")
     assert ada("DELETE", f"/v1/studies/{ids[0]}").status_code == 204
     assert ada("POST", f"/v1/studies/{ids[1]}:resume").json()["state"] == "queued"  # no new one
-    assert 'meshplan_limited_requests_total{reason="quota"} 3.0' in ada("GET", "/metrics").text
+    probe = person("probe", ("metrics",))
+    assert 'meshplan_limited_requests_total{reason="quota"} 3.0' in probe("GET", "/metrics").text
 
 
 @pytest.mark.parametrize("quota", ["max_unfinished", "max_stored"])

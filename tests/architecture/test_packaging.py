@@ -80,7 +80,7 @@ def test_pyproject_lists_every_package_of_the_checkout() -> None:
 def test_the_image_is_built_from_every_package_of_the_checkout() -> None:
     kept = {line[1:] for line in (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines() if line.startswith("!")}
     pages = {name for name in build_site.BESIDE if "/" not in name}
-    wheel = {"LICENSE", "constraints.txt", "pyproject.toml", "docs", "scripts"}
+    wheel = {"LICENSE", "THIRD_PARTY.md", "requirements.txt", "pyproject.toml", "docs", "scripts"}
     assert packages_of_the_checkout() | pages | wheel == kept
 
 
@@ -112,6 +112,7 @@ def test_the_wheel_carries_the_licence_and_the_command(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         info = f"meshplan-{meshplan.__version__}.dist-info"
         assert "Apache License" in archive.read(f"{info}/licenses/LICENSE").decode()
+        assert archive.read(f"{info}/licenses/THIRD_PARTY.md") == (ROOT / "THIRD_PARTY.md").read_bytes()
         assert "meshplan = meshplan.__main__:main" in archive.read(f"{info}/entry_points.txt").decode()
 
 
