@@ -296,14 +296,28 @@ class Explanation(Document):
     )
 
 
+class Publication(Document):
+    """The recipe that a vendor publishes for the model, its devices and about their number."""
+
+    vendor: str
+    title: str
+    source: str = Field(description="address of the recipe, at a commit")
+    date: str
+    num_devices: int = Field(description="that it is published for; other numbers change data parallelism")
+    seq_length: int
+    global_batch_size: int
+
+
 class Baseline(Document):
-    source: Literal["given", "rule_of_thumb"]
+    source: Literal["given", "published", "rule_of_thumb"]
     strategy: StrategyDocument
     estimate: EstimateNumbers | dict[str, Any]
     violations: list[Said]
     speedup_fraction: float | None
     why: Said
     rank_group: int | None = Field(default=None, description="of the listed plans, in which it falls; null behind the last")
+    error_fraction: float | None = Field(default=None, description="paired error of the two step times; null without evidence")
+    publication: Publication | None = None
 
 
 class PhysicsBestDocument(Document):

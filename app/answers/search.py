@@ -10,6 +10,7 @@ from typing import Any
 from app.answers.delivery import with_deliveries
 from app.answers.price import fill_intervals
 from app.answers.provenance import job_fields, priced_with
+from app.answers.published import published_plans
 from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import SearchDocument
 from app.calibrations.constants import constants_for, paired_error_of
@@ -72,6 +73,7 @@ def request_of(
         physics=physics,
         limits=job.limits,
         baseline=job.strategy,
+        published=() if job.strategy is not None else published_plans(job),
         paired_error=paired_error or PairedError(),
         clock=time.perf_counter,
     )

@@ -173,11 +173,24 @@ def _against(document: SearchDocument, plan: Plan, words: Mapping[str, str]) -> 
     own = document.baseline
     if own is None or not isinstance(own.estimate, EstimateNumbers) or own.speedup_fraction is None:
         return
-    rows = {"strategy": strategy_text(own.strategy), "step": seconds(own.estimate.step_time_s)}
+    recipe = own.publication
+    beaten = words[f"beaten_{own.source}"].format(vendor="" if recipe is None else recipe.vendor)
+    rows = {"strategy": strategy_text(own.strategy), "step": seconds(own.estimate.step_time_s), "beaten": beaten}
     if own.rank_group == plan.rank_group:
         yield words["tied"].format(**rows)
     else:
         yield words["faster"].format(**rows, factor=f"{1 + own.speedup_fraction:.2f}")
+        if own.error_fraction is not None:
+            yield words["paired"].format(error=percent(own.error_fraction))
+    if recipe is not None:
+        yield words["recipe"].format(
+            title=recipe.title,
+            devices=count(recipe.num_devices),
+            length=count(recipe.seq_length),
+            batch=count(recipe.global_batch_size),
+            date=recipe.date,
+            source=recipe.source,
+        )
 
 
 def _proof(document: SearchDocument, words: Mapping[str, str], language: Language) -> str:

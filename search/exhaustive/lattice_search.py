@@ -77,6 +77,7 @@ class LatticeSearch:
             request.paired_error,
             request.criteria,
             request.limits,
+            request.published,
         )
         self.simulator = simulator
         self._max_simulations, self._refines = request.options.max_simulations, request.options.by_tensor

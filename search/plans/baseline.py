@@ -1,4 +1,7 @@
-"""The baseline: the plan that an engineer would try first, to measure the gain of a search.
+"""The baseline: the plan to beat, to measure the gain of a search.
+
+It is the recipe that a vendor publishes for the job, if there is one that runs; otherwise the plan that an engineer would try
+first.
 
 Rule of thumb of [narayanan2021, takeaways 1 to 3]: as little model parallelism (tp pp) as fits, tensor parallelism up to a node
 before pipeline stages, the rest data parallel. Here with full recompute, micro batch size 1 and no virtual stages. Experts are
@@ -7,19 +10,53 @@ spread over as few ranks as fit, at least over a node where there are that many.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from cost_models.constants import Constants
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import fitting_rows
+from frameworks.legality import violations
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules, placement_rules
 from search.space.limits import Range, SearchLimits
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import search_space
+
+
+@dataclass(frozen=True)
+class PublishedPlan:
+    """The plan of a vendor's recipe in a job, and what it was published for, with its source."""
+
+    strategy: ParallelStrategy
+    vendor: str
+    title: str
+    source: str
+    date: str
+    num_devices: int
+    seq_length: int
+    global_batch_size: int
+
+    def publication(self) -> dict[str, str | int]:
+        """What is published, and where."""
+        return {name: value for name, value in vars(self).items() if name != "strategy"}
+
+    def is_of(self, workload: Workload) -> bool:
+        """Whether the recipe is for the job's number of devices and sequence length."""
+        return (self.num_devices, self.seq_length) == (workload.cluster.num_devices, workload.training.seq_length)
+
+
+def published_baseline(workload: Workload, constants: Constants, found: Sequence[PublishedPlan]) -> PublishedPlan | None:
+    """The first plan that is legal and fits; of those published for this very size, a price that does not fit may be wrong."""
+    for plan in found:
+        if violations(workload, plan.strategy):
+            continue
+        if plan.is_of(workload) or len(fitting_rows(workload, StrategyBatch.of([plan.strategy]), constants)):
+            return plan
+    return None
 
 
 def baseline_limits(workload: Workload) -> SearchLimits:

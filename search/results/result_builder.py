@@ -27,7 +27,7 @@ from search.heartbeat import beat
 from search.objectives.objective import Criterion, Objective, Value
 from search.objectives.step_time import STEP_TIME
 from search.placement.placer import Placer
-from search.plans.baseline import default_baseline
+from search.plans.baseline import PublishedPlan, default_baseline, published_baseline
 from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, recommended_of, strategy_to_mapping
 from search.ranking.criteria import RankingCriteria
@@ -43,6 +43,11 @@ PRICED_AT_ONCE = 24  # plans with breakdown; takes about a second
 WORTH_A_WORD = 0.005  # fraction of the step: smaller gains are not mentioned
 NAMED_RULES = 2  # broken rules that are named
 NOTHING_WOULD_DO = Sentence("No single change was found that makes one fit, up to {} times as many devices.", MAX_CLUSTER_GROWTH)
+
+RULE_OF_THUMB = Sentence(
+    " No recipe that runs is published for such a job: the baseline is the plan with the least model parallelism that fits, with "
+    "full recompute and one sample a micro batch."
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class ResultBuilder:
     paired_error: PairedError = field(default_factory=PairedError)
     criteria: RankingCriteria | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
+    published: Sequence[PublishedPlan] = ()
 
     @cached_property
     def _plan_ids(self) -> PlanIds:
@@ -187,32 +193,41 @@ class ResultBuilder:
         return next((plan for plan in plans if plan.fastest), None)
 
     def compared_with(self, given: ParallelStrategy | None, plans: Sequence[DeploymentPlan]) -> BaselineComparison | None:
-        """The plan to run compared with the given strategy, or else with the rule of thumb."""
-        measure = given or default_baseline(self.workload, self.constants)
-        return None if measure is None else self.baseline(measure, plans, given=given is not None)
+        """The plan to run compared with the given strategy, or else with a published recipe, or else with the rule of thumb."""
+        if given is not None:
+            return self.baseline(given, plans, "given")
+        recipe = published_baseline(self.workload, self.constants, self.published)
+        if recipe is not None:
+            return self.baseline(recipe.strategy, plans, "published", recipe)
+        measure = default_baseline(self.workload, self.constants)
+        return None if measure is None else self.baseline(measure, plans, "rule_of_thumb")
 
-    def baseline(self, strategy: ParallelStrategy, plans: Sequence[DeploymentPlan], *, given: bool) -> BaselineComparison:
+    def baseline(
+        self, strategy: ParallelStrategy, plans: Sequence[DeploymentPlan], source: str, recipe: PublishedPlan | None = None
+    ) -> BaselineComparison:
         """The plan to run compared with the baseline. An illegal baseline is priced where possible, with its violations."""
         best = recommended_of(plans)
         strategy = canonical(self.workload, strategy)
         workload = self.workload
         broken = tuple(Sentence("{}: {}", violation.rule, violation.sentence) for violation in violations(workload, strategy))
-        source = "given" if given else "rule_of_thumb"
-        described = strategy_to_mapping(self.workload, strategy)
+        described, published = strategy_to_mapping(self.workload, strategy), None if recipe is None else recipe.publication()
         if violations(workload, strategy, ANY):
             return BaselineComparison(source, described, {}, broken, None, Sentence("The baseline cannot run: {}.", broken[0]))
         (priced,) = self.estimates([strategy])
         if best is None:
-            return BaselineComparison(source, described, priced, broken, None, bound_by(priced))
+            return BaselineComparison(source, described, priced, broken, None, bound_by(priced), publication=published)
         speedup = priced["step_time_s"] / best.estimate["step_time_s"] - 1.0
         why = compared(Sentence("The baseline"), priced, best.estimate, Sentence("plan {}", best.rank))
+        if source == "rule_of_thumb":
+            why += RULE_OF_THUMB
         why += self._too_large(priced) + self._better_placed(strategy, priced)
         if broken:
             why += Sentence(" {} refuses the baseline: {}.", workload.software.target, broken[0])
         group = self._group_among(priced, plans) if priced["fits"] and not broken else None
         if group == 1:
             why += Sentence(" It is in the first group: not measurably slower (paired error {:.1%}).", self.paired_error.fraction)
-        return BaselineComparison(source, described, priced, broken, speedup, why, group)
+        error = self.paired_error.fraction if self._time_ranks and self.paired_error.num_pairs else None
+        return BaselineComparison(source, described, priced, broken, speedup, why, group, error, published)
 
     def _better_placed(self, strategy: ParallelStrategy, priced: Mapping[str, Any]) -> str:
         """The gain from moving layers alone, where it is worth mentioning."""

@@ -70,16 +70,19 @@ class BaselineComparison:
 
     ``speedup_fraction`` is the baseline's step time over that of the plan to run, minus 1 (``None`` without a plan).
     ``rank_group`` is the group of listed plans that the baseline would be in. It is ``None`` behind the last group, for a
-    baseline that cannot run or does not fit, and where memory ranks.
+    baseline that cannot run or does not fit, and where memory ranks. ``error_fraction`` is the paired error of the two times
+    (``None`` without evidence). ``publication`` is the source of a published recipe.
     """
 
-    source: str  # given | rule_of_thumb
+    source: str  # given | published | rule_of_thumb
     strategy: Mapping[str, Any]
     estimate: Mapping[str, Any]
     violations: tuple[str, ...]
     speedup_fraction: float | None
     why: str
     rank_group: int | None = None
+    error_fraction: float | None = None
+    publication: Mapping[str, str | int] | None = None
 
 
 @dataclass(frozen=True)

@@ -62,7 +62,13 @@ class SamplerSearch:
         self.trials: list[Trial] = list(trials)
         self._baseline, self._sampler = request.baseline, options.sampler
         self._builder = ResultBuilder(
-            workload, request.space, request.constants, estimator, request.objective, request.paired_error
+            workload,
+            request.space,
+            request.constants,
+            estimator,
+            request.objective,
+            request.paired_error,
+            published=request.published,
         )
         self._estimate = estimator
         self._now: Clock = request.clock or (lambda: 0.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
 
@@ -14,6 +15,7 @@ from search.errors import SearchError
 from search.objectives.objective import Criterion, Objective
 from search.objectives.step_time import STEP_TIME
 from search.objectives.table import OF_LATTICE
+from search.plans.baseline import PublishedPlan
 from search.ranking.criteria import RankingCriteria
 from search.ranking.ties import PairedError
 from search.session.progress import Clock
@@ -76,9 +78,10 @@ class SearchRequest:
 
     ``objective`` orders the lattice; ``criteria`` rank plans too and then decide ``objective`` and ``top``. ``physics`` is
     the space of the same limits without a target: with it, the search also finds the best plan that the target refuses.
-    ``limits`` are the limits of ``space``; they explain an empty result. ``baseline`` is the strategy to beat
-    (default: ``default_baseline``). ``paired_error`` decides which plans tie. ``clock`` returns seconds; without it timings are
-    zero. Raises ``SearchError`` for an unknown or unusable value, and for an option that the mode does not read.
+    ``limits`` are the limits of ``space``; they explain an empty result. ``baseline`` is the strategy to beat (default: the
+    first of ``published`` that runs, else ``default_baseline``). ``paired_error`` decides which plans tie. ``clock`` returns
+    seconds; without it timings are zero. Raises ``SearchError`` for an unknown or unusable value, and for an option that the
+    mode does not read.
     """
 
     workload: Workload
@@ -90,6 +93,7 @@ class SearchRequest:
     physics: SearchSpace | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
     baseline: ParallelStrategy | None = None
+    published: Sequence[PublishedPlan] = ()
     paired_error: PairedError = field(default_factory=PairedError)
     clock: Clock | None = None
     options: SearchOptions = field(default_factory=SearchOptions)

@@ -16,6 +16,7 @@ from app.answers.schemas import (
     InfeasibleDocument,
     LeftOut,
     Plan,
+    Publication,
     SearchDocument,
     Space,
 )
@@ -79,6 +80,8 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
         yield Sentence("Delivered"), delivered_text(plan.delivery, plan.estimate)
     if document.baseline is not None:
         yield Sentence("Gain"), gain_text(document.baseline, plan)
+        if document.baseline.publication is not None:
+            yield Sentence("Recipe"), publication_text(document.baseline.publication)
     yield from labelled(Sentence("Why"), why_texts(document, plan))
     yield Sentence("Proof"), proof_text(document)
     yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
@@ -89,7 +92,7 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
 
 def gain_text(baseline: Baseline, plan: Plan) -> str:
     """The plan's speed over that of the plan to beat."""
-    whose = Sentence("your plan") if baseline.source == "given" else Sentence("the usual first plan")
+    whose = _whose(baseline)
     numbers = baseline.estimate
     if baseline.speedup_fraction is None or not isinstance(numbers, EstimateNumbers):
         return Sentence("{} cannot run: {}", whose.capitalized(), strategy_text(baseline.strategy))
@@ -97,7 +100,28 @@ def gain_text(baseline: Baseline, plan: Plan) -> str:
     if baseline.rank_group == plan.rank_group:
         return Sentence("not measurably faster than {}, which ties with it", described)
     fits = "" if numbers.fits else Sentence(", which does not fit")
-    return Sentence("{:.2f}x {}{}", 1 + baseline.speedup_fraction, described, fits)
+    if baseline.error_fraction is None:
+        return Sentence("{:.2f}x {}{}", 1 + baseline.speedup_fraction, described, fits)
+    return Sentence("{:.2f}x (± {}) {}{}", 1 + baseline.speedup_fraction, percent(baseline.error_fraction), described, fits)
+
+
+def _whose(baseline: Baseline) -> Sentence:
+    if baseline.publication is not None:
+        return Sentence("{}'s published recipe", baseline.publication.vendor)
+    return Sentence("your plan") if baseline.source == "given" else Sentence("the usual first plan")
+
+
+def publication_text(publication: Publication) -> str:
+    """The recipe and its source, and what it is published for."""
+    return Sentence(
+        "{}, for {:,} devices, sequence {:,} and batch {:,} ({}): {}",
+        publication.title,
+        publication.num_devices,
+        publication.seq_length,
+        publication.global_batch_size,
+        publication.date,
+        publication.source,
+    )
 
 
 def why_texts(document: SearchDocument, plan: Plan) -> Iterator[str]:
