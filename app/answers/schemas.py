@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.answers.publication import Publication
 from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, TensorPrice
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
@@ -294,18 +295,6 @@ class Explanation(Document):
     objective: Said | None = Field(
         default=None, description="its value and what makes it, where the lattice is not ordered by it"
     )
-
-
-class Publication(Document):
-    """The recipe that a vendor publishes for the model, its devices and about their number."""
-
-    vendor: str
-    title: str
-    source: str = Field(description="address of the recipe, at a commit")
-    date: str
-    num_devices: int = Field(description="that it is published for; other numbers change data parallelism")
-    seq_length: int
-    global_batch_size: int
 
 
 class Baseline(Document):

@@ -8,6 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from app.answers.publication import Publication
 from app.answers.recommended import recommended_plan
 from app.answers.schemas import (
     Baseline,
@@ -16,7 +17,6 @@ from app.answers.schemas import (
     InfeasibleDocument,
     LeftOut,
     Plan,
-    Publication,
     SearchDocument,
     Space,
 )
