@@ -46,7 +46,7 @@ def launch_file_names(document: SearchDocument) -> list[str]:
     if not document.plans:
         return []
     plan = recommended_plan(document)
-    of_plan = plan_files(plain(plan), document.job, _devices_per_node(document.job["cluster"]["hardware"]))
+    of_plan = plan_files(plain(plan), document.job, _devices_per_node(document.job["cluster"]))
     takers = {target.partition("@")[0] for target in plan.launchable_on}
     return [name for framework, name, _ in of_plan if framework in takers]
 
@@ -64,14 +64,16 @@ def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node
 
 def files_of_plan(plan: Mapping[str, Any], job: Mapping[str, Any]) -> dict[str, str]:
     """Texts of a plan's job and launch files by name."""
-    per_node = _devices_per_node(job["cluster"]["hardware"])
+    per_node = _devices_per_node(job["cluster"])
     return {name: text for _, name, text in plan_files(plan, job, per_node)}
 
 
-def _devices_per_node(hardware: str) -> int:
+def _devices_per_node(cluster: Mapping[str, Any]) -> int:
     """Devices of a node. A server may know hardware that this machine does not; then the file's comments give the processes."""
+    if given := cluster.get("devices_per_node"):
+        return int(given)
     try:
-        return catalogue.profile(hardware).devices_per_node
+        return catalogue.profile(cluster["hardware"]).devices_per_node
     except ProfileError:
         return USUAL_DEVICES_PER_NODE
 

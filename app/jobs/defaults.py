@@ -139,7 +139,7 @@ OF_STRATEGY: Mapping[str, OthersOfPlan] = {
     "strategy.mtp_before_head": lambda workload, strategy: (1,) if workload.model.mtp_num_layers else (),
 }
 WITHOUT_OTHERS: Mapping[str, str] = {
-    "cluster.devices_per_node": "compared with the profile, prices nothing",
+    "cluster.devices_per_node": "another node is another machine",
     "cluster.time_factor": "multiplies by what it says",
     "training.train_tokens": "decides days alone",
     "training.expert_load_factor": "takes the place of router_balance, whose line speaks for it",

@@ -86,7 +86,9 @@ class ClusterSection(Section):
 
     hardware: Name = Field(description="hardware profile: a name from `hardware list`, or the path of a profile file")
     num_devices: Devices = Field(description="devices the job runs on (what the collective library gives a rank)")
-    devices_per_node: Devices | None = Field(default=None, description="checked against the profile")
+    devices_per_node: Devices | None = Field(
+        default=None, description="devices of a node, at most the profile's, whose default it is: 4 where others have 8"
+    )
     inter_node_bytes_per_s: InterNodeBytesPerS | None = Field(
         default=None, description="one device's share of the network between nodes, one direction; default: the profile's"
     )

@@ -42,6 +42,7 @@ from documents.errors import InputError
 from documents.reading import read_document
 from documents.sentences import Sentence, joined
 from hardware_profiles import catalogue as hardware
+from hardware_profiles.nodes import in_nodes_of
 from hardware_profiles.schema import HardwareProfile, Status
 from search.plans.plan import strategy_to_mapping
 from search.space.limits import SearchLimits, limits_from_section
@@ -154,6 +155,7 @@ def parse_job(
     model = with_capacity(training_section, model, labels)
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
     profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
+    profile = in_nodes_of(profile, cluster_section.devices_per_node or profile.devices_per_node)
     training = _training(training_section, preset, profile, labels, assumed)
     training = replace(training, **expert_load(training_section, model, folder, labels, assumed, warnings))
     workload = Workload(
@@ -181,6 +183,7 @@ def parse_job(
         _as_mapping(document, "search"),
         settings,
         {"delivery": delivery, "sweep": sweep},
+        cluster_section.devices_per_node,
     )
     taken = _assumptions(assumed, document.get("assumed"), resolved)
     job = Job(
@@ -372,15 +375,6 @@ def _warn(cluster: ClusterSection, profile: HardwareProfile, warnings: list[str]
         warnings.append(Sentence("{} is announced, not delivered: its numbers are the vendor's plan.", profile.name))
     elif profile.status is Status.UNVALIDATED:
         warnings.append(Sentence("{} is unvalidated: no measured training run backs its numbers.", profile.name))
-    if cluster.devices_per_node not in (None, profile.devices_per_node):
-        warnings.append(
-            Sentence(
-                "cluster.devices_per_node = {} has no effect: {} has {}.",
-                cluster.devices_per_node,
-                profile.name,
-                profile.devices_per_node,
-            )
-        )
 
 
 def _resolved(
@@ -390,13 +384,15 @@ def _resolved(
     search: Mapping[str, Any],
     settings: SearchSettings,
     others: Mapping[str, Section | None],
+    devices_per_node: int | None,
 ) -> dict[str, Any]:
     training = workload.training
+    node = {} if devices_per_node is None else {"devices_per_node": devices_per_node}
     is_one_factor = training.expert_counts is None and training.expert_spread is None
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "model": model_to_mapping(workload.model),
-        "cluster": _section(ClusterSection, workload.cluster, hardware=hardware_name),
+        "cluster": _section(ClusterSection, workload.cluster, hardware=hardware_name, **node),
         "training": _section(
             TrainingSection,
             training,

@@ -82,6 +82,7 @@ _TEXT, _COUNT, _NUMBER, _NAMES = str | None, int | None, float | None, list[str]
 _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file", completion.hardware),
     "devices": _job_option(_COUNT, "cluster", "num_devices", "number of devices"),
+    "devices_per_node": _job_option(_COUNT, "cluster", "devices_per_node", "devices of a node, where it has fewer than usual"),
     "inter_node_bytes_per_s": _job_option(
         _NUMBER, "cluster", "inter_node_bytes_per_s", "one device's share of the network between nodes"
     ),

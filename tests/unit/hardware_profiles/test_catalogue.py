@@ -16,11 +16,23 @@ CONTRACT = {
     "atlas-800t-a2": "910B3",
     "atlas-900-a2-podc": "910B2",
     "atlas-800t-a2-910b4": "910B4",
+    "atlas-800t-a2-910b4-64gb": "910B4 64 GB",
+    "atlas-200t-a2-box16": "910B2C",
+    "atlas-800t-a3": "910C die",
     "atlas-900-a3-superpod": "910C die",
+    "ascend-950pr": "950PR",
+    "atlas-350": "950PR card",
+    "atlas-950-pod-1024": "950DT 96 GB",
     "atlas-800-910a": "910A",
     "atlas-950-superpod": "950DT",
     "a100-sxm-80gb": "A100",
     "a100-sxm-40gb": "A100",
+    "a100-pcie-80gb": "A100 PCIe",
+    "a800-sxm-80gb": "A800",
+    "h100-pcie-80gb": "H100 PCIe",
+    "h100-nvl-94gb": "H100 NVL",
+    "l40s-48gb": "L40S",
+    "gh200-96gb": "GH200",
     "h100-sxm-80gb": "H100",
     "h100-sxm-96gb-500w": "H100 500 W",
     "h20-sxm-96gb": "H20",
@@ -31,6 +43,7 @@ CONTRACT = {
     "gb200-nvl72": "GB200",
     "gb300-nvl72": "GB300",
     "v100-sxm-32gb": "V100",
+    "mi250x": "MI250X die",
     "mi300x": "MI300X",
     "mi350x": "MI350X",
     "mi355x": "MI355X",
@@ -87,6 +100,12 @@ def test_every_number_keeps_its_unit_source_and_basis(name: str) -> None:
         ("atlas-800t-a2", 20, 1.8e9),  # 20 x 8192 x 1.8e9 = 294.9e12
         ("atlas-800t-a2-910b4", 20, 1.5e9),  # 20 x 8192 x 1.5e9 = 245.8e12
         ("atlas-900-a3-superpod", 24, 1.8e9),
+        ("atlas-800t-a2-910b4-64gb", 20, 1.5e9),
+        ("atlas-200t-a2-box16", 24, 1.8e9),
+        ("atlas-800t-a3", 24, 1.8e9),
+        ("ascend-950pr", 32, 1.65e9),  # 32 x 8192 x 1.65e9 = 432.5e12
+        ("atlas-350", 28, 1.65e9),  # 28 x 8192 x 1.65e9 = 378.5e12
+        ("atlas-950-pod-1024", 36, 1.65e9),
         ("atlas-950-superpod", 36, 1.65e9),  # 36 x 8192 x 1.65e9 = 486.6e12
     ],
 )
@@ -166,8 +185,8 @@ def test_a_written_profile_reads_back_equal(name: str) -> None:
 
 
 def test_an_unknown_name_suggests_the_nearest() -> None:
-    with pytest.raises(ProfileError, match=r"hardware 'atlas-800t-a3' is unknown \(did you mean 'atlas-800t-a2'\?\); known are"):
-        catalogue.profile("atlas-800t-a3")
+    with pytest.raises(ProfileError, match=r"hardware 'atlas-801t-a3' is unknown \(did you mean 'atlas-800t-a3'\?\); known are"):
+        catalogue.profile("atlas-801t-a3")
     with pytest.raises(ProfileError, match=r"'H100-SXM-8GB' is unknown .*'h100-sxm-80gb'"):
         catalogue.profile("H100-SXM-8GB")
     with pytest.raises(ProfileError, match=r"'x+\.\.\. is unknown; known are"):
@@ -217,14 +236,23 @@ def test_blackwell_rates_stand_to_the_h100_as_one_library_measured_them(
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("910b", ["'atlas-800t-a2' (910B3)", "'atlas-800t-a2-910b4' (910B4)", "'atlas-900-a2-podc' (910B2)"]),
-        ("910-B2", ["'atlas-900-a2-podc' (910B2)"]),
-        ("h100", ["'h100-sxm-80gb' (H100)", "'h100-sxm-96gb-500w' (H100 500 W)"]),
-        ("atlas-800t", ["'atlas-800t-a2' (910B3)", "'atlas-800t-a2-910b4' (910B4)"]),
-        ("a3", ["'atlas-900-a3-superpod' (910C die)"]),
+        (
+            "910b",
+            [
+                "'atlas-200t-a2-box16' (910B2C)",
+                "'atlas-800t-a2' (910B3)",
+                "'atlas-800t-a2-910b4' (910B4)",
+                "'atlas-800t-a2-910b4-64gb' (910B4 64 GB)",
+                "'atlas-900-a2-podc' (910B2)",
+            ],
+        ),
+        ("910-B2", ["'atlas-200t-a2-box16' (910B2C)", "'atlas-900-a2-podc' (910B2)"]),
+        ("h100-sxm", ["'h100-sxm-80gb' (H100)", "'h100-sxm-96gb-500w' (H100 500 W)"]),
+        ("a100-pcie-40gb", ["'a100-pcie-80gb' (A100 PCIe)", "'a100-sxm-40gb' (A100)", "'a100-sxm-80gb' (A100)"]),
+        ("a3", ["'atlas-800t-a3' (910C die)", "'atlas-900-a3-superpod' (910C die)"]),
         ("Ascend 910B3", ["'atlas-800t-a2' (910B3)"]),
         ("910B3-64GB", ["'atlas-800t-a2' (910B3)"]),
-        ("atlas-800t-a3", ["'atlas-800t-a2'"]),
+        ("atlas-801t-a3", ["'atlas-800t-a3'"]),
     ],
 )
 def test_the_name_of_a_device_suggests_its_profiles(name: str, meant: list[str]) -> None:

@@ -41,7 +41,10 @@ def completed(*words: str) -> list[str]:
         (["estimate", "qwen3-"], ["qwen3-235b-a22b", "qwen3-30b-a3b", "qwen3-32b", "qwen3-8b"]),
         (["search", "llama-2-7b", "--hardware", "h20"], ["h20-sxm-96gb", "h200-sxm-141gb"]),
         (["search", "llama-2-7b", "--target", "mind"], ["mindspeed-llm", "mindformers"]),
-        (["hardware", "show", "atlas-9"], ["atlas-900-a2-podc", "atlas-900-a3-superpod", "atlas-950-superpod"]),
+        (
+            ["hardware", "show", "atlas-9"],
+            ["atlas-900-a2-podc", "atlas-900-a3-superpod", "atlas-950-pod-1024", "atlas-950-superpod"],
+        ),
         (["models", "show", "glm"], ["glm4-9b"]),
         (["estimate", "./jobs/"], []),  # a path, which the shell completes
     ],

@@ -356,9 +356,16 @@ def test_bad_jobs(document: dict[str, Any], expected: str) -> None:
     assert refusal(document).startswith(expected)
 
 
-def test_what_has_no_effect_is_a_warning() -> None:
-    job = parse_job(with_part(DENSE, cluster={"devices_per_node": 16}))
-    assert any(line.startswith("cluster.devices_per_node = 16 has no effect") for line in job.warnings)
+def test_a_job_says_that_its_nodes_have_fewer_devices() -> None:
+    job = parse_job(with_part(DENSE, cluster={"hardware": "a100-sxm-80gb", "devices_per_node": 4}))
+    assert job.workload.cluster.profile.devices_per_node == 4
+    assert job.document["cluster"]["devices_per_node"] == 4
+    assert parse_job(job.document).workload == job.workload
+    usual = parse_job(with_part(DENSE, cluster={"hardware": "a100-sxm-80gb"}))
+    assert "devices_per_node" not in usual.document["cluster"]
+    assert usual.workload.cluster.profile.devices_per_node == 8
+    larger = with_part(DENSE, cluster={"hardware": "a100-sxm-80gb", "devices_per_node": 16})
+    assert refusal(larger).startswith("cluster.devices_per_node: 16 is not possible; a node of a100-sxm-80gb has 8 devices")
 
 
 def test_switches_that_do_nothing_are_a_warning() -> None:
