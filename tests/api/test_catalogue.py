@@ -39,7 +39,7 @@ def test_lists_and_entries_are_complete_and_as_documented(
     ("path", "hint"),
     [
         ("/v1/models/llama-2-7", "Did you mean 'llama-2-7b'?"),
-        ("/v1/hardware/atlas-800t", "Did you mean 'atlas-800t-a2'?"),
+        ("/v1/hardware/atlas-800t", "Did you mean 'atlas-800t-a3'?"),
         ("/v1/hardware/%2Fetc%2Fpasswd", ""),
         ("/v1/models/..%2F..%2Fapp", ""),
     ],

@@ -16,6 +16,7 @@ PROMISED = """
 pangu-ultra-moe-718b pangu-pro-moe-72b pangu-ultra-135b deepseek-v3 deepseek-v2 deepseek-v2-lite qwen3-8b qwen3-32b
 qwen3-30b-a3b qwen3-235b-a22b qwen2.5-72b llama-2-7b llama-2-13b llama-2-70b llama-3.1-8b llama-3.1-70b llama-3.1-405b
 mixtral-8x7b mixtral-8x22b gpt3-175b megatron-22b megatron-530b megatron-1t glm4-9b
+kimi-k2 glm-4.5 glm-4.5-air gpt-oss-20b gpt-oss-120b qwen3-next-80b-a3b minimax-m2 seed-oss-36b
 """.split()
 
 # Total, then active: half a unit of the last published digit, unless a reason stands beside it.
@@ -24,7 +25,12 @@ TOLERANCE = {
     "deepseek-v2-lite": (0.0032, 0.022),  # 2.4 for 2.451
     "deepseek-v3": (0.0008, 0.0014),
     "glm4-9b": (0.0006, None),
+    "glm-4.5": (0.0063, 0.0268),  # 355 with the prediction layer
+    "glm-4.5-air": (0.0081, 0.067),  # "A12B" rounds 12.80 down
+    "gpt-oss-20b": (0.0003, 0.0005),
+    "gpt-oss-120b": (0.0001, 0.0006),
     "gpt3-175b": (0.0029, None),
+    "kimi-k2": (0.0001, 0.0081),  # 32.6 active for 32.86
     "llama-2-7b": (0.0008, None),
     "llama-2-13b": (0.0004, None),
     "llama-2-70b": (0.0001, None),
@@ -34,6 +40,7 @@ TOLERANCE = {
     "megatron-22b": (0.0228, None),
     "megatron-530b": (0.001, None),
     "megatron-1t": (0.0001, None),
+    "minimax-m2": (0.0058, 0.0416),  # 230 for 228.69, "A10B" for 10.42
     "mixtral-8x7b": (0.0011, 0.0039),
     "mixtral-8x22b": (0.0036, 0.0129),
     "pangu-pro-moe-72b": (0.007, 0.032),  # "A16B" rounds 16.50 down
@@ -44,6 +51,8 @@ TOLERANCE = {
     "qwen3-32b": (0.0016, None),
     "qwen3-30b-a3b": (0.0017, 0.0165),  # 3.3 for 3.353
     "qwen3-235b-a22b": (0.0022, 0.0228),
+    "qwen3-next-80b-a3b": (0.0041, 0.188),  # "A3B" for 3.56 with the head, 3.25 without
+    "seed-oss-36b": (0.0042, None),
 }
 
 
