@@ -57,7 +57,8 @@ class ReadJob:
     ``not_understood``: one sentence for each argument that is priced in another form, or that the framework rejects beside
     others. ``unread``: arguments on which the price depends and that are not understood. ``uneven``: arguments by which samples
     are packed or as short as they are. ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0:
-    they are). ``tokenizer``: its name or path.
+    they are). ``tokenizer``: its name or path. ``warnings``: one sentence for each default of the framework that costs, and that
+    the price leaves out.
     """
 
     model: ModelShape
@@ -71,6 +72,7 @@ class ReadJob:
     uneven: tuple[str, ...] = ()
     vocab_multiple: int = 0
     tokenizer: str = ""
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,12 @@ def read_script_job(
         raise InputError(Sentence("{}: {}.", given.name, error)) from None
     job = parse_job(document, folder=folder)
     return ReadScript(
-        launch, framework, replace(job, assumptions=(*rows, *job.assumptions)), tuple(not_understood), ignored, read.uneven
+        launch,
+        framework,
+        replace(job, assumptions=(*rows, *job.assumptions), warnings=(*read.warnings, *job.warnings)),
+        tuple(not_understood),
+        ignored,
+        read.uneven,
     )
 
 

@@ -10,6 +10,7 @@ from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
+from documents.quantities import gibibytes
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
@@ -39,6 +40,10 @@ def read_job(dialect: Dialect, arguments: Sequence[str], num_devices: int | None
     return reading.job()
 
 
+NO_MASK, INTER_DOCUMENT = "no-create-attention-mask-in-dataloader", "dataloader-inter-document-masking"
+LEAST_MASK_BYTES = 64 * 2**20  # a smaller mask is within the error of the memory
+
+
 class JobReading(Reading):
     """Arguments of one release, read as a job. ``models``: the table for the model."""
 
@@ -65,6 +70,28 @@ class JobReading(Reading):
             tuple(name for name in UNEVEN if name in self.written),
             0 if any(self.number(name) for name in STATED_ROWS if name in self.release.arguments) else self.vocab_multiple(),
             next((str(self.value(name)) for name in TOKENIZERS if name in self.given), ""),
+            self.loader_mask(),
+        )
+
+    def loader_mask(self) -> tuple[str, ...]:
+        """A sentence if the data loader builds the mask of a long sequence, as it does unless it is told not to.
+
+        It takes 4 bytes an entry while a worker builds it, then one for each sample, there and on the device [megatron-0.12,
+        gpt_dataset.py].
+        """
+        entries = (self.number("seq-length", low=1) or 0) ** 2
+        on_device = entries * self.strategy().micro_batch_size
+        if self.on(NO_MASK) or INTER_DOCUMENT in self.written or on_device < LEAST_MASK_BYTES:
+            return ()
+        return (
+            Sentence(
+                "The data loader builds a mask of sequence x sequence, which is not priced: {} of host memory in each worker, {} "
+                "on each device of the first and last stage, and the time to move it; --{} leaves it out, and attention is "
+                "causal without it.",
+                gibibytes(4 * entries + on_device),
+                gibibytes(on_device),
+                NO_MASK,
+            ),
         )
 
     def not_understood(self) -> tuple[Unread, ...]:

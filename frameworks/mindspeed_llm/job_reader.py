@@ -33,6 +33,10 @@ class JobReading(Reading, megatron.JobReading):
         packed = self.on("reset-attention-mask")  # the masks of samples replace that of the sequence
         return tuple(entry for entry in found if not (packed and entry.name == "attention-mask-type"))
 
+    def loader_mask(self) -> tuple[str, ...]:
+        """Nothing: MindSpeed-LLM's loader builds no mask [mindspeed-llm, arguments]."""
+        return ()
+
     def job(self) -> ReadJob:
         """The job, with a sentence on recompute that DualPipeV leaves out of the price."""
         read = super().job()

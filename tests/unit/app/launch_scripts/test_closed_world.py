@@ -161,3 +161,22 @@ def test_a_part_of_a_text_for_a_shell_that_only_the_shell_knows_is_a_value(tmp_p
     assert command("estimate", script(tmp_path, text), *GPU).returncode == 0
     needed = command("estimate", script(tmp_path, text.replace("--save", "--num-experts $EXPERTS; true")), *GPU)
     assert (needed.returncode, "line 2: --num-experts ${EXPERTS}" in needed.stderr.replace("$EXPERTS", "${EXPERTS}")) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("flags", "hardware", "words"),
+    [
+        # 131,072^2 entries: 4 bytes each and one more for the sample are 80 GiB of the host, one byte each 16 GiB of a device.
+        ("", "h100-sxm-80gb", ("80.00 GiB of host memory", "16.00 GiB on each device")),
+        ("--micro-batch-size 2", "h100-sxm-80gb", ("96.00 GiB of host memory", "32.00 GiB on each device")),
+        ("--no-create-attention-mask-in-dataloader", "h100-sxm-80gb", ()),
+        ("--seq-length 4096", "h100-sxm-80gb", ()),
+        ("", "atlas-800t-a2", ()),  # MindSpeed-LLM's loader builds none
+    ],
+)
+def test_a_mask_that_the_loader_builds_is_warned_of(tmp_path: Path, flags: str, hardware: str, words: tuple[str, ...]) -> None:
+    text = torchrun("--seq-length 131072 --max-position-embeddings 131072 " + flags)
+    answer = command("estimate", script(tmp_path, text), "--hardware", hardware)
+    warned = " ".join(answer.stdout.split())
+    assert ("The data loader builds a mask" in warned) == bool(words)
+    assert all(word in warned for word in words)
