@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -40,8 +40,6 @@ MAX_WAIT_S = 60
 KEPT = ("Location", "ETag", "Idempotency-Replayed")  # fields of the first answer that are repeated in the answer with plans
 _WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*\"?(\d{1,6})\"?(?=$|[,;\s])")
 
-_UNLESS_GIVEN = {"visibility": "private", "priority": 0, "name": "", "tags": (), "note": ""}
-
 router = APIRouter(tags=["studies"], route_class=StrictRoute)
 _CREATES: dict[str, Any] = {
     "status_code": 202,
@@ -54,12 +52,26 @@ _CREATES: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
+class Given:
+    """What the query says of a study; the defaults are those of its parameters."""
+
+    visibility: Visibility = "private"
+    priority: int = 0
+    name: str = ""
+    tags: Sequence[str] = ()
+    note: str = ""
+
+
+_SILENT = Given()
+
+
+@dataclass(frozen=True)
 class Terms:
     """Header and query parameters of a request that creates a study."""
 
     idempotency_key: str | None
     wait_s: int | None
-    given: Mapping[str, Any]
+    given: Given
 
 
 def _terms(
@@ -67,19 +79,19 @@ def _terms(
     prefer: Annotated[
         str | None, Header(max_length=200, description=f"`wait=10` waits up to that many seconds, at most {MAX_WAIT_S}")
     ] = None,
-    visibility: Annotated[Visibility, Query(description="to other keys; without keys, everything is public")] = "private",
+    visibility: Annotated[
+        Visibility, Query(description="to other keys; without keys, everything is public")
+    ] = _SILENT.visibility,
     priority: Annotated[
         int, Query(ge=-MAX_PRIORITY, le=MAX_PRIORITY, description="among the studies of the same owner that wait")
-    ] = 0,
-    name: Annotated[NameText, Query(description="what to call the study")] = "",
+    ] = _SILENT.priority,
+    name: Annotated[NameText, Query(description="what to call the study")] = _SILENT.name,
     tag: Annotated[Tags | None, Query(description="words under which to find it")] = None,
-    note: Annotated[NoteText, Query(description="plain text about it")] = "",
+    note: Annotated[NoteText, Query(description="plain text about it")] = _SILENT.note,
 ) -> Terms:
     wait = _WAIT.search(prefer.lower()) if prefer else None
     wait_s = None if wait is None else min(int(wait[1]), MAX_WAIT_S)
-    return Terms(
-        idempotency_key, wait_s, {"visibility": visibility, "priority": priority, "name": name, "tags": tag or (), "note": note}
-    )
+    return Terms(idempotency_key, wait_s, Given(visibility, priority, name, tag or _SILENT.tags, note))
 
 
 Said = Annotated[Terms, Depends(_terms)]
@@ -138,7 +150,7 @@ def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, 
     try:
         with state.database.write() as session:
             access.check_quota(session, state, caller)
-            study = service.create_study(session, kind, asked, owner=caller.owner, **said.given)
+            study = service.create_study(session, kind, asked, owner=caller.owner, **vars(said.given))
             location = f"/v1/studies/{study.id}"
             if key:
                 idempotency.remember(session, caller.id, key, digest, study.id, location, plain(study))
@@ -156,8 +168,10 @@ def _created(state: ServerState, caller: Principal, kind: Kind, body: dict[str, 
 def _question(kind: Kind, body: dict[str, Any], said: Terms) -> dict[str, Any]:
     """What a repeated request must repeat: kind, body, and the query parameters that were given."""
     question = body if kind is SEARCH else {kind.name: body}
-    given = {name: value for name, value in said.given.items() if value != _UNLESS_GIVEN[name]}
-    return {"question": question, "given": {**given, "tags": list(said.given["tags"])}} if given else question
+    if said.given == _SILENT:
+        return question
+    given = {name: value for name, value in vars(said.given).items() if value != getattr(_SILENT, name)}
+    return {"question": question, "given": {**given, "tags": list(said.given.tags)}}
 
 
 async def _finished(request: Request, caller: Principal, study_id: str, wait_s: float) -> FinishedStudyDocument | None:
