@@ -17,8 +17,8 @@ from app.answers.tables.summary import (
     labelled,
     memory_line,
     more_text,
+    print_answer,
     print_ignored,
-    print_rows,
     step_text,
     warning_rows,
 )
@@ -35,10 +35,7 @@ SHOWN_CHANGES = 4
 def print_tuning(console: Console, document: TuneDocument, shown: Collection[str] | None = None) -> None:
     """The answer of ``meshplan tune`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
     print_ignored(console, [argument.text for argument in document.ignored])
-    console.print(job_text(document.job, document.target), markup=False)
-    print_rows(console, _rows(document))
-    for section in SECTIONS if shown is None else shown:
-        _PRINTED[section](console, document)
+    print_answer(console, document, job_text(document.job, document.target), _rows(document), _PRINTED, shown)
 
 
 def _rows(document: TuneDocument) -> Iterator[Row]:

@@ -14,7 +14,7 @@ from app.answers.tables.summary import (
     job_text,
     memory_line,
     more_text,
-    print_rows,
+    print_answer,
     step_text,
     warning_rows,
 )
@@ -29,10 +29,7 @@ DECIDING = 1e-3  # smallest change of the step time that is shown, as a fraction
 
 def print_explained(console: Console, document: ExplainDocument, shown: Collection[str] | None = None) -> None:
     """The answer of ``meshplan explain`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
-    console.print(job_text(document.job), markup=False)
-    print_rows(console, _rows(document))
-    for section in SECTIONS if shown is None else shown:
-        _PRINTED[section](console, document)
+    print_answer(console, document, job_text(document.job), _rows(document), _PRINTED, shown)
 
 
 def _rows(document: ExplainDocument) -> Iterator[Row]:

@@ -22,8 +22,8 @@ from app.answers.tables.summary import (
     job_text,
     memory_line,
     more_text,
+    print_answer,
     print_ignored,
-    print_rows,
     step_text,
     warning_rows,
 )
@@ -151,10 +151,7 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
 def print_estimate(console: Console, document: EstimateDocument, shown: Collection[str] | None = None) -> None:
     """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
     print_ignored(console, document.ignored or ())
-    console.print(job_text(document.job), markup=False)
-    print_rows(console, _rows(document))
-    for section in SECTIONS if shown is None else shown:
-        _PRINTED[section](console, document)
+    print_answer(console, document, job_text(document.job), _rows(document), _PRINTED, shown)
 
 
 def _rows(document: EstimateDocument) -> Iterator[Row]:

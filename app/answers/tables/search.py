@@ -30,7 +30,7 @@ from app.answers.tables.summary import (
     labelled,
     memory_line,
     more_text,
-    print_rows,
+    print_answer,
     step_text,
     warning_rows,
 )
@@ -54,17 +54,17 @@ def print_search(
 
     ``saved`` are the paths of the launch files of the plan to run, if the answer is saved.
     """
-    console.print(job_text(document.job), markup=False)
-    if document.plans:
-        print_rows(console, _rows(document, saved))
-    elif document.nearest:
-        print_rows(console, warning_rows(document.warnings))
+    rows = _rows(document, saved) if document.plans else warning_rows(document.warnings)
+    print_answer(console, document, job_text(document.job), rows, _PRINTED, shown, _print_nearest)
+
+
+def _print_nearest(console: Console, document: SearchDocument) -> None:
+    """What stands in the way of a plan, and the nearest jobs that have one."""
+    if not document.plans and document.nearest:
         console.print(document.nearest, markup=False, style="bold")
         if document.infeasible is not None and document.infeasible.changes:
             console.print(_changes_table(document.infeasible))
         console.print(more_text(("rejections", "assumptions")), markup=False)
-    for section in SECTIONS if shown is None else shown:
-        _PRINTED[section](console, document)
 
 
 def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:

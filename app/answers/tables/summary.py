@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.table import Table
@@ -17,10 +17,28 @@ from documents.quantities import GIB, count, percent, seconds, span
 from documents.sentences import Sentence, joined
 
 Row = tuple[str, str]
+DocumentT = TypeVar("DocumentT")
 
 SHOWN_ASSUMPTIONS = 3
 SHOWN_WARNINGS = 2
 _CHOICES = ("search.",)  # fields that a search decides; the others are facts of the job
+
+
+def print_answer(
+    console: Console,
+    document: DocumentT,
+    head: str,
+    rows: Iterable[Row],
+    sections: Mapping[str, Callable[[Console, DocumentT], None]],
+    shown: Collection[str] | None,
+    after_rows: Callable[[Console, DocumentT], None] = lambda console, document: None,
+) -> None:
+    """Print the job, the lines, what comes after them, then the sections ``shown`` (``None``: all)."""
+    console.print(head, markup=False)
+    print_rows(console, rows)
+    after_rows(console, document)
+    for name in sections if shown is None else shown:
+        sections[name](console, document)
 
 
 def print_rows(console: Console, rows: Iterable[Row]) -> None:
