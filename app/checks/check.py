@@ -11,6 +11,7 @@ from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
 from app.answers.schemas import EstimateDocument, EstimateNumbers
 from app.answers.tables.memory import memory_text
+from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for, paired_error_of
 from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
 from app.checks.budget import Budget
@@ -65,8 +66,10 @@ def check_job(
                 Sentence("pin (--pin): there is no baseline to hold the tool to; give one (--baseline) or leave it out.")
             )
         job, own = pinned(job, baseline)
+    if job.strategy is None:
+        job = with_usual_target(job, own)
     found = _best_plan(job, own, on_progress, executor) if job.strategy is None else None
-    strategy = job.strategy or (found.plans[0].parallel if found and found.plans else None)
+    strategy = job.strategy or (found.recommended.parallel if found and found.recommended else None)
     standing = _strategy_item(job, strategy, found)
     if standing.status != "passed" or strategy is None:
         nothing = skipped(budget, with_regression=baseline is not None, why=Sentence("there is no strategy to price"))
@@ -95,14 +98,20 @@ def check_without_job(sentence: str, budget: Budget, *, with_regression: bool) -
 
 
 def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallback | None, executor: Executor) -> SearchResult:
-    """The fastest plan, whatever the job's objective, since a budget bounds the distance in step time."""
+    """The plans by step time, whatever the job's objective, since a budget bounds the distance in step time.
+
+    A job without a strategy is checked at the recommended one, for which as many plans are compared as in a search. As there, the
+    plans are those of the usual target if the job names none.
+    """
+    job = with_usual_target(job, own)
     request = SearchRequest(
         job.workload,
         search_space(job.workload, job.limits),
         constants_for(job.workload, own),
-        top=1,
+        top=1 if job.strategy else job.settings.top,
         limits=job.limits,
         baseline=job.strategy,
+        paired_error=paired_error_of(job.workload, own),
         clock=time.perf_counter,
     )
     return search(
@@ -129,7 +138,7 @@ def _strategy_item(job: Job, strategy: ParallelStrategy | None, found: SearchRes
             STRATEGY, "failed", Sentence("The strategy cannot run: {} ({}).", broken[0].sentence.rstrip("."), broken[0].rule)
         )
     if job.strategy is None:
-        return item(STRATEGY, "passed", Sentence("The job names no strategy: the best plan of a search is checked."))
+        return item(STRATEGY, "passed", Sentence("The job names no strategy: the plan that a search recommends is checked."))
     return item(STRATEGY, "passed", Sentence("The strategy breaks no rule of target {}.", job.workload.software.target))
 
 
@@ -157,11 +166,8 @@ def _budget_items(
     is_cut = found.proof.stopped_by is not None
     if found.plans:
         # Both come from the search, which simulates them: closed form and simulation cannot be compared.
-        own = (
-            found.baseline.estimate
-            if found.baseline is not None and found.baseline.source == "given"
-            else found.plans[0].estimate
-        )
+        given = found.baseline is not None and found.baseline.source == "given"
+        own = found.baseline.estimate if found.baseline is not None and given else (found.recommended or found.plans[0]).estimate
         slowdown = own["step_time_s"] / found.plans[0].estimate["step_time_s"] - 1
         slowdown = 0.0 if abs(slowdown) < SAME_FRACTION else slowdown
         held = [bound_item(SLOWDOWN, end, limit, slowdown, may_grow=is_cut) for end, limit in bounds]

@@ -15,6 +15,7 @@ from app.answers.delivery import LEAST_RATE
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
+from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
 from app.goodput.scaling import on_devices
@@ -84,6 +85,8 @@ def goodput_document(
     ranked = None
     strategy = job.strategy
     if strategy is None:
+        job = with_usual_target(job, own)
+        workload = job.workload
         strategy, ranked = _best_plan(job, site, own, on_progress, executor)
     priced = estimate_document(job, strategy, own)
     plan = running_plan(workload, strategy, priced.estimate.step_time_s, constants_for(workload, own))

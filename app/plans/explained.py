@@ -10,6 +10,7 @@ import numpy as np
 
 from app.answers.price import estimate_document, fill_intervals
 from app.answers.schemas import EstimateDocument
+from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for, paired_error_of
 from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job
@@ -39,9 +40,6 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 
-LISTED = 20  # number of plans of the search among which another structure is looked for
-
-
 def explain_request(document: Mapping[str, Any], database: Database) -> ExplainDocument:
     """The answer to a request body; ``InputError`` if it has none."""
     job = parse_request(document)
@@ -57,13 +55,21 @@ def explain_document(
 ) -> ExplainDocument:
     """Explain the job's strategy and compare it with the fastest plan of a search.
 
-    Without a strategy, explain the plan that the search recommends. The fastest is compared with the next structure.
+    Without a strategy, explain the plan that the search recommends. The fastest is compared with the next structure. As in
+    ``search``, the plans are those of the usual target if the job names none.
     """
+    searched = with_usual_target(job, own)
+    job = job if job.strategy else searched
     workload, constants = job.workload, constants_for(job.workload, own)
     space = search_space(workload, job.limits)
-    paired_error = paired_error_of(workload, own)
     request = SearchRequest(
-        workload, space, constants, top=LISTED, limits=job.limits, paired_error=paired_error, clock=time.perf_counter
+        searched.workload,
+        search_space(searched.workload, job.limits),
+        constants_for(searched.workload, own),
+        top=job.settings.top,
+        limits=job.limits,
+        paired_error=paired_error_of(searched.workload, own),
+        clock=time.perf_counter,
     )
     found = search(request, time_limit_s=job.settings.time_limit_s, on_progress=on_progress, executor=executor)
     strategy = job.strategy or (found.recommended.parallel if found.recommended else None)
