@@ -8,7 +8,7 @@ from typing import Any
 
 from cost_models.shapes import effective_switches
 from cost_models.shapes.canonical import canonical_group_size, canonical_schedule
-from cost_models.shapes.layout import EMPTY_STAGES, default_layout
+from cost_models.shapes.layout import default_layout, has_default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import FUSIONS, Feature
@@ -143,7 +143,7 @@ class Draft:
             self.set("mtp_before_head", s.mtp_before_head, most, why, mtp_before_head=most)
         if s.layer_layout is None or placements.expressible(s.layer_layout, self.strategy.mtp_before_head, model):
             return
-        default = default_layout(model, s.pp, s.vpp, s.schedule) if s.pp * s.vpp <= model.num_layers + EMPTY_STAGES else None
+        default = default_layout(model, s.pp, s.vpp, s.schedule) if has_default_layout(model, s.pp, s.vpp, s.schedule) else None
         if default is not None and placements.expressible(default, 0, model):
             why = Sentence("in {} {}", framework, placements.refusal(s.layer_layout, 0, model) or placements.requirement)
             self.set(

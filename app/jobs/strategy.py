@@ -18,7 +18,7 @@ from app.jobs.fields import (
 )
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.effective_switches import scope_of, usual_features, why_idle
-from cost_models.shapes.layout import EMPTY_STAGES, default_layout, stage_table
+from cost_models.shapes.layout import default_layout, has_default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature, acting_in
@@ -423,15 +423,13 @@ def _layout(section: StrategySection, model: ModelShape, schedule: Schedule) -> 
         layout = _layout_with_offsets(section.layer_offset, num_layers // (section.pp * section.vpp), schedule)
     elif positions:
         layout = _layout_with_noops(set(positions), num_layers, section.pp, section.vpp)
-    leaves_empty = (
-        section.pp * section.vpp > num_layers + EMPTY_STAGES
-    )  # the default is not legal then: a rule reports the numbers
-    if layout is None and leaves_empty:
+    has_default = has_default_layout(model, section.pp, section.vpp, schedule)  # if not, a rule reports the numbers
+    if layout is None and not has_default:
         return None
     default = _default_layout(model, section.pp, section.vpp, schedule)
     if isinstance(noops, int):
         _check_num_noops(noops, layout or default, num_layers)
-    return None if layout == default and not leaves_empty else layout
+    return None if layout == default and has_default else layout
 
 
 def _layout_with_offsets(given: list[int] | list[list[int]], each: int, schedule: Schedule) -> LayerLayout:

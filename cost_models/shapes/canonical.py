@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from cost_models.shapes.effective_switches import scope_of
-from cost_models.shapes.layout import EMPTY_STAGES, default_layout
+from cost_models.shapes.layout import default_layout, has_default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule, effective_modules
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Scope, acting_in, acting_on
@@ -127,7 +127,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
     scope = scope_of(model, strategy)
     cp_algo, ulysses_degree = canonical_cp(strategy.cp, strategy.cp_algo, strategy.ulysses_degree)
     layout = strategy.layer_layout
-    has_default = strategy.pp * strategy.vpp <= model.num_layers + EMPTY_STAGES  # with more stages a rule refuses it
+    has_default = has_default_layout(model, strategy.pp, strategy.vpp, strategy.schedule)  # with more stages a rule refuses it
     if has_default and layout is not None and layout == default_layout(model, strategy.pp, strategy.vpp, strategy.schedule):
         layout = None
     recompute, method, num_layers, modules = canonical_recompute(

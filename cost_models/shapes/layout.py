@@ -54,6 +54,11 @@ def lean_tail_layout(num_layers: int, pp: int, vpp: int) -> LayerLayout:
     return tuple(tuple(counts[chunk * pp : (chunk + 1) * pp]) for chunk in range(vpp))
 
 
+def has_default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule) -> bool:
+    """Whether so many virtual stages have a default layout. In a V every one of them holds a layer."""
+    return pp * vpp <= model.num_layers + (0 if schedule.rules.is_vee else EMPTY_STAGES)
+
+
 def default_layout(model: ModelShape, pp: int, vpp: int, schedule: Schedule = Schedule.NONE) -> LayerLayout:
     """Layout ``[chunk][stage]`` of a strategy that gives none.
 

@@ -182,7 +182,7 @@ def _strategy(model: Any, train: Any, config: Any) -> dict[str, Any]:
     layout = model.pipeline_model_parallel_layout
     if isinstance(layout, str):
         placed = read_layout(layout, made["pp"])
-        made["layer_layout"] = [list(row) for row in placed.layout]
+        made |= {"vpp": len(placed.layout), "layer_layout": [list(row) for row in placed.layout]}
     return made
 
 
@@ -191,7 +191,7 @@ def _recompute(model: Any) -> str:
     if granularity == "full":
         layers = _number(model.recompute_num_layers) or 1
         return f"block:{layers}" if model.recompute_method == "block" else "full" if layers == 1 else f"full:{layers}"
-    if (granularity == "selective" or isinstance(granularity, StandIn)) and isinstance(modules, Sequence):
+    if (granularity == "selective" or isinstance(granularity, StandIn)) and isinstance(modules, Sequence) and modules:
         return "+".join(MODULES.get(str(name), str(name)) for name in modules)
     return "none"
 

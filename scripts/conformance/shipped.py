@@ -19,14 +19,27 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from app.catalogue.models.presets import names as preset_names
+from app.jobs.job import parse_job
 from app.launch_scripts.files import load_script
-from app.launch_scripts.reading import ReadScript
+from app.launch_scripts.reading import ReadScript, Sections
 from documents.errors import InputError
 from frameworks.legality import violations
 from frameworks.target import ANY
+from scripts.conformance.bridge_recipes import Recipe, recipes
+from scripts.conformance.cases import IMPORTED, ROOT
 
 VOCABULARY = 131_072  # rows where the tokenizer says them: none of these files holds one
 DEVICES, REPLICAS = 64, 8  # where the launcher says none, and where it says fewer than a replica has
+BRIDGE, NEWEST = "src/megatron/bridge", "megatron-lm@0.19"
+MODELS = {
+    "llama3_8b": "llama-3.1-8b", "llama3_70b": "llama-3.1-70b", "llama31_405b": "llama-3.1-405b", "deepseek_v3": "deepseek-v3",
+    "qwen3_30b_a3b": "qwen3-30b-a3b", "qwen3_235b_a22b": "qwen3-235b-a22b", "gpt_oss_120b": "gpt-oss-120b",
+    "kimi_k2": "kimi-k2", "qwen3_next_80b_a3b": "qwen3-next-80b-a3b",
+}  # fmt: skip
+RECIPE_HARDWARE = {
+    "h100": "h100-sxm-80gb", "b200": "b200-sxm-180gb", "b300": "b300-sxm-288gb", "gb200": "gb200-nvl72", "gb300": "gb300-nvl72"
+}  # fmt: skip
 VALUES = ("MASTER_ADDR=localhost", "NODE_RANK=0")
 PRICED, IN_PART, CANNOT_RUN, REFUSED = "priced", "priced without some arguments", "cannot run", "not understood"
 NO_TRAINING = "another training, or none"
@@ -52,13 +65,42 @@ class Outcome:
     target: str = ""
 
 
-def outcomes(checkout: Path, only: str = "") -> Iterator[tuple[Outcome, ReadScript | None]]:
+def outcomes(checkout: Path, only: str = "", sections: Sections | None = None) -> Iterator[tuple[Outcome, ReadScript | None]]:
     """The verdict on each file of a checkout, with the job that was read."""
+    if (checkout / BRIDGE).is_dir():
+        yield from ((recipe_outcome(recipe), None) for recipe in recipes(checkout) if only in recipe.path)
+        return
     framework = next(name for mark, name in MARKS.items() if (checkout / mark).is_dir())
     for path in sorted(path for place in PLACES for path in checkout.glob(place)):
         name = str(path.relative_to(checkout))
         if only in name and OF_TRAINING.search(path.read_text(encoding="utf-8", errors="replace")):
-            yield outcome(path, name, hardware_of(framework, path.name))
+            yield outcome(path, name, hardware_of(framework, path.name), sections)
+
+
+def recipe_outcome(recipe: Recipe) -> Outcome:
+    """The verdict on a recipe of Megatron-Bridge: the rules of Megatron-LM's newest release on its plan and job."""
+    name = f"{recipe.path}: {recipe.name}"
+    model, hardware = MODELS.get(recipe.model), RECIPE_HARDWARE.get(recipe.hardware)
+    if model is None or hardware is None or recipe.seq_length is None:
+        return Outcome(name, NO_TRAINING, [f"no preset, import or profile of {recipe.model} on {recipe.hardware}"])
+    document = {
+        "model": str(IMPORTED / f"{model}.json") if model not in preset_names() else model,
+        "cluster": {"hardware": hardware, "num_devices": recipe.num_devices},
+        "training": {
+            "seq_length": recipe.seq_length,
+            "global_batch_size": recipe.global_batch_size,
+            "precision": recipe.precision,
+        },
+        "software": {"target": NEWEST, "stack": "megatron-lm"},
+        "strategy": {key: value for key, value in recipe.strategy.items() if value is not None},
+    }
+    try:
+        job = parse_job(document, folder=ROOT)
+    except InputError as error:
+        return Outcome(name, REFUSED, [str(error)])
+    assert job.strategy is not None
+    broken = violations(job.workload, job.strategy)
+    return Outcome(name, CANNOT_RUN if broken else PRICED, [f"{each.rule}: {each.sentence}" for each in broken], target=NEWEST)
 
 
 def hardware_of(framework: str, name: str) -> str:
@@ -67,13 +109,15 @@ def hardware_of(framework: str, name: str) -> str:
     return next(named, HARDWARE[framework])
 
 
-def outcome(path: Path, name: str, hardware: str) -> tuple[Outcome, ReadScript | None]:
+def outcome(path: Path, name: str, hardware: str, sections: Sections | None = None) -> tuple[Outcome, ReadScript | None]:
     """The verdict on one file. What its user must state is stated here; arguments without a price are left out, and named."""
     devices, vocabulary, ignored = None, None, list[str]()
     for _ in range(MOST_TRIES):
         assume = [f"{each}=ignored" for each in ignored]
         try:
-            read = load_script(path, hardware, devices=devices, vocab_size=vocabulary, values=VALUES, assume=assume)
+            read = load_script(
+                path, hardware, devices=devices, vocab_size=vocabulary, values=VALUES, assume=assume, sections=sections
+            )
         except InputError as error:
             said, more = str(error), UNPRICED.search(str(error))
             if vocabulary is None and "--vocab-size" in said:

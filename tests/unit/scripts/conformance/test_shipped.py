@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from scripts.conformance.bridge_recipes import recipes
 from scripts.conformance.shipped import hardware_of, outcomes
 
 MODEL = (
@@ -22,6 +23,14 @@ START = f"#!/bin/bash\ntorchrun --nproc_per_node 8 --nnodes $NNODES pretrain_gpt
         ("", "priced", ""),
         # Three layers on four virtual stages: the last holds a no-op layer alone, as the framework counts them.
         ("--noop-layers 3 --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1", "priced", ""),
+        # In a V the last virtual stage is on the first rank.
+        (
+            "--noop-layers 3 --pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 1 "
+            "--schedules-method dualpipev --moe-fb-overlap --num-experts 8 --moe-router-topk 2 --moe-permute-fusion "
+            "--moe-token-dispatcher-type alltoall --moe-grouped-gemm --moe-ffn-hidden-size 1024 --expert-model-parallel-size 2",
+            "priced",
+            "",
+        ),
         ("--mtp-mem-efficient-logits --swap-layer-input", "priced without some arguments", ""),
         ("--tensor-model-parallel-size 16 --pipeline-model-parallel-size 4", "cannot run", "heads_per_tp: tp 16"),
         ("$(cat more.txt)", "not understood", "may hold arguments"),
@@ -53,3 +62,50 @@ def test_a_name_states_the_devices() -> None:
     assert hardware_of("mindspeed-llm", "pretrain_qwen3_8b_4K_ptd_A3.sh") == "atlas-900-a3-superpod"
     assert hardware_of("mindspeed-llm", "pretrain_qwen3_8b_4K_ptd.sh") == "atlas-800t-a2"
     assert hardware_of("megatron-lm", "train_A3.sh") == "h100-sxm-80gb"
+
+
+RECIPE = """
+from megatron.bridge.perf_recipes.common import base
+from megatron.bridge.training.comm_overlap import CommOverlapConfig
+import torch
+
+def {name}() -> object:
+    cfg = base()
+    cfg.model.tensor_model_parallel_size = {tp}
+    cfg.model.pipeline_model_parallel_size = 4
+    cfg.model.virtual_pipeline_model_parallel_size = None
+    cfg.model.context_parallel_size = 2
+    cfg.model.recompute_granularity = "selective"
+    cfg.model.recompute_modules = ["core_attn"]
+    cfg.comm_overlap = CommOverlapConfig(tp_comm_overlap=True)
+    cfg.train.micro_batch_size = 1
+    cfg.optimizer.exp_avg_dtype = torch.bfloat16
+    return cfg
+"""
+BASE = """
+from megatron.bridge.recipes.common import _pretrain_common
+
+def base() -> object:
+    cfg = _pretrain_common()
+    cfg.model.seq_length = 8192
+    cfg.train.global_batch_size = 256
+    return cfg
+"""
+
+
+def test_a_recipe_of_megatron_bridge_is_read_without_what_it_imports(tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "megatron" / "bridge" / "perf_recipes"
+    (folder / "llama" / "h100").mkdir(parents=True)
+    (folder / "common.py").write_text(BASE)
+    one, other = (f"llama3_70b_pretrain_64gpu_h100_{kind}_config" for kind in ("bf16", "fp8cs"))
+    text = RECIPE.format(name=one, tp=4) + RECIPE.format(name=other, tp=3) + RECIPE.format(name="llama3_70b_sft_config", tp=1)
+    (folder / "llama" / "h100" / "llama3.py").write_text(text)
+    first, second = recipes(tmp_path)
+    assert (first.num_devices, first.seq_length, first.global_batch_size, first.precision) == (64, 8192, 256, "bf16")
+    assert first.strategy == {
+        "tp": 4, "pp": 4, "vpp": 1, "cp": 2, "ep": 1, "etp": 1, "micro_batch_size": 1, "recompute": "core_attn",
+        "switches": {"tp_comm_overlap": True},
+    }  # fmt: skip
+    assert second.precision == "fp8"
+    (good, _), (bad, _) = outcomes(tmp_path)
+    assert (good.verdict, bad.verdict) == ("priced", "not understood")  # tp 3 divides no 64 devices
