@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.shapes.layer_keys import distinct_rows
 from cost_models.shapes.strategy import COLUMNS, IntColumn, ParallelStrategy, StrategyBatch, concatenate
 from search.objectives.objective import Criterion
 from search.ranking.structures import STRUCTURE, structure_index
@@ -124,8 +125,7 @@ class Leaderboard:
 def fastest_placed(scored: Scored, criterion: Criterion) -> NDArray[np.int64]:
     """Best of the rows that differ only in their placements: variants of a plan are other strategies."""
     ranked = scored.ranked(criterion)
-    table = np.stack([getattr(scored.batch, name) for name in _UNPLACED], axis=1)[ranked]
-    _, first = np.unique(table, axis=0, return_index=True)
+    first, _ = distinct_rows([getattr(scored.batch, name)[ranked] for name in _UNPLACED])
     return np.sort(ranked[first])
 
 
