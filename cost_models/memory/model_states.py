@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
-from cost_models.shapes.strategy import StrategyBatch, by_schedule
+from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
@@ -65,6 +65,16 @@ def moment_bytes(batch: StrategyBatch) -> Floats:
     return np.where(batch.has(Feature.BF16_MOMENTS), MOMENT_BYTES / 2.0, MOMENT_BYTES)
 
 
+def apart_from_embedding(num_stages: IntColumn, schedule: IntColumn, mtp_before_head: IntColumn) -> NDArray[np.bool_]:
+    """Whether the MTP modules are on another rank than the first virtual stage, so that they copy its table; elementwise.
+
+    Nothing else in a rank's memory depends on their place in the pipeline, given what the rank holds.
+    """
+    beside_head = _ENDS_MEET[schedule] & (mtp_before_head == 0)
+    apart: NDArray[np.bool_] = (mtp_before_head < num_stages - 1) & ~beside_head
+    return apart
+
+
 def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, Floats, Floats, Floats]:
     """Dense parameters of the first stage, of the last, and of the MTP modules, and expert parameters of the modules. ``[n]``
 
@@ -94,7 +104,7 @@ def table_copies(workload: Workload, batch: StrategyBatch) -> tuple[NDArray[np.b
     """Whether the head, and whether the MTP modules, have the embedding table on another rank than the first stage's. ``[n]``"""
     meet, model = _ENDS_MEET[batch.schedule], workload.model
     tied = model.tied_embeddings & (batch.pp > 1) & ~meet
-    elsewhere = (batch.mtp_before_head < batch.pp * batch.vpp - 1) & ~(meet & (batch.mtp_before_head == 0))
+    elsewhere = apart_from_embedding(batch.pp * batch.vpp, batch.schedule, batch.mtp_before_head)
     return tied, (model.mtp_num_layers > 0) & elsewhere
 
 

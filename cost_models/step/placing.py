@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property, partial, reduce
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
+from cost_models.memory.model_states import apart_from_embedding
 from cost_models.pipeline.closed_form import LeastWork
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
@@ -24,7 +25,8 @@ from cost_models.step.data_parallel import exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedBatch
 
-MANY_ROWS = 64  # number of rows from which it saves time to check some ranks first
+ROUNDING = 1e-12  # relative rounding of sums that are added in another order than in the simulation
+MANY_CELLS = 10_000  # ranks times rows from which it saves time to check some ranks first
 
 Part = TypeVar("Part", bound=Hashable)
 
@@ -33,22 +35,29 @@ class Paces(NamedTuple):
     """Seconds of a micro batch under several placements, ``[placement, k]``, and the index into the k of each strategy, ``[n]``.
 
     ``steady_s`` is the pace between fill and drain. ``busiest_s`` is a lower bound on the work of the busiest rank.
+    ``least_step_s`` is a lower bound on the whole step, with the fill before a rank and the drain behind it.
     """
 
     steady_s: Floats
     busiest_s: Floats
+    least_step_s: Floats
     of_row: IntColumn
 
 
 class SortedRanks(NamedTuple):
-    """Distinct ranks of several placements, as sorts of their chunks; each placement has ``members`` from ``starts`` on."""
+    """Distinct ranks of several placements, as sorts of their chunks; each placement has ``members`` from ``starts`` on.
+
+    ``before``: of the ranks before the last rank like a member, how many have a first chunk of which sort, ``[sorts, member]``
+    each; zeros fill the table.
+    """
 
     ranks: tuple[tuple[int, ...], ...]
     members: IntColumn
     starts: IntColumn
+    before: tuple[Floats, IntColumn]
 
-    def busiest_s(self, parts_of: Callable[[tuple[int, ...]], Iterable[Part]], part_s: Callable[[Part], Floats]) -> Floats:
-        """Seconds of the busiest rank under each placement, ``[placement, n]``.
+    def work_s(self, parts_of: Callable[[tuple[int, ...]], Iterable[Part]], part_s: Callable[[Part], Floats]) -> Floats:
+        """Seconds of each of the ranks, ``[rank, n]``.
 
         Parameters
         ----------
@@ -60,31 +69,50 @@ class SortedRanks(NamedTuple):
         number: dict[Part, int] = {}
         parts = np.array([[number.setdefault(part, len(number)) for part in parts_of(of_rank)] for of_rank in self.ranks])
         seconds = np.stack([part_s(part) for part in number])
-        of_ranks = seconds[parts[:, 0]]
+        of_ranks: Floats = seconds[parts[:, 0]]
         for of_chunk in parts.T[1:]:
             of_ranks += seconds[of_chunk]
-        slowest: Floats = np.maximum.reduceat(of_ranks.take(self.members, axis=0), self.starts, axis=0)
-        return slowest
+        return of_ranks
+
+    def before_s(self, of_chunks: Floats) -> Floats:
+        """Seconds of the first chunks of all ranks before the last rank like each member, ``[member, n]``.
+
+        Parameters
+        ----------
+        of_chunks : ``[sort, n]``
+        """
+        total = np.zeros((len(self.members), of_chunks.shape[1]))
+        for count, sort in zip(*self.before, strict=True):
+            total += count[:, None] * of_chunks.take(sort, axis=0)
+        return total
+
+    def slowest(self, of_members: Floats) -> Floats:
+        """The largest number of each placement, ``[placement, n]``, from those of its members."""
+        largest: Floats = np.maximum.reduceat(of_members, self.starts, axis=0)
+        return largest
 
 
 @dataclass(frozen=True)
 class Alternatives:
     """Placements of one pipeline, as chunks from ``PricedBatch.under``, with the tables to compare them.
 
-    Memory of a rank also depends on the place of the MTP modules. Placements that move them are counted ``apart``.
+    Memory of a rank also depends on whether its MTP modules copy the embedding table. Placements that differ in this from the
+    first are counted ``apart``.
     """
 
     @classmethod
     def of(cls, priced: PricedBatch, placements: Sequence[Placement]) -> Alternatives:
         """The placements of the pipeline that the rows share, at least one."""
-        before = placements[0].mtp_before_head
-        moved = np.flatnonzero([each.mtp_before_head != before for each in placements])
+        before, batch = placements[0].mtp_before_head, priced.batch
+        places = np.array([each.mtp_before_head for each in placements])
+        copies = apart_from_embedding(batch.pp[:1] * batch.vpp[:1], batch.schedule[:1], places)
+        moved = np.flatnonzero(copies != copies[0])
         others = (moved, cls.of(priced, [placements[index] for index in moved.tolist()])) if len(moved) else None
         return cls(priced.under(placements), before, others)
 
     placed: PlacedChunks
     mtp_before_head: int = 0  # value of the first placement
-    apart: tuple[IntColumn, Alternatives] | None = None  # placements with MTP modules at other places than in the first
+    apart: tuple[IntColumn, Alternatives] | None = None  # placements that copy the table otherwise than the first
     fullest: set[int] = field(default_factory=set)  # ranks that are checked first for whether a row fits
 
     @cached_property
@@ -114,10 +142,21 @@ class Alternatives:
     def sorts(self) -> SortedRanks:
         """Ranks by the sorts of their chunks."""
         number: dict[tuple[int, ...], int] = {}
-        distinct = [dict.fromkeys(each) for each in self.chunks.sorts]
+        distinct: list[dict[tuple[int, ...], Any]] = [dict.fromkeys(each) for each in self.chunks.sorts]
         of_placement = [[number.setdefault(of_rank, len(number)) for of_rank in each] for each in distinct]
         starts = np.cumsum([0, *map(len, of_placement[:-1])])
-        return SortedRanks(tuple(number), np.array([rank for each in of_placement for rank in each]), starts)
+        before: list[dict[int, int]] = []
+        for each, of_ranks in zip(self.chunks.sorts, distinct, strict=True):
+            passed: dict[int, int] = {}
+            for of_rank in each:
+                of_ranks[of_rank] = dict(passed)
+                passed[of_rank[0]] = passed.get(of_rank[0], 0) + 1
+            before += of_ranks.values()
+        counts, sorts = np.zeros((2, max(map(len, before)), len(before)))
+        for member, passed in enumerate(before):
+            counts[: len(passed), member], sorts[: len(passed), member] = list(passed.values()), list(passed)
+        members = np.array([rank for each in of_placement for rank in each])
+        return SortedRanks(tuple(number), members, starts, (counts, sorts.astype(np.int64)))
 
     @cached_property
     def slots(self) -> Callable[[int], SlotTable]:
@@ -125,16 +164,18 @@ class Alternatives:
         return cache(partial(slot_table, self.chunks.sorts, merged=self.placed.one.merge_pairs))
 
 
-def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
+def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.inf) -> Paces:
     """Pace of strategies of one pipeline, computed once for equal layer costs and extent of recompute.
 
     1F1B and similar schedules run at the pace of the busiest rank. The interleaved schedule has the pace of the slowest rank in
     every slot (``cost_models.pipeline.pace``). Sends and accumulation are left out, because placements hardly change them.
-    Strategies share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
+    Strategies share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``. ``steady_s`` is infinite where no
+    placement can be faster than ``to_beat_s``.
     """
-    batch, one = priced.batch, placements.placed.one
+    batch, one, rules = priced.batch, placements.placed.one, placements.placed.one.schedule.rules
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
-    first, index = distinct_rows([priced.key_of, *extent])
+    num_microbatches = batch.num_microbatches(priced.workload.training.global_batch_size)
+    first, index = distinct_rows([priced.key_of, *extent, num_microbatches])
     few = priced.take(first)
     keys, chunks = few.gathered(), placements.chunks.chunks
     counts = chunk_counts(chunks, few.batch).chunk(0)
@@ -164,13 +205,25 @@ def paces(priced: PricedBatch, placements: Alternatives) -> Paces:
         return least
 
     ranks = placements.sorts
-    as_mirrored = partial(ranks.busiest_s, mirrored, lambda pair: meeting_s(*pair))
-    busiest = one.passes_fraction * (as_mirrored() if merged is None else ranks.busiest_s(hiding, hidden_s))
-    if one.schedule.rules.in_groups:
-        steady = slowest_slots_s(placements.slots, few.batch.group_size, meeting_s)
+    as_mirrored = partial(ranks.work_s, mirrored, lambda pair: meeting_s(*pair))
+    of_ranks = as_mirrored() if merged is None else ranks.work_s(hiding, hidden_s)
+    of_members = one.passes_fraction * of_ranks.take(ranks.members, axis=0)
+    busiest = ranks.slowest(of_members)
+    least_s = busiest * num_microbatches[first] + priced.constants.step_overhead_s
+    some = np.flatnonzero(least_s.min(axis=0) < to_beat_s)
+    if np.isfinite(to_beat_s) and len(some) and not (rules.num_streams > 1 or rules.overlaps_steps):
+        ends_s = forward if rules.splits_backward else forward + backward  # fill and drain, as in ``LeastWork.spanned_s``
+        spans_s = of_members[:, some] * num_microbatches[first[some]] + ranks.before_s(ends_s[:, some])
+        least_s[:, some] = ranks.slowest(spans_s) * (1.0 - ROUNDING) + priced.constants.step_overhead_s
+        some = some[least_s[:, some].min(axis=0) < to_beat_s]
+    if rules.in_groups:
+        steady = np.full_like(busiest, np.inf)
+        if len(some):
+            groups = few.batch.group_size[some]
+            steady[:, some] = slowest_slots_s(placements.slots, groups, lambda ahead, back: meeting_s(ahead, back)[some])
     else:
-        steady = busiest if merged is None else one.passes_fraction * as_mirrored()
-    return Paces(steady, busiest, index)
+        steady = busiest if merged is None else one.passes_fraction * ranks.slowest(as_mirrored().take(ranks.members, axis=0))
+    return Paces(steady, busiest, least_s, index)
 
 
 def fitting(
@@ -178,34 +231,47 @@ def fitting(
 ) -> NDArray[np.bool_]:
     """Whether every rank fits in memory under the ``chosen`` placements (``None``: all), ``[chosen, n]``.
 
-    Strategies as in ``paces``. ``limit_bytes`` replaces the memory of the job's devices.
+    ``limit_bytes`` replaces the memory of the job's devices.
     """
-    workload, constants = priced.workload, priced.constants
-    limit_bytes = fit_rule(workload, constants).fit_limit_bytes if limit_bytes is None else limit_bytes
-    table = placements.ranks
+    limit_bytes = fit_rule(priced.workload, priced.constants).fit_limit_bytes if limit_bytes is None else limit_bytes
+    fits: NDArray[np.bool_] = fullest_bytes(priced, placements, limit_bytes, chosen) <= limit_bytes
+    return fits
+
+
+def fullest_bytes(priced: PricedBatch, placements: Alternatives, limit_bytes: float, chosen: IntColumn | None = None) -> Floats:
+    """Peak of the fullest rank under the ``chosen`` placements (``None``: all), ``[chosen, n]``.
+
+    Strategies as in ``paces``. Peaks above ``limit_bytes`` may be those of another rank above it than the fullest.
+    """
+    workload, constants, table = priced.workload, priced.constants, placements.ranks
     tried = np.arange(len(placements.members)) if chosen is None else chosen
     if placements.apart is not None:
-        found = np.zeros((len(tried), len(priced.batch)), dtype=np.bool_)
+        found = np.empty((len(tried), len(priced.batch)))
         moved, others = placements.apart
         is_moved = np.isin(tried, moved)
         if not is_moved.all():
-            found[~is_moved] = fitting(priced, placements.together, tried[~is_moved], limit_bytes)
+            found[~is_moved] = fullest_bytes(priced, placements.together, limit_bytes, tried[~is_moved])
         if is_moved.any():
-            found[is_moved] = fitting(priced, others, np.searchsorted(moved, tried[is_moved]), limit_bytes)
+            found[is_moved] = fullest_bytes(priced, others, limit_bytes, np.searchsorted(moved, tried[is_moved]))
         return found
     members = placements.members[tried]
     priced = priced.placed(
         varied(priced.batch, mtp_before_head=np.full_like(priced.batch.mtp_before_head, placements.mtp_before_head))
     )
 
-    def has_room(rows: PricedBatch, kinds: IntColumn) -> NDArray[np.bool_]:
-        memory = group_memory(workload, rows.group(table.only(kinds.tolist())), constants, breakdown=False)
-        room: NDArray[np.bool_] = memory.peak <= limit_bytes
-        return room
+    def peaks_of(rows: PricedBatch, kinds: IntColumn) -> Floats:
+        """Largest peak of these ranks under each placement, ``[chosen, n]``; 0 where it has none of them."""
+        of_ranks = group_memory(workload, rows.group(table.only(kinds.tolist())), constants, breakdown=False).peak
+        held = np.nonzero(members[:, kinds])
+        has_some = np.unique(held[0])
+        largest = np.zeros((len(members), len(rows.batch)))
+        starts = np.searchsorted(held[0], has_some)
+        largest[has_some] = np.maximum.reduceat(of_ranks.take(held[1], axis=0), starts, axis=0)
+        return largest
 
     every = np.flatnonzero(members.any(axis=0))
-    if len(priced.batch) < MANY_ROWS:
-        return ~(members[:, every] @ ~has_room(priced, every))
+    if len(priced.batch) * len(every) < MANY_CELLS:
+        return peaks_of(priced, every)
     # The ranks that are fullest of one row come first: most rows that do not fit are done then.
     if not placements.fullest:
         one = priced.take(np.zeros(1, dtype=np.int64)).group(table.ranks)
@@ -213,11 +279,11 @@ def fitting(
         placements.fullest.update(np.where(placements.members, peak[:, 0], -1.0).argmax(axis=1).tolist())
     is_first = np.isin(every, list(placements.fullest))
     first, rest = every[is_first], every[~is_first]
-    fits: NDArray[np.bool_] = ~(members[:, first] @ ~has_room(priced, first))
-    rows = np.flatnonzero(fits.any(axis=0))
+    found = peaks_of(priced, first)
+    rows = np.flatnonzero((found <= limit_bytes).any(axis=0))
     if len(rest) and len(rows):
-        fits[:, rows] &= ~(members[:, rest] @ ~has_room(priced.take(rows), rest))
-    return fits
+        found[:, rows] = np.maximum(found[:, rows], peaks_of(priced.take(rows), rest))
+    return found
 
 
 def least_peaks_bytes(priced: PricedBatch) -> Floats:

@@ -24,7 +24,7 @@ from search.exhaustive.lattice_state import Incumbents
 from search.exhaustive.layer_climb import climbed
 from search.placement.leanest_room import can_be_lean
 from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, priced_rows
-from search.placement.placer import Placer
+from search.placement.placer import Placed, Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 from search.space.enumeration import legal_rows, option_rules
@@ -55,10 +55,10 @@ class ChunkPricing:
 
     def __init__(self, recipe: ChunkRecipe) -> None:
         workload, constants = recipe.workload, recipe.constants
-        self.workload, self._space, self._price = workload, recipe.space, recipe.pricer
+        self.workload, self._space, self.price = workload, recipe.space, recipe.pricer
         self._refused_by, self._proves_by_time = recipe.refused_by, recipe.proves_by_time
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
-        self._fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
+        self.fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
         self._result = ChunkResult(Incumbents())
 
     def found_in(self, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:
@@ -91,12 +91,13 @@ class ChunkPricing:
             refused = refused_mask(self.workload, placed.priced.batch, self._refused_by)
             counted[can_be[placed.origin]] = False
             counted[can_be[placed.origin[refused]]] = True
-            placed = placed._replace(priced=placed.priced.take(refused), origin=placed.origin[refused])
+            kept = placed.priced.take(refused), placed.origin[refused], placed.peak_bytes[refused]
+            placed = Placed(*kept, placed.is_open, placed.is_cramped)
         result.legal += int(counted.sum())
         result.ruled_out += int((counted & ~is_open).sum())
         if placed is None:
             return [], can_be, can_be
-        priced = priced_rows(placed, origin[can_be], self._price)
+        priced = priced_rows(placed, origin[can_be], self.price)
         self._note_leanest(usual.take(can_be), priced)
         result.fits += len(np.unique(placed.origin))
         parts = [] if priced is None else [priced]
@@ -127,7 +128,7 @@ class ChunkPricing:
         if priced is not None:
             row = int(np.argmin(priced.peak_memory_bytes))
             peak, batch = float(priced.peak_memory_bytes[row]), priced.batch
-        elif result.least_bytes > self._fit_limit_bytes:
+        elif result.least_bytes > self.fit_limit_bytes:
             found, batch = peaks(usual, result.least_bytes).peak_bytes, usual.batch
             row = int(np.argmin(found))
             peak = float(found[row])
@@ -149,7 +150,7 @@ class ChunkPricing:
         result = self._result
         if not len(batch) or not self._space.leaner:
             return []
-        enough_bytes = self._fit_limit_bytes if self._proves_by_time else min(self._fit_limit_bytes, result.incumbents.to_beat)
+        enough_bytes = self.fit_limit_bytes if self._proves_by_time else min(self.fit_limit_bytes, result.incumbents.to_beat)
         could = can_be_lean(self.placer, batch, self._space.leaner, partial(priced_by, self.prices), enough_bytes)
         found = memory_saving_forms(self.workload.model, batch.take(could), self._space.leaner)
         if found is None:

@@ -55,6 +55,6 @@ def priced_rows(placed: Placed, origin: IntColumn, price: Pricer) -> PricedRows 
     """Rows that have been placed, priced; ``origin`` are the rows of the chunk. ``None`` where nothing fits."""
     if not len(placed.origin):
         return None
-    found = price(placed.priced)
+    found = price(placed.priced, memory=False)
     seconds = found.step_time_s, found.step_time_lower_bound_s
-    return PricedRows(placed.priced.batch, origin[placed.origin], *seconds, found.peak_memory_bytes)
+    return PricedRows(placed.priced.batch, origin[placed.origin], *seconds, placed.peak_bytes)

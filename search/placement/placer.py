@@ -17,7 +17,7 @@ from cost_models.shapes.layout import default_layout
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy, Placement, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
-from cost_models.step.placing import Alternatives, Paces, busy_step_times_s, fitting, least_peaks_bytes, paces
+from cost_models.step.placing import Alternatives, Paces, fullest_bytes, least_peaks_bytes, paces
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch
 from frameworks.registry import placements_of
 from search.placement.placement_family import Contents, candidate_placements
@@ -30,14 +30,22 @@ Form = tuple[LayerLayout | None, int]  # the layout and the place of the predict
 
 
 class _Pipeline(NamedTuple):
-    """The placements that strategies of one pipeline may have."""
+    """The placements that strategies of one pipeline may have, up to ``head_layers`` of the head.
 
-    forms: Sequence[Form]
-    alternatives: Alternatives
+    Fewer ``head_layers`` allow fewer of the placements. All are compared together, since a call costs more than its rows.
+    """
+
+    head_layers: int
+    forms: Sequence[Form]  # none where the target takes no placement
+    alternatives: Alternatives | None
+    allowed: dict[int, NDArray[np.bool_]]  # for fewer head layers: whether each placement is a candidate; filled on use
 
 
 class Comparison(NamedTuple):
-    """Rows that share a pipeline, and how fast each of its placements makes them: ``[placement, k]``, and the k of each row."""
+    """Rows that share a pipeline, and how fast each of its placements makes them: ``[placement, k]``, and the k of each row.
+
+    Placements that are no candidates of a row take an infinite time.
+    """
 
     rows: IntColumn
     priced: PricedBatch
@@ -48,12 +56,13 @@ class Comparison(NamedTuple):
 class Placed(NamedTuple):
     """Rows ``[n]`` under the placements of the best pace that have room: ``priced`` ``[k]``, and the row of each form.
 
-    Several placements of a row can have the same pace. ``is_open``: some placement may be faster than the time to beat.
-    ``is_cramped``: such a placement of the best pace has no room.
+    Several placements of a row can have the same pace. ``peak_bytes`` ``[k]`` is the peak of the fullest rank. ``is_open``: some
+    placement may be faster than the time to beat. ``is_cramped``: such a placement of the best pace has no room.
     """
 
     priced: PricedBatch
     origin: IntColumn
+    peak_bytes: Floats
     is_open: NDArray[np.bool_]
     is_cramped: NDArray[np.bool_]
 
@@ -64,7 +73,7 @@ class Placer:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self._rules = placement_rules(workload)
-        self._known: dict[tuple[int, ...], _Pipeline | None] = {}  # none where the target takes no placement
+        self._known: dict[tuple[int, ...], _Pipeline] = {}
 
     def charge_unplaceable(self, batch: StrategyBatch, rejections: Rejections) -> StrategyBatch:
         """The rows that some placement lets the target take; each other row is charged to the rule that its default breaks."""
@@ -83,14 +92,17 @@ class Placer:
     def fastest_that_fit(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Placed:
         """Rows under every placement of the best pace that has room, where that may be faster than ``to_beat_s``."""
         is_open, is_cramped = (np.zeros(len(priced.batch), dtype=np.bool_) for _ in range(2))
-        rows, chosen = [np.zeros(0, dtype=np.int64)], [priced.batch.take(np.zeros(0, dtype=np.int64))]
-        for every, alike, pipeline, found in self._compared(priced):
-            is_open[every] = some = busy_step_times_s(alike, found.busiest_s.min(axis=0)[found.of_row]) < to_beat_s
+        rows, peaks = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
+        chosen = [priced.batch.take(rows[0])]
+        limit_bytes = fit_rule(self.workload, priced.constants).fit_limit_bytes
+        for every, alike, pipeline, found in self._compared(priced, to_beat_s):
+            is_open[every] = some = found.least_step_s.min(axis=0)[found.of_row] < to_beat_s
             here, few, of_row = every[some], alike.take(some), found.of_row[some]
             if not len(here):
                 continue
-            pace_s, may_be = found.steady_s[:, of_row], busy_step_times_s(few, found.busiest_s[:, of_row]) < to_beat_s
-            has_room = self._has_room(few, pipeline.alternatives)
+            pace_s, may_be = found.steady_s[:, of_row], found.least_step_s[:, of_row] < to_beat_s
+            peak_bytes = self._peaks_bytes(few, pipeline, limit_bytes)
+            has_room = peak_bytes <= limit_bytes
             best_s = np.where(has_room, pace_s, np.inf).min(axis=0) * (1.0 + TIE)
             is_cramped[here] = (may_be & ~has_room & (pace_s <= best_s)).any(axis=0)
             row, form = np.nonzero((may_be & has_room & (pace_s <= best_s)).T)
@@ -98,25 +110,30 @@ class Placer:
                 placed = _Chosen.of(few.batch.take(row))
                 placed.take(np.arange(len(row)), pipeline.forms, form)
                 rows.append(here[row])
+                peaks.append(peak_bytes[form, row])
                 chosen.append(placed.batch)
         origin = np.concatenate(rows)
-        return Placed(priced.take(origin).placed(concatenate(chosen)), origin, is_open, is_cramped)
+        return Placed(priced.take(origin).placed(concatenate(chosen)), origin, np.concatenate(peaks), is_open, is_cramped)
 
-    def has_room(self, priced: PricedBatch, like: PricedBatch, limit_bytes: float | None = None) -> NDArray[np.bool_]:
+    def has_room(self, priced: PricedBatch, like: PricedBatch, limit_bytes: float) -> NDArray[np.bool_]:
         """Whether rows have room under some placement of the rows that they are forms of, ``like``. ``[n]``"""
         found, head_layers = np.zeros(len(priced.batch), dtype=np.bool_), self._head_layers(like)
         for rows, alike, pipeline in self._pipelines(priced, head_layers):
-            found[rows] = self._has_room(alike, pipeline.alternatives, limit_bytes).any(axis=0)
+            has_room = self._peaks_bytes(alike, pipeline, limit_bytes) <= limit_bytes
+            found[rows] = (has_room & self._allowed(pipeline, alike.batch.row(0), head_layers[rows])).any(axis=0)
         return found
 
-    def _has_room(self, priced: PricedBatch, placements: Alternatives, limit_bytes: float | None = None) -> NDArray[np.bool_]:
-        """Whether rows fit, ``[placement, n]``; the bytes that all ranks keep together rule out most that do not."""
-        limit_bytes = fit_rule(self.workload, priced.constants).fit_limit_bytes if limit_bytes is None else limit_bytes
+    def _peaks_bytes(self, priced: PricedBatch, pipeline: _Pipeline, limit_bytes: float) -> Floats:
+        """Peaks under each placement, ``[placement, n]``, as ``fullest_bytes``.
+
+        The bytes that all ranks keep together rule out most rows that do not fit; their peaks are infinite.
+        """
+        assert pipeline.alternatives is not None
         can_be = np.flatnonzero(least_peaks_bytes(priced) <= limit_bytes)
-        fits = np.zeros((len(placements.members), len(priced.batch)), dtype=np.bool_)
+        found = np.full((len(pipeline.forms), len(priced.batch)), np.inf)
         if len(can_be):
-            fits[:, can_be] = fitting(priced.take(can_be), placements, limit_bytes=limit_bytes)
-        return fits
+            found[:, can_be] = fullest_bytes(priced.take(can_be), pipeline.alternatives, limit_bytes)
+        return found
 
     def placed_by_pace(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[list[ParallelStrategy]]:
         """Each strategy, legal but for its placement, under every placement of the best pace that has room."""
@@ -161,28 +178,55 @@ class Placer:
         with_room = self.placed_by_pace(constants, strategies)
         return [each[0] if each else chosen.batch.row(row) for row, each in enumerate(with_room)]
 
-    def _compared(self, priced: PricedBatch) -> Iterator[Comparison]:
-        for rows, alike, pipeline in self._pipelines(priced, self._head_layers(priced)):
-            yield Comparison(rows, alike, pipeline, paces(alike, pipeline.alternatives))
+    def _compared(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Iterator[Comparison]:
+        head_layers = self._head_layers(priced)
+        for rows, alike, pipeline in self._pipelines(priced, head_layers):
+            assert pipeline.alternatives is not None
+            found = paces(alike, pipeline.alternatives, to_beat_s)
+            of_head = np.empty(found.steady_s.shape[1], dtype=np.int64)
+            of_head[found.of_row] = head_layers[rows]  # equal for equal layer costs
+            allowed = self._allowed(pipeline, alike.batch.row(0), of_head)
+            if not allowed.all():
+                steady_s, least_s = (np.where(allowed, each, np.inf) for each in (found.steady_s, found.least_step_s))
+                found = found._replace(steady_s=steady_s, least_step_s=least_s)
+            yield Comparison(rows, alike, pipeline, found)
 
     def _pipelines(self, priced: PricedBatch, head_layers: IntColumn) -> Iterator[tuple[IntColumn, PricedBatch, _Pipeline]]:
         """Rows that share a pipeline, with the placements that they may have, if any."""
         batch, switches = priced.batch, priced.shared_switches
-        for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches, head_layers]):
+        for rows in rows_alike([batch.pp, batch.vpp, batch.schedule, switches]):
             alike = priced.take(rows)
-            one, of_head = alike.batch.row(0), int(head_layers[rows[0]])
-            key = one.pp, one.vpp, one.schedule, int(switches[rows[0]]), of_head
-            if key not in self._known:
+            one, most = alike.batch.row(0), int(head_layers[rows].max())
+            key = one.pp, one.vpp, one.schedule, int(switches[rows[0]])
+            if key not in self._known or self._known[key].head_layers < most:
+                self._known.pop(key, None)
                 while len(self._known) >= MOST_KNOWN:
                     del self._known[next(iter(self._known))]
-                placements = self._of_pipeline(one, of_head)
+                placements = self._of_pipeline(one, most)
                 usual = default_layout(self.workload.model, one.pp, one.vpp, one.schedule)
                 forms = tuple(_shortest_form(placement, usual) for placement in placements)
-                self._known[key] = _Pipeline(forms, Alternatives.of(alike, placements)) if forms else None
-            if (pipeline := self._known[key]) is not None:
+                alternatives = Alternatives.of(alike, placements) if forms else None
+                self._known[key] = _Pipeline(most, forms, alternatives, {})
+            if (pipeline := self._known[key]).forms:
                 yield rows, alike, pipeline
 
+    def _allowed(self, pipeline: _Pipeline, one: ParallelStrategy, head_layers: IntColumn) -> NDArray[np.bool_]:
+        """Which placements are candidates of rows with this many head layers, ``[placement, n]``."""
+        values, of_row = np.unique(head_layers, return_inverse=True)
+        for value in values.tolist():
+            if value not in pipeline.allowed:
+                model = self.workload.model
+                usual = default_layout(model, one.pp, one.vpp, one.schedule)
+                candidates = {_shortest_form(placement, usual) for placement in self._candidates(one, value)}
+                pipeline.allowed[value] = np.array([form in candidates for form in pipeline.forms])
+        allowed: NDArray[np.bool_] = np.stack([pipeline.allowed[value] for value in values.tolist()], axis=1)[:, of_row]
+        return allowed
+
     def _of_pipeline(self, one: ParallelStrategy, head_layers: int) -> tuple[Placement, ...]:
+        return self.takes(one, self._candidates(one, head_layers))
+
+    def _candidates(self, one: ParallelStrategy, head_layers: int) -> tuple[Placement, ...]:
+        """Placements to compare, whether the target takes them or not; more head layers add some and leave out none."""
         model = self.workload.model
         leading = 0 if model.moe is None else model.moe.num_leading_dense_layers
         contents = Contents(model.num_layers, leading, head_layers, model.mtp_num_layers)
@@ -194,7 +238,7 @@ class Placer:
             found = tuple(Placement(shape) for shape in shapes if max(map(max, shape)) <= most)
         else:
             found = candidate_placements(contents, one.pp, one.vpp, one.schedule) if one.pp > 1 else ()
-        return self.takes(one, tuple(dict.fromkeys((usual, *found))))
+        return tuple(dict.fromkeys((usual, *found)))
 
     def takes(self, one: ParallelStrategy, placements: Sequence[Placement]) -> tuple[Placement, ...]:
         """The placements of one strategy that the target takes."""

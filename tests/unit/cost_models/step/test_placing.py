@@ -128,6 +128,25 @@ def test_a_placement_fits_where_its_estimate_does(
 
 
 @given(pipelines())
+@settings(max_examples=40)
+def test_no_step_is_faster_than_its_pace_with_fill_and_drain(
+    case: tuple[Workload, list[ParallelStrategy], list[Placement]],
+) -> None:
+    made, plans, several = case
+    fewest = {Schedule.ZBV: 2, Schedule.DUALPIPE_V: 2, Schedule.DUALPIPE: 2}.get(plans[0].schedule, 1) * plans[0].pp + 1
+    plans = [plan for plan in plans if 64 // (plan.dp * plan.micro_batch_size) >= fewest][:3]
+    if not plans:
+        return
+    priced = priced_batch(made, StrategyBatch.of(plans), CONSTANTS)
+    bounds_s = paces(priced, Alternatives(priced.under(several)), to_beat_s=1e9)
+    plain_s = paces(priced, Alternatives(priced.under(several)))
+    assert (bounds_s.least_step_s >= plain_s.least_step_s * (1 - 1e-9)).all()
+    for bound_s, each in zip(bounds_s.least_step_s[:, bounds_s.of_row], several, strict=True):
+        simulated = simulate(made, under(plans, each), CONSTANTS, memory=False)
+        assert (bound_s <= simulated.step_time_s).all()
+
+
+@given(pipelines())
 @settings(max_examples=30)
 def test_no_placement_beats_the_least_step_time(case: tuple[Workload, list[ParallelStrategy], list[Placement]]) -> None:
     made, plans, several = case
