@@ -20,6 +20,7 @@ from frameworks.target import ANY
 from search.executors.executor import SERIAL, Executor, Piece, work_off
 from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe, climbed_in, found_in
 from search.exhaustive.chunk_queue import MOST_AHEAD, MOST_QUEUED, ChunkResult, QueuedChunk, num_known
+from search.exhaustive.first_plans import MOST_PIPELINES, first_plans
 from search.exhaustive.lattice_state import Incumbents, LatticeState
 from search.exhaustive.layer_climb import climbed
 from search.exhaustive.open_candidates import OpenCandidates, simulated_rows
@@ -53,6 +54,7 @@ class LatticeSearch:
     """
 
     trials: Sequence[Trial] = ()  # a lattice is counted, not listed
+    least_rows = 4096  # legal rows of the first chunk from which good plans are looked for before the enumeration
 
     def __init__(
         self,
@@ -87,8 +89,31 @@ class LatticeSearch:
         self._pricing = ChunkPricing(self._recipe)
         self._stream = self._continued()
         self._climbs: dict[RankedStrategy, Piece[RankedStrategy]] = {}
+        self._has_begun = False
         self._executor, self._entered = executor, deque[QueuedChunk]()
         self._final: tuple[Scored | None, tuple[RankedStrategy, ...]] | None = None
+
+    def _begin(self) -> None:
+        """The times that the first chunks must beat: one that is known from elsewhere, or those of good plans."""
+        state, begun_s = self.state, self._now()
+        if self._proves_by_time and not state.num_chunks:
+            if not np.isfinite(state.bar_s) and self._recipe.refused_by is None:
+                state.first = self._first_plans()
+            state.history = [Incumbents(state.bar_s, state.history[-1].least_bytes)]
+        state.price_s += self._now() - begun_s
+
+    def _first_plans(self) -> Scored | None:
+        """Good plans of some pipelines; none where the lattice is so small that looking for them takes as long as it saves."""
+        batches: list[StrategyBatch] = []
+        for chunk in chunks(self.workload, self.request.space, Rejections()):
+            batch = charge_illegal(self.workload, chunk.batch, self._pricing.rules, Rejections())
+            batch = self._pricing.placer.charge_unplaceable(batch, Rejections())
+            batches += [batch] if len(batch) else []
+            if len(batches) == MOST_PIPELINES or (batches and len(batches[0]) < self.least_rows):
+                break
+        if not batches or len(batches[0]) < self.least_rows:
+            return None
+        return first_plans(batches, self._pricing, self.simulator, self.request.top)
 
     def _continued(self) -> Iterator[tuple[Chunk, Rejections]]:
         """Chunks that are still to be priced, with their rejections. Earlier chunks are enumerated again, which is cheap."""
@@ -101,6 +126,9 @@ class LatticeSearch:
     def advance(self) -> bool:
         """Price one more chunk or simulate more candidates; ``False`` once there are none."""
         state, now = self.state, self._now
+        if not self._has_begun:
+            self._begin()
+            self._has_begun = True
         self._look_ahead()
         if not self._entered:
             state.is_enumerated = 1
@@ -204,7 +232,7 @@ class LatticeSearch:
         if promising is not None:
             self._settle(promising)
         state.num_priced += 1
-        to_beat = state.candidates.bar_s if self._proves_by_time else state.leaderboard.worst_that_counts
+        to_beat = state.bar_s if self._proves_by_time else state.leaderboard.worst_that_counts
         least_bytes = float("inf") if state.leanest is None else state.leanest[0]
         state.history = [*state.history[-MOST_AHEAD:], Incumbents(to_beat, least_bytes)]
 
@@ -325,7 +353,8 @@ class LatticeSearch:
             return self._final
         is_cut = is_cut and not self._has_best
         shown = self._shown(is_cut=is_cut)
-        ranked = self._ranked(shown)
+        first = None if self.is_closed else self.state.first  # rows that are slower than these were left out
+        ranked = self._ranked(first if shown is None else shown if first is None else joined(shown, first))
         found = shown, ranked if is_cut else self._climbed(ranked)
         if self.is_closed:
             self._final = found

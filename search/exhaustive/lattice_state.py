@@ -14,10 +14,11 @@ from frameworks.legality import RULES
 from search.errors import SearchError
 from search.exhaustive.open_candidates import OpenCandidates
 from search.objectives.objective import Criterion
-from search.ranking.leaderboard import Leaderboard, scored_from_mapping, scored_to_mapping
+from search.ranking.leaderboard import Leaderboard, Scored, scored_from_mapping, scored_to_mapping
 from search.space.enumeration import Rejections
 
-FORMAT = 6
+FORMAT = 7
+TIE = 1e-9  # relative difference of times that are equal
 _RULES = {rule.name: rule for rule in RULES}
 
 
@@ -49,6 +50,7 @@ class LatticeState:
     placed: int = 0  # rows that fit, each under every placement of its best pace
     num_priced: int = 0  # chunks with legal rows
     history: list[Incumbents] = field(default_factory=lambda: [Incumbents()])  # incumbents after each of the last chunks
+    first: Scored | None = None  # plans that were found before the enumeration, as many as are listed
     leanest: tuple[float, ParallelStrategy] | None = None  # least peak memory of all legal strategies
     enumerate_s: float = 0.0
     legality_s: float = 0.0
@@ -56,6 +58,12 @@ class LatticeState:
     rank_s: float = 0.0
     simulate_s: float = 0.0
     elapsed_s: float = 0.0
+
+    @property
+    def bar_s(self) -> float:
+        """The step time that a row must be below to be listed. Times equal to that of the last plan so far are."""
+        first_s = float("inf") if self.first is None else float(self.first.step_time_s.max()) * (1.0 + TIE)
+        return min(self.candidates.bar_s, first_s)
 
     def to_mapping(self) -> dict[str, Any]:
         """The state as JSON; ``from_mapping`` reads it back to an equal one."""
@@ -69,6 +77,7 @@ class LatticeState:
                 [name, count, strategy_values(self.rejections.examples[name][1])]
                 for name, count in self.rejections.counts.items()
             ],
+            "first": None if self.first is None else scored_to_mapping(self.first),
             "leaderboard": None if kept is None else scored_to_mapping(kept),
             "finalists": self.candidates.to_mapping(),
         }
@@ -84,7 +93,7 @@ class LatticeState:
             rejections = Rejections()
             for name, count, values in mapping["rejections"]:
                 rejections.charge(_RULES[name], int(count), strategy_from_values(values))
-            leanest, kept = mapping["leanest"], mapping["leaderboard"]
+            leanest, kept, first = (mapping[name] for name in ("leanest", "leaderboard", "first"))
             plain: dict[str, Any] = {name: kind(mapping[name]) for name, kind in _PLAIN.items()}
             return cls(
                 leaderboard=Leaderboard(criterion, top, kept=None if kept is None else scored_from_mapping(kept)),
@@ -94,6 +103,7 @@ class LatticeState:
                     for incumbents in mapping["history"]
                 ],
                 candidates=OpenCandidates.from_mapping(mapping["finalists"], top),
+                first=None if first is None else scored_from_mapping(first),
                 leanest=None if leanest is None else (float(leanest[0]), strategy_from_values(*leanest[1:])),
                 **plain,
             )
@@ -106,7 +116,7 @@ class LatticeState:
 _PLAIN: dict[str, type[int] | type[float]] = {
     f.name: float if f.name.endswith(("_s", "_fraction")) else int
     for f in fields(LatticeState)
-    if f.name not in ("leaderboard", "rejections", "candidates", "history", "leanest")
+    if f.name not in ("leaderboard", "rejections", "candidates", "history", "first", "leanest")
 }
 
 

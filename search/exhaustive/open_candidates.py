@@ -98,7 +98,7 @@ class OpenCandidates:
         if not len(rows):
             return None
         rows = rows[np.argsort(self.pool.step_time_s[rows], kind="stable")]
-        rows = rows[_first_of_each(self.pool.batch.take(rows), 1)]
+        rows = rows[first_of_each(self.pool.batch.take(rows), 1)]
         return self.pool.take(rows[: min(self.places, most)])
 
     def next_batch(self, most: int) -> Scored | None:
@@ -106,7 +106,7 @@ class OpenCandidates:
         if self.pool is None or not len(self.pool) or most < 1:
             return None
         order = np.argsort(self.bounds_s, kind="stable")
-        chosen = order[_first_of_each(self.pool.batch.take(order), OF_ONE_STRUCTURE)]
+        chosen = order[first_of_each(self.pool.batch.take(order), OF_ONE_STRUCTURE)]
         return self.pool.take(chosen[: min(BATCH_SIZE, most)])
 
     def settle(self, scored: Scored) -> None:
@@ -162,7 +162,7 @@ class OpenCandidates:
         )
 
 
-def _first_of_each(batch: StrategyBatch, number: int) -> NDArray[np.int64]:
+def first_of_each(batch: StrategyBatch, number: int) -> NDArray[np.int64]:
     """The first ``number`` rows of each structure, in their order."""
     seen: dict[Structure, int] = {}
     rows = []

@@ -90,7 +90,7 @@ class PointSearch(LatticeSearch):
     def _incumbents(self, place: int) -> Incumbents:
         """The times to beat. Rows wait until many are priced at once, so that all earlier times are known."""
         least_bytes = float("inf") if self.state.leanest is None else self.state.leanest[0]
-        return Incumbents(self.state.candidates.bar_s, least_bytes)
+        return Incumbents(self.state.bar_s, least_bytes)
 
     def _price_waiting(self) -> None:
         assert self._waiting is not None

@@ -22,7 +22,7 @@ from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from frameworks.registry import cautions_of
 from search.errors import SearchError
-from search.exhaustive.lattice_search import search
+from search.exhaustive.lattice_search import LatticeSearch, search
 from search.results.search_result import SearchResult
 from search.session.progress import Progress
 from search.space.enumeration import Rejections, charge_illegal, chunks, option_rules
@@ -153,6 +153,29 @@ def test_the_proof_holds_against_simulating_everything(model: Any, limits: Searc
     assert counts.simulated is not None
     assert 0 < counts.simulated < counts.fits_memory
     assert counts.pruned_by_bound == counts.legal - counts.estimated + counts.fits_memory - counts.simulated
+
+
+@pytest.mark.parametrize(("model", "limits"), [(DENSE, None), (MOE, SMALL), (replace(MOE, mtp_num_layers=1), SMALL)])
+def test_a_search_that_begins_with_good_plans_lists_the_same_and_prices_less(
+    model: Any, limits: SearchLimits | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = workload(model, num_devices=16, global_batch_size=128)
+    usual = run(job, limits, top=2)
+    monkeypatch.setattr(LatticeSearch, "least_rows", 1)
+    begun = run(job, limits, top=2)
+    assert [(plan.plan_id, plan.estimate) for plan in begun.plans] == [(plan.plan_id, plan.estimate) for plan in usual.plans]
+    assert begun.proof == usual.proof
+    assert begun.counts.estimated is not None
+    assert usual.counts.estimated is not None
+    assert begun.counts.estimated < usual.counts.estimated
+
+
+def test_a_search_that_is_cut_at_once_lists_the_plans_that_it_began_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LatticeSearch, "least_rows", 1)
+    job = workload(DENSE, num_devices=16, global_batch_size=128)
+    found = run(job, top=2, on_progress=lambda _: False)
+    assert found.proof.stopped_by is not None
+    assert len(found.plans) == 2
 
 
 def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:

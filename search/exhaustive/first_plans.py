@@ -1,0 +1,51 @@
+"""Good plans of the first pipelines, found before the enumeration, whose times its first chunks must beat already."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.step.composition import peaks
+from cost_models.step.placing import least_step_times_s, work
+from cost_models.step.priced_groups import priced_by
+from search.exhaustive.chunk_pipeline import ChunkPricing
+from search.exhaustive.open_candidates import first_of_each, simulated_rows
+from search.placement.placed_pricing import joined_rows, priced_rows
+from search.plans.estimator import Estimator
+from search.ranking.leaderboard import Scored
+
+MOST_PIPELINES = 12  # chunks that are looked at
+STRIDE = 7  # one row in so many is looked at; odd, so that options of two values are both seen
+OF_ONE_STRUCTURE = 2  # rows of a structure in a chunk
+NEAR = 4  # times the places: structures that are simulated, since the closed form may rank them otherwise
+
+
+def first_plans(batches: Iterable[StrategyBatch], pricing: ChunkPricing, simulator: Estimator, places: int) -> Scored | None:
+    """The best rows of ``places`` structures, one of each, in simulated time; ``None`` where fewer are found.
+
+    ``batches`` are legal rows of the lattice, placed as in ``ChunkPricing``. So the slowest of these rows is not faster than the
+    last of the best ``places`` structures. They have negative ordinals, from -1 downwards.
+    """
+    parts = []
+    for batch in batches:
+        few = batch.take(np.arange(0, len(batch), STRIDE))
+        priced = priced_by(pricing.prices, few)
+        fitting = np.flatnonzero(peaks(priced, pricing.fit_limit_bytes).peak_bytes <= pricing.fit_limit_bytes)
+        if not len(fitting):
+            continue
+        priced = priced.take(fitting)
+        order = np.argsort(least_step_times_s(priced, work(priced)).closed_form_s, kind="stable")
+        chosen = order[first_of_each(priced.batch.take(order), OF_ONE_STRUCTURE)]
+        rows = priced_rows(pricing.placer.fastest_that_fit(priced.take(chosen)), chosen, pricing.price)
+        if rows is not None:
+            parts.append(rows)
+    if not parts:
+        return None
+    found = joined_rows(parts)
+    order = np.argsort(found.step_time_s, kind="stable")
+    order = order[first_of_each(found.batch.take(order), 1)][: NEAR * places]
+    scored = Scored(found.batch, found.step_time_s, found.peak_memory_bytes, -1 - np.arange(len(found.batch))).take(order)
+    scored = simulated_rows(scored, simulator, pricing.prices)
+    return scored.take(np.argsort(scored.step_time_s, kind="stable")[:places]) if len(scored) >= places else None
