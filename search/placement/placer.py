@@ -150,7 +150,7 @@ class Placer:
         own, others = (self._fastest(priced, number) for priced in (forms, strategies))
         width = len(number)
         every = [np.pad(found, ((0, 0), (0, width - found.shape[1]))) for found in (own, others)]
-        elsewhere: NDArray[np.bool_] = (every[0] & ~every[1][of_row]).any(axis=1)
+        elsewhere: NDArray[np.bool_] = np.any(every[0] & ~every[1][of_row], axis=1)
         return elsewhere
 
     def _fastest(self, priced: PricedBatch, number: dict[Form, int]) -> NDArray[np.bool_]:
