@@ -12,6 +12,16 @@ PAIRS = {
     "docs/tutorial.md": "docs/zh/tutorial.md",
     "docs/faq.md": "docs/zh/faq.md",
     "docs/glossary.md": "docs/zh/glossary.md",
+    "docs/check.md": "docs/zh/check.md",
+    "docs/compare-trace.md": "docs/zh/compare-trace.md",
+    "docs/dashboard.md": "docs/zh/dashboard.md",
+    "docs/goodput.md": "docs/zh/goodput.md",
+    "docs/measuring.md": "docs/zh/measuring.md",
+    "docs/operations.md": "docs/zh/operations.md",
+    "docs/security.md": "docs/zh/security.md",
+    "docs/studies.md": "docs/zh/studies.md",
+    "docs/sweep.md": "docs/zh/sweep.md",
+    "docs/tune.md": "docs/zh/tune.md",
 }
 RUN = re.compile(r"^```(console|json|python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
