@@ -25,6 +25,7 @@ from hardware_profiles.writer import profile_document
 HASHES = ("version", "calibration", "hardware_profile")
 FILES = ("cluster.hardware", "software.calibration")  # fields that may name one
 MAX_DEPTH = 32
+_SIZES = ("num_layers", "hidden_size", "num_attention_heads", "ffn_hidden_size", "moe")
 LARGEST = 1e30
 MAX_CHANGES, MAX_PATH = 20, 100  # changes of the job in a report; characters of a field's path
 NAME, MAX_NAMES = re.compile(r"[a-z][a-z0-9_]{0,59}"), 12  # names in a list, such as features, and how many are reported
@@ -82,6 +83,22 @@ def parse_baseline(document: Mapping[str, Any], name: str) -> Baseline:
         calibration=_calibration(document.get("calibration"), name),
         profile=_profile(document.get("hardware_profile"), name),
     )
+
+
+def refuse_another_model(job: Job, baseline: Baseline) -> None:
+    """Raise ``InputError`` for a baseline whose model has another name and another shape than the job's."""
+    old, new = baseline.job.get("model"), job.document["model"]
+    if not isinstance(old, Mapping) or old.get("name") == new["name"]:
+        return
+    if any(old.get(field) != new[field] for field in _SIZES if field in new):
+        raise InputError(
+            Sentence(
+                "{}: is of {}, and the job trains {}; give a baseline of the same model.",
+                baseline.name,
+                show(old.get("name")),
+                new["name"],
+            )
+        )
 
 
 def _check_values(document: Mapping[str, Any], name: str) -> None:

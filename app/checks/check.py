@@ -13,7 +13,7 @@ from app.answers.schemas import EstimateDocument, EstimateNumbers
 from app.answers.tables.memory import memory_text
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for, paired_error_of
-from app.checks.baseline import Baseline, is_simulated, pinned, tool_changes
+from app.checks.baseline import Baseline, is_simulated, pinned, refuse_another_model, tool_changes
 from app.checks.budget import Budget
 from app.checks.metrics import SLOWDOWN, measured, numbers_of
 from app.checks.outcome import EXIT_CODES, MEMORY, PLAN, STRATEGY, bound_item, item, skipped, status_of
@@ -59,6 +59,8 @@ def check_job(
 ) -> Checked:
     """Make the document of ``meshplan schema check``; ``InputError`` for a budget or a baseline that does not fit the job."""
     own = tuple(own)
+    if baseline is not None:
+        refuse_another_model(job, baseline)
     changes = [] if baseline is None else tool_changes(baseline, priced_with(job.workload, own))
     if pin:
         if baseline is None:

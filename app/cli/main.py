@@ -161,13 +161,16 @@ def _ran(command: Any, words: list[str]) -> object:
 
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; ``app.exit_codes`` lists what it returns."""
+    words: list[str] = []
     try:
         words = _spoken(sys.argv[1:] if argv is None else argv)
         code = _run(words)
         sys.stdout.flush()
         return code if isinstance(code, int) else DONE
     except InputError as error:
-        _say(str(error))
+        from app.cli.file_kinds import with_kind
+
+        _say(with_kind(error, words))
         return BAD_INPUT
     except InfeasibleError as error:
         _say(str(error))

@@ -390,6 +390,19 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
         names = joined(", ", ((feature.name or "").lower() for feature in unpriced))
         verb = "changes" if len(unpriced) == 1 else "change"
         sentences.append(Sentence("strategy.features: {} {} launch arguments alone: the price is the one without.", names, verb))
+    whole = -(-workload.model.num_layers // (strategy.pp * strategy.vpp))
+    if (
+        strategy.recompute_method is RecomputeMethod.BLOCK
+        and strategy.layer_layout is None
+        and strategy.recompute_num_layers > whole
+    ):
+        sentences.append(
+            Sentence(
+                "strategy.recompute: block:{} is more than the {} layers of a virtual stage; all of them are recomputed.",
+                strategy.recompute_num_layers,
+                whole,
+            )
+        )
     return [*sentences, *cautions(workload, strategy)]
 
 

@@ -16,6 +16,7 @@ from documents.sentences import Sentence
 if TYPE_CHECKING:
     from app.reports.report import Form
 
+_OTHER_FORMS = (".pdf", ".doc", ".docx", ".ppt", ".pptx", ".xls", ".xlsx", ".json")
 FORMS = ("html", "markdown", "pdf-ready")
 MAX_BYTES = 1 << 26  # an answer with a thousand plans
 MAX_VALUES = 4_000_000
@@ -37,6 +38,11 @@ def report(
     from app.text.files import check_output, save_text
 
     if output is not None:
+        ending = ".md" if form == "markdown" else ".html"
+        if output.suffix.lower() in _OTHER_FORMS:
+            raise InputError(
+                Sentence("--output: {} would not hold what its name says; give a name that ends in {}.", output.name, ending)
+            )
         check_output(output, "--output", [Path(study)])
     if server is not None:
         from app.cli.remote import remote_report
