@@ -11,6 +11,7 @@ from app.answers.parts import PARTS, Explain, explained_parts
 from app.answers.schemas import EstimateDocument, EstimateRequest, EstimatesDocument
 from app.answers.service import estimates
 from app.http.bodies import StrictRoute, as_json
+from app.http.priced_requests import estimated, heavily_priced
 from app.http.problems import described
 from app.http.state import state_of
 from app.text.json_documents import DescribedBy
@@ -36,13 +37,13 @@ async def create_estimates(
     """Prices one strategy (`strategy`) or up to 10,000 (`strategies`) of a job; nothing is stored."""
     state, parts = state_of(request), explained_parts(body, explain)
     if body.get("strategies") is not None:
-        return as_json(await state.pricing.heavy(estimates, document=body, parts=parts))
+        return as_json(await heavily_priced(request, estimates, document=body, parts=parts))
     question = json.dumps([body, sorted(parts)])
     content = state.kept_answers.find(question)
     if content is None:
         is_light = all(body.get(name) in (None, False) for name in ("simulate", "memory_plan"))
         content = await (
-            state.pricing.estimate(body, parts) if is_light else state.pricing.heavy(estimates, document=body, parts=parts)
+            estimated(request, body, parts) if is_light else heavily_priced(request, estimates, document=body, parts=parts)
         )
         state.kept_answers.keep(question, content)
     return as_json(content)

@@ -13,7 +13,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from starlette.types import Scope
 
-from app.http.large_bodies import LARGE_BYTES, may_be_large
+from app.http.large_bodies import LARGE_BYTES, announced_bytes, has_unknown_length
 from app.http.problems import ServiceError, from_input_error
 from app.http.security import authorized
 from app.http.state import state_of
@@ -29,6 +29,26 @@ _MAPPING_COUNTS, _LIST_COUNTS = 4, 2  # bytes of memory that the smallest value 
 
 class _StrictRequest(Request):
     entries: Mapping[str, int]
+    is_whole = False
+
+    async def start(self) -> None:
+        """Read as much of the body as is not large; ``is_whole`` says whether that was all of it."""
+        self._pieces: list[bytes] = []
+        self._stream = self.stream()
+        size = 0
+        async for piece in self._stream:
+            self._pieces.append(piece)
+            size += len(piece)
+            if size > LARGE_BYTES:
+                return
+        self._body, self.is_whole = b"".join(self._pieces), True
+
+    async def finish(self) -> None:
+        """Read the rest of a body that was started."""
+        async for piece in self._stream:
+            self._pieces.append(piece)
+        self._body, self.is_whole = b"".join(self._pieces), True
+        self._pieces.clear()
 
     async def json(self) -> Any:
         body = await self.body()
@@ -104,7 +124,7 @@ class StrictRoute(APIRoute):
             return handler
 
         async def strict(request: Request) -> Response:
-            await authorized(request)  # first, so that the body of an unknown caller is not read
+            owner = (await authorized(request)).owner  # first, so that the body of an unknown caller is not read
             kinds = [given.partition(";")[0].strip().lower() for given in request.headers.getlist("content-type")]
             if len(kinds) != 1 or not _JSON_TYPE.fullmatch(kinds[0]):
                 raise ServiceError("not-json", Sentence("The body's Content-Type is {}.", show(", ".join(kinds))))
@@ -114,12 +134,16 @@ class StrictRoute(APIRoute):
                 raise ServiceError("not-json", Sentence("The body's Content-Encoding is {}.", show(encoding)), hint=hint)
             body = _StrictRequest(_as_json(request.scope), request.receive)
             body.entries = self._entries
-            if not may_be_large(request.scope):
+            turns, is_announced = state_of(request).large_bodies, announced_bytes(request.scope) > LARGE_BYTES
+            if not is_announced and not has_unknown_length(request.scope):
                 return await handler(body)
-            turns = state_of(request).large_bodies
-            async with turns.reading():
-                await body.body()
-                async with turns.answering():
+            if not is_announced:  # the sender of a few bytes must not hold the place of a large body
+                await body.start()
+                if body.is_whole:
+                    return await handler(body)
+            async with turns.reading(owner):
+                await (body.body() if is_announced else body.finish())
+                async with turns.answering(owner):
                     return await handler(body)
 
         return strict

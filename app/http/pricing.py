@@ -7,12 +7,12 @@ from typing import Any, Protocol
 
 
 class Pricing(Protocol):
-    """The interface for endpoints."""
+    """Pricing by turns of owners; None is the owner of callers on a server without keys. A cancelled call ends."""
 
-    async def estimate(self, request: dict[str, Any], parts: frozenset[Any]) -> bytes:
+    async def estimate(self, request: dict[str, Any], parts: frozenset[Any], owner: str | None) -> bytes:
         """Answer a request for the price of one strategy in closed form, with these parts (``app.answers.parts``)."""
         ...
 
-    async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:
+    async def heavy(self, function: Callable[..., Any], arguments: dict[str, Any], owner: str | None) -> bytes:
         """Call a function with these arguments and ``database``; return its document or text as bytes."""
         ...

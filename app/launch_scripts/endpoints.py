@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request, Response
 
 from app.http.bodies import StrictRoute, as_json
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
-from app.http.state import state_of
 from app.launch_scripts.schemas import ScriptRequest, TuneDocument
 from app.launch_scripts.service import tune_request
 from app.text.json_documents import DescribedBy
@@ -22,4 +22,4 @@ async def create_tuning(request: Request, body: Annotated[dict[str, Any], Descri
 
     Nothing of the script is run, and nothing is stored.
     """
-    return as_json(await state_of(request).pricing.heavy(tune_request, body=body))
+    return as_json(await heavily_priced(request, tune_request, body=body))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from app.answers.schemas import PlanAsStored
 from app.http import etag
 from app.http.bodies import StrictRoute, as_json
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
 from app.http.state import state_of
 from app.plans import service
@@ -44,7 +45,7 @@ def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> Pla
 @router.get("/analysis", response_model=PlanAnalysis, responses=described("not-found", "conflict"))
 async def get_plan_analysis(request: Request, study_id: StudyId, plan_id: PlanId) -> Response:
     """Analysis of a plan: pipeline ranks, traffic by network tier, effects of single changes, and sensitivity."""
-    return as_json(await state_of(request).pricing.heavy(service.analysis, study_id=study_id, plan_id=plan_id))
+    return as_json(await heavily_priced(request, service.analysis, study_id=study_id, plan_id=plan_id))
 
 
 @router.get(
@@ -64,5 +65,5 @@ async def get_plan_timeline(
 ) -> Response:
     """Timeline of a step of the plan: the tasks of every pipeline rank by stream, and the memory in use."""
     played = service.plan_trace if form == "chrome" else service.plan_timeline
-    content = await state_of(request).pricing.heavy(played, study_id=study_id, plan_id=plan_id)
+    content = await heavily_priced(request, played, study_id=study_id, plan_id=plan_id)
     return etag.answer(content, if_none_match)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request, Response
 
 from app.http.bodies import StrictRoute, as_json
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
-from app.http.state import state_of
 from app.jobs.fields import JobDocument
 from app.plans.explained import explain_request
 from app.plans.schemas import ExplainDocument
@@ -23,4 +23,4 @@ async def create_explanation(request: Request, body: Annotated[dict[str, Any], D
 
     The search ends after 10 s. Without a strategy, its best plan is explained and compared with the next structure.
     """
-    return as_json(await state_of(request).pricing.heavy(explain_request, document=body))
+    return as_json(await heavily_priced(request, explain_request, document=body))

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request, Response
 
 from app.http.bodies import StrictRoute, as_json
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
-from app.http.state import state_of
 from app.sequences.schemas import SequencePlanDocument, SequencePlanRequest
 from app.sequences.service import plan_request
 from app.text.json_documents import DescribedBy
@@ -21,4 +21,4 @@ async def create_sequence_plan(
     request: Request, body: Annotated[dict[str, Any], DescribedBy(SequencePlanRequest), Body()]
 ) -> Response:
     """Prices the order of sequences over replicas and micro batches, as `meshplan sequences plan` does. Nothing is stored."""
-    return as_json(await state_of(request).pricing.heavy(plan_request, document=body))
+    return as_json(await heavily_priced(request, plan_request, document=body))

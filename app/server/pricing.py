@@ -18,7 +18,7 @@ from app.workers.pool import Pool, PoolFullError, ProcessDiedError
 from documents.sentences import Sentence
 
 ESTIMATES_AT_ONCE = 32  # most requests priced together: with more, the first would wait for the last
-ESTIMATES_WAITING, ADVICE_WAITING, HEAVY_WAITING = 1024, 64, 32
+ESTIMATES_WAITING, ADVICE_WAITING, HEAVY_WAITING = 1024, 512, 256
 LIGHT_PROCESSES = HEAVY_PROCESSES = min(2, os.cpu_count() or 1)
 ADVICE_NICENESS, HEAVY_NICENESS = 2, 4  # light requests get the cores first; running searches must not starve others
 _RETRY_AFTER_S = 5
@@ -31,10 +31,10 @@ class PricingInThreads:
         self._database, self._batches = database, EstimateBatches(database)
         self._one, self._few = CapacityLimiter(1), CapacityLimiter(HEAVY_PROCESSES)
 
-    async def estimate(self, request: dict[str, Any], parts: frozenset[Part]) -> bytes:
+    async def estimate(self, request: dict[str, Any], parts: frozenset[Part], owner: str | None) -> bytes:
         return await self._in_thread(EstimateCall(request, parts, advised=True), self._one)
 
-    async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:
+    async def heavy(self, function: Callable[..., Any], arguments: dict[str, Any], owner: str | None) -> bytes:
         return await self._in_thread(Call(function, arguments), self._few)
 
     async def _in_thread(self, call: Call | EstimateCall, limiter: CapacityLimiter) -> bytes:
@@ -45,8 +45,8 @@ class PricingInThreads:
 class PricingInProcesses:
     """Pricing in child processes, so that the interpreter of this process serves its callers.
 
-    Estimates that arrive during a pricing are priced together. Suggestions of runs and heavy requests have processes of low
-    priority.
+    Owners take turns. Estimates that arrive during a pricing are priced together. Suggestions of runs and heavy requests have
+    processes of low priority. A request whose task is cancelled is priced no further.
     """
 
     def __init__(self, url: str) -> None:
@@ -61,23 +61,28 @@ class PricingInProcesses:
         self._heavy = Pool("pricing", CallOptions(url, HEAVY_NICENESS), num_processes=HEAVY_PROCESSES, max_waiting=HEAVY_WAITING)
         self.pools = (self._light, self._advice, self._heavy)
 
-    async def estimate(self, request: dict[str, Any], parts: frozenset[Part]) -> bytes:
-        found = await _asked(self._light, EstimateCall(request, parts, advised=False))
+    async def estimate(self, request: dict[str, Any], parts: frozenset[Part], owner: str | None) -> bytes:
+        found = await _asked(self._light, EstimateCall(request, parts, advised=False), owner)
         if found == Answer():
-            found = await _asked(self._advice, EstimateCall(request, parts, advised=True))
+            found = await _asked(self._advice, EstimateCall(request, parts, advised=True), owner)
         return _content(found)
 
-    async def heavy(self, function: Callable[..., Any], **arguments: Any) -> bytes:
-        return _content(await _asked(self._heavy, Call(function, arguments)))
+    async def heavy(self, function: Callable[..., Any], arguments: dict[str, Any], owner: str | None) -> bytes:
+        return _content(await _asked(self._heavy, Call(function, arguments), owner))
 
     def stop(self) -> None:
         for pool in self.pools:
             pool.stop()
 
 
-async def _asked(pool: Pool, call: Call | EstimateCall) -> Answer:
+async def _asked(pool: Pool, call: Call | EstimateCall, owner: str | None) -> Answer:
     try:
-        return await asyncio.wrap_future(pool.submit(call))
+        future = pool.submit(call, owner)
+        try:
+            return await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            pool.abandon(future)
+            raise
     except PoolFullError:
         detail = Sentence("As many requests wait to be priced as may.")
     except ProcessDiedError:

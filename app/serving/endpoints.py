@@ -7,8 +7,8 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Request, Response
 
 from app.http.bodies import StrictRoute, as_json
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
-from app.http.state import state_of
 from app.serving.fields import ServingJobDocument
 from app.serving.schemas import ServingDocument
 from app.serving.service import serving_request
@@ -24,4 +24,4 @@ async def create_serving_estimate(
     request: Request, body: Annotated[dict[str, Any], DescribedBy(ServingJobDocument), Body()]
 ) -> Response:
     """Predicts throughput and latency of a service, as `meshplan serving estimate` does. Nothing is stored."""
-    return as_json(await state_of(request).pricing.heavy(serving_request, document=body))
+    return as_json(await heavily_priced(request, serving_request, document=body))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -19,6 +20,8 @@ from app.workers.calls import Answer, Call, CallOptions, EstimateCall, main
 
 GRACE_S = 2.0  # seconds for a running call when the pool ends
 TRIES = 2  # tries of a call whose process died, perhaps because of other calls
+WORTH_ENDING_S = 3.0  # a call that nobody waits for is ended after this time: before, a new process would cost more
+_LOOK_S = 0.25  # between two looks whether somebody still waits
 
 log = structlog.get_logger()
 
@@ -31,20 +34,28 @@ class PoolFullError(Exception):
     """The queue of calls is full."""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Task:
     call: Call | EstimateCall
+    owner: str | None
     future: Future[Answer] = field(default_factory=Future)
     tries: int = 0
+    is_abandoned: bool = False
 
 
 class Pool:
-    """``num_processes`` that take calls in order of arrival, up to ``at_once`` together."""
+    """``num_processes`` that take calls in turns by owner, up to ``at_once`` together.
+
+    The next call is one of the owner with the fewest running calls; of several, of the one that had its turn the longest ago.
+    """
 
     def __init__(self, name: str, options: CallOptions, *, num_processes: int, at_once: int = 1, max_waiting: int) -> None:
         self.name, self.options = name, options
         self._at_once, self._max_waiting = at_once, max_waiting
-        self._waiting: deque[_Task] = deque()
+        self._again: deque[_Task] = deque()  # calls whose process died; first in turn
+        self._waiting: dict[str | None, deque[_Task]] = {}  # by owner, in order of their turns
+        self._running: Counter[str | None] = Counter()
+        self._tasks: dict[Future[Answer], _Task] = {}  # waiting and running
         self._changed = threading.Condition()
         self._is_ending = False
         self.num_restarts = 0
@@ -59,24 +70,59 @@ class Pool:
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting)
-
-    def submit(self, call: Call | EstimateCall) -> Future[Answer]:
-        """Submit a call and return its future; ``PoolFullError`` if too many calls wait."""
-        task = _Task(call)
         with self._changed:
-            if len(self._waiting) >= self._max_waiting or self._is_ending:
+            return self._num_waiting
+
+    @property
+    def _num_waiting(self) -> int:
+        return len(self._again) + sum(map(len, self._waiting.values()))
+
+    def submit(self, call: Call | EstimateCall, owner: str | None = None) -> Future[Answer]:
+        """Submit a call and return its future; ``PoolFullError`` if too many calls wait, or half of them are the owner's.
+
+        Calls without an owner, on a server without keys, may fill the queue.
+        """
+        task = _Task(call, owner)
+        with self._changed:
+            num_free, waiting = self._max_waiting - self._num_waiting, self._waiting.setdefault(owner, deque())
+            if self._is_ending or num_free <= 0 or (owner is not None and len(waiting) >= num_free):
+                self._forget_empty(owner)
                 raise PoolFullError(self.name)
-            self._waiting.append(task)
+            waiting.append(task)
+            self._tasks[task.future] = task
             self._changed.notify()
         return task.future
+
+    def abandon(self, future: Future[Answer]) -> None:
+        """Nobody waits for the answer any more: a waiting call is dropped, and the process of a running one is ended.
+
+        Calls that are priced together are ended only if nobody waits for any of them.
+        """
+        with self._changed:
+            task = self._tasks.get(future)
+            if task is None:
+                return
+            task.is_abandoned = True
+            waiting = self._again if task.tries else self._waiting.get(task.owner, deque())
+            if task in waiting:
+                waiting.remove(task)
+                del self._tasks[future]
+                self._forget_empty(task.owner)
+                future.cancel()
+
+    def _forget_empty(self, owner: str | None) -> None:
+        if owner in self._waiting and not self._waiting[owner]:
+            del self._waiting[owner]
 
     def stop(self) -> None:
         """End the processes; waiting calls are cancelled."""
         with self._changed:
             self._is_ending = True
-            while self._waiting:
-                self._waiting.popleft().future.cancel()
+            for task in [*self._again, *(each for tasks in self._waiting.values() for each in tasks)]:
+                task.future.cancel()
+                self._tasks.pop(task.future, None)
+            self._again.clear()
+            self._waiting.clear()
             self._changed.notify_all()
         for slot in self._slots:
             slot.join(GRACE_S)
@@ -86,28 +132,50 @@ class Pool:
     def take(self) -> list[_Task]:
         """Take the next calls, as many as may go together; empty when the pool ends."""
         with self._changed:
-            while not self._waiting and not self._is_ending:
+            while not self._num_waiting and not self._is_ending:
                 self._changed.wait()
             found: list[_Task] = []
-            while self._waiting and len(found) < self._at_once:
-                if found and self._waiting[0].tries:  # a call that may have killed a process runs alone
-                    break
-                task = self._waiting.popleft()
-                if task.tries or task.future.set_running_or_notify_cancel():
+            if self._again:  # a call that may have killed a process runs alone
+                found.append(self._again.popleft())
+            while self._waiting and len(found) < self._at_once and not (found and found[0].tries):
+                task = self._next()
+                if task.future.set_running_or_notify_cancel():
+                    self._running[task.owner] += 1
                     found.append(task)
-                if task.tries:
-                    break
+                else:
+                    del self._tasks[task.future]
+            self._running.update(task.owner for task in found if task.tries)
             return found
 
+    def _next(self) -> _Task:
+        """The first call of the owner whose turn it is; the owner becomes the last in turn."""
+        owner = min(self._waiting, key=lambda each: self._running[each])  # of equal ones the first
+        tasks = self._waiting.pop(owner)
+        task = tasks.popleft()
+        if tasks:
+            self._waiting[owner] = tasks
+        return task
+
+    def done(self, tasks: Sequence[_Task]) -> None:
+        """Note that these calls run no more."""
+        with self._changed:
+            for task in tasks:
+                self._running[task.owner] -= 1
+                if not self._running[task.owner]:
+                    del self._running[task.owner]
+                self._tasks.pop(task.future, None)
+
     def give_back(self, tasks: Sequence[_Task]) -> None:
-        """Return calls whose process died; each is tried once more, alone."""
+        """Return calls whose process died; each that somebody waits for is tried once more, alone."""
+        self.done(tasks)
         with self._changed:
             for task in reversed(tasks):
                 task.tries += 1
-                if task.tries >= TRIES or self._is_ending:
+                if task.tries >= TRIES or self._is_ending or task.is_abandoned:
                     task.future.set_exception(ProcessDiedError(self.name))
                 else:
-                    self._waiting.appendleft(task)
+                    self._again.appendleft(task)
+                    self._tasks[task.future] = task
             self._changed.notify_all()
 
     @property
@@ -141,6 +209,11 @@ class _Slot(threading.Thread):
         try:
             connection = self._connection or self._start()
             connection.send([task.call for task in tasks])
+            if not self._is_waited_for(tasks, connection):
+                self.kill()
+                self._end()
+                self._pool.give_back(tasks)
+                return
             answers: list[Answer] = connection.recv()
         except (EOFError, OSError):
             if not self._pool.is_ending:
@@ -149,8 +222,18 @@ class _Slot(threading.Thread):
             self._end()
             self._pool.give_back(tasks)
         else:
+            self._pool.done(tasks)
             for task, answer in zip(tasks, answers, strict=True):
                 task.future.set_result(answer)
+
+    @staticmethod
+    def _is_waited_for(tasks: list[_Task], connection: Connection) -> bool:
+        """Wait for the answers; False if nobody waits for any, and they take long."""
+        begun_s = time.monotonic()
+        while not connection.poll(_LOOK_S):
+            if all(task.is_abandoned for task in tasks) and time.monotonic() - begun_s > WORTH_ENDING_S:
+                return False
+        return True
 
     def _start(self) -> Connection:
         context = get_context("spawn")

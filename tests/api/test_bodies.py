@@ -69,7 +69,7 @@ def test_large_bodies_take_turns_and_light_requests_do_not_wait(
 
     endpoints_estimates = endpoints.estimates
     monkeypatch.setattr(endpoints, "estimates", slow)
-    monkeypatch.setattr(large_bodies, "WAITING", 2)
+    num_callers = large_bodies.READ_AT_ONCE + large_bodies.WAITING
     large = '{"strategies": [{}], "model": "' + "x" * large_bodies.LARGE_BYTES + '"}'
     answers: list[Any] = []
 
@@ -79,13 +79,13 @@ def test_large_bodies_take_turns_and_light_requests_do_not_wait(
     def stream() -> Iterator[bytes]:
         yield large.encode()
 
-    callers = [threading.Thread(target=post, args=(large if number % 2 else stream(),)) for number in range(5)]
+    callers = [threading.Thread(target=post, args=(large if number % 2 else stream(),)) for number in range(num_callers)]
     for caller in callers:
         caller.start()
     assert running.acquire(timeout=10)
     assert api.get("/healthz").status_code == 200
     limiter = api.app.state.server.large_bodies
-    while limiter.num_waiting < 2:
+    while limiter.num_waiting < large_bodies.WAITING:
         threading.Event().wait(0.01)
     response = api.post("/v1/estimates", content=large, headers=JSON)
     refused(response, 503, "unavailable")
@@ -93,5 +93,5 @@ def test_large_bodies_take_turns_and_light_requests_do_not_wait(
     may_end.set()
     for caller in callers:
         caller.join()
-    assert at_once == [1] * 5
+    assert at_once == [1] * num_callers
     assert {answer.status_code for answer in answers} == {422}

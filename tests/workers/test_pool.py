@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ import pytest
 
 from app.answers.parts import PARTS
 from app.storage.session import Database
+from app.workers import pool as pools
 from app.workers.calls import Answer, Call, CallOptions, EstimateCall
 from app.workers.pool import Pool, PoolFullError, ProcessDiedError
 from documents.errors import InputError
@@ -108,6 +110,73 @@ def test_beyond_what_may_wait_calls_are_refused(tmp_path: Path) -> None:
         assert all(one.result(WAIT_S).value for one in waiting)
 
 
+def begun(of: Pool, path: Path, owner: str | None = None) -> Future[Answer]:
+    """A call that runs until its file exists."""
+    running = of.submit(Call(wait_for, {"path": str(path)}), owner)
+    while not Path(f"{path}.begun").exists():
+        time.sleep(0.02)
+    return running
+
+
+def note(path: str, name: str, database: Database) -> str:
+    with Path(path).open("a", encoding="utf-8") as file:
+        print(name, file=file)
+    return name
+
+
+def test_owners_take_turns_and_one_alone_leaves_half_of_the_queue_to_others(tmp_path: Path) -> None:
+    with pool(max_waiting=8) as made:
+        begun(made, tmp_path / "go", "ada")
+        names = [f"ada {number}" for number in range(4)]
+        waiting = [made.submit(Call(note, {"path": str(tmp_path / "order"), "name": name}), "ada") for name in names]
+        with pytest.raises(PoolFullError):
+            made.submit(Call(pid, {}), "ada")
+        waiting += [made.submit(Call(note, {"path": str(tmp_path / "order"), "name": f"bob {n}"}), "bob") for n in range(2)]
+        (tmp_path / "go").touch()
+        assert all(one.result(WAIT_S).value for one in waiting)
+        assert (tmp_path / "order").read_text().split("\n")[:-1] == ["ada 0", "bob 0", "ada 1", "bob 1", "ada 2", "ada 3"]
+
+
+def test_with_two_processes_the_second_is_for_the_owner_who_has_none(tmp_path: Path) -> None:
+    with pool(num_processes=2) as made:
+        ends = [begun(made, tmp_path / str(number), "ada") for number in range(2)]
+        later = made.submit(Call(wait_for, {"path": str(tmp_path / "later")}), "ada")
+        other = made.submit(Call(pid, {}), "bob")
+        (tmp_path / "0").touch()
+        assert other.result(WAIT_S).value
+        for name in ("1", "later"):
+            (tmp_path / name).touch()
+        assert {one.result(WAIT_S).value for one in (*ends, later)} == {b"done"}
+
+
+def test_calls_that_nobody_waits_for_are_dropped_or_ended_with_their_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "WORTH_ENDING_S", 0.1)
+    with pool(max_waiting=1) as made:
+        running = begun(made, tmp_path / "never")
+        process = made.pids[0]
+        waiting = made.submit(Call(wait_for, {"path": str(tmp_path / "neither")}))
+        with pytest.raises(PoolFullError):
+            made.submit(Call(pid, {}))
+        made.abandon(waiting)
+        next_one = made.submit(Call(pid, {}))  # the place is free
+        made.abandon(running)
+        assert next_one.result(WAIT_S).value != str(process).encode()
+        assert not psutil.pid_exists(process)
+        assert not (tmp_path / "neither.begun").exists()
+        assert made.num_restarts == 0
+
+
+def test_a_short_call_that_nobody_waits_for_costs_no_process(tmp_path: Path) -> None:
+    with pool() as made:
+        running = begun(made, tmp_path / "go")
+        made.abandon(running)
+        (tmp_path / "go").touch()
+        assert answer(made, pid).value == str(made.pids[0]).encode()
+        made.abandon(running)  # it ended meanwhile
+
+
 def test_nothing_is_left_of_a_pool_that_ended(tmp_path: Path) -> None:
     with pool(num_processes=2) as made:
         for number in range(2):
@@ -122,6 +191,7 @@ def test_nothing_is_left_of_a_pool_that_ended(tmp_path: Path) -> None:
 
 START = """
 import sys, time
+from app.workers import pool as pools
 from app.workers.calls import Call, CallOptions
 from app.workers.pool import Pool
 from tests.workers.test_pool import pid

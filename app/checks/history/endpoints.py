@@ -23,6 +23,7 @@ from app.checks.service import check_request
 from app.http import etag
 from app.http.bodies import StrictRoute, sent
 from app.http.paging import Limit, Listing, Position, Wanted
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
 from app.http.security import Caller, Principal
 from app.http.state import ServerState, state_of
@@ -58,7 +59,7 @@ async def keep_check(
             if replay is not None:
                 return replay
         entry, asked = service.parse_entry(body)
-        answer = all_unpacked(json.loads(await state.pricing.heavy(check_request, document=asked)))
+        answer = all_unpacked(json.loads(await heavily_priced(request, check_request, document=asked)))
         return await run_in_threadpool(_kept, state, caller, entry, answer, key, digest)
 
 
