@@ -263,8 +263,8 @@ class Placer:
 
 def _best_pace(found: Paces) -> NDArray[np.bool_]:
     """Whether each placement has the best pace of each row, ``[placement, n]``."""
-    is_best: NDArray[np.bool_] = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE))[:, found.of_row]
-    return is_best
+    is_best = found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE)
+    return is_best[:, found.of_row]
 
 
 def _under(one: ParallelStrategy, placements: Sequence[Placement]) -> StrategyBatch:

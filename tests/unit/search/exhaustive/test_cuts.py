@@ -1,0 +1,113 @@
+"""What a chunk leaves out, where the numbers decide narrowly: a plan just below the time to beat, or just within the memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cost_models.constants import prior_constants
+from cost_models.memory.fit import fit_rule
+from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Schedule, StrategyBatch
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.workload import MemoryRoom, Workload
+from cost_models.simulation.step_times import simulate
+from cost_models.step.composition import estimate, estimate_priced
+from cost_models.step.priced_groups import PricedBatch, priced_batch
+from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe
+from search.exhaustive.lattice_state import Incumbents
+from search.placement import placer
+from search.placement.placed_pricing import PricedRows
+from search.placement.placer import Placer
+from search.space.search_space import search_space
+from tests.oracle.placements import layouts
+from tests.search_workloads import DENSE, workload
+
+# A step is the work of its layers but for a thousandth: no fixed cost, few words, and so many and long micro batches that
+# optimizer, accumulation, sends, fill and drain are little beside them.
+CONSTANTS = replace(prior_constants("ascend"), step_overhead_s=0.0)
+MANY, LONG = 65_536, 1 << 23
+SMALL = replace(DENSE, name="few-layers", num_layers=4, vocab_size=128)
+ALONE = ParallelStrategy(dp=1, sequence_parallel=False, features=DEFAULT_FEATURES)
+PIPELINE = replace(ALONE, pp=2, schedule=Schedule.ONE_F_ONE_B)
+NEAR = 5e-4
+
+
+def priced(job: Workload, strategy: ParallelStrategy, to_beat_s: float = float("inf")) -> PricedRows | None:
+    """The rows of a chunk of one strategy."""
+    recipe = ChunkRecipe(job, search_space(job), CONSTANTS, True, estimate_priced, None)
+    return ChunkPricing(recipe).found_in(StrategyBatch.of([strategy]), Incumbents(to_beat_s)).rows
+
+
+def placed(strategy: ParallelStrategy) -> list[ParallelStrategy]:
+    return [replace(strategy, layer_layout=layout) for layout in layouts(SMALL.num_layers, strategy.pp, strategy.vpp)]
+
+
+def with_limit(job: Workload, bytes_that_fit: float) -> Workload:
+    """The job with a device on which a predicted peak of so many bytes fits, and no larger one."""
+    rule = fit_rule(job, CONSTANTS)
+    return replace(job, room=MemoryRoom(rule.memory_limit_bytes - bytes_that_fit * rule.room_bytes / rule.fit_limit_bytes))
+
+
+@pytest.mark.parametrize("strategy", [ALONE, PIPELINE], ids=["alone", "pipeline"])
+def test_a_strategy_that_is_hardly_faster_than_the_time_to_beat_is_kept(strategy: ParallelStrategy) -> None:
+    job = workload(SMALL, num_devices=strategy.pp, global_batch_size=MANY, seq_length=LONG)
+    job = with_limit(job, 1e18)
+    best_s = simulate(job, StrategyBatch.of(placed(strategy)), CONSTANTS).step_time_s.min()
+    found = priced(job, strategy, best_s * (1.0 + 1e-9))
+    assert found is not None
+    assert simulate(job, found.batch, CONSTANTS).step_time_s.min() == pytest.approx(best_s, rel=1e-9)
+    assert priced(job, strategy, best_s * (1.0 - NEAR)) is None  # the bounds are tight here
+
+
+def test_a_form_that_may_lie_elsewhere_is_kept_however_close_the_time_to_beat(monkeypatch: pytest.MonkeyPatch) -> None:
+    def all_do(placer: Placer, forms: PricedBatch, strategies: PricedBatch, of_row: IntColumn) -> NDArray[np.bool_]:
+        return np.ones(len(of_row), dtype=np.bool_)
+
+    monkeypatch.setattr(Placer, "lies_elsewhere", all_do)
+    job = with_limit(workload(SMALL, num_devices=2, global_batch_size=MANY, seq_length=LONG), 1e18)
+    swapped = [replace(each, features=each.features | Feature.SWAP_ATTENTION) for each in placed(PIPELINE)]
+    best_s = simulate(job, StrategyBatch.of(swapped), CONSTANTS).step_time_s.min()
+    found = priced(job, PIPELINE, best_s * (1.0 + 1e-9))
+    assert found is not None
+    assert (found.batch.features & int(Feature.SWAP_ATTENTION)).any()
+
+
+@pytest.mark.parametrize("strategy", [ALONE, PIPELINE], ids=["alone", "pipeline"])
+def test_a_form_that_hardly_fits_is_kept(strategy: ParallelStrategy) -> None:
+    """The leanest plan of all fits, to the byte; with a little less there is none."""
+    job = workload(SMALL, num_devices=strategy.pp)
+    forms = [
+        replace(each, features=each.features | attention | others)
+        for each in placed(strategy)
+        for attention in (Feature(0), Feature.SWAP_ATTENTION)
+        for others in (Feature(0), Feature.SWAP_OPTIMIZER, Feature.REUSE_FP32_PARAM)
+    ]
+    least = float(estimate(job, StrategyBatch.of(forms), CONSTANTS).peak_memory_bytes.min())
+    found = priced(with_limit(job, least * (1.0 + 1e-9)), strategy)
+    assert found is not None
+    assert found.peak_memory_bytes.min() == pytest.approx(least, rel=1e-9)
+    assert priced(with_limit(job, least * (1.0 - 1e-9)), strategy) is None
+
+
+@pytest.mark.parametrize("strategy", [ALONE, PIPELINE], ids=["alone", "pipeline"])
+def test_a_strategy_that_hardly_fits_is_kept(strategy: ParallelStrategy) -> None:
+    job = workload(SMALL, num_devices=strategy.pp)
+    peaks = estimate(job, StrategyBatch.of(placed(strategy)), CONSTANTS).peak_memory_bytes
+    for peak in peaks.tolist():
+        found = priced(with_limit(job, peak * (1.0 + 1e-9)), strategy)
+        assert found is not None
+        assert (found.batch.features == int(strategy.features)).any()
+
+
+def test_no_byte_that_a_rank_does_not_keep_rules_out_a_placement(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever else a rank holds, rows are asked for room up to what they keep: 18 bytes for each parameter of one replica."""
+    job = workload(SMALL, num_devices=1)
+    layer = 2048 * (2 * 2048 + 2 * 1024) + 3 * 2048 * 6144 + 2 * 2048
+    parameters = SMALL.num_layers * layer + 2 * SMALL.vocab_size * SMALL.hidden_size + SMALL.hidden_size
+    monkeypatch.setattr(placer, "fitting", lambda priced, placements, **_: np.ones((1, len(priced.batch)), dtype=np.bool_))
+    rows = priced_batch(job, StrategyBatch.of([ALONE]), CONSTANTS)
+    for factor, fits in ((1.0 + 1e-9, True), (1.0 - 1e-9, False)):
+        assert Placer(job).has_room(rows, rows, factor * 18.0 * parameters).tolist() == [fits]
