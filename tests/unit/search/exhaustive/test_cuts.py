@@ -41,8 +41,8 @@ def priced(job: Workload, strategy: ParallelStrategy, to_beat_s: float = float("
     return ChunkPricing(recipe).found_in(StrategyBatch.of([strategy]), Incumbents(to_beat_s)).rows
 
 
-def placed(strategy: ParallelStrategy) -> list[ParallelStrategy]:
-    return [replace(strategy, layer_layout=layout) for layout in layouts(SMALL.num_layers, strategy.pp, strategy.vpp)]
+def placed(strategy: ParallelStrategy, num_layers: int = SMALL.num_layers) -> list[ParallelStrategy]:
+    return [replace(strategy, layer_layout=layout) for layout in layouts(num_layers, strategy.pp, strategy.vpp)]
 
 
 def with_limit(job: Workload, bytes_that_fit: float) -> Workload:
@@ -75,13 +75,15 @@ def test_a_form_that_may_lie_elsewhere_is_kept_however_close_the_time_to_beat(mo
     assert (found.batch.features & int(Feature.SWAP_ATTENTION)).any()
 
 
+@pytest.mark.parametrize("layers", [1, 2])  # one layer holds less than what comes back to it from the host
 @pytest.mark.parametrize("strategy", [ALONE, PIPELINE], ids=["alone", "pipeline"])
-def test_a_form_that_hardly_fits_is_kept(strategy: ParallelStrategy) -> None:
+def test_a_form_that_hardly_fits_is_kept(strategy: ParallelStrategy, layers: int) -> None:
     """The leanest plan of all fits, to the byte; with a little less there is none."""
-    job = workload(SMALL, num_devices=strategy.pp)
+    model = replace(SMALL, num_layers=layers * strategy.pp)
+    job = workload(model, num_devices=strategy.pp)
     forms = [
         replace(each, features=each.features | attention | others)
-        for each in placed(strategy)
+        for each in placed(strategy, model.num_layers)
         for attention in (Feature(0), Feature.SWAP_ATTENTION)
         for others in (Feature(0), Feature.SWAP_OPTIMIZER, Feature.REUSE_FP32_PARAM)
     ]
@@ -111,3 +113,15 @@ def test_no_byte_that_a_rank_does_not_keep_rules_out_a_placement(monkeypatch: py
     rows = priced_batch(job, StrategyBatch.of([ALONE]), CONSTANTS)
     for factor, fits in ((1.0 + 1e-9, True), (1.0 - 1e-9, False)):
         assert Placer(job).has_room(rows, rows, factor * 18.0 * parameters).tolist() == [fits]
+
+
+def test_of_placements_of_equal_pace_the_simulation_takes_the_fastest() -> None:
+    """Of five layers on four ranks some inner rank has two and sets the pace, wherever the others lie."""
+    model = replace(SMALL, num_layers=5)
+    job, strategy = workload(model, num_devices=4), replace(PIPELINE, pp=4)
+    tied = [replace(strategy, layer_layout=(counts,)) for counts in ((0, 2, 2, 1), (1, 1, 2, 1), (1, 2, 2, 0))]
+    times_s = simulate(job, StrategyBatch.of(tied), CONSTANTS).step_time_s
+    assert times_s.max() > 1.001 * times_s.min()
+    found = priced(job, strategy)
+    assert found is not None
+    assert simulate(job, found.batch, CONSTANTS).step_time_s.min() == pytest.approx(times_s.min(), rel=1e-12)
