@@ -83,11 +83,11 @@ def profile(reference: str | Path) -> HardwareProfile:
             path = path.resolve()
             status = path.stat()
         except (OSError, ValueError, RuntimeError):
-            return load_profile(path)  # raises an error that names the problem
+            return load_profile(path, named)  # raises an error that names the problem
         return _loaded(path, status.st_mtime_ns, status.st_size)
     return named(reference)
 
 
 @lru_cache(maxsize=32)
 def _loaded(path: Path, modified_ns: int, size: int) -> HardwareProfile:
-    return load_profile(path)
+    return load_profile(path, named)

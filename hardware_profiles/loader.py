@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from documents.checking import Section, check
-from documents.errors import InputError
+from documents.errors import InputError, show
 from documents.reading import Limits, parse_document, read_document
 from documents.sentences import Sentence, joined
 from hardware_profiles.fields import PRECISIONS, CurveSection, Points, ProfileSection, Stated, TierSection
+from hardware_profiles.likeness import LIKE, filled_in
 from hardware_profiles.schema import (
     Basis,
     CollectiveCurve,
@@ -24,13 +26,24 @@ from hardware_profiles.schema import (
 LIMITS = Limits(depth=12, values=20_000)
 
 
-def load_profile(path: str | Path) -> HardwareProfile:
-    """The profile in a YAML file, in SI units. Raises ``ProfileError``."""
+def load_profile(path: str | Path, base_of: Callable[[str], HardwareProfile] | None = None) -> HardwareProfile:
+    """The profile in a YAML file, in SI units; ``base_of`` finds the profile that a file is ``like``. Raises ``ProfileError``."""
     try:
         document = read_document(Path(path), LIMITS, is_json=False)
+        if base_of is not None and LIKE in document:
+            document = _of_base(document, base_of)
     except InputError as error:
-        raise ProfileError(str(error)) from None
+        raise ProfileError(Sentence("{}: {}", path, error) if isinstance(error, ProfileError) else str(error)) from None
     return parse_profile(document, str(path))
+
+
+def _of_base(document: dict[str, Any], base_of: Callable[[str], HardwareProfile]) -> dict[str, Any]:
+    name = document[LIKE]
+    if not isinstance(name, str):
+        raise ProfileError(Sentence("{}: {} is not allowed; give the name of a profile.", LIKE, show(name)))
+    if "name" not in document:
+        raise ProfileError(Sentence("name: missing; give the profile a name of its own."))
+    return filled_in(document, base_of(name))
 
 
 def parse_profile_text(text: str, origin: str) -> HardwareProfile:

@@ -51,6 +51,38 @@ def show(
     return DONE
 
 
+@commands.command("new")
+def new(
+    like: Annotated[
+        str, typer.Option("--like", help="the profile that is nearest to your machines", autocompletion=completion.hardware)
+    ],
+    output: Annotated[Path, typer.Option("--output", help="file to write; its name without the suffix is the profile's")],
+) -> int:
+    """Begins a profile of your own: another one but for the numbers that you change."""
+    from app.text import terminal
+    from app.text.files import save_text
+    from hardware_profiles import catalogue
+    from hardware_profiles.likeness import first_draft
+    from hardware_profiles.loader import parse_profile
+    from hardware_profiles.writer import profile_document
+
+    base = catalogue.named(like)
+    _check_profile_file(output)
+    parse_profile({**profile_document(base), "name": output.stem}, "--output")  # refuses a name that no profile may have
+    save_text(output, first_draft(output.stem, base), "--output")
+    terminal.output().print(Sentence("Written to {}; change it, then use it with --hardware {}", output, output), markup=False)
+    return DONE
+
+
+def _check_profile_file(output: Path) -> None:
+    from documents.errors import InputError
+
+    if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
+        raise InputError(
+            Sentence("--output: {} is not allowed; give a file that ends in .yaml, in a folder that exists.", output)
+        )
+
+
 @commands.command("calibrate")
 def calibrate(
     name: Annotated[
@@ -85,10 +117,7 @@ def calibrate(
         raise InputError(Sentence("--curve: missing; give the log of a benchmark, --op-summary FILE, or --measurements FILE."))
     if op_summary is not None and measurements is not None:
         raise InputError(Sentence("--op-summary: given beside --measurements, which has matmul rates too; give one of the two."))
-    if output.suffix not in (".yaml", ".yml") or not output.parent.is_dir():
-        raise InputError(
-            Sentence("--output: {} is not allowed; give a file that ends in .yaml, in a folder that exists.", output)
-        )
+    _check_profile_file(output)
     profile = catalogue.profile(name)
     found = None if measurements is None else measurements_of(measurements, profile)
     rates = rates_of(op_summary, found)
