@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.answers.effort import Counts, Timing
 from app.answers.publication import Publication
 from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, TensorPrice
 from app.calibrations.schemas import NextRun
@@ -220,28 +221,6 @@ class EstimatesDocument(Answer):
     estimates: list[Annotated[Any, DescribedBy(EstimateNumbers | RefusedStrategy)]] = Field(
         description="one entry a strategy, in the order of the request"
     )
-
-
-class Counts(Document):
-    enumerated: int
-    legal: int
-    fits_memory: int
-    estimated: int
-    pruned_by_bound: int
-    simulated: int | None
-    sampled: int | None
-
-
-class Timing(Document):
-    estimate_s: float = Field(description="enumeration, legality and estimate")
-    simulate_s: float | None
-    refine_s: float | None
-    enumerate_s: float
-    legality_s: float
-    price_s: float
-    rank_s: float
-    explain_s: float
-    total_s: float
 
 
 class Variant(Document):

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Counts, DeliverySummary, EstimateNumbers, PricedWith, StrategyDocument
+from app.answers.effort import Counts
+from app.answers.schemas import DeliverySummary, EstimateNumbers, PricedWith, StrategyDocument
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
 from app.text.json_documents import Document

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import Field, create_model
 
+from app.answers.effort import Counts, Timing
 from app.answers.schemas import (
     Baseline,
     ByTensorDocument,
-    Counts,
     EstimateNumbers,
     InfeasibleDocument,
     NearestLaunchableDocument,
@@ -20,7 +20,6 @@ from app.answers.schemas import (
     RefinementDocument,
     Space,
     StrategyDocument,
-    Timing,
 )
 from app.http.ownership import Visibility
 from app.http.paging import Listing
