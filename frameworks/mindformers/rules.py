@@ -45,7 +45,7 @@ MTP = FACTS(
 )
 
 FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
-SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, Parallel configuration]", NAME, TABLE)
+SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, config_args.py]", NAME, TABLE)
 
 _IS_VEE = TABLE.schedules_with(lambda rules: rules.is_vee)
 
@@ -68,7 +68,7 @@ ZBV = Rule(
 
 GROUP_SIZE = Rule(
     "mindformers_group_size",
-    "[mindformers-1.8, Parallel configuration]",
+    "[mindformers-1.8, config_args.py; mindformers-1.8, Parallel configuration]",
     Sentence("an interleaved chunk takes pp micro batches in turn"),
     lambda w, b: (b.microbatch_group_size_per_vp_stage != 0) & (b.microbatch_group_size_per_vp_stage != b.pp),
     lambda w, s: Sentence(
@@ -92,7 +92,7 @@ SWAP_OPTIMIZER = Rule(
 
 ZERO_STAGE = Rule(
     "mindformers_zero_stage",
-    "[mindformers-1.8, Parallel configuration]",
+    "[mindformers-1.8, config_args.py; mindformers-1.8, Parallel configuration]",
     Sentence("zero_stage is 0, 1 (enable_parallel_optimizer) or 2 (gradient_accumulation_shard)"),
     lambda w, b: b.zero_stage > 2,
     lambda w, s: Sentence(
@@ -102,7 +102,7 @@ ZERO_STAGE = Rule(
 
 HALVES = Rule(
     "mindformers_halves",
-    "[mindformers-1.8, Parallel configuration]",
+    "[mindformers-1.8, base_trainer.py; mindformers-1.8, Parallel configuration]",
     Sentence("fine_grain_interleave is micro_batch_interleave_num 2, which cuts samples: micro_batch_size is even"),
     lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
     lambda w, s: Sentence(
@@ -129,7 +129,7 @@ EXPERT_TENSOR_PARALLEL = Rule(
 
 EXPERT_WORLD = Rule(
     "mindformers_expert_world",
-    "[hyper-parallel, fast-tuner; mindformers-1.8, Parallel configuration]",
+    "[mindformers-1.8, moev3.py; hyper-parallel, fast-tuner]",
     Sentence("expert ranks come from dp and tp, not from cp: etp x ep divides dp x tp"),
     lambda w, b: (b.dp * b.tp) % (b.ep * b.etp) != 0,
     lambda w, s: Sentence(

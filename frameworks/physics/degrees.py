@@ -172,7 +172,7 @@ def _misfit(workload: Workload, split: IntColumn) -> Mask:
 
 SEQUENCE_PARALLEL_NEEDS_TP = Rule(
     "sequence_parallel_needs_tp",
-    "[korthikanti2022, section 4.2.2]",
+    "[korthikanti2022, section 4.2.2; megatron-0.12, arguments.py]",
     Sentence("sequence parallelism shards over tp, so tp is above 1"),
     lambda w, b: (b.sequence_parallel != 0) & (b.tp == 1),
     lambda w, s: Sentence("sequence_parallel shards over the tp group, and tp is {}", s.tp),
@@ -251,7 +251,7 @@ LOCAL_ATTENTION_RING = Rule(
 
 ULYSSES_QUERY_GROUPS = Rule(
     "ulysses_query_groups",
-    "[mindspeed, ulysses-context-parallel.md]",
+    "[mindspeed, ulysses_context_parallel.py]",
     Sentence("tp x ulysses_degree divides the query groups, or is a multiple of them"),
     lambda w, b: _misfit(w, b.tp * b.ulysses_degree),
     lambda w, s: Sentence(
@@ -279,7 +279,7 @@ SEQUENCE_PER_CP = Rule(
 
 SEQUENCE_PER_TP = Rule(
     "sequence_per_tp",
-    "[korthikanti2022, section 4.2.2]",
+    "[korthikanti2022, section 4.2.2; megatron-0.12, mappings.py]",
     Sentence("under sequence parallelism tp x cp divides the sequence"),
     lambda w, b: (b.sequence_parallel != 0) & (w.training.seq_length % (b.tp * b.cp) != 0),
     lambda w, s: Sentence(
