@@ -19,7 +19,7 @@ from search.ranking.leaderboard import Scored
 MOST_PIPELINES = 12  # chunks that are looked at
 STRIDE = 7  # one row in so many is looked at; odd, so that options of two values are both seen
 OF_ONE_STRUCTURE = 2  # rows of a structure in a chunk
-NEAR = 4  # times the places: structures that are simulated, since the closed form may rank them otherwise
+SPARE = 60  # structures beyond the places that are simulated, since the closed form may rank them otherwise
 
 
 def first_plans(batches: Iterable[StrategyBatch], pricing: ChunkPricing, simulator: Estimator, places: int) -> Scored | None:
@@ -45,7 +45,9 @@ def first_plans(batches: Iterable[StrategyBatch], pricing: ChunkPricing, simulat
         return None
     found = joined_rows(parts)
     order = np.argsort(found.step_time_s, kind="stable")
-    order = order[first_of_each(found.batch.take(order), 1)][: NEAR * places]
+    order = order[first_of_each(found.batch.take(order), 1)][: places + SPARE]
+    if len(order) < places:
+        return None
     scored = Scored(found.batch, found.step_time_s, found.peak_memory_bytes, -1 - np.arange(len(found.batch))).take(order)
     scored = simulated_rows(scored, simulator, pricing.prices)
-    return scored.take(np.argsort(scored.step_time_s, kind="stable")[:places]) if len(scored) >= places else None
+    return scored.take(np.argsort(scored.step_time_s, kind="stable")[:places])
