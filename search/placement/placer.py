@@ -263,8 +263,8 @@ class Placer:
 
 def _best_pace(found: Paces) -> NDArray[np.bool_]:
     """Whether each placement has the best pace of each row, ``[placement, n]``."""
-    is_best = found.steady_s <= found.steady_s.min(axis=0) * (1.0 + TIE)
-    return is_best[:, found.of_row]
+    is_best: NDArray[np.bool_] = np.less_equal(found.steady_s, found.steady_s.min(axis=0) * (1.0 + TIE))
+    return is_best.take(found.of_row, axis=1)
 
 
 def _under(one: ParallelStrategy, placements: Sequence[Placement]) -> StrategyBatch:

@@ -109,7 +109,7 @@ def test_no_byte_that_a_rank_does_not_keep_rules_out_a_placement(monkeypatch: py
     job = workload(SMALL, num_devices=1)
     layer = 2048 * (2 * 2048 + 2 * 1024) + 3 * 2048 * 6144 + 2 * 2048
     parameters = SMALL.num_layers * layer + 2 * SMALL.vocab_size * SMALL.hidden_size + SMALL.hidden_size
-    monkeypatch.setattr(placer, "fitting", lambda priced, placements, **_: np.ones((1, len(priced.batch)), dtype=np.bool_))
+    monkeypatch.setattr(placer, "fullest_bytes", lambda priced, *_: np.zeros((1, len(priced.batch))))
     rows = priced_batch(job, StrategyBatch.of([ALONE]), CONSTANTS)
     for factor, fits in ((1.0 + 1e-9, True), (1.0 - 1e-9, False)):
         assert Placer(job).has_room(rows, rows, factor * 18.0 * parameters).tolist() == [fits]

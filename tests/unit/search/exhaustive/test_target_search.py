@@ -156,6 +156,23 @@ def test_a_search_that_is_cut_in_physics_keeps_its_proof_and_says_what_was_cut()
     assert result.physics_best.stopped_by == "time_limit"
 
 
+def test_what_a_target_refuses_counts_however_little_it_is_faster() -> None:
+    both = found()
+    assert both.physics_best is not None
+    best_s = both.physics_best.estimate["step_time_s"]
+    assert best_s < both.plans[0].estimate["step_time_s"]
+    lattice = launchable()
+    while lattice.launchable.advance():
+        pass
+    times_s = lattice.launchable.state.candidates.structure_s
+    times_s.update({structure: max(time_s, best_s) * (1.0 + 1e-4) for structure, time_s in times_s.items()})
+    times_s[next(iter(times_s))] = best_s * (1.0 + 1e-4)  # as if the target had a plan that is hardly slower
+    while lattice.advance():
+        pass
+    saved = lattice.checkpoint()["physics"]["finalists"]["simulated"]
+    assert min(saved["step_time_s"]) == pytest.approx(best_s, rel=1e-9)
+
+
 def test_rows_that_the_framework_takes_are_not_priced_twice() -> None:
     job, limits = JOB, replace(SMALL, switches=dict.fromkeys(treated(InSearch.LEAN_ON, InSearch.LEAN_OFF), (False,)))
     num_refused = 0
