@@ -16,11 +16,14 @@ from cost_models.shapes.workload import MemoryRoom, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import estimate, estimate_priced
 from cost_models.step.priced_groups import PricedBatch, priced_batch
+from cost_models.step.priced_keys import LayerPrices
 from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe
 from search.exhaustive.lattice_state import Incumbents
+from search.exhaustive.layer_climb import LEAST_GAIN, climbed
 from search.placement import placer
 from search.placement.placed_pricing import PricedRows
 from search.placement.placer import Placer
+from search.ranking.leaderboard import RankedStrategy
 from search.space.search_space import search_space
 from tests.oracle.placements import layouts
 from tests.search_workloads import DENSE, workload
@@ -125,3 +128,13 @@ def test_of_placements_of_equal_pace_the_simulation_takes_the_fastest() -> None:
     found = priced(job, strategy)
     assert found is not None
     assert simulate(job, found.batch, CONSTANTS).step_time_s.min() == pytest.approx(times_s.min(), rel=1e-12)
+
+
+def test_a_move_of_a_layer_that_hardly_gains_enough_is_made() -> None:
+    job = with_limit(workload(SMALL, num_devices=2, global_batch_size=MANY, seq_length=LONG), 1e18)
+    even, uneven = (replace(PIPELINE, layer_layout=(counts,)) for counts in ((2, 2), (3, 1)))
+    even_s = float(simulate(job, StrategyBatch.of([even]), CONSTANTS).step_time_s[0])
+    plan = RankedStrategy(uneven, even_s / (1.0 - LEAST_GAIN) * (1.0 + 1e-6), 0.0)
+    moved = climbed(LayerPrices(job, CONSTANTS), Placer(job), simulate, plan)
+    assert moved.strategy.layer_layout == ((2, 2),)
+    assert moved.step_time_s == pytest.approx(even_s, rel=1e-12)
