@@ -1,9 +1,14 @@
-"""Tens of thousands of requests made from the OpenAPI document: no error, no undocumented answer, no wrong acceptance."""
+"""Tens of thousands of requests made from the OpenAPI document: no error, no undocumented answer, no wrong acceptance.
+
+``--raw``: so many more with other media types, duplicate keys and ambiguous framing (``raw_requests``). Links from answers to
+further requests are followed by Schemathesis (its stateful phase).
+"""
 
 from __future__ import annotations
 
 import argparse
 import os
+import random
 import re
 import subprocess
 import sys
@@ -13,6 +18,7 @@ from typing import Any
 
 import httpx
 
+from benchmarks.raw_requests import answer_to, drawn
 from meshplan import Client
 from scripts.dashboard.server import server
 
@@ -65,9 +71,25 @@ def run(url: str, folder: Path, examples: int, seed: int, *options: str, paramet
     return int(found[1].replace(",", "")) if found else 0, report.returncode == 0
 
 
+def run_raw(url: str, num_cases: int, seed: int) -> bool:
+    """Whether all drawn requests were answered right; the wrong answers are printed."""
+    numbers, is_fine = random.Random(seed), True
+    for path in ("estimates", "checks"):  # starts the processes that price, which takes seconds and is no fault
+        httpx.post(f"{url}/v1/{path}", json={}, timeout=300)
+    for _ in range(num_cases):
+        case = drawn(numbers)
+        wrong = answer_to(url, case)
+        if wrong is not None:
+            is_fine = False
+            print(f"{case.label}: {wrong}", flush=True)
+    print(f"{num_cases:,} raw requests, {'all' if is_fine else 'NOT all'} answered well", flush=True)
+    return is_fine
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=20_000)
+    parser.add_argument("--raw", type=int, default=5000, help="requests drawn as bytes")
     parser.add_argument("--examples", type=int, default=100, help="of each operation and phase, in one round")
     parser.add_argument("--seed", type=int, default=20261121)
     given = parser.parse_args()
@@ -76,6 +98,7 @@ def main() -> int:
         study = client.wait(client.submit(JOB).id, timeout_s=900)
         httpx.get(f"{url}/openapi.json", timeout=300).raise_for_status()  # made once; Schemathesis waits ten seconds
         known = f'[parameters]\nstudy_id = "{study.id}"\nplan_id = "{client.plans(study.id)[0].plan_id}"\n'
+        is_fine = run_raw(url, given.raw, seed)
         while cases < given.cases:
             # First with a study that exists, so that answers are not only "no such study"; then with any name.
             of_study = ("--include-path-regex", "/studies/", "--exclude-method", "DELETE")

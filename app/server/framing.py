@@ -2,6 +2,10 @@
 
 h11 accepts a few forms that RFC 9112 allows a server to repair. A proxy in front may repair them otherwise, so that one
 request would become two.
+
+h11 shows a message only after it has repaired it, and its public input (``receive_data``) takes pieces of any size, in which a
+header, the end of a body and the next request may stand together: where a line ends is known to its buffer alone. So the buffer
+is replaced, although it is private. h11 is pinned, and ``tests/api/test_framing.py`` fails if a release moves the buffer.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ import re
 from typing import Any
 
 import h11
-from h11._receivebuffer import ReceiveBuffer  # h11 has no public way to see how a line ends
+from h11._receivebuffer import ReceiveBuffer
 
 from documents.sentences import Sentence
 
