@@ -103,6 +103,18 @@ def test_no_plan_is_better_than_the_bound_at_its_step(
             assert 0.0 <= bound <= value.value * (1 + 1e-12), entry.name
 
 
+def test_a_plan_that_never_fails_and_only_waits_reaches_the_bounds() -> None:
+    context = objective_context(job_of(failures_per_node_day=0.0, price_per_kwh_usd=1.0))
+    plan = ParallelStrategy(tp=2)
+    found = estimate(context.workload, StrategyBatch.of([plan]), context.constants, breakdown=True)
+    (numbers,) = estimates_to_mappings(context.workload, found)
+    context = replace(context, operation=lambda *_: replace(context.all_waiting[1]))
+    numbers["time_breakdown_s"] = {"host": numbers["step_time_s"]}
+    for name in ("energy", "cost", "device_hours"):
+        (value,) = OBJECTIVES[name].values(context, [plan], [numbers])
+        assert OBJECTIVES[name].lower_bound(context, numbers["step_time_s"]) == pytest.approx(value.value, rel=1e-9), name
+
+
 def test_a_larger_number_is_better_or_worse_as_the_direction_says() -> None:
     job = job_of(failures_per_node_day=0.1)
     plans = [ParallelStrategy(tp=tp, pp=pp, sequence_parallel=tp > 1) for tp in (1, 4) for pp in (1, 4)]
