@@ -252,7 +252,7 @@ def test_a_baseline_that_only_the_framework_refuses_is_priced_with_its_violation
         vpp=1,
         features=DEFAULT_FEATURES,
     )
-    compared = answers.baseline(given, [plan], given=True)
+    compared = answers.baseline(given, [plan], "given")
     assert compared.estimate["step_time_s"] > 0
     assert compared.speedup_fraction is not None
     assert any("mindspeed_dispatcher" in violation for violation in compared.violations)
