@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.answers.site import nodes_of, running_plan, site_of
+from app.answers.step_interval import intervals_of
 from app.calibrations.constants import constants_for
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
@@ -36,11 +37,13 @@ def delivery_summary(
     workload = job.workload
     per_day = estimate["tokens_per_s"] * found.rate * DAY_S
     tokens = workload.training.train_tokens
+    delivered_days = None if tokens is None or found.rate < LEAST_RATE else tokens / per_day
     return {
         "mtbf_s": found.mtbf_s if math.isfinite(found.mtbf_s) else None,
         "effective_time_fraction": found.rate,
         "delivered_tokens_per_day": per_day,
-        "delivered_days": None if tokens is None or found.rate < LEAST_RATE else tokens / per_day,
+        "delivered_days": delivered_days,
+        "intervals": intervals_of(estimate, {"delivered_days": delivered_days}, {"delivered_tokens_per_day": per_day}),
     }
 
 

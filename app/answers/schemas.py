@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from app.answers.delivery_schemas import DeliverySummary
 from app.answers.effort import Counts, Timing
 from app.answers.publication import Publication
 from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, TensorPrice
@@ -109,15 +110,6 @@ class EstimateNumbers(Document):
     memory_breakdown_bytes: dict[str, float] = Field(description="worst rank at its peak; sums to peak_memory_bytes")
     bottleneck: str
     fidelity: Literal["closed_form", "simulated"]
-
-
-class DeliverySummary(Document):
-    """Throughput of a plan with the failures of the job's site; `meshplan goodput` gives details."""
-
-    mtbf_s: float | None = Field(description="between interruptions; null where nothing fails")
-    effective_time_fraction: float = Field(description="useful time at full rate over wall time")
-    delivered_tokens_per_day: float
-    delivered_days: float | None = Field(description="for training.train_tokens, in the mean; null without, or without an end")
 
 
 _DELIVERY = Field(default=None, description="where the job has a site (`delivery`); left out otherwise")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import NoneType
 from typing import Any, get_args
 
-from app.answers.schemas import DeliverySummary, EstimateDocument, EstimateNumbers
+from app.answers.delivery_schemas import DeliverySummary
+from app.answers.schemas import EstimateDocument, EstimateNumbers
 from app.text.json_documents import plain
 from documents.errors import InputError
 from documents.quantities import gibibytes, percent, seconds
@@ -21,7 +22,7 @@ ESTIMATED = tuple(
     for name, field in EstimateNumbers.model_fields.items()
     if field.annotation is float or set(get_args(field.annotation)) == {float, NoneType}
 )
-DELIVERED = tuple(DeliverySummary.model_fields)  # metrics of a job with a site
+DELIVERED = tuple(name for name in DeliverySummary.model_fields if name != "intervals")  # metrics of a job with a site
 MEASURES = (*ESTIMATED, *DELIVERED, DEVICE_DAYS)  # metrics of one strategy; a baseline has them too
 METRICS = (*MEASURES, SLOWDOWN)
 HIGHER_IS_BETTER = frozenset({

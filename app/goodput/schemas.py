@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
+from app.answers.step_interval import INTERVALS, Intervals
 from app.text.json_documents import Document
 from documents.said import Said
 
@@ -125,4 +126,5 @@ class GoodputDocument(Answer):
     on_devices: list[OnDevices] = Field(description="from an eighth of the devices to eight times as many, where that is legal")
     energy: EnergyDocument | None = Field(description="null where nobody knows what a device draws")
     cost: CostDocument | None = Field(description="null without a price")
+    intervals: Intervals = INTERVALS
     plans: list[DeliveringPlan] | None = Field(default=None, description="of the search, where the job names no strategy")

@@ -15,6 +15,7 @@ from app.answers.delivery import LEAST_RATE
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
+from app.answers.step_interval import intervals_of
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
@@ -129,9 +130,22 @@ def goodput_document(
             "on_devices": scaled,
             "energy": energy,
             "cost": cost,
+            "intervals": intervals_of(
+                plain(priced.estimate),
+                {
+                    **({} if days is None else {"days": days.mean}),
+                    **_amounts("energy", energy, ("kwh", "kwh_per_billion_tokens", "co2_kg")),
+                    **_amounts("cost", cost, ("usd", "usd_per_trillion_tokens")),
+                },
+                {"delivered_tokens_per_day": per_day * found.rate},
+            ),
             **({} if ranked is None else {"plans": ranked}),
         }
     )
+
+
+def _amounts(part: str, document: EnergyDocument | CostDocument | None, names: Sequence[str]) -> dict[str, float | None]:
+    return {} if document is None else {f"{part}.{name}": getattr(document, name) for name in names}
 
 
 def _log_sentence(log: FailureRate) -> str:

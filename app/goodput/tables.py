@@ -6,6 +6,7 @@ from math import exp, hypot, log
 
 from rich.console import Console
 
+from app.answers.step_interval import step_ratios
 from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
 from app.goodput.schemas import GoodputDocument, Quantiles
 from app.text.terminal import plain_table
@@ -126,7 +127,7 @@ def _print_costs(console: Console, document: GoodputDocument) -> None:
 
 def _of_step(document: GoodputDocument, value: float, *, grows: bool = True) -> str:
     """The interval of a number that grows, or shrinks, with the step time."""
-    ratios = _step_ratios(document)
+    ratios = step_ratios(vars(document.estimate))
     if ratios is None:
         return ""
     ends = [value * ratio if grows else value / ratio for ratio in (ratios if grows else reversed(ratios))]
@@ -137,21 +138,13 @@ def _of_step(document: GoodputDocument, value: float, *, grows: bool = True) -> 
 
 def _whole(document: GoodputDocument, found: Quantiles) -> str:
     """The interval of the days from step time and failures, which err independently."""
-    ratios = _step_ratios(document)
+    ratios = step_ratios(vars(document.estimate))
     if ratios is None or not found.p10:
         return ""
     below = hypot(log(ratios[0]), log(min(found.p10 / found.mean, 1.0)))
     above = hypot(log(ratios[1]), log(max(found.p90 / found.mean, 1.0)))
     ends = [figures(found.mean * exp(end)) for end in (-below, above)]
     return Sentence(" (80 %, step and failures: {} to {} d)", *ends)
-
-
-def _step_ratios(document: GoodputDocument) -> tuple[float, float] | None:
-    """The ends of the interval of the step time, over the step time."""
-    estimate = document.estimate
-    if estimate.step_time_low_s is None or estimate.step_time_high_s is None:
-        return None
-    return estimate.step_time_low_s / estimate.step_time_s, estimate.step_time_high_s / estimate.step_time_s
 
 
 def _span(value_s: float) -> str:

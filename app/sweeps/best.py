@@ -10,6 +10,7 @@ from app.answers.costs import draw_of, price_of
 from app.answers.delivery import LEAST_RATE, delivered_of
 from app.answers.price import fill_intervals
 from app.answers.site import failing_site
+from app.answers.step_interval import intervals_of
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration
@@ -82,13 +83,14 @@ def _days_and_costs(job: Job, strategy: ParallelStrategy, numbers: dict[str, Any
     days = tokens_of(job) / (numbers["tokens_per_s"] * rate * DAY_S)
     draw = draw_of(workload, section, numbers, running=running, num_spares=spares)
     price = price_of(workload, section, draw, num_spares=spares)
-    return {
-        **found,
+    of_days = {
         "days": days,
         "device_days": days * workload.cluster.num_devices,
         "energy_kwh": None if draw is None else draw.kwh_per_day * days,
         "cost_usd": None if price is None else price.usd_per_day * days,
     }
+    rates = {name: numbers[name] for name in ("tokens_per_s", "tokens_per_s_per_device")}
+    return {**found, **of_days, "intervals": intervals_of(numbers, of_days, rates)}
 
 
 _NUMBERS = (

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.answers.schemas import Answer, PricedWith, StrategyDocument
+from app.answers.step_interval import INTERVALS, Intervals
 from app.text.json_documents import Document
 from documents.said import Said
 
@@ -47,6 +48,7 @@ class SweepPoint(Document):
     device_days: float | None = None
     energy_kwh: float | None = Field(default=None, description="null where nobody knows what a device draws")
     cost_usd: float | None = Field(default=None, description="null without a price")
+    intervals: Intervals = INTERVALS
     within: bool | None = Field(default=None, description="the constraints; null without a plan")
 
 

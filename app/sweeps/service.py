@@ -347,7 +347,7 @@ def _kind(workload: Workload) -> tuple[Any, ...]:
 
 
 _IDLE = Progress(0.0, 0, 0, 0, None, 0.0)
-_NO_PLAN = {name: None for name, field in SweepPoint.model_fields.items() if not field.is_required()}
+_NO_PLAN = {name: field.default for name, field in SweepPoint.model_fields.items() if not field.is_required()}
 _PARTS = ("cluster", "training", "software")
 
 

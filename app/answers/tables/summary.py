@@ -10,7 +10,8 @@ from rich.table import Table
 from rich.text import Text
 
 from app.answers.assumptions import brief
-from app.answers.schemas import DeliverySummary, EstimateNumbers
+from app.answers.delivery_schemas import DeliverySummary
+from app.answers.schemas import EstimateNumbers
 from app.answers.tables.memory import chance
 from app.language.choice import said
 from documents.quantities import GIB, count, percent, seconds, span
