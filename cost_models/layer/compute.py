@@ -133,9 +133,10 @@ def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:
     newest = max(years)
     if software.portable_attention and not workload.device_traits.own_fused_attention:
         years.add(FLASH_ATTENTION_2_YEAR - 1)
-    routers = workload.software_traits.router_keeps_norm_output_year
-    if routers is not None and workload.model.moe is not None:
-        years.add(math.ceil(routers) - 1)
+    traits = workload.software_traits
+    if workload.model.moe is not None and traits.router_keeps_norm_output_year is not None:
+        years.add(math.ceil(traits.router_keeps_norm_output_year) - 1)
+        years |= set() if traits.fp32_router_year is None else {traits.fp32_router_year}
     return newest, tuple(sorted(years - {newest}))
 
 

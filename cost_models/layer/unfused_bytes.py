@@ -54,8 +54,9 @@ def expert_product_bytes(workload: Workload, keys: LayerKeys) -> Floats:
 
 def routes_in_fp32(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
     """Whether a router computes in FP32, so that the weights of its choices are FP32 as well. ``[k]``"""
-    least, moe = workload.software_traits.fp32_router_experts, workload.model.moe
-    if moe is None or least is None:
+    traits, moe = workload.software_traits, workload.model.moe
+    least, since = traits.fp32_router_experts, traits.fp32_router_year
+    if moe is None or least is None or (since is not None and not workload.software.has_since(since)):
         return np.zeros(len(keys.tp), dtype=np.bool_)
     found: NDArray[np.bool_] = (keys.dispatcher == int(Dispatcher.TWO_LEVEL)) | (moe.num_experts >= least)
     return found

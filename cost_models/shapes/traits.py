@@ -132,6 +132,7 @@ class SoftwareTraits:
         Plain PyTorch runs them operator by operator.
     fp32_router_experts : fewest experts from which its usual scripts route in FP32, as Megatron then asks for
         [megatron-0.12, arguments.py]. ``None``: they route in 16 bits.
+    fp32_router_year : first release that can; core 0.12, whose option was written in March 2025. ``None``: all can.
     router_keeps_norm_output_year : first release in which a router in FP32 keeps the norm's output in 16 bits; core 0.13 was
         published in July 2025 [megatron-0.19, moe_utils.py]. ``None``: it keeps an FP32 copy.
     copied_router_input : tokens are copied for their experts and for an FP32 router, so that neither keeps the norm's output
@@ -163,6 +164,7 @@ class SoftwareTraits:
     uses_transformer_engine: bool = True
     own_kernels: bool = True
     fp32_router_experts: int | None = 1
+    fp32_router_year: float | None = None
     router_keeps_norm_output_year: float | None = None
     copied_router_input: bool = False
     gate_offset_year: float | None = None
@@ -196,6 +198,7 @@ PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
 FP32_ROUTER_EXPERTS = 32  # Megatron warns without an FP32 router from here on [megatron-0.12, arguments.py]
 MEGATRON_CORE = SoftwareTraits(
     fp32_router_experts=FP32_ROUTER_EXPERTS,
+    fp32_router_year=2025.25,
     router_keeps_norm_output_year=ROUTER_RELEASE,
     copied_router_input=True,
     gate_offset_year=2025.75,

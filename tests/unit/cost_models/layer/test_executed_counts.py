@@ -212,6 +212,17 @@ def test_an_all_gather_combines_in_the_precision_of_the_router() -> None:
     assert ascend.combine_s[0] < ascend.dispatch_s[0]  # which carries the map and the weights as well
 
 
+def test_releases_before_core_0_12_route_in_16_bits() -> None:
+    """Their option for FP32 does not exist yet [megatron-0.12, transformer_config.py]: no copy, and sums in 16 bits."""
+    sparse = replace(LAYER, moe=EXPERTS)
+    old, new = (workload(sparse, cluster=gpu(), seq_length=N, year=year) for year in (2024.9, 2025.35))
+    key = keys(ep=4, dispatcher=Dispatcher.ALLGATHER)
+    sums = [expert_comm(each, key, network(each), constants()).combine_s[0] for each in (old, new)]
+    assert sums[1] == pytest.approx(2.0 * sums[0])
+    assert float(layer_activations(old, keys(), moe=True).saved["router"][0]) == 8 * 32 * N
+    assert float(layer_activations(new, keys(), moe=True).saved["router"][0]) > 8 * 32 * N
+
+
 def test_gradients_of_latents_are_reduced_at_their_own_width() -> None:
     mla = MlaShape(q_lora_rank=192, kv_lora_rank=128, qk_nope_head_dim=64, qk_rope_head_dim=32, v_head_dim=64)
     job = on_gpu(replace(LAYER, mla=mla))
