@@ -4,6 +4,7 @@ import { queryOptions } from "@tanstack/react-query";
 import { answered, api, type Schemas } from "./client";
 
 const PAGE = 200;
+const MOST_STUDIES = 10_000; // what an owner may store
 const MOST_SEARCHED = 200; // characters
 export const FINISHED: readonly string[] = ["completed", "failed", "cancelled"];
 
@@ -35,7 +36,7 @@ export async function allPages<Item>(load: (cursor: string | undefined) => Promi
 const isOpen = (study: { state: string }): boolean => !FINISHED.includes(study.state);
 
 const listed = (query: { archived: "true" | "false"; text?: string }, signal: AbortSignal) =>
-  allPages((cursor) => answered(api.GET("/v1/studies", { params: { query: { limit: PAGE, ...query, ...(cursor && { cursor }) } }, signal })));
+  allPages((cursor) => answered(api.GET("/v1/studies", { params: { query: { limit: PAGE, ...query, ...(cursor && { cursor }) } }, signal })), MOST_STUDIES);
 
 /** Newest first, archived ones or the others; asked for again every second while one of them is not finished. */
 export const studiesQuery = (archived: "true" | "false" = "false") =>
@@ -44,6 +45,17 @@ export const studiesQuery = (archived: "true" | "false" = "false") =>
     queryFn: ({ signal }) => listed({ archived }, signal),
     refetchInterval: ({ state }) => (state.data?.some(isOpen) ? 1000 : 10_000),
   });
+
+/** The newest of them: a first page that does not wait for the others. */
+export const newestStudiesQuery = (archived: "true" | "false" = "false") =>
+  queryOptions({
+    queryKey: ["studies", archived, "newest"],
+    queryFn: async ({ signal }) => (await answered(api.GET("/v1/studies", { params: { query: { limit: PAGE, archived } }, signal }))).items,
+    refetchInterval: ({ state }) => (state.data?.some(isOpen) ? 1000 : 10_000),
+  });
+
+/** Whether there are more studies than the newest ones. */
+export const hasOlder = (newest: readonly ListedStudy[] | undefined): boolean => newest?.length === PAGE;
 
 /** Those of them that have the words anywhere, also in a note, which lists do not hold. */
 export const foundStudiesQuery = (text: string, archived: "true" | "false") =>

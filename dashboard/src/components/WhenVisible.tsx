@@ -1,5 +1,6 @@
 import { useIntersection } from "@mantine/hooks";
 import { useEffect, useState, type ReactNode } from "react";
+import { flushSync } from "react-dom";
 
 const AHEAD = "300px";
 
@@ -10,6 +11,11 @@ export function WhenVisible({ height, children }: { height: number; children: Re
   useEffect(() => {
     if (entry?.isIntersecting) setSeen(true);
   }, [entry]);
+  useEffect(() => {
+    const show = () => flushSync(() => setSeen(true)); // paper has no place to come near
+    window.addEventListener("beforeprint", show);
+    return () => window.removeEventListener("beforeprint", show);
+  }, []);
   return (
     <div ref={ref} style={{ minHeight: height }}>
       {wasSeen && children}

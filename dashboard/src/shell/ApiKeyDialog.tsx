@@ -3,24 +3,28 @@ import { useQueryClient } from "@tanstack/react-query";
 import { useState, useSyncExternalStore, type SyntheticEvent } from "react";
 import { Trans, useTranslation } from "../i18n";
 
-import { apiKey, isApiKeyWanted, onApiKeyChange, setApiKey } from "../api/key";
+import { apiKey, changeApiKey, isApiKeyChanged, isApiKeyWanted, isPossibleKey, onApiKeyChange, setApiKey } from "../api/key";
 
 /** Servers beyond loopback ask for an API key; it stays in this tab. */
 export function ApiKeyDialog() {
   const { t } = useTranslation();
   const queries = useQueryClient();
   const isWanted = useSyncExternalStore(onApiKeyChange, isApiKeyWanted);
+  const isChanged = useSyncExternalStore(onApiKeyChange, isApiKeyChanged);
   const [typed, setTyped] = useState("");
+  const isImpossible = typed.trim() !== "" && !isPossibleKey(typed.trim());
+  const isRefused = isWanted && apiKey() !== "";
 
   function save(event: SyntheticEvent) {
     event.preventDefault();
+    if (isImpossible) return;
     setApiKey(typed.trim());
     setTyped("");
     void queries.resetQueries();
   }
 
   return (
-    <Modal opened={isWanted} onClose={() => undefined} withCloseButton={false} title={t("apiKey.title")}>
+    <Modal opened={isWanted || isChanged} onClose={() => changeApiKey(false)} withCloseButton={!isWanted} closeButtonProps={{ "aria-label": t("close") }} title={t(isWanted ? "apiKey.title" : "apiKey.change")}>
       <form onSubmit={save}>
         <Stack>
           <Text size="sm">
@@ -30,12 +34,12 @@ export function ApiKeyDialog() {
             label={t("apiKey.label")}
             value={typed}
             onChange={(event) => setTyped(event.currentTarget.value)}
-            error={apiKey() ? t("apiKey.refused") : undefined}
+            error={isImpossible ? t("apiKey.impossible") : isRefused ? t("apiKey.refused") : undefined}
             autoComplete="off"
             data-autofocus
             required
           />
-          <Button type="submit" disabled={!typed.trim()}>
+          <Button type="submit" disabled={!typed.trim() || isImpossible}>
             {t("apiKey.use")}
           </Button>
         </Stack>

@@ -12,6 +12,7 @@ import {
   IconDeviceDesktop,
   IconFileCode,
   IconGridDots,
+  IconKey,
   IconKeyboard,
   IconLanguage,
   IconMoon,
@@ -26,7 +27,7 @@ import { lazy, Suspense, useEffect, useSyncExternalStore } from "react";
 import { useTranslation } from "../i18n";
 import { Link, Outlet, ScrollRestoration, useLocation, useNavigation } from "react-router";
 
-import { isApiKeyWanted, onApiKeyChange } from "../api/key";
+import { apiKey, changeApiKey, isApiKeyChanged, isApiKeyWanted, onApiKeyChange } from "../api/key";
 import { healthQuery } from "../api/queries";
 import { LANGUAGES, setLanguage, type Language } from "../i18n";
 import { PAGES, useShortcuts } from "./shortcuts";
@@ -44,7 +45,8 @@ export function Shell() {
   const [isHelpOpen, help] = useDisclosure();
   const { pathname } = useLocation();
   const navigation = useNavigation();
-  const isKeyWanted = useSyncExternalStore(onApiKeyChange, isApiKeyWanted);
+  const isKeyWanted = useSyncExternalStore(onApiKeyChange, () => isApiKeyWanted() || isApiKeyChanged());
+  const hasKey = useSyncExternalStore(onApiKeyChange, apiKey) !== "";
   useShortcuts(help.toggle);
   useEffect(close, [pathname, close]);
 
@@ -66,6 +68,13 @@ export function Shell() {
           </Link>
         </Group>
         <Group gap={4} wrap="nowrap">
+          {hasKey && (
+            <Tooltip label={t("apiKey.change")}>
+              <ActionIcon variant="subtle" color="gray" size="lg" onClick={() => changeApiKey(true)} aria-label={t("apiKey.change")}>
+                <IconKey size={18} stroke={1.6} />
+              </ActionIcon>
+            </Tooltip>
+          )}
           <LanguageMenu />
           <SchemeMenu />
           <Tooltip label={`${t("keyboard.title")} (?)`}>
@@ -117,11 +126,11 @@ export function Shell() {
 }
 
 function Foot() {
-  const { t } = useTranslation();
+  const { t, i18n } = useTranslation();
   const { data } = useQuery(healthQuery());
   return (
     <div className={classes.foot}>
-      <UnstyledButton component="a" href="/docs" className={classes.docs}>
+      <UnstyledButton component="a" href={i18n.language === "zh" ? "/docs/zh/index.html" : "/docs"} className={classes.docs}>
         <IconBook size={16} stroke={1.6} />
         <span>{t("nav.documentation")}</span>
       </UnstyledButton>

@@ -47,6 +47,7 @@ describe("Chinese", () => {
   it("sets a percentage without a blank, and days and moments in words", () => {
     expect([percent(0.569066), signedPercent(0.0321)]).toEqual(["56.9%", "+3.2%"]);
     expect([duration(190), duration(1_036_800)]).toEqual(["3.2 min", "12 天"]);
+    expect([compact(718e9), compact(1_460_000), compact(2e12), compact(6144)]).toEqual(["7,180亿", "146万", "2万亿", "6,144"]);
     expect(ago(1000, 1180)).toBe("3\u00a0分钟前");
   });
 });

@@ -127,9 +127,19 @@ const LARGE = [
   [1e4, "K"],
 ] as const;
 
-/** 718B, 1.46M, 6,144. */
+const CHINESE = [
+  [1e12, "万亿"],
+  [1e8, "亿"],
+  [1e4, "万"],
+] as const;
+
+/** 718B, 1.46M, 6,144; in Chinese 7,180亿, 146万. */
 export function compact(value: Value, digits = 3): string {
   if (value == null || !Number.isFinite(value)) return NOTHING;
+  if (isChinese()) {
+    const chinese = CHINESE.find(([size]) => Math.abs(value) >= size);
+    return chinese ? `${number(value / chinese[0], digits)}${chinese[1]}` : number(value, digits);
+  }
   const step = LARGE.find(([size]) => Math.abs(value) >= (size === 1e4 ? 1e4 : size));
   if (!step) return number(value, digits);
   const [size, letter] = step[0] === 1e4 ? [1e3, "K"] : step;

@@ -1,12 +1,16 @@
+import { Button } from "@mantine/core";
 import { useReducedMotion } from "@mantine/hooks";
 import { useContext, useEffect, useMemo, useRef, useState } from "react";
 
+import { useTranslation } from "../../i18n";
 import { usePalette } from "../../theme/usePalette";
 import { chartTheme } from "./chartTheme";
 import { init, type ECharts, type EChartsCoreOption } from "./echarts";
 import { withWholeLegend } from "./legend";
 import { numbersOf } from "./numbers";
 import { PictureOf, pngOf } from "./picture";
+import { zoomedAxis } from "./axis";
+import { followDrags, type Range } from "./zoom";
 
 let measuring: CanvasRenderingContext2D | null = null;
 
@@ -27,10 +31,16 @@ interface Props {
   /** Of ECharts' events, such as `click`. */
   on?: Readonly<Record<string, (event: never) => void>>;
   onReady?: (chart: ECharts) => void;
+  /** Both axes are numbers: dragging over a part shows it alone. */
+  zoom?: boolean;
 }
 
 /** An ECharts chart in the page's theme that follows its container's width. */
-export function Chart({ option, height, label, on, onReady }: Props) {
+export function Chart({ option: given, height, label, on, onReady, zoom = false }: Props) {
+  const { t } = useTranslation();
+  const [range, setRange] = useState<Range | null>(null);
+  const frame = useRef<HTMLDivElement>(null);
+  const option = useMemo(() => (range ? { ...given, xAxis: zoomedAxis(given.xAxis, range.x), yAxis: zoomedAxis(given.yAxis, range.y) } : given), [given, range]);
   const palette = usePalette();
   const isStill = useReducedMotion();
   const place = useRef<HTMLDivElement>(null);
@@ -91,5 +101,22 @@ export function Chart({ option, height, label, on, onReady }: Props) {
     };
   }, [on, palette, onReady]);
 
-  return <div ref={place} role="img" aria-label={label} style={{ height: height + more, width: "100%", minWidth: 0 }} />;
+  useEffect(() => {
+    if (!zoom || !chart.current || !frame.current) return undefined;
+    return followDrags(chart.current, frame.current, setRange);
+  }, [zoom, palette, onReady]);
+
+  const drawing = <div ref={place} role="img" aria-label={label} style={{ height: height + more, width: "100%", minWidth: 0 }} />;
+  if (!zoom) return drawing;
+  return (
+    <div style={{ position: "relative" }}>
+      {drawing}
+      <div ref={frame} style={{ display: "none", position: "absolute", pointerEvents: "none", border: "1px solid var(--mantine-primary-color-filled)", background: "var(--mantine-primary-color-light)" }} />
+      {range && (
+        <Button size="compact-xs" variant="default" onClick={() => setRange(null)} style={{ position: "absolute", top: 4, right: 4 }}>
+          {t("wholeChart")}
+        </Button>
+      )}
+    </div>
+  );
 }

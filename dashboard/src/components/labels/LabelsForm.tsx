@@ -3,16 +3,16 @@ import { useEffect, useRef, useState, type SyntheticEvent } from "react";
 
 import { toApiError } from "../../api/problem";
 import type { Study } from "../../api/queries";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 import { ErrorState } from "../ErrorState";
-import { useChange } from "./change";
+import { useRelabel } from "./change";
 import { LabelFields } from "./LabelFields";
 import { changesOf, tagsText, type Label } from "./labels";
 
 /** Name, tags and note of a study to change. Escape gives up. */
 export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void }) {
   const { t } = useTranslation("labels");
-  const { mutate, isPending, error } = useChange(study.id);
+  const { mutate, isPending, error } = useRelabel(study, (changed) => t("form.stale", { labels: changed.map((label) => t(`form.${label}`)).join(marks().list) }));
   const [given, setGiven] = useState({ name: study.name, tags: tagsText(study.tags), note: study.note });
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => first.current?.focus({ preventScroll: true }), []);

@@ -3,7 +3,8 @@ import { queryOptions, useMutation, useQueryClient } from "@tanstack/react-query
 
 import { answered, api } from "../../api/client";
 import { studyQuery, type Study } from "../../api/queries";
-import type { Changes } from "./labels";
+import { ApiError, toApiError } from "../../api/problem";
+import { changedSince, type Changes } from "./labels";
 
 const FRESH_MS = 60_000;
 
@@ -17,6 +18,39 @@ export function useChange(studyId: string) {
     mutationFn: (body: Changes) => answered(api.PATCH("/v1/studies/{study_id}", { params: { path: { study_id: studyId } }, body })),
     onSuccess: async (changed) => {
       queries.setQueryData(studyQuery(studyId).queryKey, changed as Study);
+      await queries.invalidateQueries({ queryKey: ["studies"] });
+    },
+  });
+}
+
+const TRIES = 3; // progress of a running study changes its version too
+
+/** Changes labels that are still as the reader saw them. Else it fails with `stale`, and the cache has the newest. */
+export function useRelabel(seen: Study, sayOf: (changed: readonly string[]) => string) {
+  const queries = useQueryClient();
+  return useMutation({
+    mutationFn: async (body: Changes): Promise<Study> => {
+      const params = { path: { study_id: seen.id } };
+      for (let tried = 1; ; tried++) {
+        const read = await api.GET("/v1/studies/{study_id}", { params });
+        if (!read.response.ok) throw toApiError(read.error, read.response);
+        const newest = read.data as Study;
+        const changed = changedSince(seen, newest, body);
+        if (changed.length) {
+          queries.setQueryData(studyQuery(seen.id).queryKey, newest);
+          const { problem } = toApiError(undefined, read.response);
+          throw new ApiError({ ...problem, type: "urn:meshplan:problem:stale", status: 412, detail: sayOf(changed) });
+        }
+        try {
+          const header = { "if-match": read.response.headers.get("etag") ?? "*" };
+          return (await answered(api.PATCH("/v1/studies/{study_id}", { params: { ...params, header }, body }))) as Study;
+        } catch (failure) {
+          if (toApiError(failure).kind !== "stale" || tried === TRIES) throw failure;
+        }
+      }
+    },
+    onSuccess: async (changed) => {
+      queries.setQueryData(studyQuery(seen.id).queryKey, changed);
       await queries.invalidateQueries({ queryKey: ["studies"] });
     },
   });

@@ -48,3 +48,9 @@ export function changesOf(study: Pick<Study, "name" | "tags" | "note">, given: {
     ...(tagsText(tags) !== tagsText([...study.tags].sort()) && { tags }),
   };
 }
+
+/** Of the labels to change, those that somebody else has changed since. */
+export function changedSince(seen: Pick<Study, Label>, newest: Pick<Study, Label>, changes: Changes): Label[] {
+  const text = (study: Pick<Study, Label>, label: Label) => (label === "tags" ? tagsText([...study.tags].sort()) : study[label]);
+  return LABELS.filter((label) => label in changes && text(seen, label) !== text(newest, label));
+}

@@ -2,6 +2,7 @@ import { useMediaQuery } from "@mantine/hooks";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
+import { logAxis } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import { tooltipHtml } from "../../components/chart/tooltip";
 import { seriesColor } from "../../theme/palette";
@@ -43,7 +44,7 @@ export function Scatter({ points, groups, chosen, plot = "time", onChoose }: Pro
     const times = points.flatMap(({ measured, predicted }) => [measured, predicted]);
     const low = Math.min(...times, Infinity) / 1.4;
     const high = Math.max(...times, 0) * 1.4;
-    const logTime = { type: "log", min: low, max: high, axisLabel: { formatter: (value: number) => seconds(value, 2), showMinLabel: false, showMaxLabel: false } };
+    const logTime = logAxis([low, high], (value) => seconds(value, 2), 1);
     const isError = plot === "error";
     const heightOf = ({ measured, predicted }: Pick<Point, "measured" | "predicted">) => (isError ? predicted / measured - 1 : predicted);
     const edge = (factor: number): Edge => [low, high].map((time) => [time, heightOf({ measured: time, predicted: time * factor })] as const);

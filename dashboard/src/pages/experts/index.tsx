@@ -9,6 +9,7 @@ import { modelsQuery } from "../../api/queries";
 import { FormPage } from "../../components/FormPage";
 import { HardwareField, NumberField } from "../../components/JobFields";
 import { useAsked } from "../../components/useAsked";
+import { useKept } from "../../components/useKept";
 import { useUrlText } from "../../state/url";
 import { Answer } from "./Answer";
 import { fieldOfProblem, requestOf, type Field } from "./request";
@@ -27,16 +28,21 @@ export function Page() {
   const [maxCopies, setMaxCopies] = useUrlText("maxCopies");
   const [steps, setSteps] = useUrlText("steps");
   const [early, setEarly] = useState(false);
-  const [log, setLog] = useState("");
+  const [log, setLog] = useKept("experts-log");
+  const [isAsked, setAsked] = useState(false);
   const { answer, refusal, isBusy, ask } = useAsked<Schemas["ExpertPlanDocument"]>();
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
-  const errorOf = (field: Field) => (wrong === field ? refusal?.message : undefined);
+  const missing = (["model", "hardware", "devices"] as const).filter((field) => !{ model, hardware, devices }[field].trim());
+  const errorOf = (field: Field) => (isAsked && missing.some((each) => each === field) ? t(`missing.${field}`) : wrong === field ? refusal?.message : undefined);
 
-  const plan = () =>
+  const plan = () => {
+    setAsked(true);
+    if (missing.length) return;
     void ask((signal) => {
       const body = requestOf({ model, hardware, devices, tp, pp, ep, validSteps, maxCopies, log, steps, early });
       return answered(api.POST("/v1/experts/plans", { body, signal }));
     });
+  };
 
   const whole = (field: Field, value: string, set: (text: string) => void, placeholder: string) => (
     <NumberField label={t(`field.${field}`)} placeholder={placeholder} value={value} onChange={set} error={errorOf(field)} style={{ flex: "1 1 110px" }} />
@@ -101,7 +107,7 @@ export function Page() {
             <Switch label={t("early")} checked={early} onChange={(event) => setEarly(event.currentTarget.checked)} mb={6} />
           </Group>
           <Group gap="xs">
-            <Button type="submit" loading={isBusy} disabled={!model || !hardware} leftSection={<IconWand size={16} />}>
+            <Button type="submit" loading={isBusy} leftSection={<IconWand size={16} />}>
               {t("plan")}
             </Button>
             <FileButton onChange={(file) => void file?.text().then(setLog)} accept=".csv,.json,.txt,.log">

@@ -198,6 +198,13 @@ export function requestOf(job: Job, labels: ReturnType<typeof labelsOf>, server:
   return `curl ${query.length ? `'${address}?${query.join("&")}'` : address}${key} \\\n  -H 'Content-Type: application/json' -d '${body}'`;
 }
 
+/** Fields without which there is no job, in the order of the form. A preset knows its sequence length and batch. */
+export function missingOf(form: Form, custom: CustomModel | null): Field[] {
+  const isPreset = form.source === "preset";
+  const wanted: Field[] = ["hardware", "devices", ...(isPreset ? [] : (["seq_length", "global_batch_size"] as const))];
+  return [...((isPreset ? !form.model : !custom) ? (["model"] as const) : []), ...wanted.filter((field) => !form[field].trim())];
+}
+
 const OF_POINTER: Record<string, Field> = {
   "/model": "model",
   "/cluster/hardware": "hardware",

@@ -15,7 +15,7 @@ import { LabelFields } from "../../components/labels/LabelFields";
 import { LoadingPage } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { ClusterSection } from "./ClusterSection";
-import { commandOf, fieldOfProblem, jobOf, labelsOf, requestOf, type Field } from "./form";
+import { commandOf, fieldOfProblem, jobOf, labelsOf, missingOf, requestOf, type Field } from "./form";
 import { SearchSection, SoftwareSection, TrainingSection } from "./JobSections";
 import { ModelSection } from "./ModelSection";
 import { Section } from "./Section";
@@ -32,7 +32,12 @@ export function Page() {
 
   const job = useMemo(() => jobOf(form, custom), [form, custom]);
   const field = refusal ? fieldOfProblem(refusal.problem) : null;
-  const errors: Partial<Record<Field, string>> = field && refusal ? { [field]: refusal.message } : {};
+  const [isAsked, setAsked] = useState(false);
+  const missing = missingOf(form, custom);
+  const errors: Partial<Record<Field, string>> = {
+    ...(field && refusal && { [field]: refusal.message }),
+    ...(isAsked && Object.fromEntries(missing.map((name) => [name, t(`missing.${name}`)]))),
+  };
 
   function set(name: Field, value: string) {
     setField(name, value);
@@ -42,6 +47,9 @@ export function Page() {
   async function create(event: SyntheticEvent) {
     event.preventDefault();
     settle();
+    setAsked(true);
+    setRefusal(null);
+    if (missing[0]) return void requestAnimationFrame(() => document.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
     setBusy(true);
     setRefusal(null);
     try {

@@ -1,6 +1,6 @@
 import { Stack, Title } from "@mantine/core";
 import type { TFunction } from "../../i18n";
-import { lazy, Suspense, useMemo } from "react";
+import { Suspense, useMemo } from "react";
 import { marks, useTranslation } from "../../i18n";
 
 import type { Plan } from "../../api/queries";
@@ -11,6 +11,7 @@ import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { DataTable, type Column } from "../../components/DataTable";
 import { LoadingRows } from "../../components/Loading";
 import { WhenVisible } from "../../components/WhenVisible";
+import { lazyPart } from "../../components/lazyPart";
 import { partColors } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { bytes, seconds } from "../../units/format";
@@ -19,7 +20,7 @@ import type { Analysis, Stage } from "./data";
 
 const GIB = 2 ** 30;
 const MEMORY_OVER_TIME_PX = 480;
-const MemoryOverTime = lazy(async () => ({ default: (await import("./MemoryOverTime")).MemoryOverTime }));
+const MemoryOverTime = lazyPart(async () => (await import("./MemoryOverTime")).MemoryOverTime);
 
 export function MemoryTab({ studyId, plan }: { studyId: string; plan: Plan }) {
   return (

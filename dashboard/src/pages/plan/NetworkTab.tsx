@@ -1,5 +1,5 @@
 import { Card, Stack, Table, Text, Title } from "@mantine/core";
-import { lazy, Suspense, useMemo } from "react";
+import { Suspense, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
@@ -8,6 +8,7 @@ import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
 import { LoadingRows } from "../../components/Loading";
 import { tierName } from "../../components/tiers";
+import { lazyPart } from "../../components/lazyPart";
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { bytes, bytesPerSecond, count, number, percent, seconds } from "../../units/format";
@@ -17,7 +18,7 @@ import { GROUP_COLORS } from "./groupColors";
 import { Placement } from "./Placement";
 import classes from "./Plan.module.css";
 
-const MapCard = lazy(async () => ({ default: (await import("./map/MapCard")).MapCard }));
+const MapCard = lazyPart(async () => (await import("./map/MapCard")).MapCard);
 
 export function NetworkTab({ studyId, plan, study }: { studyId: string; plan: Plan; study: Study }) {
   return (

@@ -2,7 +2,7 @@ import { ActionIcon, Badge, Button, Group, Menu, SimpleGrid, Stack, Tabs, Toolti
 import { notifications } from "@mantine/notifications";
 import { IconChevronLeft, IconChevronRight, IconDownload, IconZoomQuestion } from "@tabler/icons-react";
 import { useQuery, useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useState } from "react";
+import { Suspense, useState } from "react";
 import { useTranslation } from "../../i18n";
 import { Link, useParams, useSearchParams } from "react-router";
 
@@ -15,6 +15,7 @@ import { PageHeader } from "../../components/PageHeader";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
 import { Warnings } from "../../components/Warnings";
+import { lazyPart } from "../../components/lazyPart";
 import { useUrlChange, useUrlChoice } from "../../state/url";
 import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
 import { FIELDS as OF_THE_SITE } from "./delivery/site";
@@ -23,12 +24,12 @@ import { OverviewTab } from "./OverviewTab";
 import { Why } from "./Why";
 
 // Loaded when they are shown: a page stays below 500 kB.
-const TimelineTab = lazy(async () => ({ default: (await import("./timeline/TimelineTab")).TimelineTab }));
-const MemoryTab = lazy(async () => ({ default: (await import("./MemoryTab")).MemoryTab }));
-const NetworkTab = lazy(async () => ({ default: (await import("./NetworkTab")).NetworkTab }));
-const WhatIfTab = lazy(async () => ({ default: (await import("./WhatIfTab")).WhatIfTab }));
-const LaunchTab = lazy(async () => ({ default: (await import("./LaunchTab")).LaunchTab }));
-const DeliveryTab = lazy(async () => ({ default: (await import("./delivery/DeliveryTab")).DeliveryTab }));
+const TimelineTab = lazyPart(async () => (await import("./timeline/TimelineTab")).TimelineTab);
+const MemoryTab = lazyPart(async () => (await import("./MemoryTab")).MemoryTab);
+const NetworkTab = lazyPart(async () => (await import("./NetworkTab")).NetworkTab);
+const WhatIfTab = lazyPart(async () => (await import("./WhatIfTab")).WhatIfTab);
+const LaunchTab = lazyPart(async () => (await import("./LaunchTab")).LaunchTab);
+const DeliveryTab = lazyPart(async () => (await import("./delivery/DeliveryTab")).DeliveryTab);
 
 const TABS = ["overview", "timeline", "memory", "network", "changes", "delivery", "launch"] as const;
 type Tab = (typeof TABS)[number];

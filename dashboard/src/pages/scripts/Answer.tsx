@@ -10,7 +10,7 @@ import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { Warnings } from "../../components/Warnings";
 import { bytes, factor, seconds } from "../../units/format";
-import { diffLines } from "./request";
+import { diffLines, partnersOf, piecesOf } from "./request";
 import classes from "./scripts.module.css";
 
 type Tuned = Schemas["TuneDocument"];
@@ -94,18 +94,30 @@ function Change({ name, answer: { diff, script } }: { name: string; answer: Tune
       </CardHead>
       {diff ? (
         <pre className={classes.diff} tabIndex={0} role="region" aria-label={t("diff")}>
-          {diffLines(diff).map(({ text, kind }, index) => (
-            <span key={index} className={classes[kind]}>
-              {text}
-              {"\n"}
-            </span>
-          ))}
+          <Lines diff={diff} />
         </pre>
       ) : (
         <Text size="sm">{t("noChange")}</Text>
       )}
     </Card>
   );
+}
+
+/** Of a line that replaces another one, what differs is marked. */
+function Lines({ diff }: { diff: string }) {
+  const lines = diffLines(diff);
+  const partners = partnersOf(lines);
+  return lines.map(({ text, kind }, index) => {
+    const partner = partners[index];
+    const pieces = partner == null ? [{ text: text.slice(1), isChanged: false }] : piecesOf(text.slice(1), partner.slice(1));
+    return (
+      <span key={index} className={classes[kind]}>
+        {text[0]}
+        {pieces.map((piece, place) => (piece.isChanged ? <mark key={place}>{piece.text}</mark> : piece.text))}
+        {"\n"}
+      </span>
+    );
+  });
 }
 
 function NotUnderstood({ entries }: { entries: Tuned["not_understood"] }) {

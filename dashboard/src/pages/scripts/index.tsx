@@ -1,4 +1,4 @@
-import { Button, FileButton, Group, Select, Stack, Text, Textarea, Title } from "@mantine/core";
+import { Button, FileButton, Group, Select, Stack, Text, Textarea, TextInput, Title } from "@mantine/core";
 import { IconUpload, IconWand } from "@tabler/icons-react";
 import { useState } from "react";
 import { useTranslation } from "../../i18n";
@@ -7,9 +7,10 @@ import { answered, api, type Schemas } from "../../api/client";
 import { FormPage } from "../../components/FormPage";
 import { HardwareField, NumberField } from "../../components/JobFields";
 import { useAsked } from "../../components/useAsked";
+import { useKept } from "../../components/useKept";
 import { useUrlText } from "../../state/url";
 import { Answer } from "./Answer";
-import { fieldOfProblem, requestOf, type Field } from "./request";
+import { fieldOfProblem, missingOf, requestOf, type Field } from "./request";
 
 const TARGETS = ["mindspeed-llm", "mindformers", "megatron-lm"];
 
@@ -26,17 +27,24 @@ export function Page() {
   const [hardware, setHardware] = useUrlText("hardware");
   const [devices, setDevices] = useUrlText("devices");
   const [target, setTarget] = useUrlText("target");
-  const [script, setScript] = useState("");
-  const [name, setName] = useState("launch.sh");
+  const [assume, setAssume] = useUrlText("assume");
+  const [script, setScript] = useKept("script");
+  const [name, setName] = useKept("script-name", "launch.sh");
+  const [missing, setMissing] = useState<readonly Field[]>([]);
   const { answer: tuned, refusal, isBusy, ask } = useAsked<Tuned>();
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
-  const errorOf = (field: Field) => (wrong === field ? refusal?.message : undefined);
+  const form = { script, hardware, devices, target, assume };
+  const errorOf = (field: Field) => (missing.includes(field) && !form[field].trim() ? t(`missing.${field}`) : wrong === field ? refusal?.message : undefined);
 
-  const tune = () =>
+  const tune = () => {
+    const left = missingOf(form);
+    setMissing(left);
+    if (left.length) return;
     void ask(async (signal) => {
-      const answer = await answered(api.POST("/v1/scripts", { body: requestOf({ script, hardware, devices, target }), signal }));
+      const answer = await answered(api.POST("/v1/scripts", { body: requestOf(form), signal }));
       return { script, name, answer };
     });
+  };
 
   async function upload(file: File | null) {
     if (!file) return;
@@ -96,8 +104,17 @@ export function Page() {
               style={{ flex: "1 1 200px" }}
             />
           </Group>
+          <TextInput
+            label={t("assume")}
+            description={t("assumeHelp")}
+            value={assume}
+            onChange={(event) => setAssume(event.currentTarget.value)}
+            error={errorOf("assume")}
+            autoComplete="off"
+            spellCheck={false}
+          />
           <Group gap="xs">
-            <Button type="submit" loading={isBusy} disabled={!script.trim()} leftSection={<IconWand size={16} />}>
+            <Button type="submit" loading={isBusy} leftSection={<IconWand size={16} />}>
               {t("tune")}
             </Button>
             <FileButton onChange={(file) => void upload(file)}>

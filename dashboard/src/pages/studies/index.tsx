@@ -5,7 +5,7 @@ import { lazy, Suspense, useCallback, useMemo, useState } from "react";
 import { marks, useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
-import { foundStudiesQuery, studiesQuery, type ListedStudy } from "../../api/queries";
+import { foundStudiesQuery, hasOlder, newestStudiesQuery, studiesQuery, type ListedStudy } from "../../api/queries";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
@@ -19,13 +19,19 @@ import { useStudyColumns } from "./columns";
 import { DeleteDialog } from "./DeleteDialog";
 import { StateFilter, type State } from "./StateFilter";
 
-const FILTERS = { q: null, state: null, model: null, hardware: null, proved: null, tag: null };
+const ROWS = 50; // a page
+const OLDER_MS = 60_000; // between two readings of all studies
+const KINDS = ["search", "sweep", "rl"] as const;
+const FILTERS = { q: null, state: null, kind: null, owner: null, model: null, hardware: null, proved: null, tag: null };
 const EditDialog = lazy(async () => ({ default: (await import("./EditDialog")).EditDialog }));
 
 export function Page() {
   const { t } = useTranslation("studies");
   const [archived] = useUrlText("archived");
-  const { data: studies, error, refetch } = useQuery(studiesQuery(archived ? "true" : "false"));
+  const which = archived ? "true" : "false";
+  const { data: newest, error, refetch } = useQuery(newestStudiesQuery(which));
+  const { data: all } = useQuery({ ...studiesQuery(which), enabled: hasOlder(newest), refetchInterval: OLDER_MS });
+  const studies = useMemo(() => newest && (hasOlder(newest) ? joined(newest, all ?? []) : newest), [newest, all]);
   const isFailed = error !== null && studies === undefined;
 
   return (
@@ -69,6 +75,8 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
   const [states, setStates] = useUrlList("state");
   const [model, setModel] = useUrlText("model");
   const [hardware, setHardware] = useUrlText("hardware");
+  const [kind, setKind] = useUrlText("kind");
+  const [owner, setOwner] = useUrlText("owner");
   const [proved, setProved] = useUrlText("proved");
   const [tag, setTag] = useUrlText("tag");
   const [archived, setArchived] = useUrlText("archived");
@@ -91,13 +99,15 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
         (!tag || study.tags.includes(tag)) &&
         (!model || study.model === model) &&
         (!hardware || study.hardware === hardware) &&
+        (!kind || study.kind === kind) &&
+        (!owner || study.owner === owner) &&
         (!proved || study.proved_best === true)
       );
     });
-  }, [studies, query, settled, known, model, hardware, proved, tag]);
+  }, [studies, query, settled, known, model, hardware, kind, owner, proved, tag]);
   const shown = states.length ? found.filter((study) => states.includes(study.state)) : found;
   const selected = studies.filter((study) => chosen.includes(study.id));
-  const isFiltered = Boolean(query || model || hardware || proved || tag || states.length);
+  const isFiltered = Boolean(query || model || hardware || kind || owner || proved || tag || states.length);
 
   return (
     <>
@@ -111,6 +121,7 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
         rowLink={(study) => `/studies/${study.id}`}
         chosen={chosen}
         onChoose={setChosen}
+        pageSize={ROWS}
         toolbar={
           <Group gap="xs">
             <TextInput
@@ -130,6 +141,12 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
               value={hardware}
               onChange={setHardware}
             />
+            {(kind || studies.some((study) => study.kind !== "search")) && (
+              <NameFilter label={t("column.kind")} names={KINDS} nameOf={(name) => t(`kind.${name}`)} value={kind} onChange={setKind} />
+            )}
+            {(owner || studies.some((study) => study.owner !== null)) && (
+              <NameFilter label={t("column.owner")} names={studies.flatMap((study) => study.owner ?? [])} value={owner} onChange={setOwner} />
+            )}
             {(tag || studies.some(({ tags }) => tags.length > 0)) && (
               <NameFilter label={t("tag")} names={studies.flatMap(({ tags }) => tags)} value={tag} onChange={setTag} />
             )}
@@ -184,12 +201,13 @@ function joined(listed: readonly ListedStudy[], known: readonly ListedStudy[]): 
 interface NameFilterProps {
   label: string;
   names: readonly string[];
+  nameOf?: (name: string) => string;
   value: string;
   onChange: (value: string) => void;
 }
 
-function NameFilter({ label, names, value, onChange }: NameFilterProps) {
-  const data = [...new Set(value ? [...names, value] : names)].sort();
+function NameFilter({ label, names, nameOf = (name) => name, value, onChange }: NameFilterProps) {
+  const data = [...new Set(value ? [...names, value] : names)].sort().map((name) => ({ value: name, label: nameOf(name) }));
   return (
     <Select
       data={data}

@@ -1,7 +1,8 @@
-import { lazy, Suspense } from "react";
+import { Suspense } from "react";
 
 import { LoadingRows } from "../../components/Loading";
 import { WhenVisible } from "../../components/WhenVisible";
+import { lazyPart } from "../../components/lazyPart";
 import type { Baseline, RankedPlan } from "./data";
 import type { Dimension, Filter } from "./dimensions";
 import { Scatter } from "./Scatter";
@@ -10,8 +11,8 @@ import classes from "./Study.module.css";
 
 const BELOW_PX = 700; // about what these two take
 
-const Parallel = lazy(async () => ({ default: (await import("./Parallel")).Parallel }));
-const Importance = lazy(async () => ({ default: (await import("./Importance")).Importance }));
+const Parallel = lazyPart(async () => (await import("./Parallel")).Parallel);
+const Importance = lazyPart(async () => (await import("./Importance")).Importance);
 
 interface Props {
   plans: readonly RankedPlan[];

@@ -1,6 +1,6 @@
 import { Button, Skeleton, Stack } from "@mantine/core";
 import { IconFilterOff } from "@tabler/icons-react";
-import { lazy, Suspense, useCallback, useDeferredValue, useEffect, useMemo } from "react";
+import { Suspense, useCallback, useDeferredValue, useEffect, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
@@ -8,6 +8,7 @@ import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { strategyText } from "../../components/strategy";
 import { hasWords } from "../../components/SearchField";
+import { lazyPart } from "../../components/lazyPart";
 import { useUrlChange, useUrlDraft, useUrlList } from "../../state/url";
 import { ChosenPlans } from "./ChosenPlans";
 import type { Baseline, RankedPlan } from "./data";
@@ -16,7 +17,7 @@ import { Filters } from "./Filters";
 import { rowsOf, usePlanColumns, variantsOf, type PlanRow } from "./planColumns";
 
 const loadCharts = () => import("./PlanCharts");
-const PlanCharts = lazy(async () => ({ default: (await loadCharts()).PlanCharts }));
+const PlanCharts = lazyPart(async () => (await loadCharts()).PlanCharts);
 
 const ROWS = 10;
 const CHARTS_PX = 480;

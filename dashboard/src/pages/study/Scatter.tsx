@@ -3,7 +3,7 @@ import { useMemo } from "react";
 import { marks, useTranslation } from "../../i18n";
 import { useNavigate } from "react-router";
 
-import { roundUp } from "../../components/chart/axis";
+import { isWide, logAxis, roundUp } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
@@ -13,7 +13,7 @@ import { changeText, strategyText } from "../../components/strategy";
 import { useUrlText } from "../../state/url";
 import { seriesColor, type Palette } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
-import { bytes, seconds } from "../../units/format";
+import { bytes, number, seconds } from "../../units/format";
 import type { Baseline, RankedPlan } from "./data";
 import { paretoFront, type Dimension } from "./dimensions";
 import { useDimensionNames } from "./Filters";
@@ -83,7 +83,7 @@ export function Scatter(props: Props) {
         </>
       }
     >
-      <Chart option={option} height={378} label={t("scatter.label", { count: plans.length })} on={on} />
+      <Chart option={option} zoom height={378} label={t("scatter.label", { count: plans.length })} on={on} />
     </ChartCard>
   );
 }
@@ -125,12 +125,7 @@ function scatterOption(
   const least = [...points, ...variants].reduce((low, [memory]) => Math.min(low, memory), Infinity);
   const own = baseline && typeof baseline.estimate.step_time_s === "number" ? (baseline.estimate as { step_time_s: number; peak_memory_bytes: number }) : null;
   const most = [...points, ...variants].reduce((high, [memory]) => Math.max(high, memory), own ? own.peak_memory_bytes / GIB : 0);
-  // A baseline far above would press all plans into a line: it stands at the edge, with its number.
-  const steps = [...points, ...variants].map(([, step]) => step);
-  const slowest = [...steps, ...ends.map(([, , , high]) => high)].reduce((high, step) => Math.max(high, step), 0);
-  const fastest = [...steps, ...ends.map(([, low]) => low)].reduce((low, step) => Math.min(low, step), Infinity);
-  const edge = slowest + Math.max(slowest - fastest, 0.02 * slowest);
-  const isBeyond = own !== null && own.step_time_s > edge;
+  const steps = [...points, ...variants].map(([, step]) => step).concat(ends.flatMap(([, low, , high]) => [low, high]), own ? [own.step_time_s] : []);
   const tick = [2, 5, 10, 20, 50, 100].find((step) => (Math.max(most, limit / GIB) - least) / step <= 7) ?? 200;
   const pinned = (point: Point, plan: RankedPlan) => ({
     value: point,
@@ -161,7 +156,7 @@ function scatterOption(
       max: Math.ceil(Math.max(most, limit / GIB) / tick) * tick,
       interval: tick,
     },
-    yAxis: { type: "value", scale: true, ...(isBeyond && { max: roundUp(edge) }), name: `${texts.step} [s]`, nameTextStyle: { align: "left" } },
+    yAxis: { ...(isWide(steps) ? logAxis(steps, (value) => number(value)) : { type: "value", scale: true, max: ({ max }: { max: number }) => roundUp(max) }), name: `${texts.step} [s]`, nameTextStyle: { align: "left" } },
     series: [
       {
         type: "line",
@@ -209,7 +204,7 @@ function scatterOption(
       }),
       ...(ends.length ? [whiskers(texts.intervals, palette.muted, ends)] : []),
       ...(own
-        ? [{ type: "scatter", name: texts.baseline, symbol: "diamond", symbolSize: 14, itemStyle: { color: palette.warn }, data: [{ value: [own.peak_memory_bytes / GIB, isBeyond ? edge : own.step_time_s, -1, -1], label: { show: isBeyond, formatter: `↑ ${seconds(own.step_time_s)}`, position: "bottom", color: palette.text } }] }]
+        ? [{ type: "scatter", name: texts.baseline, symbol: "diamond", symbolSize: 14, itemStyle: { color: palette.warn }, data: [{ value: [own.peak_memory_bytes / GIB, own.step_time_s, -1, -1] }], z: 5 }]
         : []),
     ],
   };

@@ -1,7 +1,7 @@
 import { Alert, Button, Tabs, Text } from "@mantine/core";
 import { IconBan, IconZoomExclamation } from "@tabler/icons-react";
 import { useInfiniteQuery, usePrefetchInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
-import { lazy, Suspense, useEffect, useMemo } from "react";
+import { Suspense, useEffect, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 import { Link, useParams } from "react-router";
 
@@ -14,6 +14,7 @@ import { nameOf } from "../../components/labels/labels";
 import { PageHeader } from "../../components/PageHeader";
 import { StateBadge } from "../../components/StateBadge";
 import { Warnings } from "../../components/Warnings";
+import { lazyPart } from "../../components/lazyPart";
 import { useUrlChoice } from "../../state/url";
 import { ago, count, moment } from "../../units/format";
 import { rankingQuery, type RankedPlan } from "./data";
@@ -29,10 +30,10 @@ import { ResumeButton, StudyActions } from "./StudyActions";
 import { useLive, type Live } from "./useLive";
 
 // The library that draws is as large as all else; the table does not wait for it.
-const LiveTab = lazy(async () => ({ default: (await import("./LiveTab")).LiveTab }));
+const LiveTab = lazyPart(async () => (await import("./LiveTab")).LiveTab);
 // What few studies have.
-const Infeasible = lazy(async () => ({ default: (await import("./Infeasible")).Infeasible }));
-const TrialsTab = lazy(async () => ({ default: (await import("./TrialsTab")).TrialsTab }));
+const Infeasible = lazyPart(async () => (await import("./Infeasible")).Infeasible);
+const TrialsTab = lazyPart(async () => (await import("./TrialsTab")).TrialsTab);
 
 const ASKED_MS = 2000; // of a study that is not followed by its stream
 const SLOW_MS = 10_000; // the stream tells of changes; asking covers a proxy that holds it back

@@ -4,6 +4,7 @@ import { marks, useTranslation } from "../../i18n";
 
 import { ChartCard } from "../../components/ChartCard";
 import type { Cell } from "../../components/csv";
+import { logAxis } from "../../components/chart/axis";
 import { Chart } from "../../components/chart/Chart";
 import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
@@ -76,14 +77,7 @@ function Throughput({ curves, table, data }: Props) {
       grid: { left: 12, right: 24, top: 40, bottom: 36 },
       legend: { bottom: 0, left: 0, right: 0, data: [...curves.map(({ name }) => named(name)), t("ideal")] },
       xAxis: devicesAxis(t("devices")),
-      yAxis: {
-        type: "log",
-        name: t("tokensPerS"),
-        nameTextStyle: { align: "left" },
-        axisLabel: { formatter: (value: number) => compact(value), showMinLabel: false, showMaxLabel: false },
-        min: "dataMin",
-        max: "dataMax",
-      },
+      yAxis: { ...logAxis(ratesOf(curves), (value) => compact(value)), name: t("tokensPerS"), nameTextStyle: { align: "left" } },
       tooltip: {
         trigger: "item",
         formatter: ({ data }: { data: Partial<Item> }) => (data.point ? tooltipHtml(t("onDevices", { count: data.point.num_devices, devices: count(data.point.num_devices) }), told(data.point, t)) : ""),
@@ -137,6 +131,14 @@ function Throughput({ curves, table, data }: Props) {
       <Chart option={option} height={HEIGHT_PX} label={t("scalingLabel", { count: curves.length, most: tokensPerSecond(most), knees: kneesOf(curves, t) })} />
     </ChartCard>
   );
+}
+
+/** All that the chart draws: rates, their intervals, and the ideal. */
+function ratesOf(curves: Props["curves"]): number[] {
+  return curves.flatMap(({ points }) => [
+    ...points.flatMap(({ tokens_per_s: rate, step_time_s: step, step_time_low_s: low, step_time_high_s: high }) => [rate, ...(low && high ? [(rate * step) / low, (rate * step) / high] : [])]),
+    ...idealOf(points).map(([, rate]) => rate),
+  ]);
 }
 
 type T = ReturnType<typeof useTranslation>["t"];
