@@ -1,1 +1,0 @@
-var e=[1,1.5,2,2.5,3,4,5,6,8,10];function t(t){if(!(t>0)||!Number.isFinite(t))return t;let n=10**Math.floor(Math.log10(t)),r=e.find(e=>e*n>=t*(1-1e-9))??10;return Number((r*n).toPrecision(2))}export{t as roundUp};
