@@ -124,7 +124,7 @@ def test_what_stands_in_the_way_of_a_job(api: TestClient, finish: Callable[[str]
     finish(study)
     english, chinese = both(api, "GET", f"/v1/studies/{study}")
     assert check_translation(english, chinese) > 0
-    assert "没有既合法又能容纳的策略" in chinese["result"]["nearest"]
+    assert "没有既合法又显存足够的策略" in chinese["result"]["nearest"]
 
 
 @pytest.mark.parametrize(
