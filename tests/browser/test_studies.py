@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
 
 import httpx
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.browser.conftest import FAILURE, LONG_NAME, SMALL, OpenView, Site, searched
 
@@ -78,6 +79,42 @@ def test_what_is_wrong_stands_beside_its_field(view: OpenView, site: Site) -> No
     expect(field).not_to_have_attribute("aria-invalid", "true")
     assert all("422" in complaint for complaint in opened.complaints)
     opened.complaints.clear()
+
+
+def test_forms_say_all_that_is_missing_at_once(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies/new")
+    page.get_by_role("button", name="Start the search").click()
+    for words in ("Choose a preset, or read a config.json", "Choose the hardware", "Say how many devices"):
+        expect(page.get_by_text(words, exact=True)).to_be_visible()
+    opened = view(site.url, scheme="dark", language="zh-CN")
+    page = opened.open("/scripts")
+    page.get_by_role("button", name="估算并寻找更优方案").click()
+    for words in ("请粘贴脚本或打开文件", "请选择硬件"):
+        expect(page.get_by_text(words, exact=True)).to_be_visible()
+    assert opened.violations() == []
+
+
+MANY = 10_000
+
+
+def test_a_list_of_many_studies_is_paged_and_filtered_by_kind(view: OpenView, site: Site) -> None:
+    one = httpx.get(f"{site.url}/v1/studies?limit=1", timeout=30).json()["items"][0]
+
+    def listed(route: Route) -> None:
+        query = parse_qs(urlsplit(route.request.url).query)
+        first, limit = int(query.get("cursor", ["0"])[0]), int(query["limit"][0])
+        some = range(first, min(MANY, first + limit))
+        items = [{**one, "id": f"{number:016x}", "kind": "rl" if number == MANY - 1 else "search"} for number in some]
+        route.fulfill(json={"items": items, "next_cursor": str(some.stop) if some.stop < MANY else None})
+
+    opened = view(site.url)
+    opened.page.route(re.compile(r"/v1/studies\?"), listed)
+    page = opened.open("/studies")
+    expect(page.locator("tbody tr")).to_have_count(50)
+    expect(page.get_by_text("10,000").first).to_be_visible()
+    page.goto(f"{site.url}/studies?kind=rl")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page.locator("tbody tr")).to_contain_text(f"{MANY - 1:016x}")
 
 
 def test_a_config_becomes_a_study_of_its_model(view: OpenView, site: Site) -> None:

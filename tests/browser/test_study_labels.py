@@ -56,6 +56,18 @@ def test_a_study_is_named_tagged_and_noted_in_place(view: OpenView, site: Site, 
     assert page.get_by_role("row").count() == 2
 
 
+def test_a_rename_does_not_replace_another_persons(view: OpenView, site: Site, study: str) -> None:
+    page = view(site.url).open(f"/studies/{study}")
+    page.get_by_role("button", name="Name, tags, note").click()
+    httpx.patch(f"{site.url}/v1/studies/{study}", json={"name": "by A"}, timeout=30).raise_for_status()
+    page.get_by_label("Name", exact=True).fill("by B")
+    page.get_by_role("button", name="Save").click()
+    expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this meanwhile: Name")
+    assert httpx.get(f"{site.url}/v1/studies/{study}", timeout=30).json()["name"] == "by A"
+    page.get_by_role("button", name="Save").click()  # now that the reader knows
+    expect(page.get_by_role("heading", level=1)).to_have_text("by B")
+
+
 def test_a_label_that_is_refused_is_told_beside_its_field(view: OpenView, site: Site, study: str) -> None:
     opened = view(site.url)
     page = opened.open(f"/studies/{study}")
