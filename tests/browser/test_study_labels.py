@@ -61,10 +61,10 @@ def test_a_rename_does_not_replace_another_persons(view: OpenView, site: Site, s
     page.get_by_role("button", name="Name, tags, note").click()
     httpx.patch(f"{site.url}/v1/studies/{study}", json={"name": "by A"}, timeout=30).raise_for_status()
     page.get_by_label("Name", exact=True).fill("by B")
-    page.get_by_role("button", name="Save").click()
+    page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this meanwhile: Name")
     assert httpx.get(f"{site.url}/v1/studies/{study}", timeout=30).json()["name"] == "by A"
-    page.get_by_role("button", name="Save").click()  # now that the reader knows
+    page.get_by_role("button", name="Save", exact=True).click()  # now that the reader knows
     expect(page.get_by_role("heading", level=1)).to_have_text("by B")
 
 
