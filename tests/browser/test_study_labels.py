@@ -62,7 +62,7 @@ def test_a_rename_does_not_replace_another_persons(view: OpenView, site: Site, s
     httpx.patch(f"{site.url}/v1/studies/{study}", json={"name": "by A"}, timeout=30).raise_for_status()
     page.get_by_label("Name", exact=True).fill("by B")
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("Somebody else has changed this meanwhile: Name")
+    expect(page.get_by_text("Somebody else has changed this meanwhile: Name")).to_be_visible()
     assert httpx.get(f"{site.url}/v1/studies/{study}", timeout=30).json()["name"] == "by A"
     page.get_by_role("button", name="Save", exact=True).click()  # now that the reader knows
     expect(page.get_by_role("heading", level=1)).to_have_text("by B")
