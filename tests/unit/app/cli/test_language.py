@@ -71,7 +71,7 @@ def test_what_follows_a_double_dash_is_no_option() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("estimate", *JOB, "--tp", "x"), "'--tp' 的值无效：应为合法的整数，无法由该文本解析。"),
+        (("estimate", *JOB, "--tp", "x"), "--tp：不允许 'x'；请给出整数，如 8、1e3。"),
         (("estimate", *JOB, "--typo"), "没有该选项：--typo"),
         (("estimate", *JOB), "strategy：缺失；请在任务文件中给出，或用 --tp 8 --pp 4 等选项。"),
         (("estimate", "no-such.yaml"), "no-such.yaml：没有该文件。"),
