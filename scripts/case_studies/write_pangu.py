@@ -369,8 +369,8 @@ under every placement, {counts.fits_memory:,} of these fit, {counts.simulated} w
 `two_level` dispatch, which no framework here offers on Ascend. The second and third row are the best of the neighbourhood (tp
 4 and 8, pp 4 to 32, ep 8 to 64, micro batch 1 and 2; {", ".join(ON_ASCEND)}): with any schedule, and interleaved. The last is
 the published one with hierarchical dispatch, merged pairs and micro batch 2. Its recompute, switches and placement are
-searched, and so are swaps of attention's inputs. No public framework swaps them beside merged pairs, and the default search
-leaves them out there.
+searched, and so are swaps of attention's inputs. No public framework swaps them beside merged pairs; the default search
+tries it, as its target is physics alone.
 
 Among the structures (tp, pp, cp, ep, vpp, schedule) of the default search, each at its best, the published one is
 {place_text(whole, error.fraction)}; among the interleaved ones of the neighbourhood it is
