@@ -303,7 +303,7 @@ class LatticeSearch:
         chosen = recommended_of(plans)
         launchable = () if chosen is None else self._builder.nearest_launchable(chosen)
         story = None if ranked or stopped_by else self._builder.infeasible(state.leanest)
-        nearest = None if story is None else self._builder.nearest(state.rejections, state.leanest, story)
+        nearest = None if story is None else self._builder.nearest(state.rejections, story)
         if ranked and not plans:
             nearest = self._builder.why_beyond_limits(ranked)
         explain_s = self._now() - simulated_s

@@ -19,7 +19,7 @@ from frameworks.registry import FRAMEWORKS
 from frameworks.target import ANY
 from search.errors import SearchError
 from search.feasibility.device_counts import fillable_device_counts
-from search.feasibility.least_memory_plan import lean_limits, lean_plan
+from search.feasibility.least_memory_plan import lean_limits, lean_plan, least_memory
 from search.heartbeat import beat
 from search.plans.estimator import Estimator
 from search.plans.plan import estimates_to_mappings, strategy_to_mapping
@@ -216,7 +216,10 @@ def infeasible(
     leanest: tuple[float, ParallelStrategy] | None,
     fit_limit_bytes: float,
 ) -> Infeasible:
-    """Why a search has no plan; ``leanest`` is the least peak of its legal strategies, if any."""
+    """Why a search has no plan; ``leanest`` is the least peak of its legal strategies as they stand in the lattice, if any."""
+    if leanest is not None:
+        in_lean_form = least_memory(workload, limits, constants)
+        leanest = leanest if in_lean_form is None or leanest[0] <= in_lean_form[0] else in_lean_form
     peak_bytes = None if leanest is None else leanest[0]
     near = _Nearby(workload, limits, by_rule=leanest is None)
     changes = [found for way in near.ways() if (found := _first_that_fits(way, constants, simulate)) is not None]

@@ -9,7 +9,7 @@ from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch, concatenate
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate_priced
+from cost_models.step.composition import estimate_priced, peaks
 from cost_models.step.priced_groups import priced_batch
 from frameworks.target import ANY
 from search.placement.leanest_room import can_be_lean
@@ -71,6 +71,25 @@ def _first_that_fits(
         if len(placed.batch):
             return placed.batch.row(int(estimate_priced(placed, memory=False).step_time_s.argmin()))
     return None
+
+
+def least_memory(workload: Workload, limits: SearchLimits, constants: Constants) -> tuple[float, ParallelStrategy] | None:
+    """The legal strategy of least peak [B] among the choices of least memory in every leaner form, with its layers as usual.
+
+    ``None`` if none is legal. The peak is an upper bound on what the leanest needs: other placements may need less.
+    """
+    space, rules, least = search_space(workload, lean_limits(limits)), option_rules(workload), None
+    for chunk in chunks(workload, space, Rejections(), ROWS_AT_ONCE):
+        legal = charge_illegal(workload, chunk.batch, rules, Rejections())
+        forms = memory_saving_forms(workload.model, legal, space.leaner) if len(legal) else None
+        if forms is not None:
+            legal = concatenate([legal, charge_illegal(workload, forms[0], rules, Rejections())])
+        if len(legal):
+            peak_bytes = peaks(priced_batch(workload, legal, constants), float("inf") if least is None else least[0]).peak_bytes
+            row = int(peak_bytes.argmin())
+            if least is None or peak_bytes[row] < least[0]:
+                least = float(peak_bytes[row]), legal.row(row)
+    return least
 
 
 def _all_forms(placer: Placer, batch: StrategyBatch, space: SearchSpace, constants: Constants) -> StrategyBatch | None:

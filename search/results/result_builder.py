@@ -284,14 +284,14 @@ class ResultBuilder:
         """The reasons why there is no plan, and changes of the job that would help."""
         return infeasible(self.workload, self.limits, self.constants, self.estimate, leanest, self.rule.fit_limit_bytes)
 
-    def nearest(self, rejections: Rejections, leanest: tuple[float, ParallelStrategy] | None, story: Infeasible) -> str:
+    def nearest(self, rejections: Rejections, story: Infeasible) -> str:
         """Sentences on why this search has no plan, and on changes that would help."""
         changes = joined("; ", (change.change for change in story.changes))
         would_do = Sentence("What would do, each checked with a plan that fits: {}.", changes) if changes else NOTHING_WOULD_DO
-        if leanest is None:
+        peak, strategy = story.peak_memory_bytes, story.leanest
+        if peak is None or strategy is None:
             return Sentence("{} {}", self._nothing_legal(rejections, story), would_do)
-        peak, strategy = leanest
-        described = joined(", ", (Sentence("{} {}", name, getattr(strategy, name)) for name in ("tp", "pp", "cp", "ep", "dp")))
+        described = joined(", ", (Sentence("{} {}", name, strategy[name]) for name in ("tp", "pp", "cp", "ep", "dp")))
         return Sentence(
             "No legal strategy fits: the leanest ({}) needs {:.1f} GiB of device memory, {}. {}",
             described,

@@ -106,7 +106,7 @@ class PointSearch(LatticeSearch):
     def why_no_plan(self) -> str:
         """Why this point has no plan."""
         leanest = self.state.leanest
-        return self._builder.nearest(self.state.rejections, leanest, self._builder.infeasible(leanest))
+        return self._builder.nearest(self.state.rejections, self._builder.infeasible(leanest))
 
 
 def starting_state(

@@ -379,6 +379,13 @@ def test_nothing_fits_names_the_shortfall_and_devices_that_are_enough() -> None:
     assert result.infeasible.missing_bytes
     assert result.nearest is not None
     assert f"{result.infeasible.missing_bytes / 2**30:.1f} GiB too much" in result.nearest
+    # No legal strategy needs less where its layers lie as usual, in any of its leaner forms.
+    rows = StrategyBatch.of(everything(job, SMALL))
+    forms = memory_saving_forms(job.model, rows, search_space(job, SMALL).leaner)
+    assert forms is not None
+    leaner = charge_illegal(job, forms[0], option_rules(job), Rejections())
+    least = min(float(estimate(job, batch, CONSTANTS).peak_memory_bytes.min()) for batch in (rows, leaner))
+    assert result.infeasible.peak_memory_bytes == pytest.approx(least, rel=1e-9)
     enough = next(change.fields for change in result.infeasible.changes if "cluster.num_devices" in change.fields)
     number = enough["cluster.num_devices"]
     assert f"{number} devices" in result.nearest
