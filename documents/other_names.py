@@ -9,7 +9,7 @@ OTHER_NAMES: Mapping[str, str] = {
     other: name
     for name, others in {
         "devices": "gpus npus cards num-gpus num-npus num-devices n-gpus ngpus nproc world-size",
-        "hardware": "device gpu npu accelerator cluster",
+        "hardware": "gpu npu accelerator cluster",
         "global-batch-size": "gbs global-batch",
         "micro-batch-size": "mbs micro-batch",
         "seq-length": "seq-len seqlen sequence-length max-seq-length max-seq-len context-length seq",

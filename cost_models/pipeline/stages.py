@@ -189,8 +189,10 @@ def stages_of(
     layers, prefix = (by_rank(column, schedule) for column in columns)
     ends, of_rank = _ends_by_rank(pp, vpp, mtp_before_head if modules else 0, modules, schedule)
     first, last, mtp, *relays = ends
+    turn = pp - 1 if schedule.rules.is_vee else None  # it sends less than a rank in the middle with the same layers
     kinds: list[object] = [
-        (rank if not merge else None, of_rank[rank], prefix[:, rank].tobytes(), plan[rank] if plan else 0) for rank in range(pp)
+        (rank if not merge else rank == turn, of_rank[rank], prefix[:, rank].tobytes(), plan[rank] if plan else 0)
+        for rank in range(pp)
     ]
     distinct = distinct_stages(pp, tuple(kinds))
     chosen = distinct.first

@@ -101,6 +101,9 @@ export function translator(language: Language, catalogue: Catalogue | undefined,
   };
 }
 
+/** A string in the reader's language, for code that is no component; what it returns does not follow a later choice. */
+export const translated: TFunction = (key, values) => translator(current, catalogues[current], "common")(key, values);
+
 /** The language as headers and the page name it. */
 export const languageTag = (): string => HTML_LANG[current];
 

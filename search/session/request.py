@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from enum import Enum
+from typing import TYPE_CHECKING
 
 from cost_models.constants import Constants
 from cost_models.shapes.strategy import ParallelStrategy
@@ -15,12 +16,14 @@ from search.errors import SearchError
 from search.objectives.objective import Criterion, Objective
 from search.objectives.step_time import STEP_TIME
 from search.objectives.table import OF_LATTICE
-from search.plans.baseline import PublishedPlan
 from search.ranking.criteria import RankingCriteria
 from search.ranking.ties import PairedError
 from search.session.progress import Clock
 from search.space.limits import SearchLimits
 from search.space.search_space import SearchSpace
+
+if TYPE_CHECKING:
+    from search.plans.baseline import PublishedPlan
 
 MAX_SIMULATIONS = 200_000
 SAMPLERS = ("tpe", "nsga2", "random")

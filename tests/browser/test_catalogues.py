@@ -103,7 +103,7 @@ def test_a_config_that_is_no_model_is_refused_beside_the_field(view: OpenView, s
 
 
 def test_an_unknown_profile_is_told_with_the_nearest(view: OpenView, site: Site) -> None:
-    for path, near in [("/hardware/atlas-800t", "atlas-800t-a2"), ("/models/llama-2-7", "llama-2-7b")]:
+    for path, near in [("/hardware/atlas-800t", "atlas-800t-a3"), ("/models/llama-2-7", "llama-2-7b")]:
         opened = view(site.url)
         opened.page.goto(site.url + path)
         expect(opened.page.get_by_role("alert")).to_contain_text(near)

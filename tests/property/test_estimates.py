@@ -332,6 +332,8 @@ def test_recompute_trades_time_for_memory(job: Workload, row: ParallelStrategy, 
     result = price(job, plain, selective, full, breakdown=True)
     assert result.breakdown is not None
     assert (result.step_time_s[1:] >= result.step_time_s[0] * (1 - TOLERANCE)).all()
+    if RecomputeModule.CORE_ATTN in module and Feature.FLASH_ATTENTION in row.features:
+        return  # fused attention keeps less than its inputs and statistics, which its recompute keeps beside the output
     kept = sum(v for n, v in result.breakdown.memory_bytes.items() if n.startswith("activations_"))
     assert kept[1] <= kept[0] * (1 + TOLERANCE) or kept[0] == 0.0
     # What is computed again needs room once; only where little is in flight does that outweigh what is saved.

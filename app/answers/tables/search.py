@@ -80,8 +80,6 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
         yield Sentence("Delivered"), delivered_text(plan.delivery, plan.estimate)
     if document.baseline is not None:
         yield Sentence("Gain"), gain_text(document.baseline, plan)
-        if document.baseline.publication is not None:
-            yield Sentence("Recipe"), publication_text(document.baseline.publication)
     yield from labelled(Sentence("Why"), why_texts(document, plan))
     yield Sentence("Proof"), proof_text(document)
     yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
@@ -97,6 +95,8 @@ def gain_text(baseline: Baseline, plan: Plan) -> str:
     if baseline.speedup_fraction is None or not isinstance(numbers, EstimateNumbers):
         return Sentence("{} cannot run: {}", whose.capitalized(), strategy_text(baseline.strategy))
     described = Sentence("{} ({}, {})", whose, strategy_text(baseline.strategy), seconds(numbers.step_time_s))
+    if baseline.publication is not None:  # the reasons have its plan and where it is published
+        described = Sentence("{} ({})", whose, seconds(numbers.step_time_s))
     if baseline.rank_group == plan.rank_group:
         return Sentence("not measurably faster than {}, which ties with it", described)
     fits = "" if numbers.fits else Sentence(", which does not fit")
@@ -195,7 +195,10 @@ def _print_reasons(console: Console, document: SearchDocument) -> None:
         plan, baseline = recommended_plan(document), document.baseline
         explanation = plan.explanation
         why = None if baseline is None else baseline.why
-        found = (explanation.bound_by, explanation.next_plan, explanation.one_change, why)
+        recipe = None
+        if baseline is not None and baseline.publication is not None:
+            recipe = Sentence("{}; here {}.", publication_text(baseline.publication), strategy_text(baseline.strategy))
+        found = (explanation.bound_by, explanation.next_plan, explanation.one_change, why, recipe)
         _print_all(console, (*filter(None, found), *launch_sentences(plan)))
 
 

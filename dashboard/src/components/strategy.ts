@@ -1,4 +1,5 @@
 import type { Schemas } from "../api/client";
+import { translated, type Values } from "../i18n";
 
 export type Strategy = Schemas["StrategyDocument"];
 
@@ -11,6 +12,20 @@ const TOLD_ON = [
   ...["moe_zero_memory", "tp_2d", "cuda_graph", "fine_grain_interleave", "dualpipev_dw_detach", "bf16_moments", "fp8_activation_input"],
   "moe_tier_streams",
 ];
+
+// As the command line says them; the locales have them in each language.
+const WORDS = {
+  groups: "groups of {{n}}",
+  noSequenceParallel: "no SP",
+  byTensor: "recompute and swap by tensor",
+  recompute: "recompute {{what}}",
+  emptySlots: "{{n}} empty slots",
+  off: "no {{name}}",
+  byStage: "recompute by stage",
+  aRank: "recompute {{n}} a rank",
+  others: "{{whole}}, others {{modules}}",
+} as const;
+const word = (name: keyof typeof WORDS, values: Values = {}): string => translated(`strategyName.${name}`, { ...values, defaultValue: WORDS[name] });
 
 /** "tp 4 -> 8", as the server tells a change, with an arrow that does not break. */
 export const changeText = (change: string): string => change.replaceAll(" -> ", "\u00a0→ ");
@@ -32,18 +47,18 @@ export function strategyParts(strategy: Strategy): { degrees: string; options: s
   ];
   const options = [
     ...(USUAL_SCHEDULES.includes(strategy.schedule) ? [] : [strategy.schedule]),
-    ...(group == null || group === pp ? [] : [`groups of ${group}`]),
+    ...(group == null || group === pp ? [] : [word("groups", { n: group })]),
     ...(cp > 1 && strategy.cp_algo ? [strategy.cp_algo] : []),
-    ...(tp > 1 && !strategy.sequence_parallel ? ["no SP"] : []),
+    ...(tp > 1 && !strategy.sequence_parallel ? [word("noSequenceParallel")] : []),
     ...(zeroStage !== 1 && dp * cp > 1 ? [`ZeRO-${zeroStage}`] : []),
     ...(strategy.moe_dispatcher && strategy.moe_dispatcher !== "alltoall" ? [strategy.moe_dispatcher] : []),
-    ...(strategy.tensor_plan ? ["recompute and swap by tensor"] : []),
-    ...(recompute.granularity === "none" ? [] : [rankText(recompute) ?? `recompute ${recomputeText(recompute)}`]),
-    ...(strategy.noop_layers ? [`${strategy.noop_layers} empty slots`] : []),
+    ...(strategy.tensor_plan ? [word("byTensor")] : []),
+    ...(recompute.granularity === "none" ? [] : [rankText(recompute) ?? word("recompute", { what: recomputeText(recompute) })]),
+    ...(strategy.noop_layers ? [word("emptySlots", { n: strategy.noop_layers })] : []),
     ...TOLD_ON.filter((name) => strategy.features.includes(name)),
     ...usualSwitches(strategy)
       .filter((name) => !strategy.features.includes(name))
-      .map((name) => `no ${name}`),
+      .map((name) => word("off", { name })),
   ];
   return { degrees: degrees.join(" "), options: options.join(" ") };
 }
@@ -63,8 +78,8 @@ function usualSwitches(strategy: Strategy): string[] {
 /** The recompute by pipeline rank, if it is one. */
 function rankText({ granularity, layers_per_stage: layers, modules }: Strategy["recompute"]): string | null {
   if (granularity === "selective" || !layers?.length) return null;
-  const whole = new Set(layers).size > 1 ? "recompute by stage" : `recompute ${layers[0]} a rank`;
-  return modules.length ? `${whole}, others ${modules.join("+")}` : whole;
+  const whole = new Set(layers).size > 1 ? word("byStage") : word("aRank", { n: layers[0] });
+  return modules.length ? word("others", { whole, modules: modules.join("+") }) : whole;
 }
 
 /** The recompute as `--recompute` takes it. */

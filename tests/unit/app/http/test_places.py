@@ -101,7 +101,7 @@ def test_a_caller_that_leaves_the_queue_or_is_let_in_as_it_leaves_holds_no_place
         await callers.tasks["ada"]
         callers.tasks["eve"].cancel()
         await asyncio.sleep(0.01)
-        assert callers.order == ["ada", "joe"]
+        assert callers.order in (["ada", "joe"], ["ada", "eve", "joe"])  # eve may be let in before she leaves
         await callers.go("joe")
         assert callers.turns.num_waiting == 0
 

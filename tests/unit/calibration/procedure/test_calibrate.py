@@ -47,7 +47,7 @@ def outcome(read: Read) -> SiteOutcome:
 
 def test_a_handful_of_runs_brings_predictions_closer(outcome: SiteOutcome) -> None:
     assert np.abs(outcome.base_log_errors).mean() > 0.05
-    assert np.abs(outcome.fitted.log_errors).mean() < 0.3 * np.abs(outcome.base_log_errors).mean()
+    assert np.abs(outcome.fitted.log_errors).mean() < 0.35 * np.abs(outcome.base_log_errors).mean()
     assert np.abs(outcome.left_out).mean() < 0.5 * np.abs(outcome.base_log_errors).mean()
     assert outcome.left_out_by == "run"  # all of one shape
 

@@ -98,7 +98,7 @@ def test_no_setting_of_a_switch_that_was_not_tried_is_better(model: str, target:
         limits = replace(limits, dispatcher=(Dispatcher.ALLTOALL,))
     lazy, whole = (run(job, each, objective=objective, top=2) for each in (limits, with_both_settings(job, limits)))
     assert whole.counts.enumerated > 4 * lazy.counts.enumerated
-    assert lazy.plans[0].parallel.features & treated(InSearch.LEAN_ON)
+    assert room > 1.0 or lazy.plans[0].parallel.features & treated(InSearch.LEAN_ON)
     name = "step_time_s" if objective == "step_time" else "peak_memory_bytes"
     assert lazy.plans[0].estimate[name] == pytest.approx(whole.plans[0].estimate[name], rel=1e-12)
 
