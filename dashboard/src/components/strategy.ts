@@ -13,19 +13,8 @@ const TOLD_ON = [
   "moe_tier_streams",
 ];
 
-// As the command line says them; the locales have them in each language.
-const WORDS = {
-  groups: "groups of {{n}}",
-  noSequenceParallel: "no SP",
-  byTensor: "recompute and swap by tensor",
-  recompute: "recompute {{what}}",
-  emptySlots: "{{n}} empty slots",
-  off: "no {{name}}",
-  byStage: "recompute by stage",
-  aRank: "recompute {{n}} a rank",
-  others: "{{whole}}, others {{modules}}",
-} as const;
-const word = (name: keyof typeof WORDS, values: Values = {}): string => translated(`strategyName.${name}`, { ...values, defaultValue: WORDS[name] });
+/** A part of a name as the command line says it. */
+const word = (name: string, values?: Values): string => translated(`strategyName.${name}`, values);
 
 /** "tp 4 -> 8", as the server tells a change, with an arrow that does not break. */
 export const changeText = (change: string): string => change.replaceAll(" -> ", "\u00a0→ ");
