@@ -24,7 +24,6 @@ def filled_in(document: Mapping[str, Any], base: HardwareProfile) -> dict[str, A
     """
     own = {key: value for key, value in document.items() if key not in (LIKE, "tiers", *_BY_PRECISION)}
     result = {**profile_document(base), "status": str(Status.UNVALIDATED), **own}
-    result.setdefault("title", base.title)
     for key in _BY_PRECISION:
         if isinstance(rates := document.get(key), Mapping):
             result[key] = {**result.get(key, {}), **rates}
