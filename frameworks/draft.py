@@ -148,8 +148,8 @@ class Draft:
             why = Sentence("in {} {}", framework, placements.refusal(s.layer_layout, 0, model) or placements.requirement)
             self.set(
                 "layer_layout",
-                Sentence("as planned"),
-                Sentence("as even as it can be"),
+                Sentence("of the plan"),
+                Sentence("the most even one"),
                 why,
                 layer_layout=None,
                 mtp_before_head=0,

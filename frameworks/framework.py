@@ -29,11 +29,12 @@ class LaunchArguments:
 
 @dataclass(frozen=True)
 class Start:
-    """Inputs of the launcher: the plan's name and the processes to start."""
+    """Inputs of a launch file: the plan's name, the processes to start, and the language of the comments."""
 
     title: str
     num_devices: int
     devices_per_node: int
+    say: Callable[[str], str] = str
 
     @property
     def processes_per_node(self) -> int:

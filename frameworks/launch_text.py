@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+from unicodedata import east_asian_width
 
 from documents.sentences import Sentence
 from frameworks.framework import Start
@@ -11,28 +13,47 @@ from frameworks.release import Release
 
 PLACEHOLDER = "SET-ME"
 WIDTH = 118
+# A line breaks at a space, or between two wide characters, of which the second is no closing mark.
+_PIECE = re.compile(r"[^\S\n]+|[一-鿿][，。；：、）”！？]*|[^\s一-鿿]+")
 
 
 def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[str]:
     """Comment lines with the plan, the release, its commits, and every note."""
     commits = ", ".join(Sentence("{} {}", repository, commit) for repository, commit in release.commits.items())
-    lines = comment(Sentence("{} for {} {} ({}).", start.title, release.name, release.version, commits))
+    lines = comment(start.say, Sentence("{} for {} {} ({}).", start.title, release.name, release.version, commits))
     lines += comment(
+        start.say,
         Sentence("The framework runs this plan as it is.")
         if launch["launchable"]
-        else Sentence("The nearest that the framework takes:")
+        else Sentence("The nearest that the framework takes:"),
     )
     for note in launch["notes"]:
-        lines += comment(note, "- ")
+        lines += comment(start.say, note, "- ")
     return lines
 
 
-def comment(text: str, lead: str = "") -> list[str]:
-    """A sentence as comment lines."""
+def comment(say: Callable[[str], str], text: str, lead: str = "") -> list[str]:
+    """A sentence as comment lines, in the language of ``say``."""
     lines, line = [], f"# {lead}"
-    for word in " ".join(text.split()).split(" "):
-        if len(line) + len(word) > WIDTH and line.strip("# -"):
+    for piece in _pieces(say(text)):
+        if _columns(line + piece.rstrip()) > WIDTH and line.strip("# -"):
             lines.append(line.rstrip())
             line = "#   " if lead else "# "
-        line += Sentence("{} ", word)
+        line += piece if line.strip("# -") else piece.lstrip()
     return [*lines, line.rstrip()]
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The parts of a text that stay on one line, each with the space before it."""
+    space = ""
+    for piece in _PIECE.findall(" ".join(text.split())):
+        if piece.isspace():
+            space = piece
+            continue
+        yield space + piece
+        space = ""
+
+
+def _columns(text: str) -> int:
+    """Columns of a terminal: a Chinese character takes two."""
+    return sum(2 if east_asian_width(each) in "WF" else 1 for each in text)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import yaml
@@ -12,6 +12,7 @@ from app.answers.folder import REPORT
 from app.answers.recommended import recommended_plan
 from app.answers.schemas import SearchDocument
 from app.answers.tables.search import print_search
+from app.language.choice import said
 from app.text.json_documents import json_text, plain
 from app.text.terminal import plain_text
 from documents.sentences import Sentence, all_plain
@@ -51,11 +52,14 @@ def launch_file_names(document: SearchDocument) -> list[str]:
     return [name for framework, name, _ in of_plan if framework in takers]
 
 
-def plan_files(plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node: int) -> Iterator[tuple[str | None, str, str]]:
-    """Framework, name and text of each file: the job with the plan's strategy, then the launch files."""
+def plan_files(
+    plan: Mapping[str, Any], job: Mapping[str, Any], devices_per_node: int, say: Callable[[str], str] = said
+) -> Iterator[tuple[str | None, str, str]]:
+    """Framework, name and text of each file: the job with the plan's strategy, then the launch files with comments by ``say``."""
     stem = f"plan-{plan['rank']}"
     yield None, f"{stem}.job.yaml", _yaml({**job, "strategy": plan["strategy"]})
-    start = Start(Sentence("Plan {} ({})", plan["rank"], plan["plan_id"]), job["cluster"]["num_devices"], devices_per_node)
+    title = Sentence("Plan {} ({})", plan["rank"], plan["plan_id"])
+    start = Start(title, job["cluster"]["num_devices"], devices_per_node, say)
     for framework, launch in plan["launch"].items():
         if launch is not None and launch["arguments"] is not None:
             suffix, text = launch_file(framework, launch, start)

@@ -12,6 +12,7 @@ from app.http.bodies import StrictRoute, as_json
 from app.http.priced_requests import heavily_priced
 from app.http.problems import described
 from app.http.state import state_of
+from app.language.choice import of_header
 from app.plans import service
 from app.plans.schemas import PlanAnalysis, PlanLaunch, PlanTimeline, TraceEvents
 from app.studies import service as studies
@@ -39,7 +40,8 @@ def get_plan(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanAsStor
 @router.get("/launch", responses=described("not-found"))
 def get_plan_launch(request: Request, study_id: StudyId, plan_id: PlanId) -> PlanLaunch:
     """The arguments that start a plan, by framework, and the launch files with them."""
-    return service.launch(state_of(request).database, study_id, plan_id)
+    language = of_header(request.headers.get("accept-language", ""))
+    return service.launch(state_of(request).database, study_id, plan_id, language)
 
 
 @router.get("/analysis", response_model=PlanAnalysis, responses=described("not-found", "conflict"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from app.answers.trace import trace_text
 from app.jobs.fields import StrategySection
 from app.jobs.job import SCHEMA_VERSION, parse_job
 from app.jobs.strategy import strategy_from_section
+from app.language.choice import Language, said
 from app.plans.schemas import PlanAnalysis, PlanLaunch, PlanTimeline
 from app.plans.timeline import timeline_document
 from app.storage.session import Database
@@ -71,8 +73,8 @@ def stored_plan(database: Database, study_id: str, plan_id: str) -> StoredPlan:
         ) from None
 
 
-def launch(database: Database, study_id: str, plan_id: str) -> PlanLaunch:
-    """The plan's launch arguments and launch files."""
+def launch(database: Database, study_id: str, plan_id: str, language: Language) -> PlanLaunch:
+    """The plan's launch arguments and launch files, with comments in the language."""
     with database.read() as session:
         plan = service.get_plan(session, study_id, plan_id)
         study = service.get_study(session, study_id)
@@ -80,9 +82,8 @@ def launch(database: Database, study_id: str, plan_id: str) -> PlanLaunch:
         per_node = parse_profile(study.hardware_profile, Sentence("study {}", study_id)).devices_per_node
     except ProfileError:
         per_node = USUAL_DEVICES_PER_NODE
-    files = [
-        {"framework": framework, "name": name, "text": text} for framework, name, text in plan_files(plan, study.job, per_node)
-    ]
+    texts = plan_files(plan, study.job, per_node, partial(said, language=language))
+    files = [{"framework": framework, "name": name, "text": text} for framework, name, text in texts]
     return PlanLaunch.model_validate({**{name: plan[name] for name in ("plan_id", "launchable_on", "launch")}, "files": files})
 
 

@@ -117,7 +117,7 @@ def _layout(dialect: Dialect, draft: Draft) -> None:
     default = layer_layout(model.num_layers, s.pp, vpp)
     draft.set(
         "layer_layout",
-        Sentence("as planned"),
+        Sentence("of the plan"),
         Sentence("{} layers a rank", joined(", ", (str(sum(row[i] for row in buildable)) for i in range(s.pp)))),
         Sentence(
             "{} needs equal middle ranks and equal chunks on a rank, or one layer fewer at an end of the model", dialect.name

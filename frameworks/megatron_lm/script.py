@@ -7,9 +7,10 @@ checkpoints) are outside them.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from documents.sentences import Sentence, joined
 from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading
 from frameworks.release import Release
@@ -17,9 +18,9 @@ from frameworks.release import Release
 ENTRY_POINT = "pretrain_gpt.py"
 LOSS, FORCE = "--moe-router-load-balancing-type", "--moe-router-force-load-balancing"
 PLACEHOLDERS = {
-    "DATA_PATH": "prefix of the preprocessed data set",
-    "TOKENIZER_PATH": "tokenizer of the model",
-    "CHECKPOINT_PATH": "folder for checkpoints",
+    "DATA_PATH": Sentence("prefix of the preprocessed data set"),
+    "TOKENIZER_PATH": Sentence("tokenizer of the model"),
+    "CHECKPOINT_PATH": Sentence("folder for checkpoints"),
 }
 
 
@@ -28,22 +29,24 @@ def script(
 ) -> str:
     """The script; ``tokenizer`` are the arguments that use ``TOKENIZER_PATH``."""
     lines = ["#!/usr/bin/env bash", *heading(release, launch, start)]
-    lines += ["", *comment("Run it on every node; sourced, it only sets ARGUMENTS.")]
+    say = start.say
+    lines += ["", *comment(say, Sentence("Run it on every node; sourced, it only sets ARGUMENTS."))]
     if launch["environment"]:
-        lines += ["", "# Environment"]
+        lines += ["", *comment(say, Sentence("Environment"))]
         for name, value in launch["environment"].items():
-            lines += [*comment(f"{name}: {purposes[name]}"), f"export {name}={shlex.quote(str(value))}"]
-    lines += ["", f"# Yours: {PLACEHOLDER} marks what is missing; edit it, or set the variable before."]
+            purpose = Sentence("{}: {}", name, purposes[name])
+            lines += [*comment(say, purpose), f"export {name}={shlex.quote(str(value))}"]
+    lines += ["", *comment(say, Sentence("Yours: {} marks what is missing; edit it, or set the variable before.", PLACEHOLDER))]
     for name, purpose in PLACEHOLDERS.items():
-        lines += [f'{name}="${{{name}:-{PLACEHOLDER}}}"  # {purpose}']
-    lines += ["", "ARGUMENTS=(", *_grouped(release, launch["arguments"]), ")", ""]
-    lines += ["# Yours as well: data, tokenizer, schedule; the values are placeholders.", "YOURS=("]
+        lines += [f'{name}="${{{name}:-{PLACEHOLDER}}}"  # {say(purpose)}']
+    lines += ["", "ARGUMENTS=(", *_grouped(release, launch["arguments"], say), ")", ""]
+    lines += [*comment(say, Sentence("Yours as well: data, tokenizer, schedule; the values are placeholders.")), "YOURS=("]
     lines += [f"  {line}" for line in _yours(tokenizer, launch["arguments"])] + [")", ""]
     lines += _torchrun(start)
     return "\n".join(lines) + "\n"
 
 
-def _grouped(release: Release, arguments: list[str]) -> list[str]:
+def _grouped(release: Release, arguments: list[str], say: Callable[[str], str]) -> list[str]:
     """The arguments in their order, with a comment at the start of each group."""
     lines: list[str] = []
     group = None
@@ -53,7 +56,7 @@ def _grouped(release: Release, arguments: list[str]) -> list[str]:
             continue
         title = release.group_of(argument.removeprefix("--"))
         if title is not None and title != group:
-            lines.append(f"  # {title}")
+            lines.append(f"  # {say(Sentence.whole(title))}")
             group = title
         lines.append(f"  {shlex.quote(argument)}")
     return lines
@@ -89,11 +92,12 @@ def _yours(tokenizer: Sequence[str], arguments: Sequence[str]) -> list[str]:
     ]
 
 
-def _rendezvous() -> list[str]:
+def _rendezvous(say: Callable[[str], str]) -> list[str]:
     """Without them every node would start as the first, on its own."""
+    missing = Sentence("Set MASTER_ADDR to the first node and NODE_RANK to the number of this one.")
     return [
         '  if [[ -z "${MASTER_ADDR:-}" || -z "${NODE_RANK:-}" ]]; then',
-        '    echo "Set MASTER_ADDR to the first node and NODE_RANK to the number of this one." >&2',
+        f'    echo "{say(missing)}" >&2',
         "    exit 2",
         "  fi",
     ]
@@ -106,11 +110,11 @@ def _torchrun(start: Start) -> list[str]:
         "  set -euo pipefail",
         f"  for given in {missing}; do",
         f'    if [[ "${{given}}" == "{PLACEHOLDER}" ]]; then',
-        f'      echo "Set {", ".join(PLACEHOLDERS)} first." >&2',
+        f'      echo "{start.say(Sentence("Set {} first.", joined(", ", PLACEHOLDERS)))}" >&2',
         "      exit 2",
         "    fi",
         "  done",
-        *(_rendezvous() if start.num_nodes > 1 else []),
+        *(_rendezvous(start.say) if start.num_nodes > 1 else []),
         "  torchrun \\",
         f'    --nproc-per-node {start.processes_per_node} --nnodes {start.num_nodes} --node-rank "${{NODE_RANK:-0}}" \\',
         '    --master-addr "${MASTER_ADDR:-localhost}" --master-port "${MASTER_PORT:-6000}" \\',

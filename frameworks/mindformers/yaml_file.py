@@ -5,43 +5,45 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
+from documents.sentences import Sentence
 from frameworks.framework import Start
-from frameworks.launch_text import PLACEHOLDER, heading
+from frameworks.launch_text import PLACEHOLDER, comment, heading
 from frameworks.mindformers.options import options_of
 from frameworks.mindformers.table import MODEL
 from frameworks.release import Release
 
 SECTIONS = {
-    "parallel_config": "Parallel degrees, and micro batches of one step",
-    "model": "Model, experts, layers of each stage, kernels",
-    "parallel": "MindSpore's own context: pipeline, sharding of the optimizer, how the data is cut",
-    "recompute_config": "Recompute: layers of each stage, and operators by name",
-    "swap_config": "Activations that wait in host memory",
-    "optimizer": "Optimizer",
-    "runner_config": "Samples of one micro batch; accumulation where there is no pipeline",
-    "context": "Device and its memory",
+    "parallel_config": Sentence("Parallel degrees, and micro batches of one step"),
+    "model": Sentence("Model, experts, layers of each stage, kernels"),
+    "parallel": Sentence("MindSpore's own context: pipeline, sharding of the optimizer, how the data is cut"),
+    "recompute_config": Sentence("Recompute: layers of each stage, and operators by name"),
+    "swap_config": Sentence("Activations that wait in host memory"),
+    "optimizer": Sentence("Optimizer"),
+    "runner_config": Sentence("Samples of one micro batch; accumulation where there is no pipeline"),
+    "context": Sentence("Device and its memory"),
 }
 Document = dict[str, Any]
 
 
 def yaml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
     """The file."""
-    lines = heading(release, launch, start)
+    say, lines = start.say, heading(release, launch, start)
     command = (
         f'bash scripts/msrun_launcher.sh "run_mindformer.py --config THIS-FILE" {start.num_devices} '
         f"{start.processes_per_node} MASTER-ADDRESS 8118 NODE-RANK output/msrun_log False 300"
     )
-    lines += ["#", "# On every node:"]
+    lines += ["#", *comment(say, Sentence("On every node:"))]
     for name, value in launch["environment"].items():
-        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {purposes[name]}")
+        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {say(purposes[name])}")
     lines += [f"#   {command}", ""]
     options = options_of(launch["arguments"])
-    lines += _yaml_lines(release, _nested(options), [])
-    lines += ["", f"# Yours: {PLACEHOLDER} marks what is missing; the other values are placeholders as well."]
-    lines += _yours_in_yaml(options)
+    lines += _yaml_lines(release, _nested(options), [], say)
+    yours = Sentence("Yours: {} marks what is missing; the other values are placeholders as well.", PLACEHOLDER)
+    lines += ["", *comment(say, yours)]
+    lines += _yours_in_yaml(options, say)
     return "\n".join(lines) + "\n"
 
 
@@ -57,7 +59,7 @@ def _nested(options: Mapping[str, Any]) -> Document:
     return document
 
 
-def _yaml_lines(release: Release, document: Document, path: list[str]) -> list[str]:
+def _yaml_lines(release: Release, document: Document, path: list[str], say: Callable[[str], str]) -> list[str]:
     """Sections as blocks and values as JSON, which is valid YAML; in the model a comment at the start of each group."""
     lines: list[str] = []
     group = None
@@ -67,11 +69,11 @@ def _yaml_lines(release: Release, document: Document, path: list[str]) -> list[s
         title = release.group_of(".".join(here))
         if isinstance(value, dict) and title is None:
             if not path:
-                lines += ["", f"# {SECTIONS[key]}"]
-            lines += [f"{indent}{key}:", *_yaml_lines(release, value, here)]
+                lines += ["", f"# {say(SECTIONS[key])}"]
+            lines += [f"{indent}{key}:", *_yaml_lines(release, value, here, say)]
             continue
         if title is not None and title != group and ".".join(path[:2]) == MODEL:
-            lines.append(f"{indent}# {title}")
+            lines.append(f"{indent}# {say(Sentence.whole(title))}")
             group = title
         lines.append(f"{indent}{key}: {_yaml_value(value)}")
     return lines
@@ -87,7 +89,7 @@ def _yaml_value(value: Any) -> str:
     return re.sub(r"^(-?\d+)e", r"\1.0e", text) if isinstance(value, float) else text
 
 
-def _yours_in_yaml(options: Mapping[str, Any]) -> list[str]:
+def _yours_in_yaml(options: Mapping[str, Any], say: Callable[[str], str]) -> list[str]:
     seq_length = options[f"{MODEL}.seq_length"]
     columns = '["input_ids", "labels", "loss_mask", "position_ids", "attention_mask"]'
     return [
@@ -96,7 +98,7 @@ def _yours_in_yaml(options: Mapping[str, Any]) -> list[str]:
         "  data_loader:",
         "    type: BlendedMegatronDatasetDataLoader",
         "    datasets_type: GPTDataset",
-        "    sizes: [1000, 0, 0]  # samples",
+        "    sizes: [1000, 0, 0]  # " + say(Sentence("samples")),
         "    config:",
         "      seed: 1234",
         '      split: "1, 0, 0"',
@@ -104,7 +106,7 @@ def _yours_in_yaml(options: Mapping[str, Any]) -> list[str]:
         "      create_attention_mask: true",
         "      eod: 1",
         "      pad: -1",
-        f'      data_path: ["1", {PLACEHOLDER}]  # weight and prefix of the preprocessed data set',
+        f'      data_path: ["1", {PLACEHOLDER}]  # {say(Sentence("weight and prefix of the preprocessed data set"))}',
         f"  input_columns: {columns}",
         f"  construct_args_key: {columns}",
         "  drop_remainder: true",

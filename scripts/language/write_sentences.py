@@ -24,6 +24,7 @@ sys.path.insert(0, str(ROOT))
 
 from app.language.translator import FOLDER, FOREIGN, HEADERS, HELPS, key_of
 from documents.sentences import numbered
+from frameworks.registry import BY_LABEL
 
 CATALOGUES = FOLDER / "zh"
 # Data that readers see, and its fields that hold words; names and mere citations are no sentences.
@@ -69,7 +70,9 @@ def data_texts() -> list[str]:
         for text in _texts(_yaml(path), fields)
     ]
     found += _texts(json.loads(FLAGS.read_text(encoding="utf-8")), None)
-    return sorted({key_of(" ".join(text.split())) for text in found if _IN_DATA.search(text)})
+    found = [text for text in found if _IN_DATA.search(text)]
+    found += [title for framework in BY_LABEL.values() for title in framework.release.groups]
+    return sorted({key_of(" ".join(text.split())) for text in found})
 
 
 def table_texts() -> list[str]:

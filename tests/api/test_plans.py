@@ -64,6 +64,18 @@ def test_launch_files_are_those_that_a_search_saves(api: TestClient, study_id: s
     assert [file.framework for file in launch.files] == [None, "mindspeed-llm", "mindformers"]
 
 
+def test_comments_of_launch_files_are_in_the_language_that_is_asked_for(api: TestClient, study_id: str) -> None:
+    page = f"/v1/studies/{study_id}/plans/{plans_of(api, study_id)[0]['plan_id']}/launch"
+    english, chinese = (
+        {file["framework"]: file["text"] for file in api.get(page, headers={"Accept-Language": language}).json()["files"]}
+        for language in ("en", "zh-CN")
+    )
+    assert english[None] == chinese[None]  # the job file
+    assert "# Parallelism" in english["mindspeed-llm"]
+    assert "# 并行" in chinese["mindspeed-llm"]
+    assert "# Parallelism" not in chinese["mindspeed-llm"]
+
+
 @pytest.mark.parametrize("page", ["analysis", "launch"])
 def test_unknown_plans_are_not_found(api: TestClient, study_id: str, refused: Refused, page: str) -> None:
     for plan_id in ("0" * 12, "no%20plan", "x" * 80):

@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
+from unicodedata import east_asian_width
 
 import pytest
 import yaml
 
+from app.language.choice import said
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
@@ -28,8 +34,10 @@ from tests.unit.frameworks.plans import MODELS, legal_plans, workload
 BASH = shutil.which("bash") or "bash"
 
 
-def written(made: Workload, plan: ParallelStrategy, framework: str) -> tuple[str, str]:
-    start = Start("Plan 1", made.cluster.num_devices, made.cluster.profile.devices_per_node)
+def written(
+    made: Workload, plan: ParallelStrategy, framework: str, say: Callable[[str], str] = str, title: str = "Plan 1"
+) -> tuple[str, str]:
+    start = Start(title, made.cluster.num_devices, made.cluster.profile.devices_per_node, say)
     return launch_file(framework, launch_block(made, plan)[framework], start)
 
 
@@ -159,7 +167,7 @@ def test_megatron_gets_the_most_even_layout_that_it_can_build() -> None:
     made = replace(made, software=replace(made.software, target="megatron-lm@0.12"))
     block = launch_block(made, replace(DENSE_PLAN, layer_layout=((5, 4, 3, 3), (4, 4, 4, 3))))["megatron-lm"]
     assert block["launchable"] is False
-    assert any("layer_layout as planned is written as" in note for note in block["notes"])
+    assert any("layer_layout of the plan is written as" in note for note in block["notes"])
 
 
 def test_switches_that_exclude_each_other_are_never_written_together() -> None:
@@ -176,3 +184,30 @@ def test_switches_that_exclude_each_other_are_never_written_together() -> None:
     joined = " ".join(block["notes"])
     assert "recompute of layernorm is left out, which takes more memory than planned" in joined
     assert "reuse_fp32_param is left out: it excludes swap_optimizer" in joined
+
+
+# What stays in English within a Chinese comment: names, and the framework's own terms.
+IN_ENGLISH = re.compile(r"\b(the|is|are|of|and|or|as|it|its|with|needs|layers?|plan|every|what|before|set|run)\b")
+
+
+@pytest.mark.parametrize("framework", ["megatron-lm", "mindspeed-llm", "mindformers"])
+@pytest.mark.parametrize(("model", "plan"), [(DENSE, DENSE_PLAN), (MIXTURE, MIXTURE_PLAN)])
+def test_comments_are_told_in_the_language_that_is_asked_for_and_nothing_else_changes(
+    framework: str, model: Any, plan: ParallelStrategy
+) -> None:
+    made = job(model, family="nvidia" if framework == "megatron-lm" else "ascend")
+    english = written(made, plan, framework)[1]
+    chinese = written(made, plan, framework, partial(said, language="zh"), Sentence("Plan {} ({})", 1, "abc"))[1]
+    comments = [line.partition("#")[2] for line in chinese.splitlines() if line.lstrip().startswith("#")]
+    assert len(comments) > 10
+    for line in comments:
+        told = re.sub(r"`[^`]*`|--[-\w]+|\S*[_/.]\S*", "", line)
+        assert not IN_ENGLISH.search(told), line
+    assert not IN_ENGLISH.search(" ".join(re.findall(r'echo "(.*)"', chinese)))
+    wrapped = [line for line in chinese.splitlines() if re.match(r"# \S", line)]
+    assert max(sum(2 if east_asian_width(each) in "WF" else 1 for each in line) for line in wrapped) <= 120
+    commands = [
+        [line.partition("  #")[0] for line in text.splitlines() if not line.lstrip().startswith(("#", "echo"))]
+        for text in (english, chinese)
+    ]
+    assert commands[0] == commands[1]
