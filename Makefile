@@ -9,7 +9,7 @@ PIP := -m pip install --quiet --disable-pip-version-check
 IN_PARALLEL := -n auto --dist loadscope --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup constraints sbom format lint quick test slow proof coverage check-python golden calibration bench docs site bundle openapi mutants dashboard check
+.PHONY: help setup constraints sbom format lint quick test slow proof coverage check-python golden calibration blind bench docs site bundle openapi mutants dashboard check
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1\t\2/' | expand -t 16
@@ -78,6 +78,9 @@ mutants: setup ## break chosen modules line by line and list what no test notice
 
 calibration: setup ## fit the shipped calibrations to calibration/runs (ten minutes); review the diff
 	$(BIN)/python scripts/calibration/calibrate_shipped.py
+
+blind: setup ## errors of runs that teach nothing, beside their first prediction and the release before; fails where a kind got worse
+	$(BIN)/python -m scripts.accuracy.blind
 
 bench: setup ## measure speed; each benchmark prints its own table (not soak and fuzz, which take hours: docs/reliability.md)
 	@for file in $(filter-out benchmarks/soak.py benchmarks/fuzz.py benchmarks/raw_requests.py,$(wildcard benchmarks/[a-z]*.py)); do $(BIN)/python -m "benchmarks.$$(basename "$$file" .py)" || exit; done

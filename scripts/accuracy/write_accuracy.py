@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -21,24 +20,19 @@ from calibration.records.training import RunRecord
 from calibration.splits.groups import MODEL_KINDS, model_kind
 from calibration.validation.predictions import predict
 from cost_models.shapes.strategy import Schedule
+from scripts.accuracy.blind import BlindRuns, generation
+from scripts.accuracy.blind import table as blind_table
 from scripts.accuracy.error_rows import write_rows
 from scripts.accuracy.figures import Errors, FamilyAccuracy, LeftOutPeaks, Mask
 from scripts.accuracy.plot import scatter_svg
-from scripts.accuracy.text import AIMS, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD, README_END, README_START
+from scripts.accuracy.readme import chinese_line, readme_line, with_line
+from scripts.accuracy.text import AIMS, EXPLANATIONS, HEAD, NOT_COVERED, PEERS_HEAD
 from scripts.case_studies.ran_layouts import ran_section
 
-PAGE, IMAGES, README = ROOT / "docs/accuracy.md", ROOT / "docs/images", ROOT / "README.md"
+PAGE, IMAGES = ROOT / "docs/accuracy.md", ROOT / "docs/images"
 SHOWN_WORST = 10
 SURE_LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)
-LINE = 110
 Wanted = Callable[[RunRecord], bool]
-
-GENERATIONS = {"v100": "Volta", "a100": "Ampere", "h100": "Hopper", "h200": "Hopper", "h800": "Hopper", "b200": "Blackwell",
-               "b300": "Blackwell", "gb200": "Blackwell", "gb300": "Blackwell", "mi350x": "AMD", "mi355x": "AMD"}  # fmt: skip
-
-
-def generation(record: RunRecord) -> str:
-    return GENERATIONS[record.workload.cluster.profile.name.partition("-")[0]]
 
 
 def is_moe(record: RunRecord) -> bool:
@@ -415,6 +409,9 @@ def page(families: dict[str, FamilyAccuracy]) -> str:
         gpu_used=len(gpu.used),
         ascend_constants=len(ascend.calibration.fitted),
         gpu_constants=len(gpu.calibration.fitted),
+        blind=blind_table(BlindRuns()),
+        opened=blind_table(BlindRuns("opened")),
+        release=BlindRuns().release,
         aims=aims_section(families),
         ascend=errors_table(ascend, {**ASCEND_GROUPS, **unsure, "all, unclear too": lambda r: True}),
         gpu=errors_table(gpu, {**GPU_GROUPS, "all": lambda r: True}),
@@ -441,38 +438,6 @@ def page(families: dict[str, FamilyAccuracy]) -> str:
     )
 
 
-def readme_line(families: dict[str, FamilyAccuracy]) -> str:
-    figures = reached(families)
-
-    def share(name: str) -> str:
-        errors = figures[name]
-        assert errors is not None
-        return f"{100 * errors.median:.1f} % ({errors.count} runs)"
-
-    def later(family: FamilyAccuracy) -> str:
-        errors = Errors.of(family.rolling)
-        assert errors is not None
-        return f"{100 * errors.median:.1f} % ({errors.count} runs)"
-
-    inside = {name: f"{100 * family.inside.mean():.0f} %" for name, family in families.items()}
-    text = (
-        "These are median errors of the step time on published runs. The model was refitted for each publication without its "
-        f"runs. On Ascend the error is {share('ascend: dense single')} for dense models on one node, "
-        f"{share('ascend: dense multi')} on several nodes, {share('ascend: long')} at long sequences, and "
-        f"{share('ascend: moe')} for mixture-of-experts models. On GPUs it is {share('gpu: Ampere dense')} for dense models on "
-        f"Ampere, {share('gpu: Hopper dense')} on Hopper, and {share('gpu: Hopper MoE')} for mixtures on Hopper. A model fitted "
-        f"only to earlier half years errs by {later(families['ascend'])} on Ascend and {later(families['gpu'])} on GPUs. "
-        f"Nominal 80 % intervals, taken from the other publications, hold {inside['ascend']} of the runs on Ascend and "
-        f"{inside['gpu']} on GPUs. [docs/accuracy.md](docs/accuracy.md) has every figure, also where the model falls short."
-    )
-    return textwrap.fill(text, LINE, break_long_words=False, break_on_hyphens=False) + "\n"
-
-
-def with_line(readme: str, line: str) -> str:
-    before, rest = readme.split(README_START)
-    return before + README_START + line + README_END + rest.split(README_END)[1]
-
-
 def main() -> None:
     families = {name: FamilyAccuracy(name) for name in ("ascend", "gpu")}
     for family in families.values():  # a run is in the plot once, under its own kind
@@ -485,7 +450,10 @@ def main() -> None:
         plot(family, shown, f"Predicted against measured step time, {family.family}")
         write_rows(family)
     PAGE.write_text(page(families), encoding="utf-8")
-    README.write_text(with_line(README.read_text(encoding="utf-8"), readme_line(families)), encoding="utf-8")
+    nested = reached(families)
+    for name, line in (("README.md", readme_line(nested)), ("README.zh.md", chinese_line(nested))):
+        path = ROOT / name
+        path.write_text(with_line(path.read_text(encoding="utf-8"), line), encoding="utf-8")
 
 
 if __name__ == "__main__":
