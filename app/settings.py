@@ -34,6 +34,12 @@ class Settings(BaseSettings):
         max_length=300,
         description="who works on what a command searches: serial, process://N or dask://HOST:PORT; default: all cores",
     )
+    search_s: float = Field(
+        default=45.0, gt=0, le=1e7, description="seconds after which a search ends with its results so far, if its job gives none"
+    )
+    search_bytes: int = Field(
+        default=800 << 20, ge=64 << 20, le=1 << 50, description="memory that a search may take before it ends likewise"
+    )
     lease_s: float = Field(
         default=10.0, ge=1.0, le=10.0, description="after this long without a sign of life, a study goes on elsewhere"
     )

@@ -42,6 +42,7 @@ sys.dont_write_bytecode = False
 # The other cores have tests of their own: processes that a search starts here only take longer. (tests/commands.py: ``process``
 # takes this away again, so that what a command does unasked is tested.)
 os.environ["MESHPLAN_EXECUTOR"] = "serial"
+os.environ["MESHPLAN_SEARCH_S"] = "600"  # on a busy machine the usual limit would cut searches whose end is tested
 GOLDEN = HERE / "golden"
 TOGETHER = ("browser", "validation")  # one server and browser, one validation of every run: their files share a worker
 # Folders with tests of minutes start first, so that all workers end together; what is not named here is many small files.

@@ -15,6 +15,9 @@ class Counts(Document):
     pruned_by_bound: int
     simulated: int | None
     sampled: int | None
+    lattice: int | None = Field(
+        default=None, description="strategies to enumerate in all, without memory-saving forms, of which there are more"
+    )
 
 
 class Timing(Document):

@@ -13,6 +13,7 @@ from app.answers.provenance import job_fields, priced_with
 from app.answers.published import published_plans
 from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import SearchDocument
+from app.answers.search_limits import limits_of
 from app.calibrations.constants import constants_for, paired_error_of
 from app.jobs.fields import EXHAUSTIVE
 from app.jobs.job import Job
@@ -143,9 +144,9 @@ def search_document(
         criteria=criteria_of(job, own),
     )
     search = search_of(request, executor=executor)
-    result = explained_result(
-        search, run_to_end(search, job.settings.time_limit_s, on_progress, SEARCHED), on_progress, time.perf_counter
-    )
+    limits = limits_of(job)
+    stopped_by = run_to_end(search, limits.time_limit_s, on_progress, SEARCHED, memory_limit_bytes=limits.memory_limit_bytes)
+    result = explained_result(search, stopped_by, on_progress, time.perf_counter)
     told = job_fields(job, own, None if result.recommended is None else result.recommended.parallel, "search")
     return SearchDocument.model_validate(
         {

@@ -10,6 +10,7 @@ from typing import Any
 from app.answers.price import estimate_document
 from app.answers.provenance import priced_with
 from app.answers.schemas import EstimateDocument, EstimateNumbers
+from app.answers.search_limits import limits_of
 from app.answers.tables.memory import memory_text
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for, paired_error_of
@@ -118,7 +119,7 @@ def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallba
     )
     return search(
         request,
-        time_limit_s=job.settings.time_limit_s,
+        **limits_of(job)._asdict(),
         on_progress=on_progress,
         executor=executor,
     )

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from search.post_training.search import PlacementProgress
 
 SECONDS_BETWEEN_LINES = 10.0
+MANY_STRATEGIES = 10_000_000  # of such a lattice the first line comes at once: its search may be cut
 
 
 _DOING = {
@@ -38,9 +39,10 @@ def _text(progress: SearchProgress) -> str:
     tried = {SIMULATE: progress.simulated, SAMPLE: progress.sampled, REFINE: progress.sampled}.get(progress.phase)
     doing = _DOING[progress.phase] + ("" if tried is None else Sentence(" ({:,})", tried))
     best = Sentence(", best {} a step", seconds(progress.best_step_time_s)) if progress.best_step_time_s else ""
-    return Sentence(
-        "{}: {:,} enumerated, {:,} legal, {:,} fit{}", doing, progress.enumerated, progress.legal, progress.fits_memory, best
-    )
+    counted = progress.enumerated, progress.legal, progress.fits_memory, best
+    if progress.phase == ENUMERATE and progress.lattice is not None:
+        return Sentence("{} a lattice of {:,}: {:,} enumerated, {:,} legal, {:,} fit{}", doing, progress.lattice, *counted)
+    return Sentence("{}: {:,} enumerated, {:,} legal, {:,} fit{}", doing, *counted)
 
 
 def _text_of_sweep(progress: SweepProgress) -> str:
@@ -93,7 +95,8 @@ def _lines(text: Callable[[Any], str]) -> Callable[[Any], None]:
 
     def show(progress: Any) -> None:
         nonlocal due_s
-        if progress.elapsed_s >= due_s:
+        is_first = due_s == SECONDS_BETWEEN_LINES and (getattr(progress, "lattice", None) or 0) >= MANY_STRATEGIES
+        if progress.elapsed_s >= due_s or is_first:
             due_s = progress.elapsed_s + SECONDS_BETWEEN_LINES
             sys.stderr.write(f"{progress.done_fraction:.0%}: {printable(said(text(progress)))}\n")
 

@@ -14,6 +14,7 @@ from app.answers.costs import Draw, Price, draw_of, price_of
 from app.answers.delivery import LEAST_RATE
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
+from app.answers.search_limits import limits_of
 from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
 from app.answers.step_interval import intervals_of
 from app.answers.targets import with_usual_target
@@ -167,7 +168,7 @@ def _best_plan(
     workload, constants = job.workload, constants_for(job.workload, own)
     space = search_space(workload, job.limits)
     request = SearchRequest(workload, space, constants, top=CONSIDERED_PLANS, limits=job.limits, clock=time.perf_counter)
-    result = search(request, time_limit_s=job.settings.time_limit_s, on_progress=on_progress, executor=executor)
+    result = search(request, **limits_of(job)._asdict(), on_progress=on_progress, executor=executor)
     if not result.plans:
         raise InfeasibleError(
             Sentence("There is no plan: {}.", (result.nearest or Sentence("nothing is legal and fits")).rstrip("."))

@@ -297,7 +297,12 @@ class HowToSearch(Section):
     budget_usd: float | None = Field(
         default=None, gt=0, le=1e15, description="plans that cost more for training.train_tokens are not offered"
     )
-    time_limit_s: float | None = Field(default=None, gt=0, le=1e7)
+    time_limit_s: float | None = Field(
+        default=None,
+        gt=0,
+        le=1e7,
+        description="of a search, default MESHPLAN_SEARCH_S (45); of all points of a sweep, default none",
+    )
     sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
         default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"
     )

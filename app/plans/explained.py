@@ -10,6 +10,7 @@ import numpy as np
 
 from app.answers.price import estimate_document, fill_intervals
 from app.answers.schemas import EstimateDocument
+from app.answers.search_limits import limits_of
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for, paired_error_of
 from app.calibrations.stored import stored_calibrations
@@ -71,7 +72,7 @@ def explain_document(
         paired_error=paired_error_of(searched.workload, own),
         clock=time.perf_counter,
     )
-    found = search(request, time_limit_s=job.settings.time_limit_s, on_progress=on_progress, executor=executor)
+    found = search(request, **limits_of(job)._asdict(), on_progress=on_progress, executor=executor)
     strategy = job.strategy or (found.recommended.parallel if found.recommended else None)
     if strategy is None:
         raise InfeasibleError(

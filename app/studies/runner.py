@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 import structlog
 from sqlalchemy.orm import Session
 
+from app.settings import load_settings
 from app.storage.database_errors import DATABASE_AWAY
 from app.storage.session import Database
 from app.studies import queue, repository
@@ -122,7 +123,7 @@ class StudyRun:
                 self._save(kind, work)
             return True
 
-        return run_to_end(work, work.time_limit_s, after_step)
+        return run_to_end(work, work.time_limit_s, after_step, memory_limit_bytes=load_settings().search_bytes)
 
     def _save(self, kind: Kind, work: Work, *, release: bool = False) -> None:
         progress = work.progress

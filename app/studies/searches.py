@@ -12,6 +12,7 @@ from app.answers.price import fill_intervals
 from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import Plan
 from app.answers.search import request_of, search_of, spaces_of
+from app.answers.search_limits import limits_of
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for, paired_error_of
 from app.calibrations.stored import stored_calibrations
@@ -75,7 +76,7 @@ class SearchWork:
 
     @property
     def time_limit_s(self) -> float | None:
-        return self.job.settings.time_limit_s
+        return limits_of(self.job).time_limit_s
 
     @property
     def progress(self) -> Progress:

@@ -37,6 +37,7 @@ from search.session.progress import ENUMERATE, SEARCHED, SIMULATE, Clock, Progre
 from search.session.request import SearchRequest
 from search.session.runner import check_time_limit, explained_result, run_to_end
 from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
+from search.space.lattice_size import lattice_size
 from search.tensor_choice.tensor_refinement import TensorRefinement, refined
 from search.trials.trial import Trial
 
@@ -88,6 +89,7 @@ class LatticeSearch:
         self._recipe = ChunkRecipe(request.workload, request.space, request.constants, self._proves_by_time, pricer, refused_by)
         self._pricing = ChunkPricing(self._recipe)
         self._stream = self._continued()
+        self._size = lattice_size(request.workload, request.space)
         self._climbs: dict[RankedStrategy, Piece[RankedStrategy]] = {}
         self._has_begun = False
         self._executor, self._entered = executor, deque[QueuedChunk]()
@@ -277,6 +279,7 @@ class LatticeSearch:
             state.candidates.best_s if state.candidates.num_simulated else state.leaderboard.best_step_time_s,
             state.elapsed_s,
             simulated=state.candidates.num_simulated,
+            lattice=self._size,
             phase=SIMULATE if state.is_enumerated == 1 else ENUMERATE,
         )
 
@@ -317,6 +320,7 @@ class LatticeSearch:
                 estimated=state.legal - state.ruled_out,
                 pruned_by_bound=state.ruled_out + state.fits_memory - num_simulated - waiting,
                 simulated=num_simulated,
+                lattice=self._size,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
             proof=self._ranked_proof(stopped_by, plans, ranked),
@@ -441,6 +445,7 @@ def search(
     request: SearchRequest,
     *,
     time_limit_s: float | None = None,
+    memory_limit_bytes: int | None = None,
     on_progress: ProgressCallback | None = None,
     executor: Executor = SERIAL,
     pricer: Pricer = estimate_priced,
@@ -449,9 +454,10 @@ def search(
     """The best plans of the lattice that fit the device, with counts, reasons and proof.
 
     ``on_progress`` is called after every chunk and stops the search by returning ``False``; so does ``KeyboardInterrupt``. A
-    search that is stopped returns what it has, with ``proof.stopped_by``. Raises ``SearchError`` for a bad limit, and for a
-    time limit without a clock.
+    search that is stopped returns what it has, with ``proof.stopped_by``. Limits are those of ``run_to_end``. Raises
+    ``SearchError`` for a bad one, and for a time limit without a clock.
     """
     check_time_limit(time_limit_s, request.clock)
     lattice = LatticeSearch(request, executor=executor, pricer=pricer, simulator=simulator)
-    return explained_result(lattice, run_to_end(lattice, time_limit_s, on_progress, SEARCHED), on_progress, request.clock)
+    stopped_by = run_to_end(lattice, time_limit_s, on_progress, SEARCHED, memory_limit_bytes=memory_limit_bytes)
+    return explained_result(lattice, stopped_by, on_progress, request.clock)

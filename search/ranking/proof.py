@@ -20,6 +20,6 @@ class Proof:
     scope: Said
     objective: str
     optimality_gap_fraction: float | None
-    stopped_by: str | None  # time_limit | interrupt | max_simulations
+    stopped_by: str | None  # time_limit | memory_limit | interrupt | max_simulations
     plan_id: str | None = None
     places: int = 0

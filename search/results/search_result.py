@@ -25,7 +25,8 @@ class Counts:
 
     ``estimated`` strategies had their memory counted, or were ruled out by their weights and states alone; those that fit were
     timed. The other legal ones were ruled out earlier by a lower bound on layer time. These, and those that fit and were not
-    simulated, are ``pruned_by_bound``. ``fits_memory`` counts estimated strategies.
+    simulated, are ``pruned_by_bound``. ``fits_memory`` counts estimated strategies. ``lattice`` is the number of
+    strategies to enumerate in all, without the memory-saving forms of those that do not fit.
     """
 
     enumerated: int
@@ -35,6 +36,7 @@ class Counts:
     pruned_by_bound: int = 0
     simulated: int | None = None
     sampled: int | None = None
+    lattice: int | None = None
 
 
 @dataclass(frozen=True)

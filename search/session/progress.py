@@ -16,6 +16,7 @@ HALF_EXPLAINED = 12  # heartbeats that halve the remaining fraction; their total
 class Progress:
     """Progress of a search. ``done_fraction`` counts layouts, not strategies; it does not forecast time.
 
+    ``lattice`` is the number of strategies of an exhaustive search, without the memory-saving forms that are tried besides.
     ``phase`` is one of ``PHASES``; ``PRICE`` belongs to post-training. Bounds rule out strategies while they are enumerated.
     """
 
@@ -27,6 +28,7 @@ class Progress:
     elapsed_s: float
     sampled: int | None = None  # trials of a sampler, or of a refinement
     simulated: int | None = None
+    lattice: int | None = None
     phase: str = ENUMERATE
 
 

@@ -10,6 +10,7 @@ from documents.sentences import Sentence
 from search.errors import SearchError
 from search.heartbeat import heartbeats_to
 from search.results.search_result import SearchResult
+from search.session.memory_use import resident_bytes
 from search.session.progress import (
     EXPLAIN,
     UNFINISHED,
@@ -58,13 +59,17 @@ def run_to_end(
     time_limit_s: float | None,
     on_progress: Callable[[ProgressT], bool | None] | None,
     share: float = UNFINISHED,
+    *,
+    memory_limit_bytes: int | None = None,
 ) -> str | None:
-    """Advance until nothing is left (``None``), the time is over or an interrupt comes; returns what stopped it.
+    """Advance until nothing is left (``None``), a limit is reached or an interrupt comes; returns what stopped it.
 
     ``on_progress`` is called after every step, and once more at the end. It stops the search by returning ``False``. ``share`` is
-    the fraction of the progress that is reached then.
+    the fraction of the progress that is reached then. ``memory_limit_bytes`` is what the process may take in addition to what it
+    has at the start; processes of an executor are not counted.
     """
     stopped_by = None
+    most_bytes = None if memory_limit_bytes is None else resident_bytes() + memory_limit_bytes
     try:
         while work.advance():
             progress = while_searching(work.progress, share)
@@ -72,6 +77,9 @@ def run_to_end(
                 return INTERRUPT
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
                 stopped_by = "time_limit"
+                break
+            if most_bytes is not None and resident_bytes() >= most_bytes:
+                stopped_by = "memory_limit"
                 break
         if on_progress is not None and on_progress(replace(while_searching(work.progress, share), phase=EXPLAIN)) is False:
             stopped_by = stopped_by or INTERRUPT

@@ -129,13 +129,12 @@ def chunks(
     rules = layout_rules(workload) if rules is None else rules
     tables = OptionTables(workload, space)
     pipelines = sorted(space.pipelines(), key=lambda pipeline: abs(2 * space.pp.index(pipeline.pp) - len(space.pp) + 1))
-    shape = (len(space.tp), len(space.cp), len(space.ep), len(space.etp), len(space.micro_batch_size))
-    num_layouts = math.prod(shape)
+    num_layouts = math.prod(_shape(space))
 
     def of_pipeline(index: int, pipeline: Pipeline) -> Iterator[Chunk]:
-        for first in range(0, num_layouts, LAYOUTS_PER_SLICE):
-            last = min(first + LAYOUTS_PER_SLICE, num_layouts)
-            layouts = _layouts(workload, space, pipeline.pp, np.unravel_index(np.arange(first, last), shape))
+        last = 0
+        for layouts in layouts_of(workload, space, pipeline.pp):
+            first, last = last, last + len(layouts.tp)
             block = _Slice(pipeline, tables.of(pipeline), layouts, option_classes(workload, space, layouts))
             num_rejected, block = block.without_illegal(workload, rules, rejections)
             done = ((index + first / num_layouts) / len(pipelines), (index + last / num_layouts) / len(pipelines))
@@ -185,6 +184,20 @@ def _first_broken(workload: Workload, batch: StrategyBatch, rules: tuple[Rule, .
     for index, rule in enumerate(rules):
         charged[(charged < 0) & rule.violates(workload, batch)] = index
     return charged
+
+
+def _shape(space: SearchSpace) -> tuple[int, ...]:
+    """Values of each dimension of a layout."""
+    return len(space.tp), len(space.cp), len(space.ep), len(space.etp), len(space.micro_batch_size)
+
+
+def layouts_of(workload: Workload, space: SearchSpace, pp: int) -> Iterator[Layouts]:
+    """All layouts of the pipelines of a depth, slice by slice."""
+    shape = _shape(space)
+    num_layouts = math.prod(shape)
+    for first in range(0, num_layouts, LAYOUTS_PER_SLICE):
+        last = min(first + LAYOUTS_PER_SLICE, num_layouts)
+        yield _layouts(workload, space, pp, np.unravel_index(np.arange(first, last), shape))
 
 
 def _layouts(workload: Workload, space: SearchSpace, pp: int, digits: tuple[NDArray[np.intp], ...]) -> Layouts:

@@ -273,6 +273,23 @@ def test_a_time_limit_ends_a_study_as_completed_and_the_proof_says_so(database: 
     assert found["plans"]
 
 
+def test_a_study_without_a_time_limit_ends_by_that_of_the_environment(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MESHPLAN_SEARCH_S", "0.000001")
+    study_id = create(database)
+    assert run(database) == "completed"
+    assert answer(database, study_id)["proof"]["stopped_by"] == "time_limit"
+
+
+def test_a_study_that_takes_more_memory_than_it_may_is_cut(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = iter(range(0, 100 << 30, 1 << 30))  # 1 GiB more at each look
+    monkeypatch.setattr("search.session.runner.resident_bytes", lambda: next(held))
+    study_id = create(database)
+    assert run(database) == "completed"
+    assert answer(database, study_id)["proof"]["stopped_by"] == "memory_limit"
+
+
 def test_a_study_without_a_plan_is_completed(database: Database) -> None:
     study_id = create(database, tp=1, pp=1, micro_batch_size=8, recompute="none", swap_optimizer=False)
     assert run(database) == "completed"

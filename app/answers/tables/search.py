@@ -134,7 +134,11 @@ def proof_text(document: SearchDocument) -> str:
     """What is proved, and of which plan."""
     proof, counts = document.proof, document.counts
     if proof.stopped_by:
-        return Sentence("nothing is proved: cut by {}, so better plans may exist", word(proof.stopped_by))
+        cut = word(proof.stopped_by)
+        if counts.lattice is not None and counts.enumerated < counts.lattice:
+            seen = Sentence("{:,} strategies of a lattice of {:,}", counts.enumerated, counts.lattice)
+            return Sentence("nothing is proved: cut by {} after {}, so better plans may exist", cut, seen)
+        return Sentence("nothing is proved: cut by {}, so better plans may exist", cut)
     if counts.sampled is not None:
         return Sentence("nothing is proved: {:,} trials leave most of the space unseen", counts.sampled)
     rank = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)

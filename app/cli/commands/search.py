@@ -53,7 +53,9 @@ def search(
         float | None, typer.Option(help="USD; default: what the profile's price of purchase makes")
     ] = None,
     top: Annotated[int | None, typer.Option(help="plans to report (default 20)")] = None,
-    time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds; a search that is cut exits 5")] = None,
+    time_limit_s: Annotated[
+        float | None, typer.Option("--time-limit", help="seconds (default 45); a search that is cut exits 5")
+    ] = None,
     sampler: Annotated[
         str | None, typer.Option(help="exhaustive (default), or tpe, nsga2, random: try some of the space only")
     ] = None,

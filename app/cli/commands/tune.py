@@ -27,7 +27,7 @@ def tune(
     assume: options.Assume = None,
     lengths: options.Lengths = None,
     files: options.Files = None,
-    time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search")] = None,
+    time_limit_s: Annotated[float | None, typer.Option("--time-limit", help="seconds of the search (default 45)")] = None,
     output: Annotated[Path | None, typer.Option(help="file for the changed script")] = None,
     calibration: options.Calibration = None,
     executor: options.Executor = None,
