@@ -159,6 +159,11 @@ class _Methods(CheckMethods):
         return self._items(f"/v1/studies/{study_id}/trials")
 
     @call
+    def queue_place(self, study_id: str) -> Flow[JsonObject]:
+        """The number of studies that are taken before a queued one (``num_ahead``), and of those that run (``num_running``)."""
+        return self._json("GET", f"/v1/studies/{study_id}/queue")
+
+    @call
     def rejections(self, study_id: str) -> Flow[list[JsonObject]]:
         """Rules that strategies broke, each with a count and an example."""
         return listed(self._items(f"/v1/studies/{study_id}/rejections"))

@@ -34,6 +34,7 @@ from app.studies.schemas import (
     Page,
     PlanListing,
     PointListing,
+    QueuePlace,
     RankedPlan,
     State,
     StudyChanges,
@@ -203,6 +204,13 @@ def list_trials(request: Request, study_id: StudyId, after: Position, limit: Lim
     """Trials of a sampler, in order. An exhaustive search stores none."""
     with state_of(request).database.read() as session:
         return _listing(service.list_trials(session, study_id, after=after, limit=limit))
+
+
+@router.get("/{study_id}/queue", responses=described("not-found"))
+def get_queue_place(request: Request, study_id: StudyId) -> QueuePlace:
+    """How many studies are taken before a queued one."""
+    with state_of(request).database.read() as session:
+        return service.queue_place(session, study_id)
 
 
 @router.get("/{study_id}/rejections", responses=described("not-found", "invalid-input"))

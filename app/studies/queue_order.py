@@ -7,7 +7,7 @@ a study whose worker died, or returned it, continues before any new one begins.
 
 from __future__ import annotations
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, and_, func, or_, select
 from sqlalchemy.orm import Session
 
 from app.storage.clock import now_s
@@ -44,6 +44,19 @@ def taken(session: Session, study: Study) -> Study:
         study.turn = chosen.turn
     chosen.turn = 0
     return chosen
+
+
+def num_ahead(session: Session, study: Study) -> int:
+    """The number of studies that are taken before this queued one, if no other is queued."""
+    turn, number = study.turn, study.number
+    if turn > 0:  # its owner's studies share their turns in another order
+        first = or_(Study.priority > study.priority, and_(Study.priority == study.priority, Study.number < study.number))
+        of_owner = (*_WAITING, is_owned_by(study.owner))
+        own_place = session.scalar(select(func.count()).where(*of_owner, first)) or 0
+        held = select(Study.turn, Study.number).where(*of_owner).order_by(Study.turn, Study.number).offset(own_place).limit(1)
+        turn, number = session.execute(held).one()
+    before = or_(Study.turn < turn, and_(Study.turn == turn, Study.number < number))
+    return session.scalar(select(func.count()).where(Study.state == "queued", before)) or 0
 
 
 _WAITING = (Study.state == "queued", Study.turn > 0)

@@ -181,6 +181,13 @@ class StudyDocument(StudySummary):
     )
 
 
+class QueuePlace(Document):
+    """The place of a study in the queue."""
+
+    num_ahead: int | None = Field(description="queued studies that are taken before it, of any owner; null unless it is queued")
+    num_running: int = Field(description="studies that run now, of any owner")
+
+
 class FinishedStudyDocument(StudyDocument):
     """The answer to a request that waited for the result."""
 

@@ -21,6 +21,7 @@ from app.studies.schemas import (
     EventView,
     ListedStudy,
     Page,
+    QueuePlace,
     RankedPlan,
     RankedVariant,
     StudyDocument,
@@ -159,6 +160,13 @@ def figures(session: Session) -> dict[str, int | float]:
 def count_by_state(session: Session, seen: Sequence[ColumnElement[bool]] = ()) -> dict[str, int]:
     """Number of studies that ``seen`` allows, by state."""
     return repository.count_by_state(session, seen)
+
+
+def queue_place(session: Session, study_id: str) -> QueuePlace:
+    """The number of studies before a queued one, and of those that run."""
+    study = _study(session, study_id)
+    running = session.scalar(select(func.count()).where(Study.state == "running")) or 0
+    return QueuePlace(num_ahead=queue_order.num_ahead(session, study) if study.state == "queued" else None, num_running=running)
 
 
 def cancel_study(session: Session, study_id: str) -> StudyDocument:

@@ -110,6 +110,7 @@ def test_a_bad_query_is_422_and_names_the_parameter(api: TestClient, refused: Re
         ("GET", "/points"),
         ("GET", "/trials"),
         ("GET", "/rejections"),
+        ("GET", "/queue"),
         ("GET", "/events"),
     ],
 )

@@ -28,6 +28,7 @@ STUDY_PATHS = (
     "/ranking",
     "/trials",
     "/rejections",
+    "/queue",
     "/events",
     "/plans/p",
     "/plans/p/launch",

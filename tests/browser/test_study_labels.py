@@ -199,3 +199,16 @@ def test_a_study_is_shared_by_its_link_and_withdrawn(person: Callable[[str], tup
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Archive").click()
     expect(page.get_by_text("Archived · of ada · private · kept while archived")).to_be_visible()
+
+
+def test_a_queued_study_says_how_many_are_taken_before_it(person: Callable[[str], tuple[View, httpx.Client]]) -> None:
+    cyd, theirs = person("cyd")
+    first, second, last = (theirs.post("/v1/studies", json=SMALL).json()["id"] for _ in range(3))
+    page = cyd.open(f"/studies/{last}")
+    expect(page.get_by_text("2 studies go first.")).to_be_visible()
+    theirs.post(f"/v1/studies/{first}:cancel")
+    expect(page.get_by_text("1 study goes first.")).to_be_visible()
+    theirs.post(f"/v1/studies/{second}:cancel")
+    expect(page.get_by_text("0 studies go first.")).to_be_visible()
+    theirs.post(f"/v1/studies/{last}:cancel")
+    expect(page.get_by_text("go first.")).to_have_count(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections import Counter
 
@@ -127,3 +128,30 @@ def test_workers_that_ask_at_once_take_each_study_once_whoever_owns_it(database:
     for thread in threads:
         thread.join()
     assert sorted(found) == sorted(ids)
+
+
+def places(database: Database, study_ids: list[str]) -> list[int | None]:
+    with database.read() as session:
+        return [service.queue_place(session, study_id).num_ahead for study_id in study_ids]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_place_in_the_queue_is_the_number_of_studies_that_are_taken_before(database: Database, seed: int) -> None:
+    drawn = random.Random(seed)
+    with database.write() as session:
+        own = [
+            queued(session, JOB, owner=drawn.choice(["ada", "bob", "cyd"]), priority=drawn.randint(-2, 2)).id
+            for _ in range(drawn.randint(1, 9))
+        ]
+    leases: list[Lease | None] = []
+    for _ in range(drawn.randint(0, len(own))):
+        with database.write() as session:
+            leases.append(queue.claim(session, "test", 10.0))
+    for lease in leases:
+        with database.write() as session:
+            assert lease is not None
+            queue.release(session, lease)
+    told = places(database, own)
+    order = claimed(database, len(own))
+    assert told == [order.index(study_id) for study_id in own]
+    assert places(database, own) == [None] * len(own)

@@ -1,5 +1,6 @@
 import { Alert, Card, Progress as Bar, SimpleGrid, Stack, Text } from "@mantine/core";
 import { IconPlugConnectedX } from "@tabler/icons-react";
+import { useQuery } from "@tanstack/react-query";
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
@@ -12,6 +13,7 @@ import { StatTile } from "../../components/StatTile";
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { compact, count, duration, percent, seconds } from "../../units/format";
+import { queuePlaceQuery } from "./data";
 import type { Live, Progress } from "./useLive";
 
 const COUNTED = ["enumerated", "legal", "fits_memory", "simulated", "sampled"] as const;
@@ -22,6 +24,8 @@ export function LiveTab({ study, live: { history, connection } }: { study: Study
   const latest = history.at(-1) ?? (study.progress as Progress | null);
   const counted = COUNTED.filter((name) => latest?.[name] != null);
   const done = latest?.done_fraction ?? 0;
+  const isQueued = study.state === "queued" && !study.cancel_requested;
+  const ahead = useQuery(queuePlaceQuery(study.id, isQueued)).data?.num_ahead;
   return (
     <Stack gap="md">
       {connection === "lost" && (
@@ -36,6 +40,7 @@ export function LiveTab({ study, live: { history, connection } }: { study: Study
             : study.state === "queued"
               ? t(study.attempts ? "live.queuedAgain" : "live.queued")
               : t("live.running", { done: percent(done, 0), time: duration(latest?.elapsed_s ?? 0) })}
+          {ahead != null && isQueued && ` ${t("live.ahead", { count: ahead })}`}
         </Text>
         <Bar value={done * 100} size="sm" animated={study.state === "running"} aria-label={t("live.progress")} />
         <Text size="xs" c="dimmed" mt={6}>

@@ -29,6 +29,15 @@ export const rankingQuery = (studyId: string) =>
     staleTime: Infinity, // asked for only once the study has finished
   });
 
+/** How many studies are taken before a queued one. */
+export const queuePlaceQuery = (studyId: string, isQueued: boolean) =>
+  queryOptions({
+    queryKey: ["queue", studyId],
+    queryFn: ({ signal }) => answered(api.GET("/v1/studies/{study_id}/queue", { params: { path: { study_id: studyId } }, signal })),
+    enabled: isQueued,
+    refetchInterval: 2000,
+  });
+
 export const rejectionsQuery = (studyId: string) =>
   queryOptions({
     queryKey: ["rejections", studyId],
