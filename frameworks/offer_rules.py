@@ -8,6 +8,7 @@ from operator import or_
 
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.physics.memory import module_names
@@ -72,6 +73,20 @@ def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rul
         Sentence("precision is {}", either(offered)),
         lambda w, b: every_row(b, w.training.precision not in offered),
         lambda w, s: Sentence("{} trains in {}, not {}", framework, either(offered), w.training.precision),
+        job_only=True,
+    )
+
+
+def task_rule(name: str, source: str, framework: str, *tasks: Task) -> Rule:
+    """A framework's program runs the given tasks only; another would train all weights from random ones."""
+    return Rule(
+        name,
+        source,
+        Sentence("training.task is {}", either(tasks)),
+        lambda w, b: every_row(b, w.training.task.name not in tasks),
+        lambda w, s: Sentence(
+            "{} is written for {}, not {}: its program would train other weights", framework, either(tasks), w.training.task.name
+        ),
         job_only=True,
     )
 

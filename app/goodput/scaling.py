@@ -53,7 +53,7 @@ def on_devices(
         plan = running_plan(there, replace(strategy, dp=dp), step_time_s, constants_for(there, own))
         rate = delivered(plan, site).rate
         training = there.training
-        per_day = training.global_batch_size * training.seq_length / step_time_s * DAY_S * rate
+        per_day = training.step_tokens / step_time_s * DAY_S * rate
         is_moving = rate >= LEAST_RATE
         tokens = training.train_tokens
         rented = num_devices + site.num_spares * there.cluster.profile.devices_per_node

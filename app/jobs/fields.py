@@ -15,6 +15,7 @@ from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.tensors import TENSOR_NAMES
+from cost_models.shapes.training_task import ADAPTED_MODULES, BasePrecision, Reference, Task
 from cost_models.shapes.traits import STACKS
 from cost_models.shapes.workload import DEFAULT_CONFIDENCE, LayerKind
 from documents.bounds import (
@@ -59,6 +60,9 @@ SAMPLERS = (EXHAUSTIVE, *OPTUNA_SAMPLERS)
 MAX_TRIALS = 100_000  # a sampler reads all trials before it proposes the next ones
 MAX_RANKED = 1000  # plans that a search reports, and a study stores
 DEFAULT_TRIALS = 1000
+MAX_ADAPTER_RANK = 4096
+TASK_NAMES = {"sft_full": Task.SFT}  # other names of tasks
+TASKS = (*Task, *TASK_NAMES)
 MAX_REFINE_TRIALS = 10_000  # each may be simulated
 
 
@@ -98,13 +102,33 @@ class ClusterSection(Section):
     )
 
 
+class AdapterSection(Section):
+    """Low-rank adapters of linear layers."""
+
+    rank: int = Field(ge=1, le=MAX_ADAPTER_RANK, description="channels between the two matrices of an adapter")
+    alpha: float | None = Field(
+        default=None, gt=0, le=1e6, description="scales the adapter's output by alpha / rank; no effect on cost; default: rank"
+    )
+    target_modules: list[Annotated[str, OneOf(*ADAPTED_MODULES)]] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=len(ADAPTED_MODULES),
+        description="linear layers with an adapter, all by Megatron's names or all by Hugging Face's; default: linear_qkv, "
+        "linear_proj, linear_fc1 and linear_fc2",
+    )
+
+
 class TrainingSection(Section):
     """The batch. Without length or batch size, the model preset's default training applies and is listed as assumed."""
 
     seq_length: SeqLength | None = None
-    global_batch_size: GlobalBatch | None = Field(default=None, description="sequences in one step")
+    global_batch_size: GlobalBatch | None = Field(
+        default=None, description="sequences in one step; with dpo pairs of a chosen and a rejected sequence"
+    )
     precision: Precision | None = None
-    train_tokens: float | None = Field(default=None, gt=0, le=MAX_TOKENS, description="gives days; default: the model preset's")
+    train_tokens: float | None = Field(
+        default=None, gt=0, le=MAX_TOKENS, description="gives days; default: the model preset's for pretrain, else none"
+    )
     expert_load_factor: float | None = Field(
         default=None,
         ge=1,
@@ -129,7 +153,19 @@ class TrainingSection(Section):
     mean_squared_length_fraction: float = Field(
         default=1.0, gt=0, le=1, description="packed samples: sum of squared sample lengths over seq_length squared; 1: unpacked"
     )
-    task: Literal["pretrain", "sft_full"] | None = Field(default=None, description="full-parameter training only; costs the same")
+    task: Annotated[str, OneOf(*TASKS)] | None = Field(
+        default=None,
+        description="pretrain, the default; sft: supervised fine-tuning of all weights; lora, qlora: of adapters, beside weights "
+        "in 16 bits or quantised; dpo: preference training, of adapters if training.adapter is given; sft_full means sft",
+    )
+    adapter: AdapterSection | None = Field(default=None, description="with lora, qlora or dpo; all other weights are frozen")
+    base_precision: Annotated[str, OneOf(*BasePrecision)] | None = Field(
+        default=None, description="how frozen weights of linear layers are stored; default: nf4 for qlora, else bf16"
+    )
+    reference: Annotated[str, OneOf(*Reference)] | None = Field(
+        default=None,
+        description="of dpo: model, whose forward runs in every step, or precomputed log-probabilities; default: model",
+    )
 
 
 class ExpertCountsFile(Section):

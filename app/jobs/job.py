@@ -34,8 +34,10 @@ from app.jobs.missing_fields import lacking, with_what_a_model_lacks
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
+from app.jobs.task import check_precision, task_fields, training_task
 from app.jobs.written_numbers import with_numbers
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Cluster, MemoryRoom, Software, TrainingJob, Workload
 from documents.checking import Section, check
 from documents.errors import InputError
@@ -156,7 +158,8 @@ def parse_job(
     hardware_reference = _hardware_reference(cluster_section.hardware, folder)
     profile = profile or (hardware.named if folder is None else hardware.profile)(hardware_reference)
     profile = in_nodes_of(profile, cluster_section.devices_per_node or profile.devices_per_node)
-    training = _training(training_section, preset, profile, labels, assumed)
+    task = training_task(training_section, model, assumed)
+    training = _training(training_section, task, preset, profile, labels, assumed)
     training = replace(training, **expert_load(training_section, model, folder, labels, assumed, warnings))
     workload = Workload(
         model=model,
@@ -285,12 +288,13 @@ def _calibration_reference(name: str | None, folder: Path | None) -> str | None:
 
 def _training(
     section: TrainingSection,
+    task: TrainingTask,
     preset: Preset | None,
     profile: HardwareProfile,
     labels: Mapping[str, str],
     assumed: dict[str, str],
 ) -> TrainingJob:
-    default = preset.default_training if preset else None
+    default = preset.default_training if preset and task.name is Task.PRETRAIN else None
 
     def resolved(name: str, value: Any) -> Any:
         if value is None and default is not None and name in default.sources:
@@ -303,6 +307,10 @@ def _training(
     missing = [name for name, value in (("seq_length", seq_length), ("global_batch_size", global_batch_size)) if value is None]
     if missing:
         fields = joined(" and ", (labels.get(name := f"training.{field}", name) for field in missing))
+        if task.name is not Task.PRETRAIN:
+            raise InputError(
+                Sentence("{}: missing; a preset's default is of its pre-training, not of {}; give it.", fields, task.name.value)
+            )
         raise InputError(
             Sentence(
                 "{}: missing; only model presets have a default, so give an integer{}.",
@@ -319,10 +327,13 @@ def _training(
                 MAX_TOKENS_PER_STEP,
             )
         )
+    precision = _precision(section.precision, default, profile, assumed)
+    check_precision(task, precision)
     return TrainingJob(
         seq_length=seq_length,
         global_batch_size=global_batch_size,
-        precision=_precision(section.precision, default, profile, assumed),
+        precision=precision,
+        task=task,
         train_tokens=resolved("train_tokens", section.train_tokens),
         mean_squared_length_fraction=section.mean_squared_length_fraction,
     )
@@ -399,7 +410,8 @@ def _resolved(
             expert_load_factor=training.expert_load_factor if is_one_factor else None,
             expert_counts=counts_to_lists(training.expert_counts),
             router_balance=None if training.expert_spread is None else training.expert_spread.balance.value,
-        ),
+        )
+        | task_fields(training.task),
         "software": _section(SoftwareSection, workload.software, calibration=calibration, **listed_options(workload.software)),
         "search": {
             **{name: getattr(settings, name) for name in SETTINGS},
@@ -413,4 +425,5 @@ def _resolved(
 def _section(kind: type[Section], resolved: Cluster | TrainingJob | Software, **others: Any) -> dict[str, Any]:
     """The fields of a section from ``others`` or ``resolved``; fields without effect on prices are in neither."""
     values = {**vars(resolved), **others}
+    values.pop("task", None)  # several fields say it
     return {name: values[name] for name in kind.model_fields if name in values}

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.layer.adapters import adapter_output_bytes
 from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
@@ -19,6 +20,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import MoeShape, Workload
 
 # Bytes a score without fused attention: the softmax output; with dropout also its mask and its output. Models with a gated MLP
@@ -72,6 +74,18 @@ def linear_input_bytes(workload: Workload) -> int:
     return 1 if kept and workload.training.precision in QUANTISED_PRECISIONS else ELEMENT_BYTES
 
 
+def kept_input_bytes(workload: Workload, target: Target) -> int:
+    """Bytes that the layers of ``target`` keep for each element of their input; 0 if they are frozen and have no adapter.
+
+    An adapter multiplies in 16 bits, whatever its layer does. A frozen layer needs its weight alone for the gradient of its
+    input [megatron-0.12, layers.py].
+    """
+    task = workload.training.task
+    if not task.is_frozen:
+        return linear_input_bytes(workload)
+    return ELEMENT_BYTES if task.trains(target) else 0
+
+
 def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     """Bytes that a router keeps for each channel of its input, in addition to the layer norm's output. ``[k]``
 
@@ -80,6 +94,8 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     the copy stands for the norm's output, unless shared experts need that too or the norm is recomputed [megatron-0.12,
     router.py].
     """
+    if workload.training.task.is_frozen:  # no gradient of the router's weight
+        return np.zeros(len(keys.tp))
     traits, linear = workload.software_traits, linear_input_bytes(workload)
     again = keys.recomputes(RecomputeModule.LAYERNORM)
     kept = np.where(again | (linear == ELEMENT_BYTES), 0.0, float(ELEMENT_BYTES))
@@ -138,19 +154,22 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     h, swapped = float(workload.model.hidden_size), keys.has(Feature.SWAP_ATTENTION)
     mlp = _experts(workload, keys, workload.model.moe) if moe and workload.model.moe is not None else _dense_mlp(workload, keys)
     attention, reduced = (each * n for each in attention_bytes_per_token(workload, keys, local=local))
+    adapted = workload.training.task.is_frozen
     scores, score_gradients = _score_bytes(workload, keys, local=local)
-    whole = {**_norm_bytes(workload, keys), "attention": attention, "attention_scores": scores, **mlp.kept}
+    whole = {**_norm_bytes(workload, keys, moe=moe), "attention": attention, "attention_scores": scores, **mlp.kept}
+    if adapted:
+        whole["adapters"] = adapter_output_bytes(workload, keys, moe=moe)
     kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
     kept_attention = kept_attention + n * core_checkpoint_bytes(workload, keys, local=local)
     saved = _saved(keys, whole | {"attention": np.where(swapped, 0.0, kept_attention)}, mlp.act)
-    waiting = _waiting(workload, keys, whole, mlp)
+    waiting = _waiting(workload, keys, whole, mlp) | ({"adapters": whole["adapters"]} if adapted else {})
     none = np.zeros_like(n)
     experts = sum((whole[name] for name in ("routed_experts", "shared_experts", "router")), none)
     recomputed = np.maximum(
         np.where(drop(RecomputeModule.MLP), whole["mlp"], 0.0), np.where(drop(RecomputeModule.MOE), experts, 0.0)
     )
     channels = channel_bytes(workload, keys)
-    width = np.where(whole["mlp"] > 0, whole["mlp"] / channels.kept, mlp.expert_width)
+    width = np.where(whole["mlp"] > 0, whole["mlp"] / np.maximum(channels.kept, 1.0), mlp.expert_width)
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
     gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
     gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * h * n, 0.0)
@@ -175,18 +194,26 @@ def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
     return np.where(keys.has(Feature.TP_2D), tokens, keys.sharded_tokens(workload.training))
 
 
-def _norm_bytes(workload: Workload, keys: LayerKeys) -> dict[str, Floats]:
+def _norm_bytes(workload: Workload, keys: LayerKeys, *, moe: bool) -> dict[str, Floats]:
     """Bytes of the inputs and outputs of a layer's norms, by tensor class.
 
     A norm's output feeds a linear layer, except for the sandwich norms that follow one. What a norm without its kernel keeps
-    beyond its input goes with its output if the norm is recomputed.
+    beyond its input goes with its output if the norm is recomputed. Frozen weights leave the outputs that adapters need, which
+    Megatron Bridge keeps gathered [megatron-bridge, peft/utils.py].
     """
-    h, n_l, linear = float(workload.model.hidden_size), between_blocks_tokens(workload, keys), linear_input_bytes(workload)
+    h, n_l = float(workload.model.hidden_size), between_blocks_tokens(workload, keys)
+    outputs = np.full(len(keys.tp), 2.0 * linear_input_bytes(workload))
+    task, shape = workload.training.task, workload.model.moe if moe else None
+    if task.is_frozen:
+        common = shape is None or shape.shared_expert_ffn_hidden_size > 0
+        adapted = (kept_input_bytes(workload, Target.QKV), common * kept_input_bytes(workload, Target.FC1))
+        gathered = keys.tokens(workload.training) / n_l if workload.software_traits.splits_adapters else np.ones(len(keys.tp))
+        outputs = sum(adapted) * gathered
     norms = 2.0 if workload.model.sandwich_norm else 1.0
     inside = 2.0 * norms * (norm_input_bytes(workload, keys) - ELEMENT_BYTES)
     return {
         "residual": 2.0 * ELEMENT_BYTES * h * n_l * norms,
-        "norm_output": (2.0 * linear + 2.0 * ELEMENT_BYTES * (norms - 1.0) + inside) * h * n_l,
+        "norm_output": (outputs + 2.0 * ELEMENT_BYTES * (norms - 1.0) + inside) * h * n_l,
     }
 
 
@@ -223,7 +250,7 @@ class ChannelBytes(NamedTuple):
 
 def channel_bytes(workload: Workload, keys: LayerKeys) -> ChannelBytes:
     """Bytes of one MLP channel: inputs of the activation function (one, or gate and up), its inner copies and its output."""
-    output = float(linear_input_bytes(workload))
+    output = float(kept_input_bytes(workload, Target.FC2))
     ways = 2.0 if workload.model.gated_linear_unit else 1.0
     entering = np.where(keys.has(Feature.FP8_ACTIVATION_INPUT) & workload.model.gated_linear_unit, 1.0, ELEMENT_BYTES)
     behind = gate_copy_bytes(workload, keys) + output
@@ -267,7 +294,7 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     """Activation bytes of routed and shared experts, in the MoE layer whose busiest rank receives the most tokens."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
-    channels, linear = channel_bytes(workload, keys), linear_input_bytes(workload)
+    channels, linear = channel_bytes(workload, keys), kept_input_bytes(workload, Target.FC1)
     rows = peak_expert_rows(keys, shape, training)
     width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
     clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)

@@ -10,6 +10,7 @@ from cost_models.layer.unfused_bytes import NORM_STATISTIC_BYTES, norm_input_byt
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import Workload
 
 ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
@@ -26,6 +27,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds. Without
     sequence parallelism every rank also holds the whole latents. Recomputing the up-projections starts from the latents before
     their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm, multi_latent_attention.py].
+    Frozen up-projections keep no input.
     Ulysses: attention keeps its output, and the projection keeps it again after the exchange. An output gate keeps itself and
     the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
@@ -39,7 +41,8 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     t = keys.tp.astype(np.float64)
     heads = model.num_attention_heads
     statistics = heads * workload.device_traits.softmax_statistics_bytes
-    outputs = np.where(keys.ulysses_degree > 1, 2.0, 1.0)
+    task = workload.training.task
+    outputs = np.where((keys.ulysses_degree > 1) & task.trains(Target.PROJ), 2.0, 1.0)
     linear = model.linear_attention(local=local)
     if linear is not None:
         kept = (linear_attention_kept_bytes(linear) + ELEMENT_BYTES * linear.value_width * (outputs - 1.0)) / t
@@ -60,7 +63,8 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     queries_and_keys = 2.0 * ELEMENT_BYTES * heads * mla.qk_head_dim
     expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
     rest = (ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim + latent
-    return rest + expanded / t + latent, rest
+    behind = latent * (not task.is_frozen)  # up-projections have no adapters
+    return rest + expanded / t + behind, rest
 
 
 def kept_groups(workload: Workload, keys: LayerKeys) -> Floats:

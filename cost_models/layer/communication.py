@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cost_models.constants import Constants
+from cost_models.layer.adapters import adapter_comm
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import load_factor, token_holders, uneven_experts
@@ -14,6 +15,7 @@ from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.layer.unfused_bytes import routes_in_fp32
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
 from cost_models.network.tiers import Network
+from cost_models.shapes.adapters import layer_rank_linears, trained_rank_parameters
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.parameters import layer_rank_parameters
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -90,10 +92,14 @@ def tensor_parallel_comm(
         forward, backward = (np.where(grid, passes * (1.0 + blocks) * whole, s) for passes, s in ((1, forward), (2, backward)))
     shared = _shared_heads_bytes(workload, keys, local=local)
     latents = np.where(sp & ~grid & is_latent, enter, 0.0)
+    low_rank, low_rank_back = adapter_comm(workload, keys, network, moe=moe)
+    regathers = (
+        sp & ~grid & (not training.task.is_frozen)
+    )  # frozen weights need no input in a backward [megatron-0.12, layers.py]
     return TensorParallelComm(
-        forward + all_gather_s(shared, keys.tp, stride, network),
-        backward + reduce_scatter_s(shared, keys.tp, stride, network),
-        np.where(sp & ~grid, enter + blocks * gather, 0.0),
+        forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,
+        backward + reduce_scatter_s(shared, keys.tp, stride, network) + low_rank_back,
+        np.where(regathers, enter + blocks * gather, 0.0),
         mlp,
         latents,
     )
@@ -239,9 +245,19 @@ def weight_comm(
 
     The forward and the backward each need one gather; the backward needs one reduce-scatter. Both times are 0 without sharding.
     """
-    dense, experts = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
+    task = workload.training.task
+    whole = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
+    trained = trained_rank_parameters(workload, keys, whole, moe=moe)
     gradient = np.where(keys.has(Feature.GRAD_REDUCE_IN_BF16), ELEMENT_BYTES, FP32_BYTES)
-    groups = ((dense, keys.weight_shards, keys.tp), (experts, keys.expert_weight_shards, keys.ep * keys.etp))
-    gather = sum((all_gather_s(ELEMENT_BYTES * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))
-    scatter = sum((reduce_scatter_s(gradient * p, size, stride, network) for p, size, stride in groups), np.zeros_like(dense))
+    gathered = [ELEMENT_BYTES * p for p in whole]
+    if task.is_frozen:  # frozen weights travel as they are stored
+        linears = layer_rank_linears(workload.model, keys, moe=moe, local=local)
+        gathered = [
+            ELEMENT_BYTES * (p + low_rank) + (task.stored_bytes - ELEMENT_BYTES) * linear
+            for p, linear, low_rank in zip(whole, linears, trained, strict=True)
+        ]
+    groups = ((keys.weight_shards, keys.tp), (keys.expert_weight_shards, keys.ep * keys.etp))
+    none = np.zeros(len(keys.tp))
+    gather = sum((all_gather_s(p, *group, network) for p, group in zip(gathered, groups, strict=True)), none)
+    scatter = sum((reduce_scatter_s(gradient * p, *group, network) for p, group in zip(trained, groups, strict=True)), none)
     return gather, scatter

@@ -49,7 +49,8 @@ def layer_costs(
     -----
     A pass is the sum of matmuls, attention, vector work and permutation, plus the communication that ``layer_comm`` leaves
     exposed, plus the host time beyond all that. The backward has twice the matmuls and vector work, attention's own backward, and
-    the recompute of selected modules.
+    the recompute of selected modules. Frozen weights have no gradient: their matmuls run once in a backward. A reference model
+    runs the whole forward once more, beside that of the model.
 
     Left out: overlap across the edge of a layer, and contention of communication with kernels beyond ``hidden_stretch_fraction``.
     """
@@ -73,7 +74,7 @@ def layer_costs(
         "contention": contention_forward,
     }
     backward = {
-        "matmul": 2.0 * compute.matmuls.total,
+        "matmul": compute.matmuls.backward,
         "attention": compute.attention_backward,
         "vector": compute.vector_backward,
         "permute": compute.permute,
@@ -87,6 +88,8 @@ def layer_costs(
     forward["host"] = np.maximum(dispatch - device_forward, blocked)
     backward["host"] = np.maximum(backward_dispatch - device_backward, 2.0 * blocked)
     forward["size_synchronisation"] = backward["size_synchronisation"] = wait
+    if workload.training.task.runs_reference:
+        forward["reference"], backward["reference"] = sum(forward.values(), zero), zero
     forward_s, backward_s = sum(forward.values(), zero), sum(backward.values(), zero)
     # Merged pairs schedule the expert exchange and its contention again, so both are taken out here.
     alone_forward = forward_s - forward["host"] - experts_again
@@ -99,8 +102,8 @@ def layer_costs(
         forward_s=forward_s,
         backward_s=backward_s,
         full_recompute_s=again - np.where(keys.recompute_modules > 0, selective, 0.0),
-        weight_gradient_s=compute.matmuls.total,
-        pieces=_pieces(compute, alone_forward, alone_backward, exchange, moe=moe),
+        weight_gradient_s=compute.matmuls.weight_gradient,
+        pieces=_pieces(workload, compute, alone_forward, alone_backward, exchange, moe=moe),
         host={"forward": dispatch + wait, "backward": backward_dispatch + wait},
     )
 
@@ -131,7 +134,13 @@ def _repeated_forward_s(
 
 
 def _pieces(
-    compute: LayerCompute, alone_forward: Floats, alone_backward: Floats, exchange: ExpertComm, *, moe: bool
+    workload: Workload,
+    compute: LayerCompute,
+    alone_forward: Floats,
+    alone_backward: Floats,
+    exchange: ExpertComm,
+    *,
+    moe: bool,
 ) -> dict[str, Floats]:
     """Both passes in the pieces that merged pairs interleave. [s] ``[k]``
 
@@ -145,18 +154,21 @@ def _pieces(
         The same for a backward.
     exchange : ``[k]``
     """
-    shared, permute, attention = compute.shared_expert, compute.permute, compute.matmuls.attention
-    experts = compute.matmuls.moe + compute.matmuls.mlp - shared
+    matmuls, shared, permute = compute.matmuls, compute.shared_expert, compute.permute
+    experts = matmuls.moe + matmuls.mlp - shared
+    shared_back = workload.training.task.matmuls_of_weight * shared
+    attention_weights = matmuls.attention - matmuls.frozen_attention
+    experts_weights = experts - (matmuls.frozen_block - (2.0 * shared - shared_back))
     dispatch, combine = exchange.dispatch_s, exchange.combine_s
     pieces = {
         "attention": alone_forward - experts - shared - permute,
         "experts": experts + permute,
         "experts_back": experts + permute,
-        "attention_back": alone_backward - 2.0 * (experts + shared) - permute - attention,
-        "experts_weights": experts,
-        "attention_weights": attention,
+        "attention_back": alone_backward - (2.0 * (experts + shared) - matmuls.frozen_block) - permute - attention_weights,
+        "experts_weights": experts_weights,
+        "attention_weights": attention_weights,
     }
     if not moe:
         return pieces
     pieces |= {"shared": shared, "dispatch": dispatch, "combine": combine}
-    return pieces | {"shared_back": 2.0 * shared, "combine_back": combine, "dispatch_back": dispatch}
+    return pieces | {"shared_back": shared_back, "combine_back": combine, "dispatch_back": dispatch}

@@ -39,7 +39,8 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
 
     Notes
     -----
-    The loss reads and writes ``cross_entropy_bytes`` a logit in total, of which the forward does ``LOSS_FORWARD_FRACTION``. The
+    A frozen table has no gradient, so nothing runs behind the first layer, and the head's weight has none either. The loss reads
+    and writes ``cross_entropy_bytes`` a logit in total, of which the forward does ``LOSS_FORWARD_FRACTION``. The
     gradient of tied embeddings between the ends of the pipeline is left out.
     """
     model = workload.model
@@ -56,16 +57,21 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     embedding_comm_back = np.where(replicated, 0.0, gather)
     logits = matmul_s(n, model.vocab_size / t, h, device, flops_per_s=device.bf16_flops_per_s)
     loss = vector_s(device.constants.cross_entropy_bytes * n * model.vocab_size / t, device)
-    forward = logits + LOSS_FORWARD_FRACTION * loss
-    backward = 2.0 * logits + (1.0 - LOSS_FORWARD_FRACTION) * loss
+    task = workload.training.task
+    times = 2.0 if task.runs_reference else 1.0  # the reference looks up its tokens, and needs its logits too
+    trained = task.matmuls_of_weight - 1.0
+    forward = times * (logits + LOSS_FORWARD_FRACTION * loss)
+    backward = (1.0 + trained) * logits + (1.0 - LOSS_FORWARD_FRACTION) * loss
+    lookup, embedding_comm, gather_forward = times * lookup, times * embedding_comm, times * gather
+    lookup_back = trained * 2.0 * lookup / times
     return EdgeCosts(
         embedding_forward_s=lookup + embedding_comm,
-        embedding_backward_s=2.0 * lookup + embedding_comm_back,
-        embedding_compute_s=(lookup, 2.0 * lookup),
-        head_forward_s=forward + gather,
+        embedding_backward_s=lookup_back + trained * embedding_comm_back,
+        embedding_compute_s=(lookup, lookup_back),
+        head_forward_s=forward + gather_forward,
         head_backward_s=backward + scatter,
         head_compute_s=(forward, backward),
-        head_weight_gradient_s=logits,
-        head_regather_s=gather,
+        head_weight_gradient_s=trained * logits,
+        head_regather_s=trained * gather,
         mtp_projection_s=matmul_s(n, h / t, 2 * h, device) if model.mtp_num_layers else np.zeros_like(n),
     )

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
+from cost_models.layer.adapters import adapter_kernels
 from cost_models.layer.expert_passes import BIAS_KERNELS
 from cost_models.layer.expert_rows import padded
 from cost_models.layer.modules import has_one_expert_kernel
@@ -67,7 +68,7 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
             kernels = kernels + np.where(cast_alone, QUANTISED_EXPERT_KERNELS * np.maximum(shape.num_experts / keys.ep, 1.0), 0.0)
     for feature, saved in FUSED_KERNELS_SAVED.items():
         kernels = kernels - np.where(keys.has(feature), saved, 0)
-    dispatch = kernels * _kernel_s(workload, keys, constants)
+    dispatch = (kernels + adapter_kernels(workload, moe=moe)) * _kernel_s(workload, keys, constants)
     unknown = np.zeros(len(keys.tp), dtype=bool) if not moe or shape is None else ~padded(keys, shape)
     # Without a grouped kernel, each expert's own kernels wait once more for its count.
     # A captured graph takes the counts from the device.

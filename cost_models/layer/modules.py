@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.layer.adapters import AdapterTimes, adapter_times, dequantise_s
 from cost_models.layer.compute import (
     ADD_BYTES,
     ELEMENT_BYTES,
@@ -52,11 +53,23 @@ class Matmuls:
     mla_query_up: Floats  # part of ``mla_up``
     router: Floats
     shared_last: Floats  # part of ``last``
+    frozen_attention: Floats  # part of ``attention`` whose weights are not trained; all or nothing of it without adapters
+    frozen_block: Floats  # the same of ``mlp`` and ``moe``
 
     @property
     def total(self) -> Floats:
         """Seconds of all matmuls, ``[k]``. Fields after ``moe``, ``mla_up`` and ``last`` are parts of the others."""
         return self.attention + self.mlp + self.moe
+
+    @property
+    def weight_gradient(self) -> Floats:
+        """Seconds of the matmuls of a backward that only gradients of weights need, ``[k]``; frozen weights have none."""
+        return self.total - self.frozen_attention - self.frozen_block
+
+    @property
+    def backward(self) -> Floats:
+        """Seconds of all matmuls of a backward, ``[k]``: gradients of inputs, and of trained weights."""
+        return self.total + self.weight_gradient
 
 
 def _attention_matmuls(
@@ -123,16 +136,19 @@ def has_one_expert_kernel(workload: Workload, keys: LayerKeys) -> NDArray[np.boo
     return keys.has(Feature.MOE_GROUPED_GEMM) & (keys.has(Feature.CUDA_GRAPH) | workload.device_traits.one_expert_kernel)
 
 
-def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool) -> Matmuls:
+def _matmuls(workload: Workload, keys: LayerKeys, device: Device, adapters: AdapterTimes, *, moe: bool, local: bool) -> Matmuls:
     """Forward matmuls of one layer; experts without a common kernel pay one launch each. [s] ``[k]``"""
     model, training = workload.model, workload.training
     n, n_l = keys.tokens(training), keys.sharded_tokens(training)
     attention, up, query_up, entering = _attention_matmuls(model, keys, n, n_l, device, local=local)
     shape = model.moe if moe else None
     zero = np.zeros_like(n)
+    frozen = float(training.task.is_frozen)
+    adapted = attention + adapters.attention
     if shape is None:
         mlp, last = _mlp_matmuls(model, model.ffn_hidden_size, keys, n, device)
-        return Matmuls(attention, up, mlp, last, zero, entering, query_up, zero, zero)
+        parts = (zero, entering, query_up, zero, zero)
+        return Matmuls(adapted, up, mlp + adapters.mlp, last, *parts, frozen * attention, frozen * mlp)
     rows = expert_rows(keys, shape, training)
     held = np.maximum(shape.num_experts / keys.ep, 1.0)
     width = shape.expert_ffn_hidden_size / keys.etp
@@ -149,7 +165,8 @@ def _matmuls(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, 
     router = matmul_s(n_l, shape.num_experts, model.hidden_size, device, flops_per_s=device.bf16_flops_per_s)
     shared, shared_last = _mlp_matmuls(model, shape.shared_expert_ffn_hidden_size, keys, n, device)
     last, moe_s = second + shared_last, experts + router + shared
-    return Matmuls(attention, up, zero, last, moe_s, entering, query_up, router, shared_last)
+    own = (entering, query_up, router, shared_last)
+    return Matmuls(adapted, up, zero, last, moe_s + adapters.mlp, *own, frozen * attention, frozen * moe_s)
 
 
 def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, local: bool) -> tuple[Floats, Floats]:
@@ -335,7 +352,7 @@ class LayerCompute:
     attention_backward: Floats
     vector_forward: Floats  # casts of 8- and 4-bit operands included
     vector_backward: Floats
-    vector: VectorTimes  # forward, without those casts
+    vector: VectorTimes  # forward, without those casts and without adapters
     permute: Floats  # the same in both passes
     shared_expert: Floats  # forward; part of the matmuls
     selective_recompute: Floats  # added to the backward
@@ -354,13 +371,14 @@ class LayerCompute:
     @property
     def backward(self) -> Floats:
         """Seconds of the backward with the recompute of selected modules, ``[k]``."""
-        core = 2.0 * self.matmuls.total + self.attention_backward + self.vector_backward + self.permute
+        core = self.matmuls.backward + self.attention_backward + self.vector_backward + self.permute
         return core + self.selective_recompute
 
 
 def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool = False) -> LayerCompute:
     """Compute time of one layer of the given kind for every key and one micro batch."""
-    matmuls = _matmuls(workload, keys, device, moe=moe, local=local)
+    adapters = adapter_times(workload, keys, device, moe=moe)
+    matmuls = _matmuls(workload, keys, device, adapters, moe=moe, local=local)
     attention_forward, attention_backward = _attention_core(workload, keys, device, local=local)
     vector = _vector(workload, keys, device, moe=moe, local=local)
     quantise_forward, quantise_backward = quantise_s(workload, keys, device, moe=moe, local=local)
@@ -368,12 +386,14 @@ def layer_compute(workload: Workload, keys: LayerKeys, device: Device, *, moe: b
     core = attention_forward if workload.model.linear_attention(local=local) is None else zero  # a recurrence has no such module
     permute = _permute_s(workload, keys, device) if moe else zero
     passes = expert_passes(workload, keys, device, moe=moe)
+    dequantise = dequantise_s(workload, keys, device, moe=moe, local=local)
+    forward, backward = adapters.vector_forward + dequantise, adapters.vector_backward + dequantise
     return LayerCompute(
         matmuls=matmuls,
         attention_forward=attention_forward,
         attention_backward=attention_backward,
-        vector_forward=vector.total + quantise_forward + passes.clamps_forward + passes.biases_forward,
-        vector_backward=2.0 * vector.total + quantise_backward + passes.clamps_backward + passes.biases_backward,
+        vector_forward=vector.total + quantise_forward + passes.clamps_forward + passes.biases_forward + forward,
+        vector_backward=2.0 * vector.total + quantise_backward + passes.clamps_backward + passes.biases_backward + backward,
         vector=vector,
         permute=permute,
         shared_expert=_shared_expert_s(workload, keys, device) if moe else zero,

@@ -144,6 +144,8 @@ def _tensor_parallel(
     forward = tp.forward_s * fraction
     beside = c.backward_tp_exposed_fraction if workload.software_traits.overlaps_weight_gradients else 1.0
     window, backward = compute.after_gather, tp.backward_s * fraction
+    if workload.training.task.is_frozen:  # no weight gradient hides a scatter
+        beside = 1.0
     beyond = np.maximum(backward * (1.0 - beside) - window, 0.0) + fraction * np.maximum(tp.regather_s - window, 0.0)
     backward = backward * beside + beyond
     masked = tp.forward_s + tp.backward_s + tp.regather_s - forward - backward
@@ -191,15 +193,13 @@ def _expert_parallel(
         none = np.zeros(len(keys.tp))
         return ExpertComm(none, none), Exposed(none, none, none, none, none)
     ep = expert_comm(workload, keys, network, c)
-    hidden_forward, hidden_backward = _hidden_exchange_s(workload, keys, ep, compute.matmuls.moe, compute.shared_expert)
+    hidden_forward, hidden_backward = _hidden_exchange_s(workload, keys, ep, compute)
     ep_s = ep.dispatch_s + ep.combine_s
     both = hidden_forward + hidden_backward
     return ep, Exposed(ep_s - hidden_forward, ep_s - hidden_backward, hidden_forward, hidden_backward, both)
 
 
-def _hidden_exchange_s(
-    workload: Workload, keys: LayerKeys, exchange: ExpertComm, moe_matmuls_s: Floats, shared_s: Floats
-) -> tuple[Floats, Floats]:
+def _hidden_exchange_s(workload: Workload, keys: LayerKeys, exchange: ExpertComm, compute: LayerCompute) -> tuple[Floats, Floats]:
     """Hidden part of dispatch and combine together, in a forward and in a backward that run alone. [s] ``[k]``
 
     A switch that overlaps within the micro batch hides it behind the MoE matmuls. ``moe_shared_expert_overlap`` hides it behind
@@ -212,11 +212,10 @@ def _hidden_exchange_s(
     ----------
     exchange : ``[k]``, seconds
         Dispatch and combine of a forward.
-    moe_matmuls_s : ``[k]``
-        Routed and shared experts with the router, forward.
-    shared_s : ``[k]``
-        Shared experts, forward.
     """
+    moe_matmuls_s, shared_s = compute.matmuls.moe, compute.shared_expert
+    shared_times = workload.training.task.matmuls_of_weight
+    weights_s = moe_matmuls_s - compute.matmuls.frozen_block
     gathers = keys.dispatcher == int(Dispatcher.ALLGATHER)
     overlapped = (keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & ~gathers) | (
         keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM) & gathers
@@ -227,8 +226,10 @@ def _hidden_exchange_s(
         beside = beside | merged
     shared = np.where(beside, shared_s, 0.0)
     window, both = np.where(overlapped, moe_matmuls_s, shared), exchange.dispatch_s + exchange.combine_s
-    alone_backward = np.minimum(exchange.combine_s, 2.0 * shared) + np.minimum(exchange.dispatch_s, moe_matmuls_s - shared_s)
+    routed_weights_s = weights_s - (shared_times - 1.0) * shared_s
+    alone_backward = np.minimum(exchange.combine_s, shared_times * shared) + np.minimum(exchange.dispatch_s, routed_weights_s)
+    window_backward = np.where(overlapped, moe_matmuls_s + weights_s, shared_times * shared)
     return (
         np.minimum(np.where(merged, exchange.dispatch_s, both), window),
-        np.where(merged, alone_backward, np.minimum(both, 2.0 * window)),
+        np.where(merged, alone_backward, np.minimum(both, window_backward)),
     )

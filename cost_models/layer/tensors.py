@@ -11,8 +11,8 @@ from cost_models.layer.activations import (
     LayerActivations,
     channel_bytes,
     keeps_expert_outputs,
+    kept_input_bytes,
     layer_activations,
-    linear_input_bytes,
 )
 from cost_models.layer.attention_bytes import attention_bytes_per_token, head_norm_bytes, kept_groups, latent_ranks
 from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
@@ -24,6 +24,7 @@ from cost_models.layer.unfused_bytes import expert_product_bytes
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice
+from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import Workload
 
 
@@ -186,7 +187,7 @@ def _expert_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) 
     shape, channels = workload.model.moe, channel_bytes(workload, keys)
     assert shape is not None
     rows = peak_expert_rows(keys, shape, workload.training)
-    tokens = linear_input_bytes(workload) * workload.model.hidden_size * rows
+    tokens = kept_input_bytes(workload, Target.FC1) * workload.model.hidden_size * rows
     outputs = np.where(keeps_expert_outputs(keys), ELEMENT_BYTES * workload.model.hidden_size * rows, 0.0)
     width = rows * shape.expert_ffn_hidden_size / keys.etp
     behind = width * (channels.behind + expert_product_bytes(workload, keys))

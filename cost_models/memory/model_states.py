@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.pipeline.stages import LayersByKind
+from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_linears
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
@@ -36,7 +37,10 @@ class StageParameters:
 
 @dataclass(frozen=True)
 class ModelStates:
-    """Bytes that a rank keeps between steps, ``[stage, n]``, by kind; the first step creates ``moments``."""
+    """Bytes that a rank keeps between steps, ``[stage, n]``, by kind; the first step creates ``moments``.
+
+    ``weights`` include those of a reference model.
+    """
 
     weights: Floats
     gradients: Floats
@@ -154,6 +158,56 @@ def stage_parameters(
     )
 
 
+def trained_parameters(
+    workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_mtp: Floats, whole: StageParameters
+) -> StageParameters:
+    """Parameters on a rank of each stage that have gradients and optimizer states, ``[stage, n]``: all, or those of adapters.
+
+    Parameters
+    ----------
+    layers : ``[stage, 1]``
+        Layers of each kind.
+    is_mtp : ``[stage, 1]``
+        Number of stages with the MTP modules.
+    whole
+        From ``stage_parameters``.
+    """
+    model = workload.model
+    if not workload.training.task.is_frozen:
+        return whole
+    last_kind = model.kinds_of_layers()[-1]
+    dense = experts = tensor = layer = np.zeros((len(layers[0]), len(batch)))
+    for kind, number in zip(model.layer_kinds(), layers, strict=True):
+        of_dense, of_experts, largest = adapter_rank_parameters(workload, batch, moe=kind.moe)
+        held = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0)
+        dense, experts = dense + held * of_dense, experts + held * of_experts
+        tensor = np.where(held > 0, np.maximum(tensor, largest), tensor)
+        layer = np.where(held > 0, np.maximum(layer, of_dense + of_experts), layer)
+    return StageParameters(dense, experts, tensor, tensor, layer)
+
+
+def quantised_parameters(workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_mtp: Floats) -> tuple[Floats, Floats]:
+    """Frozen parameters on a rank that are stored in the base precision, dense and of experts, ``[stage, n]``.
+
+    They are those of linear layers; embedding, head, norms and router keep 16 bits.
+
+    Parameters
+    ----------
+    layers, is_mtp : ``[stage, 1]``
+        As in ``trained_parameters``.
+    """
+    model = workload.model
+    dense = experts = np.zeros((len(layers[0]), len(batch)))
+    if not workload.training.task.dequantises:
+        return dense, experts
+    last_kind = model.kinds_of_layers()[-1]
+    for kind, number in zip(model.layer_kinds(), layers, strict=True):
+        held = number + (is_mtp * model.mtp_num_layers if kind == last_kind else 0.0)
+        of_dense, of_experts = layer_rank_linears(model, batch, moe=kind.moe, local=kind.local)
+        dense, experts = dense + held * of_dense, experts + held * of_experts
+    return dense, experts
+
+
 def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:
     """Whether gradients are scattered to their shards after every micro batch, so that no rank holds them whole. ``[n]``
 
@@ -168,7 +222,13 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     return scatters
 
 
-def model_states(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> ModelStates:
+def model_states(
+    workload: Workload,
+    batch: StrategyBatch,
+    parameters: StageParameters,
+    trained: StageParameters | None = None,
+    quantised: tuple[Floats, Floats] | None = None,
+) -> ModelStates:
     """Bytes of weights, gradients, master copies and Adam moments on each rank, ``[stage, n]``. [B]
 
     Without sharding 2 + g + 12 bytes a parameter. The distributed optimizer divides the 12 by D = dp cp (experts: their own
@@ -183,7 +243,18 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     [megatron-0.12, distrib_optimizer.py]. reuse-fp32-param keeps the master as the weights and a 16-bit remainder.
     swap-optimizer keeps all states on the host. Moments in BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3,
     section 3.3.3].
+
+    Frozen weights have neither gradients nor optimizer states, and no copy in FP32: 2 bytes a parameter, less if they are
+    quantised. Only ZeRO-3 divides them. A reference model is frozen weights of the same number.
+
+    Parameters
+    ----------
+    trained
+        From ``trained_parameters``. ``None``: all of ``parameters``.
+    quantised
+        From ``quantised_parameters``. ``None``: none.
     """
+    trained = trained or parameters
     dense_shards, expert_shards = shard_sizes(batch)
     g = gradient_bytes(workload, batch)
     software = workload.software
@@ -196,15 +267,25 @@ def model_states(workload: Workload, batch: StrategyBatch, parameters: StagePara
     on_device = np.where(batch.has(Feature.SWAP_OPTIMIZER), 0.0, 1.0)
     stage = batch.zero_stage
 
+    def divided(dense: Floats, experts: Floats, from_stage: int) -> Floats:
+        of_dense = dense / np.where(stage >= from_stage, dense_shards, 1)
+        return of_dense + experts / np.where(stage >= from_stage, expert_shards, 1)
+
     def shared(bytes_each: Floats | float, from_stage: int) -> Floats:
-        dense = parameters.dense / np.where(stage >= from_stage, dense_shards, 1)
-        experts = parameters.experts / np.where(stage >= from_stage, expert_shards, 1)
-        return (dense + experts) * bytes_each
+        return divided(trained.dense, trained.experts, from_stage) * bytes_each
+
+    task, weights = workload.training.task, shared(weight_bytes, 1 if software.fp32_parameters else 3)
+    if task.is_frozen:
+        saved = WEIGHT_BYTES - task.stored_bytes
+        weights = weights + WEIGHT_BYTES * divided(parameters.dense, parameters.experts, 3)
+        weights = weights - (0.0 if quantised is None else saved * divided(*quantised, 3))
+    elif task.holds_reference:
+        weights = weights + WEIGHT_BYTES * divided(parameters.dense, parameters.experts, 3)
 
     scattered = scatters_each_micro_batch(workload, batch)
     master, moments = shared(master_bytes, 1), shared(moment_bytes(batch), 1)
     return ModelStates(
-        weights=shared(weight_bytes, 1 if software.fp32_parameters else 3),
+        weights=weights,
         gradients=np.where(scattered, shared(g, 2), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,

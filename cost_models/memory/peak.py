@@ -123,7 +123,7 @@ def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers, inp
     """
     if not (layers.losses.any() or layers.waiting_heads.any()):
         return np.zeros_like(layers.losses)
-    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
     rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
     head_input = ELEMENT_BYTES * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
     loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
@@ -269,12 +269,13 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
     if workload.software_traits.eager and workload.device_traits.eager_loss_copies_logits:
         logit_bytes = EAGER_ASCEND_LOGIT_BYTES
-    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
+    tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
     hidden = ELEMENT_BYTES * model.hidden_size
     tokens = element_factor(workload) * tokens
     waiting = model.mtp_num_layers * tokens * (WAITING_LOSS_LOGIT_BYTES * rows + 2.0 * hidden)
-    loss, head = tokens * (logit_bytes * rows + hidden), weight_gradient_bytes(workload) * rows * model.hidden_size
+    head = 0.0 if workload.training.task.is_frozen else weight_gradient_bytes(workload) * rows * model.hidden_size
+    loss = tokens * (logit_bytes * rows + hidden)
     held: Floats = loss + tokens * hidden + head
     if software.plain_cross_entropy:
         held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
@@ -292,15 +293,32 @@ def weight_gradient_bytes(workload: Workload) -> float:
     return element_factor(workload) * WEIGHT_BYTES if workload.software_traits.eager else 0.0
 
 
-def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
+def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters, trained: StageParameters) -> Floats:
     """Bytes of parameters and gradients that live while a layer runs. ``[stage, n]``
 
-    They are the gradient of the largest tensor, gradients of the largest layer if they are scattered at once, and under ZeRO-3
-    the weights of the layer and of the next.
+    They are the gradient of the largest trained tensor, gradients of the largest layer if they are scattered at once, under
+    ZeRO-3 the weights of the layer and of the next, and a quantised weight in 16 bits while its matmul runs. ZeRO-3 counts
+    quantised weights as 16 bits.
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     gathered = np.where(batch.zero_stage == 3, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
-    return (scattered + gathered) * parameters.largest_layer + weight_gradient_bytes(workload) * parameters.largest_tensor
+    held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * trained.largest_tensor
+    if workload.training.task.dequantises:
+        held = held + WEIGHT_BYTES * largest_matrix(workload, batch)
+    return gathered * parameters.largest_layer + held
+
+
+def largest_matrix(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Elements of the largest weight of a linear layer on a rank, gate and up projection apart. ``[n]``"""
+    model = workload.model
+    widths = [model.ffn_hidden_size] if model.moe is None or not all(model.moe_layers()) else []
+    if model.moe is not None:
+        widths.append(model.moe.shared_expert_ffn_hidden_size)
+    mla, heads = model.mla, model.num_attention_heads
+    widths.append(heads * (model.kv_channels if mla is None else mla.v_head_dim))
+    expert = 0.0 if model.moe is None else model.moe.expert_ffn_hidden_size / batch.etp
+    largest: Floats = model.hidden_size * np.maximum(max(widths) / batch.tp, expert)
+    return largest
 
 
 def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, layer: LayerActivations) -> Floats:
@@ -332,9 +350,9 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     return buffers
 
 
-def optimizer_transient_bytes(parameters: StageParameters, states: ModelStates) -> Floats:
+def optimizer_transient_bytes(trained: StageParameters, states: ModelStates) -> Floats:
     """Bytes that the optimizer holds besides model states while it runs. ``[stage, n]``"""
-    held: Floats = FP32_BYTES * parameters.largest_shard + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
+    held: Floats = FP32_BYTES * trained.largest_shard + states.gradient_copies + states.swapped / SWAP_OPTIMIZER_TIMES
     return held
 
 
@@ -362,6 +380,7 @@ def memory_estimate(
     batch: StrategyBatch,
     stages: Stages,
     parameters: StageParameters,
+    trained: StageParameters,
     states: ModelStates,
     held: Held,
     constants: Constants,
@@ -376,10 +395,10 @@ def memory_estimate(
     """
     profile = workload.cluster.profile
     logits = stages.is_last * logits_bytes(workload, batch, held.activations[0].input_bytes)
-    working_set = held.working_set + gathered_bytes(workload, batch, parameters)
+    working_set = held.working_set + gathered_bytes(workload, batch, parameters, trained)
     in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)
-    optimizer = optimizer_transient_bytes(parameters, states)
+    optimizer = optimizer_transient_bytes(trained, states)
     in_backward = activations >= optimizer
     buffers = module_buffers(workload, batch, stages, held.activations[0])
     steady = states.total + buffers

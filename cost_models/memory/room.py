@@ -47,6 +47,7 @@ def room(
     num_microbatches: Floats,
     activations: tuple[LayerActivations, ...],
     parameters: StageParameters,
+    trained: StageParameters,
     peak: MemoryEstimate,
     constants: Constants,
 ) -> Room:
@@ -93,6 +94,6 @@ def room(
         in_flight=np.array(in_flight),
         fixed_bytes=np.array(fixed)[:, :, 0],
         least_bytes=(stages.is_last * logits_bytes(workload, batch, activations[0].input_bytes))[:, 0],
-        beside_bytes=np.broadcast_to(gathered_bytes(workload, batch, parameters) + merged, none.shape)[:, 0],
+        beside_bytes=np.broadcast_to(gathered_bytes(workload, batch, parameters, trained) + merged, none.shape)[:, 0],
         most_bytes=np.where(peak.parts["optimizer_transient"] > most, -1.0, most)[:, 0],
     )

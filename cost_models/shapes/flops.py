@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from cost_models.shapes.adapters import active_adapter_parameters
 from cost_models.shapes.parameters import layer_parameters, linear_attention_weights
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence
@@ -65,20 +66,36 @@ def layer_flops_per_token(model: ModelShape, seq_length: float, *, moe: bool, lo
 
 def model_flops_per_token(model: ModelShape, seq_length: float) -> float:
     """Forward and backward (3x forward) model FLOPs a token, with output head and MTP, without recompute. [flops]"""
+    return (1.0 + BACKWARD_OVER_FORWARD) * forward_flops_per_token(model, seq_length)
+
+
+def forward_flops_per_token(model: ModelShape, seq_length: float) -> float:
+    """Forward model FLOPs a token, with output head and MTP. [flops]"""
     layers = model.kinds_of_layers()
     each = {kind: layer_flops_per_token(model, seq_length, moe=kind.moe, local=kind.local) for kind in set(layers)}
     forward = sum(number * each[kind] for kind, number in Counter(layers).items())
     head = 2.0 * model.hidden_size * model.vocab_size
     projection = 2.0 * 2.0 * model.hidden_size**2  # matmul from 2h to h
     mtp = each[layers[-1]] + projection + head
-    return (1.0 + BACKWARD_OVER_FORWARD) * (forward + head + model.mtp_num_layers * mtp)
+    return forward + head + model.mtp_num_layers * mtp
 
 
 def model_flops_per_step(workload: Workload) -> float:
     """Model FLOPs of one optimizer step over the global batch, for the whole cluster. [flops]
 
-    Packed samples attend to the mean of their squared lengths over the sequence length.
+    Packed samples attend to the mean of their squared lengths over the sequence length. A frozen weight has no gradient, so its
+    matmul counts twice and not three times; adapters count as other weights. A reference model adds its forward.
     """
-    training = workload.training
-    tokens = float(training.seq_length) * training.global_batch_size
-    return tokens * model_flops_per_token(workload.model, training.attended_length)
+    training, model = workload.training, workload.model
+    length, task = training.attended_length, training.task
+    each = forward_flops_per_token(model, length)
+    flops = (1.0 + BACKWARD_OVER_FORWARD) * each
+    if task.adapters is not None:
+        kinds = model.kinds_of_layers()
+        kinds += model.mtp_num_layers * kinds[-1:]
+        scores = sum(attention_score_flops_per_token(model, length, local=kind.local) for kind in kinds)
+        low_rank = sum(2.0 * active_adapter_parameters(model, task.adapters, moe=kind.moe) for kind in kinds)
+        flops += (1.0 + BACKWARD_OVER_FORWARD) * low_rank - (BACKWARD_OVER_FORWARD - task.matmuls_of_weight) * (each - scores)
+    if task.runs_reference:
+        flops += each
+    return float(training.step_tokens) * flops

@@ -56,7 +56,7 @@ class LayerKeys:
 
     def tokens(self, training: TrainingJob) -> Floats:
         """Tokens of one micro batch on one context-parallel rank, ``[k]``."""
-        return training.seq_length * self.micro_batch_size / self.cp
+        return training.sample_tokens * self.micro_batch_size / self.cp
 
     def sharded_tokens(self, training: TrainingJob) -> Floats:
         """Tokens that a rank holds between the tensor-parallel blocks, ``[k]``: divided by tp under sequence parallelism."""

@@ -153,6 +153,9 @@ class SoftwareTraits:
     repeats_allocations : every micro batch allocates the same sizes as the one before, on one stream. Megatron's schedules do so,
         except with dropless experts. FSDP gathers weights on a stream of its own, whose blocks others wait for
         [pytorch-fsdp, section 3.4]; DeepSpeed flattens gradients into buckets [deepspeed, bf16_optimizer.py].
+    splits_adapters : tensor parallelism divides both matrices of an adapter; PEFT divides one [megatron-bridge, peft/utils.py;
+        peft, tp_layer.py].
+    shares_expert_adapters : the experts of a rank share one adapter [megatron-bridge, peft/lora.py].
     releases : the releases between which device time differs; ``None``: not known.
     """
 
@@ -174,6 +177,8 @@ class SoftwareTraits:
     bf16_gradient_bytes: float = 0.0
     each_optimizer_gathers: bool = False
     repeats_allocations: bool = False
+    splits_adapters: bool = False
+    shares_expert_adapters: bool = False
     releases: Ladder | None = None
 
 
@@ -205,6 +210,8 @@ MEGATRON_CORE = SoftwareTraits(
     expert_weight_year=2025.25,
     each_optimizer_gathers=True,
     repeats_allocations=True,
+    splits_adapters=True,
+    shares_expert_adapters=True,
 )
 STACKS = {  # the first stack for a kind of devices is the default there
     "mindspeed-llm": Stack(

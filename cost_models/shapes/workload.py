@@ -10,6 +10,7 @@ from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import ExpertSpread, expert_spread, usual_balance
 from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.router_balance import RouterBalance
+from cost_models.shapes.training_task import PRETRAIN, TrainingTask
 from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
 from hardware_profiles.schema import HardwareProfile
 
@@ -187,6 +188,7 @@ class TrainingJob:
     ``expert_load_factor`` is the largest rank's share of routed tokens over the mean (1.0: balanced). ``expert_spread`` has a
     load for every degree and replaces it; ``expert_counts``, if a log has them, replace both.
     ``mean_squared_length_fraction`` is mean(L_i^2 summed over the packed samples) / seq_length^2: 1.0 unpacked.
+    ``global_batch_size`` counts samples; one of preference training is two sequences (``TrainingTask.sequences_per_sample``).
     """
 
     seq_length: int
@@ -197,6 +199,17 @@ class TrainingJob:
     expert_spread: ExpertSpread | None = None
     expert_counts: ExpertCounts | None = None
     mean_squared_length_fraction: float = 1.0
+    task: TrainingTask = PRETRAIN
+
+    @property
+    def sample_tokens(self) -> int:
+        """Tokens of one sample of the batch."""
+        return self.seq_length * self.task.sequences_per_sample
+
+    @property
+    def step_tokens(self) -> int:
+        """Tokens of one optimizer step of the whole cluster."""
+        return self.sample_tokens * self.global_batch_size
 
     @property
     def attended_length(self) -> float:

@@ -111,7 +111,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     kept, losses = (per_chunk(forwards, losses=each) for each in (False, True))
     heads = per_chunk(waiting, losses=True)
     needed = [[a + b for a, b in zip(*rank, strict=True)] for rank in zip(per_chunk(waiting, losses=False), heads, strict=True)]
-    gathered = peak.gathered_bytes(workload, batch, sharded.parameters)
+    gathered = peak.gathered_bytes(workload, batch, sharded.parameters, sharded.trained)
     logits = peak.logits_bytes(workload, batch, priced.activations[0].input_bytes)
     columns = {"transient": held.transient + gathered, "expanded": held.expanded, "logits": logits}
     parts = {name: np.broadcast_to(column, (shape.pp, 1))[:, 0].tolist() for name, column in columns.items()}
@@ -131,7 +131,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
         ranks[step.rank].run(step.task.kind, step.task.chunk, step.task.backward[0], start_s, end_s)
         ends_s[step.rank] = end_s
     reduced_s = [end_s + reduce_s for end_s, reduce_s in zip(ends_s, played.reduce_s.tolist(), strict=True)]
-    transient = peak.optimizer_transient_bytes(sharded.parameters, sharded.states)[:, 0].tolist()
+    transient = peak.optimizer_transient_bytes(sharded.trained, sharded.states)[:, 0].tolist()
     copies = sharded.states.gradient_copies[:, 0].tolist()
     for rank, memory in enumerate(ranks):
         begin_s = reduced_s[rank] if shape.schedule.rules.overlaps_steps else max(reduced_s)

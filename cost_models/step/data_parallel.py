@@ -46,7 +46,7 @@ class GradientExchange:
 def gradient_exchange(
     workload: Workload,
     batch: StrategyBatch,
-    parameters: StageParameters,
+    trained: StageParameters,
     edge_only: StageParameters,
     table_s: Floats,
     network: Network,
@@ -61,7 +61,7 @@ def gradient_exchange(
     Parameters
     ----------
     edge_only
-        Parameters of embedding, head and MTP alone.
+        Parameters of embedding, head and MTP alone, trained or not.
     table_s : ``[stage, n]``
         From ``shared_table_s``.
 
@@ -74,14 +74,15 @@ def gradient_exchange(
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     whole = batch.zero_stage == 3
-    dense = np.where(whole, edge_only.dense, parameters.dense)
-    held = np.stack([dense, np.where(whole, edge_only.experts, parameters.experts)])
+    dense = np.where(whole, edge_only.dense, trained.dense)
+    held = np.stack([dense, np.where(whole, edge_only.experts, trained.experts)])
+    reduced = held * ~(whole & workload.training.task.is_frozen)  # frozen ends are gathered, and have no gradients
     sizes = np.stack([replicas, expert_replicas])[:, None]  # in the order of ``held``, [dense or experts, stage, n]
     strides = np.stack([batch.tp, batch.ep * batch.etp])[:, None]
     g = gradient_bytes(workload, batch)
     each = (batch.zero_stage == 2) & scatters_each_micro_batch(workload, batch)
     times = np.where(each, batch.num_microbatches(workload.training.global_batch_size), 1)
-    scatter = reduce_scatter_s(g * held, sizes, strides, network).sum(axis=0)
+    scatter = reduce_scatter_s(g * reduced, sizes, strides, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
     gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
@@ -100,7 +101,8 @@ def shared_table_s(
     """Seconds a step to add the gradients of an embedding table that two ranks of the pipeline hold, ``[stage, n]``.
 
     The last rank has a copy under tied embeddings, and the rank of the MTP modules has one. All copies are one all-reduce between
-    two ranks, of g V h / t bytes, after the reduction over the replicas [megatron-0.12, finalize_model_grads.py].
+    two ranks, of g V h / t bytes, after the reduction over the replicas [megatron-0.12, finalize_model_grads.py]. Frozen tables
+    have no gradients.
 
     Parameters
     ----------
@@ -114,7 +116,7 @@ def shared_table_s(
     last = np.where(tied, batch.pp * batch.vpp - 1, batch.pp * batch.vpp - 1 - batch.mtp_before_head) % batch.pp
     stride = np.maximum(last, 1) * batch.tp * batch.cp * batch.dp
     time_s = all_reduce_s(gradient_bytes(workload, batch) * table, 2, stride, network)
-    return np.where(shares & (tied | copied), time_s, 0.0)
+    return np.where(shares & (tied | copied) & (not workload.training.task.is_frozen), time_s, 0.0)
 
 
 def exchange_of_step_s(batch: StrategyBatch, exchange: GradientExchange) -> tuple[Floats, Floats]:

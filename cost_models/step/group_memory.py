@@ -12,4 +12,5 @@ def group_memory(workload: Workload, group: PricedGroup, constants: Constants, *
     """Memory peak of every kind of rank, ``[stage, n]``; nothing that only times a step is priced for it."""
     batch, stages, priced, sharded = group.batch, group.stages, group.priced, group.sharded
     held = held_activations(workload, stages, batch, group.num_microbatches, priced.activations, priced.alike)
-    return memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants, breakdown=breakdown)
+    parameters = sharded.parameters, sharded.trained
+    return memory_estimate(workload, batch, stages, *parameters, sharded.states, held, constants, breakdown=breakdown)

@@ -43,8 +43,10 @@ def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network)
 
     There are 2 v hops of 2 n h / t bytes. Both directions of DualPipe send. The tensor-parallel ranks each send their slice.
     """
-    tokens = workload.training.seq_length * batch.micro_batch_size / batch.cp
-    moved = ELEMENT_BYTES * tokens * workload.model.hidden_size / batch.tp
+    tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
+    # The reference's hidden states go forward beside the model's.
+    passes = 1.5 if workload.training.task.runs_reference else 1.0
+    moved = passes * ELEMENT_BYTES * tokens * workload.model.hidden_size / batch.tp
     chunks = batch.vpp * _STREAMS[batch.schedule]
     hops: Floats = 2.0 * chunks * send_recv_s(moved, batch.pp, batch.tp * batch.cp * batch.dp, network)
     return hops

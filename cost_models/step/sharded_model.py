@@ -9,7 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.layer.compute import Device
-from cost_models.memory.model_states import ModelStates, StageParameters, model_states, stage_parameters
+from cost_models.memory.model_states import (
+    ModelStates,
+    StageParameters,
+    model_states,
+    quantised_parameters,
+    stage_parameters,
+    trained_parameters,
+)
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, distinct_rows
@@ -40,9 +47,15 @@ class Shardings:
         return self._parameters_of(self._layers)
 
     @cached_property
+    def trained(self) -> StageParameters:
+        """Those of them that are trained."""
+        return trained_parameters(self.workload, self.few, tuple(self._layers), self.stages.is_mtp, self.parameters)
+
+    @cached_property
     def states(self) -> ModelStates:
         """Bytes of weights, gradients and optimizer states."""
-        return model_states(self.workload, self.few, self.parameters)
+        quantised = quantised_parameters(self.workload, self.few, tuple(self._layers), self.stages.is_mtp)
+        return model_states(self.workload, self.few, self.parameters, self.trained, quantised)
 
     @cached_property
     def exchange(self) -> GradientExchange:
@@ -50,17 +63,17 @@ class Shardings:
         unsharded = not (self.few.zero_stage == 3).any()
         edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
         table_s = shared_table_s(self.workload, self.few, *self._ends, self.network)
-        return gradient_exchange(self.workload, self.few, self.parameters, edge_only, table_s, self.network)
+        return gradient_exchange(self.workload, self.few, self.trained, edge_only, table_s, self.network)
 
     @cached_property
     def accumulation_s(self) -> Floats:
         """Seconds a micro batch to add gradients to the buffer, ``[stage, n]``."""
-        return accumulation_s(self.workload, self.few, self.parameters, self.device)
+        return accumulation_s(self.workload, self.few, self.trained, self.device)
 
     @cached_property
     def optimizer_s(self) -> Floats:
         """Seconds a step of the optimizer, ``[n]``."""
-        return optimizer_s(self.workload, self.few, self.parameters, self.device)
+        return optimizer_s(self.workload, self.few, self.trained, self.device)
 
     @property
     def _layers(self) -> Floats:
@@ -81,6 +94,7 @@ class PricedShardings:
     """``Shardings`` with all parts priced."""
 
     parameters: StageParameters
+    trained: StageParameters
     states: ModelStates
     exchange: GradientExchange
     accumulation_s: Floats
@@ -101,6 +115,11 @@ class ShardedModel:
     def parameters(self) -> StageParameters:
         """Parameters on a rank of each stage, before sharding."""
         return self._gathered(self.few.parameters)
+
+    @cached_property
+    def trained(self) -> StageParameters:
+        """Those of them that are trained."""
+        return self._gathered(self.few.trained)
 
     @cached_property
     def states(self) -> ModelStates:

@@ -162,7 +162,7 @@ def _gradient_exchange(workload: Workload, group: PricedGroup, network: Network)
     layers, stages = group.layers, group.stages
     none = tuple(np.zeros_like(number) for number in layers.layers)
     edges = stage_parameters(workload, group.batch, none, stages.is_first, stages.is_last, stages.is_mtp)
-    found, held = {}, group.sharded.parameters
+    found, held = {}, group.sharded.trained
     for name, others in (("dp", "experts"), ("expert_dp", "dense")):
         left_out = {others: np.zeros_like(held.dense)}
         of_group = replace(held, **left_out), replace(edges, **left_out)

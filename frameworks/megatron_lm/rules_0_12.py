@@ -7,19 +7,30 @@ from functools import partial
 from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Cluster
 from documents.sentences import Sentence
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.table import RELEASE_0_12, TABLE_0_12, TERMS_0_12
-from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offer_rules import (
+    dispatcher_rule,
+    model_rule,
+    offered_rule,
+    precision_rule,
+    schedule_rule,
+    task_rule,
+    two_norms_rule,
+)
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, none_of, rules_in
 
 FACTS = partial(fact_rule, RELEASE_0_12, TERMS_0_12)
 NAME = "Megatron-LM 0.12"
+
+TASK = task_rule("megatron_task", "[megatron-0.12, pretrain_gpt.py]", NAME, Task.PRETRAIN)
 
 PRECISION = precision_rule("megatron_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp8", "fp32")
 

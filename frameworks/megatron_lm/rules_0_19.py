@@ -6,6 +6,7 @@ from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.facts import Extra, FactRule, fact_rule
@@ -23,7 +24,15 @@ from frameworks.megatron_lm.rules_0_12 import (
     ZERO_SHARD,
 )
 from frameworks.megatron_lm.table import RELEASE_0_19, TABLE_0_19, TERMS_0_19
-from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offer_rules import (
+    dispatcher_rule,
+    model_rule,
+    offered_rule,
+    precision_rule,
+    schedule_rule,
+    task_rule,
+    two_norms_rule,
+)
 from frameworks.physics.memory import module_names
 from frameworks.physics.pipeline import PAIRS_WAIT
 from frameworks.placements import Placements, placement_rule
@@ -38,6 +47,7 @@ def again(rule: FactRule) -> FactRule:
     return fact_rule(RELEASE_0_19, TERMS_0_19, rule.name, rule.requirement)
 
 
+TASK = task_rule("megatron_task", "[megatron-0.19, pretrain_gpt.py]", NAME, Task.PRETRAIN)
 PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "fp32")
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", Sentence("of {}", NAME))
 MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEASE_0_19, MODEL_0_19))

@@ -10,12 +10,13 @@ from functools import partial
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 from frameworks.facts import fact_rule
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
-from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, two_norms_rule
+from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule, two_norms_rule
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in
@@ -23,6 +24,8 @@ from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
+
+TASK = task_rule("mindformers_task", "[mindformers-1.8, config_args.py]", NAME, Task.PRETRAIN)
 
 PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_args.py]", NAME, "bf16", "fp16", "fp32")
 MODEL = Rule(

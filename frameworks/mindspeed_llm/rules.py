@@ -17,6 +17,7 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
@@ -26,7 +27,7 @@ from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
 from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, RELEASE, TABLE, TERMS
-from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
+from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, task_rule
 from frameworks.physics.memory import module_names
 from frameworks.physics.pipeline import IN_GROUPS, PAIRS_WAIT
 from frameworks.placements import Placements, placement_rule
@@ -47,6 +48,8 @@ from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
+
+TASK = task_rule("mindspeed_task", "[mindspeed-llm, posttrain_gpt.py]", NAME, Task.PRETRAIN)
 
 PRECISION = precision_rule(  # fp8 where the devices have it: Ascend 950
     "mindspeed_precision",

@@ -71,7 +71,7 @@ def rank_parts(workload: Workload, strategy: ParallelStrategy) -> list[dict[str,
     ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
     batch, stages, sharded = group.batch, group.stages, group.sharded
     held = held_activations(workload, stages, batch, group.num_microbatches, group.priced.activations)
-    parts = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants).parts
+    parts = memory_estimate(workload, batch, stages, sharded.parameters, sharded.trained, sharded.states, held, constants).parts
     of_ranks = range(strategy.pp)
     return [{name: float(part[rank, 0]) for name, part in parts.items() if name != "allocator_pool"} for rank in of_ranks]
 

@@ -69,7 +69,7 @@ class ObjectiveContext:
     def days(self, step_time_s: float, tokens: float = TOKENS) -> float:
         """Days that steps of this length take for ``tokens`` tokens."""
         training = self.workload.training
-        return tokens / float(training.global_batch_size * training.seq_length) * step_time_s / DAY_S
+        return tokens / float(training.step_tokens) * step_time_s / DAY_S
 
     def lacks(self, need: Need) -> bool:
         """Whether nobody says what the objective needs. Failures have defaults."""

@@ -130,7 +130,7 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
     training, cluster = workload.training, workload.cluster
     step_time_s, peak_memory_bytes = estimate.step_time_s, estimate.peak_memory_bytes
     lowest_bytes, highest_bytes = estimate.fit_rule.ends_bytes(peak_memory_bytes)
-    tokens_per_s = training.global_batch_size * training.seq_length / step_time_s
+    tokens_per_s = training.step_tokens / step_time_s
     time_names = list(estimate.breakdown.time_s)
     longest = np.argmax([part for part in estimate.breakdown.time_s.values()], axis=0)
     columns: dict[str, Iterable[Any]] = {

@@ -64,7 +64,8 @@ def with_tensors(workload: Workload, strategy: ParallelStrategy, constants: Cons
     priced = priced_batch(workload, StrategyBatch.of([whole]), constants)
     ((_, group),) = priced.groups(merge=False, tables=True)
     memory = group_memory(workload, group, constants, breakdown=True)
-    args = group.num_microbatches, group.priced.activations, group.sharded.parameters, memory, constants
+    parameters = group.sharded.parameters, group.sharded.trained
+    args = group.num_microbatches, group.priced.activations, *parameters, memory, constants
     space = room(workload, group.stages, group.batch, *args)
     tensors = tensors_by_kind(workload, group.batch, priced.device, priced.network)
     pipeline = _Pipeline(group, space)

@@ -10,6 +10,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.tensors import Tensor, TensorChoice, TensorPlan
+from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import LocalAttention, Workload
 from tests.unit.frameworks.legality_workloads import (
     DENSE,
@@ -428,7 +429,12 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
 ]  # fmt: skip
 
 # Rules on the job alone: (rule, target, a job that keeps it, one that breaks it, what the sentence holds)
+SFT = replace(DENSE_JOB, training=replace(DENSE_JOB.training, task=TrainingTask(Task.SFT)))
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
+    ("megatron_task", "megatron-lm", DENSE_JOB, SFT, "not sft"),
+    ("megatron_task", "megatron-lm@0.19", DENSE_JOB, SFT, "not sft"),
+    ("mindspeed_task", "mindspeed-llm", DENSE_JOB, SFT, "not sft"),
+    ("mindformers_task", "mindformers", DENSE_JOB, SFT, "not sft"),
     ("megatron_precision", "megatron-lm", DENSE_JOB, job(precision="nvfp4"), "nvfp4"),
     ("megatron_sandwich_norm", "megatron-lm", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
     (

@@ -27,7 +27,7 @@ def allocated(job: Workload, row: ParallelStrategy) -> tuple[list[float], Stages
     ((_, group),) = priced_groups(job, StrategyBatch.of([row]), values, merge=False, tables=True)
     priced, sharded = group.priced, group.sharded
     held = held_activations(job, group.stages, group.batch, group.num_microbatches, priced.activations)
-    memory = memory_estimate(job, group.batch, group.stages, sharded.parameters, sharded.states, held, values)
+    memory = memory_estimate(job, group.batch, group.stages, sharded.parameters, sharded.trained, sharded.states, held, values)
     return memory.allocated[:, 0].tolist(), group.stages
 
 
