@@ -135,7 +135,10 @@ def trained_rank_parameters(
 def layer_rank_linears(
     model: ModelShape, rows: StrategyBatch | LayerKeys, *, moe: bool, local: bool = False
 ) -> tuple[Floats, Floats]:
-    """Parameters of one layer on one rank that a base precision applies to: attention and MLPs, and routed experts."""
+    """Parameters of one layer on one rank that a base precision applies to: of attention and MLPs, and of routed experts.
+
+    ``[n]`` or ``[k]`` like ``rows``.
+    """
     parts = layer_parameters(model, moe=moe, local=local)
     latent = parts.attention_replicated if model.mla is not None else 0
     dense = (parts.attention_sharded + parts.mlp + parts.shared_experts) / rows.tp + latent
