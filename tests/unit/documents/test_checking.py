@@ -59,7 +59,11 @@ from documents.errors import InputError
             "part.inter_node_bytes_per_s: inf is not allowed; give a number from 1,000,000",
         ),
         (TrainingSection, {"precision": "bf8"}, "part.precision: 'bf8' is not allowed (did you mean"),
-        (TrainingSection, {"task": "sfd"}, "part.task: 'sfd' is not allowed (did you mean 'sft'?); give one of pretrain, sft, lora"),
+        (
+            TrainingSection,
+            {"task": "sfd"},
+            "part.task: 'sfd' is not allowed (did you mean 'sft'?); give one of pretrain, sft, lora",
+        ),
         (SoftwareSection, {"stack": "megatron"}, "part.stack: 'megatron' is not allowed (did you mean 'megatron-lm'?)"),
         (SearchSection, {"tp": {"mx": 8}}, "part.tp.mx: unknown key; did you mean 'max'? Allowed: min, max."),
         (SearchSection, {"tp": [1, -2]}, "part.tp[1]: -2 is not allowed; give an integer from 1 to 65,536."),
