@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from fastapi import Request
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 # Above this level, time grows faster than bytes shrink.
 _LEVEL = 6
+
+
+def accepts_gzip(request: Request) -> bool:
+    """Whether the answer may be compressed, as the middleware sees it."""
+    return "gzip" in request.headers.get("accept-encoding", "")
 
 
 class Compression:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import threading
 from typing import Any
 
-from fastapi import FastAPI, Response
+from anyio import to_thread
+from fastapi import FastAPI, Request, Response
 from fastapi.openapi.utils import get_openapi
 
+from app.http.compression import accepts_gzip
 from app.http.problems import MEDIA_TYPE, Problem
 
 _REPLACED = ("HTTPValidationError", "ValidationError")
@@ -24,13 +27,17 @@ def openapi_document(app: FastAPI) -> dict[str, Any]:
 
 
 def add_openapi(app: FastAPI, path: str) -> None:
-    """Serve the document from a thread. FastAPI's own route makes it in the event loop, on each request."""
-    sent: list[bytes] = []
+    """Serve the document, made once in a thread. FastAPI's own route makes it in the event loop, on each request."""
+    sent: list[bytes] = []  # plain, and compressed
 
-    def openapi() -> Response:
+    async def openapi(request: Request) -> Response:
         if not sent:
-            sent.append(json.dumps(openapi_document(app)).encode())
-        return Response(sent[0], media_type="application/json")
+            plain = json.dumps(await to_thread.run_sync(openapi_document, app)).encode()
+            sent[:] = [plain, gzip.compress(plain)]
+        headers = {"Vary": "Accept-Encoding"}
+        if not accepts_gzip(request):
+            return Response(sent[0], headers=headers, media_type="application/json")
+        return Response(sent[1], headers={**headers, "Content-Encoding": "gzip"}, media_type="application/json")
 
     app.add_api_route(path, openapi, include_in_schema=False)
     app.router.routes.insert(0, app.router.routes.pop())  # our route must precede FastAPI's

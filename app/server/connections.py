@@ -10,7 +10,7 @@ import resource
 import socket
 import struct
 import sys
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -30,8 +30,12 @@ FILES_KEPT_FREE = 256  # open files reserved for the database, workers, files an
 MAX_STATUS_LINE_AND_HEADERS = 32 * 1024
 _LINGER_S = 2.0  # seconds to read a refusal before the connection is cut
 _NOW = struct.pack("ii", 1, 0)
-_PAUSED_BYTES = 64 * 1024  # of an answer beyond which asyncio pauses its writer
+_UNSENT_BYTES = 64 * 1024  # of answers that the system holds for one caller beside those on their way
 _BUSY_S = 0.1
+_STARTS = 4  # requests that begin in one round of the event loop
+_FLOOD = 64  # waiting requests from which newcomers go first: the loop accepts one connection a round
+_FLOOD_S = 0.05  # longest time that newcomers go first
+_UNREAD_KEPT = 0.75  # of the limit on unread bytes, after some were dropped
 _STALLED_S = 2.0  # a caller that has moved nothing for so long gives up its place to the next
 _KIND_OF_STATUS = {431: "headers-too-large", 505: "http-version"}
 
@@ -84,7 +88,9 @@ class Connections:
         self.limits, self._proxies = limits, proxies
         self.open: dict[BoundedProtocol, None] = {}  # oldest first
         self.for_health: dict[BoundedProtocol, None] = {}  # beyond the limit
-        self._paused: set[BoundedProtocol] = set()  # their answers wait for a reader
+        self._unread: dict[BoundedProtocol, int] = {}  # bytes of answers that waited for their reader at the last look
+        self._num_unread = 0  # their sum
+        self.starts = Starts()
         self._of_address: Counter[str] = Counter()
         self._busy_until_s: dict[str | None, float] = {}  # nobody gives up a place before, by network
         self._sweeping: asyncio.TimerHandle | None = None
@@ -117,6 +123,7 @@ class Connections:
             if len(self.for_health) >= self.limits.for_health:
                 self._busiest_for_health().cut()
             self.for_health[connection] = None
+        self.starts.has_newcomer = True
         if self._sweeping is None:
             self._sweeping = connection.loop.call_later(self.period_s, self._sweep, connection.loop)
         return why
@@ -140,7 +147,7 @@ class Connections:
         return next(each for each in self.for_health if each.network == busiest)
 
     def remove(self, connection: BoundedProtocol) -> None:
-        self._paused.discard(connection)
+        self.resume(connection)
         self.for_health.pop(connection, None)
         if connection in self.open:
             del self.open[connection]
@@ -156,23 +163,73 @@ class Connections:
         self._sweeping = loop.call_later(self.period_s, self._sweep, loop) if self.open or self.for_health else None
 
     def pause(self, connection: BoundedProtocol) -> None:
-        """Note that an answer waits for its reader."""
-        self._paused.add(connection)
-        if len(self._paused) * _PAUSED_BYTES > self.limits.unread_bytes:
+        """Note that an answer waits for its reader, and cut others if too much waits."""
+        self._note(connection)
+        if self._num_unread > self.limits.unread_bytes:
             self._bound_unread()
 
     def resume(self, connection: BoundedProtocol) -> None:
-        self._paused.discard(connection)
+        """Note that nothing of an answer waits any more."""
+        self._num_unread -= self._unread.pop(connection, 0)
+
+    def _note(self, connection: BoundedProtocol) -> None:
+        unread = connection.unread_bytes
+        self._num_unread += unread - self._unread.get(connection, 0)
+        self._unread[connection] = unread
 
     def _bound_unread(self) -> None:
         """Cut those who have not read the longest, until what waits for its readers is within the limit."""
-        total = sum(each.unread_bytes for each in self.open)
-        if total > self.limits.unread_bytes:
-            for connection in sorted(self._paused, key=lambda each: each.taken_s):
-                total -= connection.unread_bytes
-                connection.cut()
-                if total <= self.limits.unread_bytes:
-                    return
+        for connection in [*self._unread]:
+            self._note(connection)
+        kept: float = self.limits.unread_bytes
+        if self._num_unread > kept:
+            kept *= _UNREAD_KEPT  # so that a flood of answers is not looked through at each of them
+        for connection in sorted(self._unread, key=lambda each: each.taken_s):
+            if self._num_unread <= kept:
+                return
+            connection.cut()
+
+
+class Starts:
+    """The order in which requests begin: networks take turns, and a flood of requests leaves the loop free for others."""
+
+    def __init__(self) -> None:
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()  # by network, in order of their turns
+        self._num_waiting = 0
+        self._is_due = self.has_newcomer = False
+        self._granted_s = 0.0
+
+    async def turn(self, network: str) -> None:
+        """Return when a request of this network may begin."""
+        loop = asyncio.get_running_loop()
+        turn = loop.create_future()
+        self._waiting.setdefault(network, deque()).append(turn)
+        self._num_waiting += 1
+        if not self._is_due:
+            self._is_due = True
+            loop.call_soon(self._grant, loop)
+        await turn
+
+    def _grant(self, loop: asyncio.AbstractEventLoop) -> None:
+        now_s = loop.time()
+        yields = self.has_newcomer and self._num_waiting > _FLOOD and now_s - self._granted_s < _FLOOD_S
+        self.has_newcomer = False
+        if not yields:
+            self._granted_s = now_s
+            for _ in range(min(_STARTS, self._num_waiting)):
+                self._grant_next()
+        self._is_due = bool(self._num_waiting)
+        if self._is_due:
+            loop.call_soon(self._grant, loop)
+
+    def _grant_next(self) -> None:
+        network, turns = self._waiting.popitem(last=False)
+        turn = turns.popleft()
+        self._num_waiting -= 1
+        if turns:
+            self._waiting[network] = turns
+        if not turn.done():
+            turn.set_result(None)
 
 
 class _Pace:
@@ -239,6 +296,7 @@ class BoundedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT_BYTES)
         self.address = self.client[0] if self.client else "unknown"
         self.network = network_of(self.address)
         self._begun_s = self.taken_s = self.loop.time()
@@ -256,6 +314,8 @@ class BoundedProtocol(H11Protocol):
             if scope["path"] not in HEALTH_PATHS:
                 self._refuse("unavailable", self._why_health_only)
                 return
+        if scope["path"] not in HEALTH_PATHS:
+            await self._connections.starts.turn(self.network)
         await self._application(scope, receive, counted)
 
     def on_response_complete(self) -> None:

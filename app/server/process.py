@@ -10,6 +10,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from app.heap import return_freed_memory
 from app.http.addresses import NO_PROXIES, Proxies, parse_proxies
 from app.http.keys import KeyLimits
 from app.http.metrics import Processes
@@ -21,6 +22,8 @@ from app.server.pricing import PricingInProcesses
 from app.settings import PREFIX, Settings
 from app.storage.session import Database
 from app.workers.supervisor import start_workers
+
+NOT_ACCEPTED = 65_535  # connections that may wait in the system, which bounds them itself (net.core.somaxconn)
 
 
 class _Server(uvicorn.Server):
@@ -45,6 +48,8 @@ def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int, proxies:
         log_config=None,  # logging is configured already
         access_log=False,
         server_header=False,
+        loop="asyncio",  # it accepts all newcomers in each round, uvloop one: with a flood before it, a probe would wait for all
+        backlog=NOT_ACCEPTED,
         timeout_graceful_shutdown=grace_s,
         timeout_keep_alive=round(limits.keep_alive_s),
     )
@@ -53,6 +58,7 @@ def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int, proxies:
 def run(database: Database, listener: socket.socket, settings: Settings, *, keys_required: bool, grace_s: int) -> None:
     """Serves, with workers, until SIGINT or SIGTERM; running studies go on from their checkpoint at the next start."""
     configure_logs(settings.log_format)
+    return_freed_memory()
     proxies = parse_proxies(settings.trusted_proxies, f"{PREFIX}TRUSTED_PROXIES")
     pricing = PricingInProcesses(settings.url)
     app = create_app(
