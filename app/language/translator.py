@@ -84,7 +84,7 @@ class Translator:
     @cached_property
     def _foreign_templates(self) -> list[str]:
         """Templates of library messages, those with the most fixed text first."""
-        return sorted((_PLACE.sub("{}", key) for key in self.foreign), key=lambda text: (text.count("{}"), -len(text)))
+        return sorted((_PLACE.sub("{}", key) for key in self.foreign), key=lambda text: -len(text.replace("{}", "")))
 
     def _translation(self, template: str) -> str:
         """Translation of a template without its full stop.

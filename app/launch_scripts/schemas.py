@@ -77,6 +77,11 @@ class TuneDocument(Answer):
     violations: list[Said] = Field(description="rules of legality that the script's own plan breaks")
     best: TunedPlan | None = Field(description="null where no plan fits")
     speedup: float | None = Field(description="step time of the script's plan over that of the best")
+    speedup_error_fraction: float | None = Field(
+        default=None,
+        description="paired error of the two step times; null without a gain, without evidence, and where "
+        "one is simulated and the other not",
+    )
     why: Said | None = Field(description="what makes the difference")
     kept: Said | None = Field(
         default=None, description="why the script is left as it is, although its plan is not known to be the best that fits"

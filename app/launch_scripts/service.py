@@ -119,6 +119,7 @@ def tune_document(
         "violations": [Sentence("{}: {}", violation.rule, violation.sentence) for violation in broken],
         "best": None if best is None else _best(read, estimate, best, found, is_kept=is_kept),
         "speedup": None if best is None or estimate is None else _speedup(estimate, best, is_kept=is_kept),
+        "speedup_error_fraction": None if is_kept or best is None else _paired_error(estimate, best, found),
         "why": None if found.baseline is None else found.baseline.why,
         "kept": kept,
         "tie": None if is_kept or broken else _tie(estimate, found),
@@ -157,6 +158,13 @@ def _tie(estimate: Mapping[str, Any] | None, found: SearchDocument) -> str | Non
         percent(error.fraction),
         error.basis,
     )
+
+
+def _paired_error(estimate: Mapping[str, Any] | None, best: Plan, found: SearchDocument) -> float | None:
+    """Paired error of the script's step time and that of the best."""
+    if estimate is None or found.paired_error is None or estimate["fidelity"] != best.estimate.fidelity:
+        return None
+    return found.paired_error.fraction
 
 
 def _strategy_of(job: Job, plan: Plan) -> ParallelStrategy:

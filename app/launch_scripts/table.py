@@ -25,7 +25,7 @@ from app.answers.tables.summary import (
 from app.language.choice import said
 from app.launch_scripts.schemas import NotUnderstood, ScriptChange, TuneDocument, TunedPlan
 from app.text.terminal import write_text
-from documents.quantities import gibibytes, seconds
+from documents.quantities import gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
@@ -73,7 +73,9 @@ def _own_text(document: TuneDocument) -> str:
         return Sentence("{}; not measurably slower: --show evidence", own)
     if document.speedup is None or not document.diff:
         return own
-    return Sentence("{}; the gain is {:.2f}x", own, document.speedup)
+    if document.speedup_error_fraction is None:
+        return Sentence("{}; the gain is {:.2f}x", own, document.speedup)
+    return Sentence("{}; the gain is {:.2f}x (± {})", own, document.speedup, percent(document.speedup_error_fraction))
 
 
 def changes_text(changes: Sequence[ScriptChange]) -> str:

@@ -9,7 +9,7 @@ import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { Warnings } from "../../components/Warnings";
-import { bytes, factor, seconds } from "../../units/format";
+import { bytes, factor, percent, seconds } from "../../units/format";
 import { diffLines, partnersOf, piecesOf } from "./request";
 import classes from "./scripts.module.css";
 
@@ -34,7 +34,7 @@ export function Answer({ name, answer }: { name: string; answer: Tuned }) {
   );
 }
 
-function Tiles({ answer: { estimate, best, speedup } }: { answer: Tuned }) {
+function Tiles({ answer: { estimate, best, speedup, speedup_error_fraction: error } }: { answer: Tuned }) {
   const { t } = useTranslation("scripts");
   const memory = (of: Schemas["EstimateNumbers"]) =>
     t(of.fits ? "memory" : "tooLarge", { peak: bytes(of.peak_memory_bytes), limit: bytes(of.memory_limit_bytes) });
@@ -51,6 +51,7 @@ function Tiles({ answer: { estimate, best, speedup } }: { answer: Tuned }) {
         label={t("speedup")}
         help={t("speedupHelp")}
         value={speedup == null ? "–" : factor(speedup)}
+        {...(error != null && { note: `± ${percent(error)}` })}
         {...(speedup != null && speedup > 1 && { tone: "good" as const })}
       />
     </SimpleGrid>

@@ -73,6 +73,8 @@ def test_what_follows_a_double_dash_is_no_option() -> None:
     [
         (("estimate", *JOB, "--tp", "x"), "--tp：不允许 'x'；请给出整数，如 8、1e3。"),
         (("estimate", *JOB, "--typo"), "没有该选项：--typo"),
+        (("search", *JOB, "--out", "x"), "没有该选项：--out（可能的选项：--"),
+        (("serch", "x"), "没有该命令：'serch'，是否想写 'search'"),
         (("estimate", *JOB), "strategy：缺失；请在任务文件中给出，或用 --tp 8 --pp 4 等选项。"),
         (("estimate", "no-such.yaml"), "no-such.yaml：没有该文件。"),
         (("estimate", *JOB, "--tp", "16"), "strategy：tp 16 x cp 1 x pp 1 = 16 不能整除集群的 8 个设备；16 个设备则可以。"),

@@ -79,6 +79,9 @@ def test_the_best_plan_is_faster_and_the_changed_script_says_it(capsys: pytest.C
     assert document["job"]["cluster"]["num_devices"] == 8
     assert document["speedup"] > 1.05
     assert document["speedup"] == document["estimate"]["step_time_s"] / document["best"]["estimate"]["step_time_s"]
+    (script.parent / "job.yaml").write_text(json.dumps(document["job"]), encoding="utf-8")
+    assert main(["search", str(script.parent / "job.yaml"), "--json"]) == 0
+    assert document["speedup_error_fraction"] == json.loads(capsys.readouterr().out)["paired_error"]["fraction"]
     assert "-TP=8\n" in document["diff"]
     assert document["not_understood"] == []
     best = script.with_name("best.sh")
@@ -86,7 +89,7 @@ def test_the_best_plan_is_faster_and_the_changed_script_says_it(capsys: pytest.C
     again = tuned(capsys, best)
     assert again["strategy"] == document["best"]["strategy"]
     assert again["estimate"] == document["best"]["estimate"]
-    assert (again["diff"], again["changes"], again["speedup"]) == ("", [], 1.0)
+    assert (again["diff"], again["changes"], again["speedup"], again["speedup_error_fraction"]) == ("", [], 1.0, None)
     assert again["job"]["model"]["num_layers"] == 8
 
 
