@@ -57,7 +57,8 @@ def plan_files(
 ) -> Iterator[tuple[str | None, str, str]]:
     """Framework, name and text of each file: the job with the plan's strategy, then the launch files with comments by ``say``."""
     stem = f"plan-{plan['rank']}"
-    yield None, f"{stem}.job.yaml", _yaml({**job, "strategy": plan["strategy"]})
+    strategy = {name: value for name, value in plan["strategy"].items() if name != "name"}
+    yield None, f"{stem}.job.yaml", _yaml({**job, "strategy": strategy})
     title = Sentence("Plan {} ({})", plan["rank"], plan["plan_id"])
     start = Start(title, job["cluster"]["num_devices"], devices_per_node, say)
     for framework, launch in plan["launch"].items():

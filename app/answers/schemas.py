@@ -10,6 +10,7 @@ from app.answers.delivery_schemas import DeliverySummary
 from app.answers.effort import Counts, Timing
 from app.answers.publication import Publication
 from app.answers.step_schemas import Simulation, SoftwareMoves, StageTensors, TensorPrice
+from app.answers.strategies import StrategyDocument
 from app.calibrations.schemas import NextRun
 from app.jobs.fields import JobDocument, StrategySection
 from app.text.json_documents import DescribedBy, Document
@@ -21,52 +22,6 @@ from search.ranking.ties import PairedError
 from search.results.search_result import Rejection
 
 MAX_STRATEGIES = 10_000
-
-
-class RecomputeDocument(Document):
-    granularity: str
-    method: str | None
-    num_layers: int | None
-    modules: list[str]
-    layers_per_stage: list[int] | None
-
-
-class TensorsDocument(Document):
-    """Tensors that layers of one kind recompute or swap."""
-
-    recompute: list[str]
-    swap: list[str]
-
-
-class StrategyDocument(Document):
-    """A strategy with every default resolved."""
-
-    tp: int
-    sequence_parallel: bool
-    cp: int
-    cp_algo: str | None
-    ulysses_degree: int
-    pp: int
-    vpp: int
-    ep: int
-    etp: int
-    dp: int
-    micro_batch_size: int
-    num_microbatches: int | None
-    schedule: str
-    microbatch_group_size_per_vp_stage: int | None
-    zero_stage: int
-    distributed_optimizer: bool
-    optimizer_shard_size: int | None
-    moe_dispatcher: str | None
-    recompute: RecomputeDocument
-    layer_layout: list[list[int]]
-    noop_layers: int
-    mtp_before_head: int
-    features: list[str]
-    tensor_plan: list[list[dict[str, TensorsDocument]]] | None = Field(
-        default=None, description="by [chunk][stage] and kind of layer; left out where layers keep what their recompute leaves"
-    )
 
 
 class Evidence(Document):

@@ -8,7 +8,8 @@ from pydantic import Field
 
 from app.answers.delivery_schemas import DeliverySummary
 from app.answers.effort import Counts
-from app.answers.schemas import EstimateNumbers, PricedWith, StrategyDocument
+from app.answers.schemas import EstimateNumbers, PricedWith
+from app.answers.strategies import StrategyDocument
 from app.checks.budget import BudgetDocument
 from app.jobs.fields import JobDocument
 from app.text.json_documents import Document

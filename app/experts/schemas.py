@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from app.answers.schemas import Answer, PricedWith, StrategyDocument
+from app.answers.schemas import Answer, PricedWith
+from app.answers.strategies import StrategyDocument
 from app.jobs.fields import JobDocument
 from app.text.json_documents import Document
 from cost_models.shapes.expert_spread import NUM_DOMAINS

@@ -9,7 +9,8 @@ import numpy as np
 
 from app.answers.price import priced
 from app.answers.provenance import job_fields, priced_with
-from app.answers.schemas import PricedWith, StrategyDocument
+from app.answers.schemas import PricedWith
+from app.answers.strategies import StrategyDocument
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
 from app.experts.counts import checked, model_experts, parse_counts

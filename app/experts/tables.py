@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.tables.estimate import strategy_text
 from app.experts.schemas import ExpertPlanDocument, LayerPlan
 from app.text.terminal import plain_table
 from documents.quantities import column_seconds, gibibytes, percent, seconds
@@ -16,7 +15,7 @@ MAX_LAYERS = 12
 def print_expert_plan(console: Console, document: ExpertPlanDocument) -> None:
     group = Sentence("{} experts on {} ranks", document.num_experts, document.num_ranks)
     nodes = Sentence(" in {} nodes", document.num_nodes) if document.num_nodes > 1 else ""
-    console.print(Sentence("{}: {}{}.", strategy_text(document.strategy), group, nodes), markup=False)
+    console.print(Sentence("{}: {}{}.", document.strategy.name, group, nodes), markup=False)
     console.print(document.reason, markup=False)
     console.print(_forecast_text(document), markup=False)
     console.print()

@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
+from app.answers.schemas import Answer, EstimateNumbers, PricedWith
 from app.answers.step_interval import INTERVALS, Intervals
+from app.answers.strategies import StrategyDocument
 from app.text.json_documents import Document
 from documents.said import Said
 

@@ -7,7 +7,7 @@ from math import exp, hypot, log
 from rich.console import Console
 
 from app.answers.step_interval import step_ratios
-from app.answers.tables.estimate import print_assumptions, print_title, strategy_text
+from app.answers.tables.estimate import print_assumptions, print_title
 from app.goodput.schemas import GoodputDocument, Quantiles
 from app.text.terminal import plain_table
 from documents.quantities import count, days, figures, percent, seconds
@@ -71,9 +71,7 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
         table = plain_table("plans of the search by what they deliver", ">step", ">effective", ">tokens a day")
         for plan in document.plans:
             delivered = count(plan.delivered_tokens_per_day)
-            table.add_row(
-                strategy_text(plan.strategy), seconds(plan.step_time_s), percent(plan.effective_time_fraction), delivered
-            )
+            table.add_row(plan.strategy.name, seconds(plan.step_time_s), percent(plan.effective_time_fraction), delivered)
         console.print(table)
 
 

@@ -155,6 +155,7 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "software.operators": "each option has a line of its own in `software`",
     "software.host": "each option has a line of its own in `software`",
     "software.calibration": "the constants that ship are in `priced_with`",
+    "strategy.name": "is what an answer calls the strategy",
     "strategy.dp": "follows from the devices",
     "strategy.num_microbatches": "follows from the batch",
     "strategy.ulysses_degree": "belongs to cp_algo",

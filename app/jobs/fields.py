@@ -257,6 +257,7 @@ class TensorSection(Section):
 class StrategySection(Section):
     """A parallel layout of the job. Missing fields take their defaults, which the answer repeats."""
 
+    name: str | None = Field(default=None, description="that an answer gives, so that its strategy may be sent back; not read")
     tp: Degree = 1
     sequence_parallel: bool | None = Field(default=None, description="default: true where tp > 1")
     cp: Degree = 1

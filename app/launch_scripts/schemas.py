@@ -6,7 +6,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Answer, EstimateNumbers, PricedWith, StrategyDocument
+from app.answers.schemas import Answer, EstimateNumbers, PricedWith
+from app.answers.strategies import StrategyDocument
 from app.text.json_documents import Document
 from documents.bounds import DOCUMENT_BYTES, MAX_NAME, Devices, Name, Vocab
 from documents.checking import Section

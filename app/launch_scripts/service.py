@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 from app.answers.price import fill_intervals, priced
 from app.answers.provenance import job_fields, priced_with
 from app.answers.recommended import recommended_plan
-from app.answers.schemas import EstimateNumbers, Plan, SearchDocument, StrategyDocument
+from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
 from app.answers.search import search_document
 from app.answers.simulation import check_cost
+from app.answers.strategies import StrategyDocument
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job

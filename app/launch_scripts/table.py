@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from app.answers.schemas import EstimateNumbers
-from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text
+from app.answers.tables.estimate import evidence_sentences, print_assumptions
 from app.answers.tables.memory import chance
 from app.answers.tables.summary import (
     Row,
@@ -43,7 +43,7 @@ def _rows(document: TuneDocument) -> Iterator[Row]:
     if best is None:
         yield Sentence("Run"), document.nearest or Sentence("No plan fits.")
     elif document.diff:
-        yield Sentence("Run"), strategy_text(best.strategy)
+        yield Sentence("Run"), best.strategy.name
     else:
         yield Sentence("Run"), document.kept or Sentence("your plan: no plan for the same model, batch and devices is faster")
     yield from warning_rows(document.warnings)
@@ -68,7 +68,7 @@ def _rows(document: TuneDocument) -> Iterator[Row]:
 
 def _own_text(document: TuneDocument) -> str:
     """The script's own plan with its numbers, and the gain over it."""
-    own = Sentence("{}: {}", strategy_text(document.strategy), _numbers(document.estimate))
+    own = Sentence("{}: {}", document.strategy.name, _numbers(document.estimate))
     if document.tie is not None:
         return Sentence("{}; not measurably slower: --show evidence", own)
     if document.speedup is None or not document.diff:

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.answers.schemas import Change, EstimateDocument, LaunchDocument, StrategyDocument
+from app.answers.schemas import Change, EstimateDocument, LaunchDocument
+from app.answers.strategies import StrategyDocument
 from app.text.json_documents import Document
 from documents.said import Said
 from hardware_profiles.schema import Wiring

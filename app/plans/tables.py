@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 
 from rich.console import Console
 
-from app.answers.tables.estimate import bound_text, evidence_sentences, print_assumptions, strategy_text
+from app.answers.tables.estimate import bound_text, evidence_sentences, print_assumptions
 from app.answers.tables.memory import chance
 from app.answers.tables.summary import (
     Row,
@@ -34,7 +34,7 @@ def print_explained(console: Console, document: ExplainDocument, shown: Collecti
 
 def _rows(document: ExplainDocument) -> Iterator[Row]:
     estimate, other = document.estimate, document.other
-    yield Sentence("Plan"), strategy_text(document.strategy)
+    yield Sentence("Plan"), document.strategy.name
     yield from warning_rows(document.warnings)
     yield Sentence("Step"), step_text(estimate)
     yield Sentence("Memory"), memory_line(estimate, document.job)
@@ -45,7 +45,7 @@ def _rows(document: ExplainDocument) -> Iterator[Row]:
     if other is not None:
         tie = Sentence(", less than can be told apart") if other.is_tie else ""
         step = Sentence("{}, {:+.1%}", seconds(other.step_time_s), other.difference_fraction)
-        yield Sentence("Beside"), Sentence("{} ({}{})", strategy_text(other.strategy), step, tie)
+        yield Sentence("Beside"), Sentence("{} ({}{})", other.strategy.name, step, tie)
     yield Sentence("Proof"), proof_text(document)
     yield from assumption_rows(document.assumptions)
     yield Sentence("Next"), more_text(("changes", "sensitivity", "beside"))
@@ -69,7 +69,7 @@ def _print_evidence(console: Console, document: ExplainDocument) -> None:
 def _print_other(console: Console, document: ExplainDocument) -> None:
     other = document.other
     if other is not None:
-        described = Sentence("Beside it: {} ({}).", strategy_text(other.strategy), other.changes)
+        described = Sentence("Beside it: {} ({}).", other.strategy.name, other.changes)
         console.print(Sentence("{} {}", described, other.why), markup=False)
         _print_turning_points(console, document)
 

@@ -14,8 +14,9 @@ import jinja2
 import yaml
 
 from app.answers.recommended import recommended_plan
-from app.answers.schemas import EstimateNumbers, Plan, SearchDocument, StrategyDocument
-from app.answers.tables.estimate import days_text, strategy_text, train_days
+from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
+from app.answers.strategies import StrategyDocument
+from app.answers.tables.estimate import days_text, train_days
 from app.answers.tables.memory import chance
 from app.answers.tables.summary import delivered_text
 from app.language.choice import Language, said
@@ -159,7 +160,7 @@ def _conclusion(document: SearchDocument, plan: Plan, words: Mapping[str, str]) 
 def _use(strategy: StrategyDocument, estimate: EstimateNumbers, words: Mapping[str, str], key: str) -> str:
     low, high = estimate.step_time_low_s, estimate.step_time_high_s
     numbers = {
-        "strategy": strategy_text(strategy),
+        "strategy": strategy.name,
         "step": seconds(estimate.step_time_s),
         "tokens": count(estimate.tokens_per_s),
         "mfu": "-" if estimate.mfu_fraction is None else percent(estimate.mfu_fraction),
@@ -175,7 +176,7 @@ def _against(document: SearchDocument, plan: Plan, words: Mapping[str, str]) -> 
         return
     recipe = own.publication
     beaten = words[f"beaten_{own.source}"].format(vendor="" if recipe is None else recipe.vendor)
-    rows = {"strategy": strategy_text(own.strategy), "step": seconds(own.estimate.step_time_s), "beaten": beaten}
+    rows = {"strategy": own.strategy.name, "step": seconds(own.estimate.step_time_s), "beaten": beaten}
     if own.rank_group == plan.rank_group:
         yield words["tied"].format(**rows)
     else:
@@ -209,7 +210,7 @@ def _row(plan: Plan) -> dict[str, str]:
     return {
         "rank": str(plan.rank),
         "group": str(plan.rank_group),
-        "strategy": strategy_text(plan.strategy),
+        "strategy": plan.strategy.name,
         "step": seconds(estimate.step_time_s),
         "interval": "" if low is None or high is None else Sentence("{} - {}", seconds(low), seconds(high)),
         "rate": count(estimate.tokens_per_s),

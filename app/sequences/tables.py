@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.tables.estimate import strategy_text
 from app.sequences.schemas import SequencePlanDocument
 from app.text.terminal import plain_table
 from documents.quantities import column_seconds, percent, seconds
@@ -18,7 +17,7 @@ def print_sequence_plan(console: Console, document: SequencePlanDocument) -> Non
             "{}: {:,} replicas x {:,} micro batches; "
             "{:,} step{} of samples {}, {:,.0f} tokens "
             "long in the mean: mean_squared_length_fraction {:.4f}.",
-            strategy_text(document.strategy),
+            document.strategy.name,
             document.num_replicas,
             document.num_microbatches,
             document.num_steps,

@@ -19,8 +19,8 @@ from app.answers.schemas import (
     PlanAsStored,
     RefinementDocument,
     Space,
-    StrategyDocument,
 )
+from app.answers.strategies import StrategyDocument
 from app.http.ownership import Visibility
 from app.http.paging import Listing
 from app.rl.schemas import RlStudyResult

@@ -13,6 +13,7 @@ from app.answers.ranking_criteria import criteria_of, criteria_sentences
 from app.answers.schemas import Plan
 from app.answers.search import request_of, search_of, spaces_of
 from app.answers.search_limits import limits_of
+from app.answers.strategies import StrategyDocument
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for, paired_error_of
 from app.calibrations.stored import stored_calibrations
@@ -93,7 +94,10 @@ class SearchWork:
         """The trials, each with its strategy."""
         workload = self.job.workload
         return [
-            {**trial.to_mapping(), "strategy": strategy_to_mapping(workload, trial.strategy)}
+            {
+                **trial.to_mapping(),
+                "strategy": plain(StrategyDocument.model_validate(strategy_to_mapping(workload, trial.strategy))),
+            }
             for trial in self.search.trials[start:]
         ]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions, strategy_text
+from app.answers.tables.estimate import print_assumptions
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.json_documents import plain
 from app.text.terminal import plain_table
@@ -103,7 +103,7 @@ def _cells(point: SweepPoint, steps: object) -> list[str]:
     assert hasattr(steps, "__next__")
     mark = "" if point.state == "proved" else " *"
     return [
-        strategy_text(point.strategy) + mark,
+        point.strategy.name + mark,
         next(steps),
         _interval(point),
         count(point.tokens_per_s or 0.0),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from app.answers.schemas import StrategyDocument
+from app.answers.strategies import StrategyDocument
 from calibration.traces.measured import KERNEL_PARTS, VOCABULARY, MeasuredStep, Part, Source
 from documents.sentences import Sentence
 

@@ -10,7 +10,7 @@ interface Strings {
 type Catalogue = Readonly<Record<string, Strings>>;
 
 /** `count` chooses the plural form; `defaultValue` stands in for a string that may be missing. */
-export type Values = Readonly<Record<string, unknown>> & { readonly count?: number; readonly defaultValue?: string };
+type Values = Readonly<Record<string, unknown>> & { readonly count?: number; readonly defaultValue?: string };
 /** Of a key on the page, `a.b`, or on another one, `common:a.b`. */
 export type TFunction = (key: string, values?: Values) => string;
 
@@ -101,8 +101,6 @@ export function translator(language: Language, catalogue: Catalogue | undefined,
   };
 }
 
-/** A string in the reader's language, for code that is no component; what it returns does not follow a later choice. */
-export const translated: TFunction = (key, values) => translator(current, catalogues[current], "common")(key, values);
 
 /** The language as headers and the page name it. */
 export const languageTag = (): string => HTML_LANG[current];

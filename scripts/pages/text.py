@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from textwrap import fill
 
-from app.answers.schemas import RecomputeDocument
-from app.answers.tables.estimate import recompute_text
+from app.answers.strategies import RecomputeDocument, recompute_text
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature

@@ -40,8 +40,9 @@ def check_translation(english: Any, chinese: Any, name: str = "") -> int:
     if isinstance(english, dict):
         assert list(english) == list(chinese)
         if name in GIVEN:
-            assert english == chinese
-            return 0
+            told = check_translation(english["name"], chinese["name"], "name") if name == "strategy" and "name" in english else 0
+            assert {**english, "name": 0} == {**chinese, "name": 0}
+            return told
         return sum(check_translation(english[key], chinese[key], key) for key in english)
     if isinstance(english, list):
         assert len(english) == len(chinese)

@@ -170,7 +170,7 @@ def test_every_example_is_estimated(example: Path) -> None:
     assert run.returncode == 0, run.stderr
     document = documents(run)
     agrees_with_schema(document, "estimate")
-    assert document["job"]["strategy"] == document["strategy"]
+    assert {"name": document["strategy"]["name"], **document["job"]["strategy"]} == document["strategy"]
 
 
 def test_estimate_from_flags_and_what_does_not_fit_is_an_answer() -> None:

@@ -10,8 +10,9 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from app.answers.schemas import EstimateDocument, EstimateNumbers, RecomputeDocument, StrategyDocument
+from app.answers.schemas import EstimateDocument, EstimateNumbers
 from app.answers.step_schemas import SoftwareMoves
+from app.answers.strategies import StrategyDocument
 from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.memory_plan import print_memory_plan
 from app.answers.tables.simulation import print_simulation
@@ -33,7 +34,6 @@ from app.text.terminal import plain_table
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import PEAK_QUANTILE, expert_spread
 from cost_models.shapes.router_balance import RouterBalance
-from cost_models.shapes.switches import SWITCHES
 from documents.quantities import column_seconds, count, days, figures, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
@@ -41,70 +41,6 @@ SECONDS_PER_DAY = 86_400
 FAR = Sentence("Measured runs are far from this job.")
 WHICH_RUNS = Sentence("--show runs names those to make at your site.")
 CALIBRATE = Sentence("`meshplan calibrate` on runs of your site brings it near.")
-_USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp distinguishes these
-# Switches that a plan has unless its name says so, by what else it must have for them to matter.
-_ALWAYS, _WITH_EXPERTS, _WITH_REPLICAS, _WITH_GROUPS = (
-    ("flash_attention", "fused_norm"),
-    ("moe_grouped_gemm", "moe_permute_fusion"),
-    ("overlap_grad_reduce", "overlap_param_gather"),
-    ("overlap_p2p",),
-)
-_NAMED = [str(feature.name).lower() for feature, switch in SWITCHES.items() if switch.priced and not switch.by_default]
-
-
-def strategy_text(strategy: StrategyDocument) -> str:
-    """A strategy on one line: degrees above one, the micro batch, then all that is not the default and has a price."""
-    sizes = ((name, getattr(strategy, name)) for name in ("tp", "pp", "vpp", "cp", "ep", "etp"))
-    degrees = [f"{name.upper()}{size}" for name, size in sizes if size > 1]
-    parts = [*degrees, f"DP{strategy.dp}", f"MBS{strategy.micro_batch_size}"]
-    if strategy.schedule not in _USUAL_SCHEDULES:
-        parts.append(str(strategy.schedule))
-    if strategy.microbatch_group_size_per_vp_stage not in (None, strategy.pp):
-        parts.append(Sentence("groups of {}", strategy.microbatch_group_size_per_vp_stage))
-    if strategy.cp > 1:
-        parts.append(str(strategy.cp_algo))
-    if strategy.tp > 1 and not strategy.sequence_parallel:
-        parts.append(Sentence("no SP"))
-    if strategy.zero_stage != 1 and strategy.dp * strategy.cp > 1:
-        parts.append(f"ZeRO-{strategy.zero_stage}")
-    if strategy.moe_dispatcher not in (None, "alltoall"):
-        parts.append(str(strategy.moe_dispatcher))
-    if strategy.tensor_plan is not None:
-        parts.append(Sentence("recompute and swap by tensor"))
-    if strategy.recompute.granularity != "none":
-        parts.append(recompute_text(strategy.recompute))
-    if strategy.noop_layers:
-        parts.append(Sentence("{} empty slots", strategy.noop_layers))
-    parts += [name for name in _NAMED if name in strategy.features]
-    parts += [Sentence("no {}", name) for name in _usual_switches(strategy) if name not in strategy.features]
-    return joined(" ", parts)
-
-
-def _usual_switches(strategy: StrategyDocument) -> tuple[str, ...]:
-    """Switches that are on by default and act in the strategy, as far as it says."""
-    replicas = strategy.dp * strategy.cp > 1
-    return (
-        *_ALWAYS,
-        *(_WITH_EXPERTS if strategy.moe_dispatcher is not None else ()),
-        *(_WITH_REPLICAS[: 1 + (strategy.zero_stage > 0)] if replicas else ()),
-        *(_WITH_GROUPS if strategy.microbatch_group_size_per_vp_stage is not None else ()),
-    )
-
-
-def recompute_text(recompute: RecomputeDocument) -> str:
-    """The recompute in the form of ``--recompute``."""
-    if recompute.granularity == "selective":
-        return Sentence("recompute {}", "+".join(recompute.modules))
-    if recompute.layers_per_stage:
-        equal = set(recompute.layers_per_stage)
-        whole = Sentence("recompute by stage") if len(equal) > 1 else Sentence("recompute {} a rank", *equal)
-        return Sentence("{}, others {}", whole, "+".join(recompute.modules)) if recompute.modules else whole
-    if recompute.granularity == "full":
-        layers = recompute.num_layers
-        if recompute.method == "block":
-            return Sentence("recompute block:{}", layers)
-        return Sentence("recompute full") if layers == 1 else Sentence("recompute full:{}", layers)
-    return Sentence("no recompute")
 
 
 def train_days(estimate: EstimateNumbers, job: Mapping[str, Any]) -> float | None:
@@ -142,9 +78,7 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
 def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocument) -> None:
     """Print the title of an answer about one strategy."""
     cluster = job["cluster"]
-    title = Sentence(
-        "{} on {:,} x {}: {}", job["model"]["name"], cluster["num_devices"], cluster["hardware"], strategy_text(strategy)
-    )
+    title = Sentence("{} on {:,} x {}: {}", job["model"]["name"], cluster["num_devices"], cluster["hardware"], strategy.name)
     console.print(title, style="bold", markup=False)
 
 
@@ -156,7 +90,7 @@ def print_estimate(console: Console, document: EstimateDocument, shown: Collecti
 
 def _rows(document: EstimateDocument) -> Iterator[Row]:
     job, estimate = document.job, document.estimate
-    yield Sentence("Plan"), strategy_text(document.strategy)
+    yield Sentence("Plan"), document.strategy.name
     yield from warning_rows(document.warnings)
     yield Sentence("Step"), step_text(estimate)
     yield Sentence("Memory"), memory_line(estimate, job)

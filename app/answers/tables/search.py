@@ -20,7 +20,7 @@ from app.answers.schemas import (
     SearchDocument,
     Space,
 )
-from app.answers.tables.estimate import evidence_sentences, print_assumptions, strategy_text, train_days
+from app.answers.tables.estimate import evidence_sentences, print_assumptions, train_days
 from app.answers.tables.memory import chance
 from app.answers.tables.summary import (
     Row,
@@ -70,7 +70,7 @@ def _print_nearest(console: Console, document: SearchDocument) -> None:
 def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
     """The lines on the plan to run."""
     job, plan = document.job, recommended_plan(document)
-    yield Sentence("Run"), Sentence("plan {}: {}", plan.rank, strategy_text(plan.strategy))
+    yield Sentence("Run"), Sentence("plan {}: {}", plan.rank, plan.strategy.name)
     yield from warning_rows(document.warnings)
     yield Sentence("Step"), step_text(plan.estimate)
     yield Sentence("Memory"), memory_line(plan.estimate, job)
@@ -93,8 +93,8 @@ def gain_text(baseline: Baseline, plan: Plan) -> str:
     whose = _whose(baseline)
     numbers = baseline.estimate
     if baseline.speedup_fraction is None or not isinstance(numbers, EstimateNumbers):
-        return Sentence("{} cannot run: {}", whose.capitalized(), strategy_text(baseline.strategy))
-    described = Sentence("{} ({}, {})", whose, strategy_text(baseline.strategy), seconds(numbers.step_time_s))
+        return Sentence("{} cannot run: {}", whose.capitalized(), baseline.strategy.name)
+    described = Sentence("{} ({}, {})", whose, baseline.strategy.name, seconds(numbers.step_time_s))
     if baseline.publication is not None:  # the reasons have its plan and where it is published
         described = Sentence("{} ({})", whose, seconds(numbers.step_time_s))
     if baseline.rank_group == plan.rank_group:
@@ -201,7 +201,7 @@ def _print_reasons(console: Console, document: SearchDocument) -> None:
         why = None if baseline is None else baseline.why
         recipe = None
         if baseline is not None and baseline.publication is not None:
-            recipe = Sentence("{}; here {}.", publication_text(baseline.publication), strategy_text(baseline.strategy))
+            recipe = Sentence("{}; here {}.", publication_text(baseline.publication), baseline.strategy.name)
         found = (explanation.bound_by, explanation.next_plan, explanation.one_change, why, recipe)
         _print_all(console, (*filter(None, found), *launch_sentences(plan)))
 
@@ -237,7 +237,7 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
     if physics is not None:
         if physics.rules:
             step = seconds(physics.estimate.step_time_s)
-            yield Sentence("Physics alone: {}: {} a step. {}", strategy_text(physics.strategy), step, physics.why)
+            yield Sentence("Physics alone: {}: {} a step. {}", physics.strategy.name, step, physics.why)
             yield Sentence("{} refuses that: {}.", target, _rules(physics.rules))
         else:
             yield physics.why
@@ -249,7 +249,7 @@ def beside_sentences(document: SearchDocument) -> Iterator[str]:
     for nearest in document.nearest_launchable:
         if nearest.strategy is not None and nearest.estimate is not None and nearest.replaced:
             step = seconds(nearest.estimate.step_time_s)
-            yield Sentence("Nearest on {}: {}: {} a step. {}", nearest.target, strategy_text(nearest.strategy), step, nearest.why)
+            yield Sentence("Nearest on {}: {}: {} a step. {}", nearest.target, nearest.strategy.name, step, nearest.why)
         elif nearest.rules:
             yield nearest.why
 
@@ -411,7 +411,7 @@ def _plans_table(document: SearchDocument, *, wide: bool) -> Table:
     for plan, step_time in zip(plans, times, strict=True):
         estimate = plan.estimate
         duration = train_days(estimate, job)
-        cells = [str(plan.rank), *([str(plan.rank_group)] if with_groups else []), strategy_text(plan.strategy)]
+        cells = [str(plan.rank), *([str(plan.rank_group)] if with_groups else []), plan.strategy.name]
         cells += [step_time, count(estimate.tokens_per_s)]
         if plan.delivery is not None:
             cells.append(count(plan.delivery.delivered_tokens_per_day))
@@ -431,7 +431,7 @@ def _changes_table(infeasible: InfeasibleDocument) -> Table:
         estimate = change.estimate
         table.add_row(
             change.change,
-            strategy_text(change.strategy),
+            change.strategy.name,
             seconds(estimate.step_time_s),
             f"{estimate.peak_memory_bytes / GIB:.1f}",
             chance(estimate.fits_probability),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from app.answers.tables.estimate import strategy_text
 from app.checks.formats.report import Report, worst
 from app.checks.metrics import shown
 from app.checks.schemas import CheckDocument
@@ -60,7 +59,7 @@ def subject(document: CheckDocument) -> str | None:
     if job is None:
         return None
     text = Sentence("{} on {:,} x {}", job["model"]["name"], job["cluster"]["num_devices"], job["cluster"]["hardware"])
-    return text if strategy is None else Sentence("{}: {}", text, strategy_text(strategy))
+    return text if strategy is None else Sentence("{}: {}", text, strategy.name)
 
 
 def movement_rows(document: CheckDocument) -> Iterator[tuple[str, str, str, str, str]]:

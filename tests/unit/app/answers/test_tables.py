@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from app.answers.schemas import RecomputeDocument, StrategyDocument
 from app.answers.search import search_document
-from app.answers.tables.estimate import recompute_text, strategy_text
+from app.answers.strategies import RecomputeDocument, StrategyDocument, recompute_text
 from app.answers.tables.search import print_search
 from app.answers.targets import with_usual_target
 from app.cli.main import main
@@ -69,7 +68,7 @@ def test_a_search_lists_plans_by_time_names_those_that_tie_and_the_one_to_run() 
     assert document.recommended is not None
     chosen = document.plans[document.recommended.rank - 1]
     assert chosen.plan_id == document.recommended.plan_id
-    assert f"Run plan {chosen.rank}: {strategy_text(chosen.strategy)}" in text
+    assert f"Run plan {chosen.rank}: {chosen.strategy.name}" in text
     assert f"Why {document.recommended.why}" in text
     assert "plan 1 is proved the fastest of the lattice of mindspeed-llm@master" in text
 
@@ -99,7 +98,7 @@ def test_a_strategy_names_a_schedule_that_its_degrees_do_not_tell(
 ) -> None:
     strategy = ParallelStrategy(pp=4, dp=4, vpp=vpp, schedule=schedule, microbatch_group_size_per_vp_stage=group_size)
     resolved = StrategyDocument.model_validate(strategy_to_mapping(workload(num_devices=16), strategy))
-    assert strategy_text(resolved) == expected
+    assert resolved.name == expected
 
 
 def test_a_name_has_every_switch_with_a_price_that_is_not_the_default() -> None:
@@ -107,7 +106,7 @@ def test_a_name_has_every_switch_with_a_price_that_is_not_the_default() -> None:
     switched = replace(plain, features=plain.features | Feature.TP_COMM_OVERLAP | Feature.SWAP_ATTENTION)
     bare = replace(plain, features=plain.features & ~(Feature.FLASH_ATTENTION | Feature.OVERLAP_GRAD_REDUCE))
     names = [
-        strategy_text(StrategyDocument.model_validate(strategy_to_mapping(workload(num_devices=16), each)))
+        StrategyDocument.model_validate(strategy_to_mapping(workload(num_devices=16), each)).name
         for each in (plain, switched, bare)
     ]
     assert names[0] == "TP2 DP8 MBS1"
