@@ -196,6 +196,11 @@ class SoftwareSection(Section):
         default=None,
         description="FlashAttention-2 on newer devices, Triton's kernels with a year before 2024; default: true for fsdp",
     )
+    loader_mask: bool = Field(
+        default=False,
+        description="Megatron-LM's data loader makes a mask of sequence x sequence, its default in scripts without "
+        "--no-create-attention-mask-in-dataloader; memory of the first and last stage",
+    )
     time_factor: TimeFactor = Field(
         default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"
     )

@@ -45,6 +45,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         execution=execution,
         year=year,
         fp32_parameters=section.fp32_parameters,
+        loader_mask=section.loader_mask,
         portable_attention=plain if section.portable_attention is None else section.portable_attention,
         plain_cross_entropy=plain,
         target=target.label,

@@ -252,9 +252,11 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
     batch = read.global_batch_size
     if batch is None and framework.suffix == "sh":  # [megatron-0.12, arguments.py]: one micro batch of each replica
         batch = strategy.micro_batch_size * strategy.dp
-    software = {"target": framework.target.label if profile.family in framework.target.families else ANY.name}
+    software: dict[str, Any] = {"target": framework.target.label if profile.family in framework.target.families else ANY.name}
     if framework.name in stacks_of(profile.family):
         software["stack"] = framework.name
+    if read.loader_mask:
+        software["loader_mask"] = True
     return {
         "model": model_to_mapping(read.model),
         "cluster": {"hardware": hardware, "num_devices": num_devices},

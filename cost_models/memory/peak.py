@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
@@ -18,9 +19,10 @@ from cost_models.memory.model_states import (
     gradient_bytes,
     scatters_each_micro_batch,
 )
-from cost_models.pipeline.stage_times import chunk_counts
+from cost_models.pipeline.stage_times import LayerCounts, chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -172,12 +174,16 @@ def held_activations(
     """
     micro_batches = num_microbatches.astype(np.int64)
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
+    has_mask = workload.software.loader_mask
+    extent += [batch.recompute_modules, batch.tp, batch.sequence_parallel] if has_mask else []
     of_rows, of_few = distinct_rows([micro_batches, *extent])
     rows, few_of_row = (np.arange(len(batch)),) * 2 if alike is None else distinct_rows([of_few, alike])
     few, index, layer = batch.take(of_rows), of_few[rows], tuple(_sums(each, rows) for each in activations)
     rows_batch, chunks = batch.take(rows), chunk_counts(stages, few)
     input_bytes = layer[0].input_bytes  # checkpoints of all layers have the same size
     of_chunks = kept_layers(stages, few, chunks)
+    if has_mask:
+        of_chunks = of_chunks._replace(inputs=of_chunks.inputs + masks_kept(workload, stages, few, chunks))
 
     most_bytes, most = np.array(-1.0), None
     for moments in layers_in_flight(stages, few, num_microbatches[of_rows], chunks, of_chunks, len(rows)):
@@ -204,6 +210,33 @@ def held_activations(
     shape = expanded.shape
     columns = (np.broadcast_to(part, shape).take(few_of_row, axis=1) for part in (*parts, expanded, transient))
     return Held(most, few_of_row, activations, *columns)
+
+
+def loader_mask_bytes(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Bytes of the mask that a micro batch brings to a device: one an entry, of the rank's part of the sequence. ``[n]``"""
+    if not workload.software.loader_mask:
+        return np.zeros(len(batch))
+    held: Floats = batch.micro_batch_size * float(workload.training.seq_length) ** 2 / batch.cp
+    return held
+
+
+def keeps_mask(batch: StrategyBatch) -> NDArray[np.bool_]:
+    """Whether the mask waits for the backward: recomputed layers and cores of attention keep it with their inputs. ``[n]``
+
+    All layers of a micro batch share it [megatron-0.12, transformer_block.py, attention.py].
+    """
+    core = (batch.recompute_modules & int(RecomputeModule.CORE_ATTN)) != 0
+    keeps: NDArray[np.bool_] = (batch.recompute == int(Recompute.FULL)) | core
+    return keeps
+
+
+def masks_kept(workload: Workload, stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> Floats:
+    """The mask that one micro batch keeps on each chunk for its backward, in inputs of a layer, ``[chunk, stage, n]``."""
+    inputs = ELEMENT_BYTES * workload.model.hidden_size / np.where(batch.sequence_parallel != 0, batch.tp, 1)
+    of_layer = workload.training.seq_length / (element_factor(workload) * inputs)
+    takes = (stages.is_first + stages.is_last > 0) & (sum(chunks.layers) > 0)
+    held: Floats = np.where(takes & keeps_mask(batch), of_layer, 0.0)
+    return held
 
 
 def layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
@@ -327,7 +360,8 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     Every chunk but the first of the model holds its last input and the gradient of it [megatron-0.12, schedules.py]. Attention
     older than Megatron-Core's keeps a mask of s x s in each layer. A position bias is built once for the heads of a rank and once
     for those of a micro batch [mindspeed-attention]. All layers of a graph share the mask of all scores, which MindFormers builds
-    for every sample of a micro batch [mindformers-1.8]; a compiled graph has this mask only.
+    for every sample of a micro batch [mindformers-1.8]; a compiled graph has this mask only. A loader's mask is there while a
+    forward runs; ``masks_kept`` are those that wait.
 
     Parameters
     ----------
@@ -341,6 +375,8 @@ def module_buffers(workload: Workload, batch: StrategyBatch, stages: Stages, lay
     relayed = stages.relays[1].sum(axis=1)[:, None]  # MTP outputs are kept too
     received = np.where(batch.pp > 1, stages.num_chunks - stages.is_first + relayed, 0.0)
     buffers: Floats = received * 2.0 * layer.input_bytes
+    running = np.where(keeps_mask(batch), 0.0, loader_mask_bytes(workload, batch))
+    buffers = buffers + (stages.is_first + stages.is_last > 0) * running
     mask = np.where(batch.has(Feature.FLASH_ATTENTION), (workload.training.seq_length / batch.cp) ** 2.0, 0.0)
     if workload.software.legacy_layers:
         buffers = buffers + stages.layers.sum(axis=(0, 2))[:, None] * mask

@@ -245,6 +245,8 @@ class Software:
     ``latent_padding``: fused attention on Ascend pads the heads of latent attention: values as wide as queries (1), or all
     to a multiple of this (``padded-base-length``, 128) [mindspeed-llm, multi_latent_attention.py]; 0: no padding.
     ``compressed_mask``: MindFormers' fused attention builds its mask from a tile (``use_attn_mask_compression``) and reads none.
+    ``loader_mask``: Megatron-LM's data loader makes a mask of sequence x sequence for every sample, which the first and last
+    stages take to the device [megatron-0.12, gpt_dataset.py, utils.py].
     ``plain_cross_entropy``: PyTorch's own loss on FP32 logits, neither fused nor in place.
     ``stock_matmuls``: matmuls on Blackwell as slow as on the one published machine with a plain Megatron-LM
     (``stock_blackwell_factor``); used for published runs only, never for a job [simumax].
@@ -265,6 +267,7 @@ class Software:
     legacy_layers: bool = False
     latent_padding: int = 0
     compressed_mask: bool = False
+    loader_mask: bool = False
     plain_cross_entropy: bool = False
     stock_matmuls: bool = False
     sharded_accumulation: bool = False

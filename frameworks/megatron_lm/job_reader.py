@@ -70,24 +70,29 @@ class JobReading(Reading):
             tuple(name for name in UNEVEN if name in self.written),
             0 if any(self.number(name) for name in STATED_ROWS if name in self.release.arguments) else self.vocab_multiple(),
             next((str(self.value(name)) for name in TOKENIZERS if name in self.given), ""),
-            self.loader_mask(),
+            self.doubts_of_mask(),
+            self.builds_mask(),
         )
 
-    def loader_mask(self) -> tuple[str, ...]:
-        """A sentence if the data loader builds the mask of a long sequence, as it does unless it is told not to.
+    def builds_mask(self) -> bool:
+        """Whether the data loader builds a mask, as it does unless it is told not to [megatron-0.12, arguments.py]."""
+        return not (self.on(NO_MASK) or INTER_DOCUMENT in self.written)
+
+    def doubts_of_mask(self) -> tuple[str, ...]:
+        """A sentence if the data loader builds the mask of a long sequence.
 
         It takes 4 bytes an entry while a worker builds it, then one for each sample, there and on the device [megatron-0.12,
         gpt_dataset.py].
         """
         entries = (self.number("seq-length", low=1) or 0) ** 2
         on_device = entries * self.strategy().micro_batch_size
-        if self.on(NO_MASK) or INTER_DOCUMENT in self.written or on_device < LEAST_MASK_BYTES:
+        if not self.builds_mask() or on_device < LEAST_MASK_BYTES:
             return ()
         return (
             Sentence(
-                "The data loader builds a mask of sequence x sequence, which is not priced: {} of host memory in each worker, {} "
-                "on each device of the first and last stage, and the time to move it; --{} leaves it out, and attention is "
-                "causal without it.",
+                "The data loader builds a mask of sequence x sequence: {} of host memory in each worker and the time to move it, "
+                "which are not priced, and for each micro batch {} on each device of the first and last stage, which is; --{} "
+                "leaves it out, and attention is causal without it.",
                 gibibytes(4 * entries + on_device),
                 gibibytes(on_device),
                 NO_MASK,

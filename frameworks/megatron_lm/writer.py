@@ -54,7 +54,8 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **table.arguments_of(optimizer),
         **_sharding(dialect, s),
         **table.arguments_of(~optimizer),
-        "no-create-attention-mask-in-dataloader": BARE,  # attention is causal; the mask would be seq-length squared
+        # Attention is causal; the mask would be seq-length squared.
+        **where(not workload.software.loader_mask, "no-create-attention-mask-in-dataloader"),
     }
     return LaunchArguments(
         tokens(dialect.release, written, s.features), _environment(s), replaced + _notes(dialect, workload, s, planned)

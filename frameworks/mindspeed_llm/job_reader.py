@@ -33,9 +33,9 @@ class JobReading(Reading, megatron.JobReading):
         packed = self.on("reset-attention-mask")  # the masks of samples replace that of the sequence
         return tuple(entry for entry in found if not (packed and entry.name == "attention-mask-type"))
 
-    def loader_mask(self) -> tuple[str, ...]:
-        """Nothing: MindSpeed-LLM's loader builds no mask [mindspeed-llm, arguments]."""
-        return ()
+    def builds_mask(self) -> bool:
+        """MindSpeed-LLM's loader builds none [mindspeed-llm, training_basic.py]."""
+        return False
 
     def job(self) -> ReadJob:
         """The job, with a sentence on recompute that DualPipeV leaves out of the price."""

@@ -112,7 +112,10 @@ def test_the_loss_of_a_router_has_a_weight() -> None:
 
 
 def test_the_loader_builds_no_mask() -> None:
-    assert "--no-create-attention-mask-in-dataloader" in written(job(family="nvidia"), DENSE_PLAN, "megatron-lm")[1]
+    without = job(family="nvidia")
+    masked = replace(without, software=replace(without.software, loader_mask=True))  # priced with a mask, and written so
+    assert "--no-create-attention-mask-in-dataloader" in written(without, DENSE_PLAN, "megatron-lm")[1]
+    assert "--no-create-attention-mask-in-dataloader" not in written(masked, DENSE_PLAN, "megatron-lm")[1]
     assert "attention-mask-in-dataloader" not in written(job(), DENSE_PLAN, "mindspeed-llm")[1]  # it never builds one
 
 

@@ -167,8 +167,8 @@ def test_a_part_of_a_text_for_a_shell_that_only_the_shell_knows_is_a_value(tmp_p
     ("flags", "hardware", "words"),
     [
         # 131,072^2 entries: 4 bytes each and one more for the sample are 80 GiB of the host, one byte each 16 GiB of a device.
-        ("", "h100-sxm-80gb", ("80.00 GiB of host memory", "16.00 GiB on each device")),
-        ("--micro-batch-size 2", "h100-sxm-80gb", ("96.00 GiB of host memory", "32.00 GiB on each device")),
+        ("", "h100-sxm-80gb", ("80.00 GiB of host memory", "for each micro batch 16.00 GiB on each device")),
+        ("--micro-batch-size 2", "h100-sxm-80gb", ("96.00 GiB of host memory", "for each micro batch 32.00 GiB on each device")),
         ("--no-create-attention-mask-in-dataloader", "h100-sxm-80gb", ()),
         ("--seq-length 4096", "h100-sxm-80gb", ()),
         ("", "atlas-800t-a2", ()),  # MindSpeed-LLM's loader builds none
