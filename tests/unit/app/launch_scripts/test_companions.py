@@ -59,6 +59,16 @@ def said(patch: Patched, script: ReadScript) -> dict[str, tuple[str, ...]]:
     return given
 
 
+def test_a_specification_that_asserts_tp_1_keeps_it() -> None:
+    text = SEQUENTIAL.replace("\n", " --spec mindspeed_llm.tasks.models.spec.minimax_spec layer_spec\n")
+    script = read_script_job(text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume={"spec": "ignored"})
+    own = script.job.strategy
+    assert own is not None
+    assert not changed(script, replace(own, vpp=2, schedule=Schedule.INTERLEAVED)).refused
+    (sentence,) = changed(script, replace(own, tp=2, dp=4, sequence_parallel=True)).refused
+    assert "minimax_spec needs tensor-model-parallel-size=1" in sentence
+
+
 def test_an_overlap_comes_with_the_dispatcher_that_it_needs() -> None:
     script = read(SEQUENTIAL)
     own = script.job.strategy
