@@ -18,12 +18,24 @@ SHARED = (
     *("accelerate", "jsonlines", "pybind11", "setuptools_scm", "six"),
 )
 OF_GPUS = (*SHARED, "transformer_engine", "transformer_engine_torch", "fused_weight_gradient_mlp_cuda", "deep_ep")
-OF_NPUS = (*SHARED, "torch_npu", "torchair", "acl", "bitsandbytes", "sqlalchemy", "highspy", "nevergrad", "networkx")
+OF_NPUS = (
+    *SHARED,
+    "mindspore",
+    "msadapter",
+    "torch_npu",
+    "torchair",
+    "acl",
+    "bitsandbytes",
+    "sqlalchemy",
+    "highspy",
+    "nevergrad",
+    "networkx",
+)
 OF_MINDSPORE = (
     *("mindspore", "mindspore_gs", "torch", "transformers", "safetensors", "datasets", "tokenizers", "sentencepiece", "tiktoken"),
     *("ftfy", "regex", "tqdm", "psutil", "nltk", "jieba", "rouge_chinese", "pyarrow", "cv2", "PIL", "mindpet", "setproctitle"),
     *("ms_custom_ops", "sklearn", "scipy", "pandas", "huggingface_hub", "einops", "deprecated", "matplotlib", "ray"),
-    *("astunparse", "requests", "tensorboardX", "httpx", "six"),
+    *("astunparse", "requests", "tensorboardX", "httpx", "six", "urllib3"),
 )
 VERSIONS = {"transformers": "4.57.1", "mindspore": "2.8.0", "PIL": "10.4.0", "tokenizers": "0.22.0"}
 TORCH, TRANSFORMER_ENGINE = "2.7.1", "2.8.0"

@@ -22,7 +22,7 @@ LAUNCHERS = ("torchrun", "python", "python3", "msrun")
 CALLED_BESIDE = ("tee", "mkdir")  # set by the scripts that frameworks ship
 FOLDERS = tuple("abcdefgh")
 SECONDS = 10
-ENTRY_POINT = "pretrain_gpt.py"
+ENTRY_POINTS = ("pretrain_gpt.py", "posttrain_gpt.py")  # the same start; then the latter chooses a trainer by its stage
 RECORDER = """#!{bash}
 printf '%s\\0' "${{0##*/}}" "$@" > "$STARTED.arguments"
 "{env}" -0 > "$STARTED.environment"
@@ -141,8 +141,8 @@ def _started(called: list[str], environment: dict[str, str]) -> Started:
         place += 1
     if place >= len(called):
         raise UncheckedError("The script starts its launcher without a training script.")
-    if Path(called[place]).name != ENTRY_POINT:
-        raise UncheckedError(f"The script starts {called[place]}, not {ENTRY_POINT}.")
+    if Path(called[place]).name not in ENTRY_POINTS:
+        raise UncheckedError(f"The script starts {called[place]}, not {' or '.join(ENTRY_POINTS)}.")
     processes = int(options.get("nproc-per-node", 1)) * int(options.get("nnodes", 1))
     return Started(called[place:], environment, processes)
 

@@ -99,7 +99,7 @@ def test_a_script_is_run_for_what_it_starts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "sentence"),
     [
-        ("pretrain_gpt.py", "train.py", "starts train.py, not pretrain_gpt.py"),
+        ("pretrain_gpt.py", "train.py", "starts train.py, not pretrain_gpt.py or posttrain_gpt.py"),
         ("torchrun", "exit 3; torchrun", "ends with 3 and starts nothing"),
         ('pretrain_gpt.py "${ARGUMENTS[@]}"', "", "without a training script"),
     ],
