@@ -12,6 +12,10 @@ HARDWARE_QUEUE = {
         "runs beside the compute of another micro batch"
     ),
 }
+HYBRID_EP = {
+    "NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": Sentence("expert-parallel ranks that HybridEP finds in one NVLink domain"),
+    "USE_MNNVL": Sentence("NVLink between the nodes of a domain"),
+}
 HCCL = {
     "HCCL_BUFFSIZE": Sentence("MB of each of the two buffers that every communicator owns; the plan's memory counts them"),
     "HCCL_CONNECT_TIMEOUT": Sentence("seconds to wait for all ranks to connect"),

@@ -24,7 +24,8 @@ from frameworks.unset import Unset
 class Dialect:
     """One release of Megatron-LM.
 
-    ``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those added to the flexible dispatcher. ``placements``: the
+    ``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those added to the flexible dispatcher; ``hybridep``: in
+    NVLink domains that DeepEP does not span (empty: the release has no other). ``placements``: the
     possible placements of layers; if they are not ``even``, one argument has the layout. ``fused_latent_rope``: latent attention
     has a fused rotary embedding.
     """
@@ -35,6 +36,7 @@ class Dialect:
     rules: tuple[Rule, ...]
     fsdp: Arguments
     deepep: Arguments
+    hybridep: Arguments
     placements: Placements
     fused_latent_rope: bool = False
     by_name: Mapping[str, Rule] = field(init=False)
@@ -81,6 +83,7 @@ CORE_0_12 = Dialect(
     rules_0_12.RULES,
     fsdp={"use-custom-fsdp": ()},
     deepep={"moe-enable-deepep": ()},
+    hybridep={},
     placements=rules_0_12.PLACEMENTS,
 )
 CORE_0_19 = Dialect(
@@ -90,6 +93,7 @@ CORE_0_19 = Dialect(
     rules_0_19.RULES,
     fsdp={"use-megatron-fsdp": (), "ckpt-format": "fsdp_dtensor"},
     deepep={"moe-flex-dispatcher-backend": "deepep"},
+    hybridep={"moe-flex-dispatcher-backend": "hybridep"},
     placements=rules_0_19.PLACEMENTS,
     fused_latent_rope=True,
 )

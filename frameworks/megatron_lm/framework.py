@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from frameworks.environment import HARDWARE_QUEUE
+from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP
 from frameworks.framework import Framework
 from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19, Dialect
@@ -28,7 +28,7 @@ def _framework(dialect: Dialect, year: float, *other_releases: str) -> Framework
         write=partial(arguments, dialect),
         read=partial(read, dialect),
         suffix="sh",
-        purposes=HARDWARE_QUEUE,
+        purposes=HARDWARE_QUEUE | HYBRID_EP,
         file=partial(script, tokenizer=("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')),
         untold=partial(untold, release, dialect.models, dialect.name),
         misstated=partial(misstated, release, dialect.models, dialect.name),

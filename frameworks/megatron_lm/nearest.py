@@ -30,7 +30,9 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     draft.quietly(on=Feature.FUSED_NORM)  # Transformer Engine always fuses norms
     draft.drop_unset(dialect.unset)
     draft.sequence_parallel(rules_0_12.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
-    here = set(dialect.table.dispatchers) - (set() if rules_0_12.has_deepep(workload.cluster) else {Dispatcher.TWO_LEVEL})
+    here = set(dialect.table.dispatchers)
+    if dialect.broken(draft, "megatron_deepep_devices"):
+        here.remove(Dispatcher.TWO_LEVEL)
     draft.dispatcher(here, dialect.name)
     if dialect.broken(draft, "megatron_deepep_capacity"):
         draft.drop(Feature.MOE_PAD_TO_CAPACITY, Sentence("DeepEP takes no padding to capacity"))

@@ -8,12 +8,11 @@ from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Task
-from cost_models.shapes.workload import Cluster
 from documents.sentences import Sentence
 from frameworks.facts import Extra, fact_rule
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_12
-from frameworks.megatron_lm.table import RELEASE_0_12, TABLE_0_12, TERMS_0_12
+from frameworks.megatron_lm.table import DEEPEP_DOMAIN, RELEASE_0_12, TABLE_0_12, TERMS_0_12, has_deepep
 from frameworks.offer_rules import (
     dispatcher_rule,
     model_rule,
@@ -144,14 +143,6 @@ DISPATCHER = dispatcher_rule(
     TABLE_0_12,
     Sentence("experts are reached by allgather, alltoall or two_level (DeepEP)"),
 )
-
-DEEPEP_DOMAIN = 8  # devices that DeepEP's kernels reach over NVLink
-
-
-def has_deepep(cluster: Cluster) -> bool:
-    """Whether DeepEP runs on the devices."""
-    return cluster.profile.family == "nvidia" and expert_domain_devices(cluster) <= DEEPEP_DOMAIN
-
 
 DEEPEP_DEVICES = Rule(
     "megatron_deepep_devices",

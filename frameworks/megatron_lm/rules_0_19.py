@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
@@ -16,7 +17,6 @@ from frameworks.megatron_lm.model_table import MODEL_0_19
 from frameworks.megatron_lm.rules_0_12 import (
     CP_ATTENTION,
     CP_SEQUENCE,
-    DEEPEP_DEVICES,
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,
     TENSOR_PLAN,
@@ -109,6 +109,21 @@ DISPATCHER = dispatcher_rule(
     TABLE_0_19,
     Sentence("experts are reached by allgather, alltoall or two_level (DeepEP)"),
 )
+DEEPEP_DEVICES = Rule(
+    "megatron_deepep_devices",
+    "[megatron-0.19, token_dispatcher.py; deepep, README]",
+    Sentence("two_level dispatch runs on NVIDIA devices: DeepEP in NVLink domains of up to 8, HybridEP in larger ones"),
+    lambda w, b: (
+        none_of(b) if w.cluster.profile.family == "nvidia" else (b.dispatcher == Dispatcher.TWO_LEVEL) & (b.ep * b.etp > 1)
+    ),
+    lambda w, s: Sentence(
+        "moe_dispatcher {} over ep {} is DeepEP or HybridEP, which run on NVIDIA devices; {} is of family {}",
+        s.dispatcher.label,
+        s.ep,
+        w.cluster.profile.name,
+        w.cluster.profile.family,
+    ),
+)
 DEEPEP_CAPACITY = again(rules_0_12.DEEPEP_CAPACITY)
 SHARED_EXPERT_OVERLAP = fact_rule(
     RELEASE_0_19,
@@ -157,7 +172,6 @@ SHARED = (
     CP_SEQUENCE,
     CP_ATTENTION,
     ULYSSES_QUERY_GROUPS,
-    DEEPEP_DEVICES,
     ZERO_SHARD,
     RECOMPUTE_MIX,
     RECOMPUTE_PLAN,

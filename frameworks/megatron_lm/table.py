@@ -8,15 +8,25 @@ from pathlib import Path
 
 import numpy as np
 
+from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Cluster
 from documents.sentences import Sentence
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
 from frameworks.rule import has_effect
 from frameworks.table import SwitchArgument, Table
+
+DEEPEP_DOMAIN = 8  # devices that DeepEP's kernels reach over NVLink
+
+
+def has_deepep(cluster: Cluster) -> bool:
+    """Whether DeepEP runs on the devices."""
+    return cluster.profile.family == "nvidia" and expert_domain_devices(cluster) <= DEEPEP_DOMAIN
+
 
 COLUMNS = {
     "tp": "tensor-model-parallel-size",
@@ -204,9 +214,8 @@ TERMS_0_19: Terms = {
     **switch_terms(TABLE_0_19),
     **SHARED_TERMS,
     "moe-token-dispatcher-type": TERMS_0_12["moe-token-dispatcher-type"],
-    # Plans do not use the other back ends of the flexible dispatcher.
     "moe-flex-dispatcher-backend=deepep": Term(
-        lambda w, b: b.dispatcher == Dispatcher.TWO_LEVEL, "DeepEP", lambda w, s: "DeepEP"
+        lambda w, b: (b.dispatcher == Dispatcher.TWO_LEVEL) & has_deepep(w.cluster), "DeepEP", lambda w, s: "DeepEP"
     ),
     "use-megatron-fsdp": TERMS_0_12["use-custom-fsdp"],
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
@@ -27,6 +28,7 @@ from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
+from frameworks.megatron_lm.table import has_deepep
 from frameworks.model_facts import Arguments
 from frameworks.placements import ranks_are_alike
 from frameworks.rule import layout_of
@@ -58,11 +60,18 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **where(not workload.software.loader_mask, "no-create-attention-mask-in-dataloader"),
     }
     return LaunchArguments(
-        tokens(dialect.release, written, s.features), _environment(s), replaced + _notes(dialect, workload, s, planned)
+        tokens(dialect.release, written, s.features), _environment(workload, s), replaced + _notes(dialect, workload, s, planned)
     )
 
 
-def _environment(s: ParallelStrategy) -> dict[str, str]:
+def _environment(workload: Workload, s: ParallelStrategy) -> dict[str, str]:
+    ranks, domain = s.ep * s.etp, expert_domain_devices(workload.cluster)
+    if s.dispatcher is not Dispatcher.TWO_LEVEL or ranks == 1 or has_deepep(workload.cluster):
+        return _connections(s)
+    return _connections(s) | {"NUM_OF_HYBRID_EP_RANKS_PER_NVLINK_DOMAIN": str(min(ranks, domain)), "USE_MNNVL": "1"}
+
+
+def _connections(s: ParallelStrategy) -> dict[str, str]:
     if s.zero_stage >= 2:
         return {}  # fully sharded data parallelism rejects a single connection
     if Feature.MOE_COMM_OVERLAP in s.features:
@@ -120,11 +129,16 @@ def _experts(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Argum
         names["ep"]: s.ep,
         names["etp"]: s.etp,
         names["dispatcher"]: dialect.table.dispatchers.get(s.dispatcher if routed else Dispatcher.ALLTOALL, "alltoall"),
-        **(dialect.deepep if s.dispatcher is Dispatcher.TWO_LEVEL and routed else {}),
+        **(_flexible(dialect, workload) if s.dispatcher is Dispatcher.TWO_LEVEL and routed else {}),
         **(
             {"moe-router-dtype": "fp32"} if moe.num_experts >= FP32_ROUTER_EXPERTS or s.dispatcher is Dispatcher.TWO_LEVEL else {}
         ),
     }
+
+
+def _flexible(dialect: Dialect, workload: Workload) -> Arguments:
+    """The back end of the flexible dispatcher that runs on the devices."""
+    return dialect.deepep if has_deepep(workload.cluster) else dialect.hybridep
 
 
 def _runs(layers: tuple[bool, ...]) -> list[tuple[bool, int]]:
