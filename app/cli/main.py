@@ -36,6 +36,7 @@ from app.cli.commands import (
     sweep,
     tune,
     validate,
+    verify,
     worker,
 )
 from app.cli.flags import with_own_reading
@@ -67,6 +68,7 @@ application.command()(report.report)
 application.command()(check.check)
 application.command("compare-trace")(compare_trace.compare_trace)
 application.command()(validate.validate)
+application.command()(verify.verify)
 application.command()(calibrate.calibrate)
 application.command()(serve.serve)
 application.command()(worker.worker)

@@ -84,6 +84,20 @@ def step_traffic(workload: Workload, strategy: ParallelStrategy, constants: Cons
     )
 
 
+def sent_bytes(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> dict[str, Floats]:
+    """Bytes that one device of each pipeline rank sends in a step, by kind of group, ``[stage]``.
+
+    They are those of a network with a single switch: (n - 1) / n of what is gathered, scattered or exchanged among n ranks, twice
+    of what is reduced to all. A count of the framework's own calls gives the same. ``strategy`` must be legal for ``any`` target.
+    """
+    ((_, group),) = priced_groups(workload, StrategyBatch.of([strategy]), constants, merge=False, tables=True)
+    ideal = replace(constants, expert_comm_factor=1.0, cp_factor=1.0)
+    network = network_of(workload, constants)
+    switch = replace(network.tiers[-1], wiring=Wiring.SWITCH, domain_devices=None)
+    flat = _counting(replace(network, tiers=(switch,), symmetric=True), 0)
+    return _per_step(workload, group, ideal, flat)
+
+
 def _group_traffic(name: str, ranks: Group, cluster: Cluster, time_s: Floats, crossed: list[Floats]) -> GroupTraffic:
     stage = int(time_s.argmax())
     tiers = []

@@ -22,6 +22,7 @@ PAIRS = {
     "docs/studies.md": "docs/zh/studies.md",
     "docs/sweep.md": "docs/zh/sweep.md",
     "docs/tune.md": "docs/zh/tune.md",
+    "docs/verify.md": "docs/zh/verify.md",
 }
 RUN = re.compile(r"^```(console|json|python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)

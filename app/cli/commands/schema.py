@@ -34,6 +34,7 @@ NAMES = (
     "rl-search",
     "rl-validate",
     "sweep",
+    "verify",
 )
 
 
@@ -59,6 +60,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.sweeps.schemas import SweepDocument
     from app.text import terminal
     from app.traces.schemas import TraceDocument
+    from app.verification.schemas import VerificationDocument
     from calibration.measurements.files import MeasurementsDocument
     from documents.errors import unknown_name
 
@@ -88,6 +90,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "rl-validate": RlValidationDocument,
         "sequences": SequencePlanDocument,
         "sweep": SweepDocument,
+        "verify": VerificationDocument,
     }
     if name not in documents:
         raise unknown_name("NAME", name, NAMES, what="document")

@@ -1,0 +1,259 @@
+"""``meshplan verify`` on counts of Megatron-LM 0.19 that were recorded once, and on processes that stand for a user's Python."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from app.cli.main import main
+from app.jobs.job import load_job
+from app.verification.process import counts_of, read_counts
+from app.verification.service import verification_document
+from documents.errors import InputError
+
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures" / "verification"
+PLAN, COUNTS = FOLDER / "llama-3.1-70b.job.yaml", FOLDER / "llama-3.1-70b.counts.json"
+
+
+def verified(change: Any = None) -> Any:
+    counts = json.loads(COUNTS.read_text())
+    if change is not None:
+        change(counts)
+    found = read_counts(json.dumps(counts), "counts")
+    return verification_document(load_job(str(PLAN), {}, {}), lambda _question: found, None, [])
+
+
+def wrong(document: Any) -> set[tuple[str, str]]:
+    return {(row.quantity, row.detail) for rank in document.ranks for row in rank.rows if not row.within}
+
+
+def test_the_price_of_a_full_size_plan_is_what_the_framework_counted() -> None:
+    document = verified()
+    assert document.passed
+    assert [rank.pipeline_rank for rank in document.ranks] == [0, 1, 2, 3]
+    rows = {(row.quantity, row.detail): row for row in document.ranks[0].rows}
+    # By hand: (10,240 + 8,192 + 3 x 28,672 rows of 8,192) / 4 in each of 20 layers, their norms, and the embedding / 4.
+    layer = (10_240 * 8_192 + 8_192 * 8_192 + 3 * 28_672 * 8_192) // 4 + 2 * 8_192
+    assert rows["parameters", ""].counted == 20 * layer + 128_256 * 8_192 // 4
+    # Keys and values of 4,096 tokens go to the other rank of two, three times a layer and micro batch.
+    assert rows["sent", "cp"].counted == 3 * 2 * (2 * 128 * 4_096 * 2) * 20 * 8
+    assert rows["sent", "pp"].counted == 3 * 8 * 2 * 4_096 * 8_192 // 4  # of four sends of an inner rank three
+
+
+def test_the_largest_disagreement_comes_first() -> None:
+    def change(counts: Any) -> None:
+        counts["ranks"][1]["states"]["master"] *= 2
+
+    rank = verified(change).ranks[1]
+    assert rank.rows[0].quantity == "master"
+    assert rank.rows[0].ratio == pytest.approx(0.5)
+
+
+def scaled(function: Any, factor: float) -> Any:
+    return lambda *values, **keywords: factor * function(*values, **keywords)
+
+
+def changed(function: Any, **fields: Any) -> Any:
+    """The record that a function returns, with fields made of the old ones."""
+
+    def run(*values: Any, **keywords: Any) -> Any:
+        made = function(*values, **keywords)
+        return replace(made, **{name: change(getattr(made, name)) for name, change in fields.items()})
+
+    return run
+
+
+def none(value: Any) -> Any:
+    return value * 0.0
+
+
+# A planted error of the model: module, name, the wrong one, and a row that must show it.
+ERRORS = {
+    "norms keep nothing": (
+        "cost_models.layer.activations", "_norm_bytes",
+        lambda real: lambda *v: {name: none(part) for name, part in real(*v).items()}, ("kept by a layer", "dense"),
+    ),
+    "attention keeps its input twice": (
+        "cost_models.layer.activations", "attention_bytes_per_token",
+        lambda real: lambda *v, **k: tuple(1.5 * part for part in real(*v, **k)), ("kept by a layer", "dense"),
+    ),
+    "a gather of the backward is missing": (
+        "cost_models.step.traffic", "tensor_parallel_comm", lambda real: changed(real, regather_s=none), ("sent", "tp"),
+    ),
+    "a ring has a hop too many": (
+        "cost_models.step.traffic", "context_parallel_comm", lambda real: changed(real, num_hops=lambda n: n + 1),
+        ("sent", "cp"),
+    ),
+    "gradients go to another group": (
+        "cost_models.step.traffic", "_gradient_exchange",
+        lambda real: lambda *v: dict(zip(("expert_dp", "dp"), real(*v).values(), strict=True)), ("sent", "dp"),
+    ),
+    "ends of the pipeline send both ways": (
+        "cost_models.step.traffic", "pipeline_sends_s", lambda real: scaled(real, 4.0 / 3.0), ("sent", "pp"),
+    ),
+    "master weights in 16 bits": ("cost_models.memory.model_states", "MASTER_BYTES", lambda _: 2, ("master", "")),
+    "one moment": ("cost_models.memory.model_states", "MOMENT_BYTES", lambda _: 4, ("moments", "")),
+    "gradients in 16 bits": (
+        "cost_models.memory.model_states", "gradient_bytes", lambda real: scaled(real, 0.5), ("gradients", ""),
+    ),
+    "the final norm is forgotten": (
+        "cost_models.memory.model_states", "edge_parameters",
+        lambda real: lambda workload, batch: (lambda first, last, *mtp: (first, last - workload.model.hidden_size, *mtp))(
+            *real(workload, batch)), ("parameters", ""),
+    ),
+    "attention's scores are free": (
+        "cost_models.shapes.flops", "attention_score_flops_per_token", lambda real: scaled(real, 0.0), ("forward", ""),
+    ),
+    "a micro batch less is in flight": (
+        "cost_models.memory.peak", "saved_bytes", lambda real: scaled(real, 10.0 / 11.0), ("held between passes", ""),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_a_planted_error_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, attribute, plant, row = ERRORS[name]
+    real = getattr(sys.modules[module], attribute)
+    monkeypatch.setattr(sys.modules[module], attribute, plant(real))
+    document = verified()
+    assert not document.passed
+    assert row in wrong(document)
+
+
+def test_a_run_that_leaves_bytes_is_in_doubt() -> None:
+    def change(counts: Any) -> None:
+        counts["ranks"][0]["after_step"] += 10**10
+
+    document = verified(change)
+    assert not wrong(document)
+    assert not document.passed
+
+
+def test_a_forward_without_backward_is_in_doubt() -> None:
+    def change(counts: Any) -> None:
+        counts["ranks"][0]["flops"]["backward/matmul"] //= 2
+
+    assert not verified(change).passed
+
+
+def test_counts_of_another_step_are_refused() -> None:
+    def change(counts: Any) -> None:
+        counts["ranks"][0]["num_microbatches"] = 4
+
+    with pytest.raises(InputError, match="of a step of 4 micro batches, and this plan's has 8"):
+        verified(change)
+
+
+@pytest.mark.parametrize(("tampered", "code"), [(False, 0), (True, 3)])
+def test_the_exit_code_is_the_verdict(tampered: bool, code: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = json.loads(COUNTS.read_text())
+    if tampered:
+        counts["ranks"][2]["parameters"][0]["dense"] += 1
+    (tmp_path / "counts.json").write_text(json.dumps(counts))
+    assert main(["verify", str(PLAN), "--counts", str(tmp_path / "counts.json"), "--json"]) == code
+    document = json.loads(capsys.readouterr().out)
+    assert document["passed"] is not tampered
+    assert len(document["ranks"]) == 4
+
+
+def test_the_table_names_what_disagrees(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    counts = json.loads(COUNTS.read_text())
+    counts["ranks"][0]["layers"]["dense"] = {"300000000": 5}
+    (tmp_path / "counts.json").write_text(json.dumps(counts))
+    assert main(["verify", str(PLAN), "--counts", str(tmp_path / "counts.json")]) == 3
+    out = capsys.readouterr().out
+    first = out.index("pipeline rank 0")
+    assert out.index("kept by a layer (dense)", first) < out.index("peak", first)
+    assert "0.9376  !" in out
+    assert "1 counts disagree." in out
+    assert "mlp/linear_fc1" in out  # the largest tensor of such a layer
+
+
+def process(tmp_path: Path, body: str) -> Path:
+    program = tmp_path / "program.py"
+    program.write_text(f"import json, sys\nquestion = json.load(open(sys.argv[1]))\nanswer = sys.argv[2]\n{body}\n")
+    return program
+
+
+def asked(tmp_path: Path, body: str, python: str = sys.executable) -> Any:
+    return counts_of({"ranks": [0], "arguments": []}, python, lambda _line: None, process(tmp_path, body))
+
+
+def answer_with(rank: Any) -> str:
+    document = {"protocol": 1, "python": "3.11", "torch": "2.9.1", "seconds": 1.0, "ranks": [rank]}
+    return f"json.dump(json.loads({json.dumps(json.dumps(document))}), open(answer, 'w'))"
+
+
+def test_an_answer_is_read(tmp_path: Path) -> None:
+    assert asked(tmp_path, answer_with({"rank": 0, "num_microbatches": 3})).ranks[0].num_microbatches == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (answer_with({"rank": 3, "failed": {"stage": "step", "kind": "UnknownKernelError", "message": "te.Magic"}}),
+         "Rank 3: the framework calls te.Magic, and what it keeps is not known"),
+        (answer_with({"rank": 0, "failed": {"stage": "import", "kind": "ModuleNotFoundError", "message": "No module 'torch'"}}),
+         "No module 'torch'; name an interpreter that has it by --python"),
+        (answer_with({"rank": 0, "failed": {"stage": "validate", "kind": "AssertionError", "message": "no", "place": "a.py:1"}}),
+         r"stopped at its stage validate: AssertionError: no \(a.py:1\)"),
+        ("sys.exit('it broke')", "ended with 1 and without an answer: it broke"),
+        ("open(answer, 'w').write('[]')", "no counts of a run"),
+        (answer_with({"rank": -1}), "no counts of a run: ranks.0.rank"),
+    ],
+)  # fmt: skip
+def test_a_process_that_does_not_answer_is_told(tmp_path: Path, body: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=sentence):
+        asked(tmp_path, body)
+
+
+def test_an_interpreter_that_does_not_exist_is_told(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--python: /no/python does not start"):
+        asked(tmp_path, "", "/no/python")
+
+
+def test_the_question_is_the_launch_file_and_the_ranks_that_differ() -> None:
+    found: dict[str, Any] = {}
+
+    def run(question: dict[str, Any]) -> Any:
+        found.update(question)
+        return read_counts(COUNTS.read_text(), "counts")
+
+    verification_document(load_job(str(PLAN), {}, {}), run, None, ["/there"])
+    words = found["arguments"]
+    assert words[words.index("--pipeline-model-parallel-size") + 1] == "4"
+    assert "--clip-grad" in words  # of the part that is the user's
+    assert found["ranks"] == [0, 16, 32, 48]
+    assert found["global_batch_size"] == 16  # two rounds of four micro batches on two replicas
+    assert found["folders"] == ["/there"]
+
+
+@pytest.mark.parametrize(("flag", "sentence"), [("9", "0 to 3"), ("a", "give numbers"), ("", "give numbers")])
+def test_ranks_that_the_plan_has_not_are_refused(flag: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(PLAN), "--counts", str(COUNTS), f"--ranks={flag}"]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_plan_that_the_framework_does_not_take_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(PLAN.read_text().replace("target: megatron-lm@0.19", "target: any").replace("zero_stage: 1", "zero_stage: 3"))
+    assert main(["verify", str(plan), "--counts", str(COUNTS)]) == 2
+    assert "cannot run this plan" in capsys.readouterr().err
+
+
+def test_bytes_of_all_ranks_are_those_of_the_slowest_tier_of_each() -> None:
+    """The plan's own traffic and the flat count agree where a group stays within a node."""
+    from cost_models.constants import prior_constants
+    from cost_models.step.traffic import sent_bytes, step_traffic
+
+    job = load_job(str(PLAN), {}, {})
+    assert job.strategy is not None
+    constants = prior_constants(job.workload.cluster.profile.family)
+    flat = sent_bytes(job.workload, job.strategy, constants)
+    for group in step_traffic(job.workload, job.strategy, constants):
+        if len(group.tiers) == 1:
+            assert np.max(flat[group.group]) == pytest.approx(group.tiers[0].bytes_moved), group.group
