@@ -8,11 +8,12 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import layer_activations
-from cost_models.memory.peak import held_activations, loss_bytes, memory_estimate
+from cost_models.memory.peak import held_activations, loss_bytes
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import Floats, layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import LayerKind, Workload
+from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import priced_groups
 
 OUTSIDE_THE_ALLOCATOR = ("allocator_pool", "communicators", "runtime")
@@ -50,7 +51,7 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=True)
     stages, sharded = group.stages, group.sharded
     held = held_activations(workload, stages, batch, group.num_microbatches, group.priced.activations, group.priced.alike)
-    memory = memory_estimate(workload, batch, stages, sharded.parameters, sharded.states, held, constants)
+    memory = group_memory(workload, group, constants, breakdown=True)
     outside = sum((memory.parts[name] for name in OUTSIDE_THE_ALLOCATOR), np.zeros_like(memory.peak))
     between = held.saved_bytes + held.checkpoints + held.losses + memory.parts["module_buffers"]
     states, layers = sharded.states, held.layers
