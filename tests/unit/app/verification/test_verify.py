@@ -75,7 +75,7 @@ def none(value: Any) -> Any:
 ERRORS = {
     "norms keep nothing": (
         "cost_models.layer.activations", "_norm_bytes",
-        lambda real: lambda *v: {name: none(part) for name, part in real(*v).items()}, ("kept by a layer", "dense"),
+        lambda real: lambda *v, **k: {name: none(part) for name, part in real(*v, **k).items()}, ("kept by a layer", "dense"),
     ),
     "attention keeps its input twice": (
         "cost_models.layer.activations", "attention_bytes_per_token",
