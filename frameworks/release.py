@@ -26,7 +26,8 @@ Value = bool | int | float | str | None
 Effect = Literal["model", "weights", "task", "memory", "time", "cost"]  # what an argument changes; "cost": time and memory
 Given = Mapping[str, tuple[str, ...]]  # name without dashes -> values as written; a switch has none
 
-_CONDITION = re.compile(r"(?P<name>[A-Za-z0-9_.-]+?)(?:(?P<sign>!=|=|>)(?P<value>.+))?")
+_CONDITION = re.compile(r"(?P<name>[A-Za-z0-9_.-]+?)(?:(?P<sign>!=|=|>)(?P<value>.+)|(?P<stated>\?))?")
+STATED = "?"  # behind a name: the script gives the argument
 _TOO_LONG = 20_000
 
 
@@ -169,7 +170,7 @@ class _GroupSection(Section, defer_build=True):
 
 def _condition(text: str) -> str:
     if not _CONDITION.fullmatch(text):
-        raise ValueError(Sentence("{} is no condition; give name, name=value, name!=value or name>number.", show(text)))
+        raise ValueError(Sentence("{} is no condition; give name, name=value, name!=value, name>number or name?.", show(text)))
     return text
 
 
@@ -326,13 +327,16 @@ def told(fact: Fact) -> str:
     """A sentence on arguments that break a fact."""
     if isinstance(fact, Exclusion):
         return Sentence("{} exclude each other {}.", joined(" and ", fact.conditions), fact.source)
-    return Sentence("{} needs {} {}.", joined(" and ", fact.when), joined(" or ", fact.needs), fact.source)
+    needs = joined(" or ", (need.removesuffix(STATED) for need in fact.needs))
+    return Sentence("{} needs {} {}.", joined(" and ", fact.when), needs, fact.source)
 
 
 def holds(release: Release, given: Given, condition: str) -> bool:
     """Whether a condition holds for the given values, with the release's defaults for the others."""
     name, sign, wanted = parts_of(condition)
     values = values_of(release, given, name)
+    if sign == STATED:
+        return name in given
     if not sign:
         return bool(values) and values not in ([False], [None])
     if sign == ">":
@@ -341,10 +345,10 @@ def holds(release: Release, given: Given, condition: str) -> bool:
 
 
 def parts_of(condition: str) -> tuple[str, str, str]:
-    """Name, sign and value of a condition; sign and value are empty for a bare name."""
+    """Name, sign and value of a condition; sign and value are empty for a bare name, which a default may be."""
     match = _CONDITION.fullmatch(condition)
     assert match is not None, condition
-    return match["name"], match["sign"] or "", match["value"] or ""
+    return match["name"], match["sign"] or match["stated"] or "", match["value"] or ""
 
 
 def values_of(release: Release, given: Given, name: str) -> list[Value]:

@@ -13,7 +13,8 @@ from cost_models.shapes.workload import Workload
 from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError
-from frameworks.release import Fact, Kind, accepted, arguments_of, broken_facts, told
+from frameworks.release import Fact, Kind, accepted, arguments_of, broken_facts, holds, told
+from frameworks.unread import UNUSED_GROUP
 
 Values = tuple[str, ...] | None  # values of an argument; None: not given
 MAX_EDITS = 400
@@ -126,8 +127,17 @@ class _Patch:
         return found
 
     def _may_change(self, name: str, written: Mapping[str, tuple[str, ...]]) -> bool:
-        """Whether an argument may change beside others; the model's arguments stay, but for switches that the plan adds."""
+        """Whether an argument may change beside others.
+
+        The model's arguments stay, but for switches that the plan adds; so do those of data and weights, and those that have no
+        price: without them the script would train something else.
+        """
         release = self._framework.release
+        given = accepted(release, named_values(release, self.launch.arguments))
+        if any(holds(release, given, condition) for condition in release.unpriced_by_name.get(name, ())):
+            return False
+        if release.group_of(name) == UNUSED_GROUP:
+            return False
         if release.group_of(name) != "Model":
             return True
         return name in written and release.arguments[name].kind is Kind.SWITCH

@@ -12,7 +12,7 @@ from app.launch_scripts.patch import Patched, patched
 from app.launch_scripts.reading import ReadScript, read_script_job
 from app.launch_scripts.service import tune_document
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
 from frameworks.release import problems, read_tokens
 from hardware_profiles import catalogue
@@ -67,6 +67,41 @@ def test_a_specification_that_asserts_tp_1_keeps_it() -> None:
     assert not changed(script, replace(own, vpp=2, schedule=Schedule.INTERLEAVED)).refused
     (sentence,) = changed(script, replace(own, tp=2, dp=4, sequence_parallel=True)).refused
     assert "minimax_spec needs tensor-model-parallel-size=1" in sentence
+
+
+def test_context_parallelism_comes_with_the_implementation_of_the_layers() -> None:
+    """MindSpeed-LLM looks for it among the arguments that are given, and finds no default."""
+    script = read(SEQUENTIAL.replace("--transformer-impl local ", ""))
+    own = script.job.strategy
+    assert own is not None
+    patch = changed(script, replace(own, cp=2, dp=4, cp_algo=CpAlgo.RING))
+    assert not patch.refused
+    assert said(patch, script)["transformer-impl"] == ("local",)
+
+
+def test_adapters_of_experts_keep_their_dispatcher() -> None:
+    text = SEQUENTIAL.replace("\n", " --lora-target-modules linear_qkv\n")
+    script = read_script_job(
+        text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume={"lora-target-modules": "ignored"}
+    )
+    own = script.job.strategy
+    assert own is not None
+    merged = replace(own, vpp=2, schedule=Schedule.INTERLEAVED, recompute=Recompute.NONE, recompute_num_layers=0)
+    merged = replace(merged, features=(merged.features | Feature.MOE_COMM_OVERLAP) & ~REPLICAS)
+    assert "lora-target-modules and num-experts>0 needs" in " ".join(changed(script, merged).refused)
+
+
+def test_what_makes_another_training_is_never_removed() -> None:
+    """swap_attention excludes adapters: the switch is refused, and the adapters stay."""
+    text = SEQUENTIAL.replace("\n", " --lora-target-modules linear_qkv\n")
+    script = read_script_job(
+        text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume={"lora-target-modules": "ignored"}
+    )
+    own = script.job.strategy
+    assert own is not None
+    patch = changed(script, replace(own, features=own.features | Feature.SWAP_ATTENTION, recompute=Recompute.NONE))
+    assert "--lora-target-modules linear_qkv" in patch.launch.text
+    assert "swap-attention and lora-target-modules exclude each other" in " ".join(patch.refused)
 
 
 def test_an_overlap_comes_with_the_dispatcher_that_it_needs() -> None:
