@@ -7,7 +7,7 @@ from math import exp, hypot, log
 from rich.console import Console
 
 from app.answers.step_interval import step_ratios
-from app.answers.tables.estimate import print_assumptions, print_title
+from app.answers.tables.estimate import print_doubts, print_title
 from app.goodput.schemas import GoodputDocument, Quantiles
 from app.text.terminal import plain_table
 from documents.quantities import count, days, figures, percent, seconds
@@ -17,9 +17,8 @@ SHOWN_CHANGES = 8
 LEAST_GAIN = 5e-4
 
 
-def print_goodput(console: Console, document: GoodputDocument) -> None:
+def print_goodput(console: Console, document: GoodputDocument, *, details: bool = False) -> None:
     job, estimate = document.job, document.estimate
-    print_assumptions(console, document.assumptions, document.warnings)
     print_title(console, job, document.strategy)
     failing = (
         Sentence("nothing fails") if document.mtbf_s is None else Sentence("an interruption every {}", _span(document.mtbf_s))
@@ -73,6 +72,7 @@ def print_goodput(console: Console, document: GoodputDocument) -> None:
             delivered = count(plan.delivered_tokens_per_day)
             table.add_row(plan.strategy.name, seconds(plan.step_time_s), percent(plan.effective_time_fraction), delivered)
         console.print(table)
+    print_doubts(console, document.assumptions, document.warnings, in_full=details)
 
 
 def _print_checkpoint(console: Console, document: GoodputDocument) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions
+from app.answers.tables.estimate import print_doubts
 from app.rl.schemas import RlDocument, RlPlan, RlSearchDocument, RlValidationDocument
 from app.text.terminal import plain_table
 from documents.quantities import count, gibibytes, percent, seconds
@@ -47,15 +47,14 @@ def print_validation(console: Console, document: RlValidationDocument, *, with_r
             console.print(Sentence("  {}: {}", row.id, row.refused), markup=False)
 
 
-def print_rl(console: Console, document: RlDocument) -> None:
+def print_rl(console: Console, document: RlDocument, *, details: bool = False) -> None:
     """A step for a person."""
-    print_assumptions(console, document.assumptions, document.warnings)
     _print_step(console, document)
+    print_doubts(console, document.assumptions, document.warnings, in_full=details)
 
 
-def print_rl_search(console: Console, document: RlSearchDocument) -> None:
+def print_rl_search(console: Console, document: RlSearchDocument, *, details: bool = False) -> None:
     """The placements of a job for a person."""
-    print_assumptions(console, document.assumptions, document.warnings)
     cut = "" if document.stopped_by is None else Sentence(" in {} of {} splits, then cut", document.num_done, document.num_splits)
     console.print(Sentence("{:,} choices priced{}.", document.priced, cut), markup=False)
     for title, plans in (("Fastest", document.plans), (Sentence("Throughput against staleness"), document.pareto)):
@@ -79,6 +78,7 @@ def print_rl_search(console: Console, document: RlSearchDocument) -> None:
     for sentence in document.refused:
         console.print(Sentence("Refused: {}", sentence), markup=False)
     _print_step(console, document.best)
+    print_doubts(console, document.assumptions, document.warnings, in_full=details)
 
 
 def _layout(plan: RlPlan) -> str:

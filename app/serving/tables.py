@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions
+from app.answers.tables.estimate import print_doubts
 from app.serving.schemas import LayoutDocument, PoolDocument, ServiceNumbers, ServingDocument, ServingSearchDocument
 from app.text.terminal import plain_table
 from documents.quantities import column_seconds, count, gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 
-def print_serving(console: Console, document: ServingDocument) -> None:
-    print_assumptions(console, document.assumptions, document.warnings)
+def print_serving(console: Console, document: ServingDocument, *, details: bool = False) -> None:
     _print_service(console, document)
+    print_doubts(console, document.assumptions, document.warnings, in_full=details)
 
 
-def print_serving_search(console: Console, document: ServingSearchDocument) -> None:
-    print_assumptions(console, document.assumptions, document.warnings)
+def print_serving_search(console: Console, document: ServingSearchDocument, *, details: bool = False) -> None:
     console.print(
         Sentence(
             "{:,} layouts: {:,} too large, {:,} beyond the limits.", document.layouts, document.too_large, document.too_slow
@@ -43,6 +42,7 @@ def print_serving_search(console: Console, document: ServingSearchDocument) -> N
     if document.best is not None:
         console.print()
         _print_service(console, document.best)
+    print_doubts(console, document.assumptions, document.warnings, in_full=details)
 
 
 def _print_service(console: Console, document: ServingDocument) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.console import Console
 
-from app.answers.tables.estimate import print_assumptions
+from app.answers.tables.estimate import print_doubts
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.text.json_documents import plain
 from app.text.terminal import plain_table
@@ -26,8 +26,7 @@ COLUMNS = tuple(name for name in SweepPoint.model_fields if name != "strategy")
 _STRATEGY = ("tp", "pp", "cp", "ep", "vpp", "dp", "micro_batch_size", "schedule")
 
 
-def print_sweep(console: Console, document: SweepDocument) -> None:
-    print_assumptions(console, document.assumptions, document.warnings)
+def print_sweep(console: Console, document: SweepDocument, *, details: bool = False) -> None:
     console.print(_title(document), markup=False)
     console.print()
     _print_points(console, document)
@@ -60,6 +59,7 @@ def print_sweep(console: Console, document: SweepDocument) -> None:
         console.print(
             Sentence("Cut by {}: {} of {} points are above.", cut, document.num_done, document.num_points), markup=False
         )
+    print_doubts(console, document.assumptions, document.warnings, in_full=details)
 
 
 def _title(document: SweepDocument) -> str:

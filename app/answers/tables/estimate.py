@@ -17,14 +17,17 @@ from app.answers.tables.memory import memory_sentence, memory_text
 from app.answers.tables.memory_plan import print_memory_plan
 from app.answers.tables.simulation import print_simulation
 from app.answers.tables.summary import (
+    SHOWN_ASSUMPTIONS,
     Row,
     assumption_rows,
     delivered_text,
     job_text,
+    labelled,
     memory_line,
     more_text,
     print_answer,
     print_ignored,
+    print_rows,
     step_text,
     warning_rows,
 )
@@ -73,6 +76,18 @@ def print_assumptions(console: Console, assumptions: Sequence[str], warnings: Se
         console.print(Sentence("Warning: {}", sentence), markup=False, style="yellow")
     if assumptions or warnings:
         console.print()
+
+
+def print_doubts(console: Console, assumptions: Sequence[str], warnings: Sequence[str], *, in_full: bool) -> None:
+    """Print, behind an answer, the first assumptions and all warnings; ``in_full`` all assumptions."""
+    console.print()
+    if in_full:
+        print_assumptions(console, assumptions, warnings)
+        return
+    left = len(assumptions) - SHOWN_ASSUMPTIONS
+    more = [Sentence("--details prints {} more assumptions", left)] if left > 0 else []
+    rows = [*assumption_rows(assumptions), *labelled(Sentence("Warning"), warnings), *labelled(Sentence("Next"), more)]
+    print_rows(console, rows)
 
 
 def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocument) -> None:

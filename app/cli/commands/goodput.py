@@ -67,6 +67,7 @@ def goodput(
         float | None, typer.Option(help="days that the log covers (default: from its first to its last line)")
     ] = None,
     executor: options.Executor = None,
+    details: options.Details = False,
     as_json: options.Json = False,
 ) -> int:
     """Tokens a day, days and cost of a plan on a site whose nodes fail; without a strategy, of the plan that delivers most."""
@@ -109,5 +110,5 @@ def goodput(
     job = load_job(model, {**sections, "delivery": values}, labels)
     with searching(executor) as (on_progress, workers):
         document = goodput_document(job, own_calibrations(job), on_progress=on_progress, log=told, executor=workers)
-    terminal.answer(document, as_json, lambda console: print_goodput(console, document))
+    terminal.answer(document, as_json, lambda console: print_goodput(console, document, details=details))
     return DONE

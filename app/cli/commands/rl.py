@@ -37,7 +37,13 @@ _OVERWRITE = Annotated[bool, typer.Option("--overwrite", help="replace the answe
 
 
 @commands.command("estimate")
-def estimate(job: _JOB, save_dir: _SAVE_DIR = None, overwrite: _OVERWRITE = False, as_json: Json = False) -> int:
+def estimate(
+    job: _JOB,
+    save_dir: _SAVE_DIR = None,
+    overwrite: _OVERWRITE = False,
+    details: options.Details = False,
+    as_json: Json = False,
+) -> int:
     """Prices a step on the job's placement: tasks, pools, changes of layout, and the task that each task waits for."""
     from app.rl.job import load_rl_job
     from app.rl.service import rl_document
@@ -46,7 +52,7 @@ def estimate(job: _JOB, save_dir: _SAVE_DIR = None, overwrite: _OVERWRITE = Fals
 
     folder = _folder(save_dir, overwrite=overwrite)
     document = rl_document(load_rl_job(job))
-    terminal.answer(document, as_json, lambda console: print_rl(console, document))
+    terminal.answer(document, as_json, lambda console: print_rl(console, document, details=details))
     _save(folder, document)
     return DONE
 
@@ -60,6 +66,7 @@ def search(
     name: options.Name = None,
     tag: options.Tag = None,
     note: options.Note = None,
+    details: options.Details = False,
     as_json: Json = False,
 ) -> int:
     """The fastest placement, split of devices, layouts and staleness, and what each step of staleness gains."""
@@ -85,7 +92,7 @@ def search(
             document = remote_rl_search_document(
                 given, read, server, show, study_labels, "en" if as_json or folder is not None else spoken()
             )
-    terminal.answer(document, as_json, lambda console: print_rl_search(console, document))
+    terminal.answer(document, as_json, lambda console: print_rl_search(console, document, details=details))
     _save(folder, document)
     if document.stopped_by is None:
         return DONE

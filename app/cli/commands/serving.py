@@ -67,6 +67,7 @@ def estimate(
     decode: _DECODE = None,
     prefill: _PREFILL = None,
     calibration: options.Calibration = None,
+    details: options.Details = False,
     as_json: options.Json = False,
 ) -> int:
     """TTFT, TPOT and tokens/s of given layouts, what bounds them, and what memory holds."""
@@ -78,7 +79,7 @@ def estimate(
     given = dict(locals())
     job = load_serving_job(model, *_sections(given))
     document = serving_document(job)
-    terminal.answer(document, as_json, lambda console: print_serving(console, document))
+    terminal.answer(document, as_json, lambda console: print_serving(console, document, details=details))
     return DONE
 
 
@@ -100,6 +101,7 @@ def search(
     asynchronous: _ASYNCHRONOUS = None,
     top: _TOP = None,
     calibration: options.Calibration = None,
+    details: options.Details = False,
     as_json: options.Json = False,
 ) -> int:
     """The layouts and the split between prefill and decode with most tokens/s within the limits."""
@@ -111,7 +113,7 @@ def search(
     given = dict(locals())
     job = load_serving_job(model, *_sections(given))
     document = serving_search_document(job)
-    terminal.answer(document, as_json, lambda console: print_serving_search(console, document))
+    terminal.answer(document, as_json, lambda console: print_serving_search(console, document, details=details))
     return DONE
 
 

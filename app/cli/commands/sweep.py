@@ -68,6 +68,7 @@ def sweep(
     tag: options.Tag = None,
     note: options.Note = None,
     executor: options.Executor = None,
+    details: options.Details = False,
     as_json: options.Json = False,
 ) -> int:
     """The best plan at each of many sizes: how the job scales, when it is done, and what it costs."""
@@ -110,7 +111,7 @@ def sweep(
 
         with sweep_progress() as on_progress:
             found = remote_sweep_document(source, server, on_progress, study_labels, "en" if as_json else spoken())
-    terminal.answer(found, as_json, lambda console: print_sweep(console, found))
+    terminal.answer(found, as_json, lambda console: print_sweep(console, found, details=details))
     if output is not None:
         save_text(output, csv_text(found), "--output")
     if found.stopped_by:
