@@ -106,7 +106,7 @@ class ChunkPricing:
         return parts, can_be[placed.is_cramped], can_be[placed.is_open & ~placed.is_cramped]
 
     def _has_form_elsewhere(self, batch: StrategyBatch) -> NDArray[np.bool_]:
-        """Whether a leaner form of a row may be listed under a placement of its best pace that is none of the row's. ``[n]``
+        """Whether a leaner form of a row may be listed under a candidate placement that is none of the row's. ``[n]``
 
         Only switches that change the tasks are turned: the others leave every pace as it is.
         """
@@ -118,7 +118,7 @@ class ChunkPricing:
             can_be = np.flatnonzero(least_step_times_s(forms, work(forms)).step_s < self._to_beat_s)
             if len(can_be):
                 rows = priced_by(self.prices, batch)
-                elsewhere = self.placer.lies_elsewhere(forms.take(can_be), rows, of_row[can_be])
+                elsewhere = self.placer.lies_elsewhere(forms.take(can_be), rows, of_row[can_be], self._to_beat_s)
                 found[of_row[can_be[elsewhere]]] = True
         return found
 
@@ -143,7 +143,7 @@ class ChunkPricing:
         return self._result.incumbents.to_beat if self._proves_by_time else float("inf")
 
     def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
-        """The leaner forms of rows that lack room under a placement of the best pace of theirs or of a form.
+        """The leaner forms of rows that lack room under a candidate placement of theirs or of a form.
 
         Under one placement no leaner form is faster than the row itself. If the row fits there, its leaner forms are not tried.
         """

@@ -27,6 +27,7 @@ from search.exhaustive.open_candidates import OpenCandidates, simulated_rows
 from search.heartbeat import beat
 from search.objectives.objective import Criterion
 from search.placement.placed_pricing import Pricer
+from search.placement.placer import placements_text
 from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan, recommended_of
 from search.ranking.leaderboard import Leaderboard, RankedStrategy, Scored, fastest_placed, joined
@@ -42,6 +43,7 @@ from search.tensor_choice.tensor_refinement import TensorRefinement, refined
 from search.trials.trial import Trial
 
 MOST_CLIMBED = 20  # plans: moving layers takes as long as all else of a plan
+GRAIN = Sentence("the values of space.dimensions; a value between them is outside of the proof")
 SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
 
 
@@ -438,6 +440,8 @@ class LatticeSearch:
             optimality_gap_fraction=gap,
             stopped_by=stopped_by,
             plan_id=None if best is None else best.plan_id,
+            placements=placements_text(self.workload.model.num_layers, self.request.space.pp, self.request.space.vpp),
+            grain=GRAIN,
         )
 
 

@@ -47,7 +47,7 @@ class LatticeState:
     legal: int = 0
     ruled_out: int = 0  # legal rows that a bound on their time rules out
     fits_memory: int = 0
-    placed: int = 0  # rows that fit, each under every placement of its best pace
+    placed: int = 0  # rows that fit, each under every candidate placement
     num_priced: int = 0  # chunks with legal rows
     history: list[Incumbents] = field(default_factory=lambda: [Incumbents()])  # incumbents after each of the last chunks
     first: Scored | None = None  # plans that were found before the enumeration, as many as are listed

@@ -26,7 +26,7 @@ class Pricer(Protocol):
 
 @dataclass
 class PricedRows:
-    """Legal strategies ``[n]`` that fit, each under a placement of its best pace, with their prices.
+    """Legal strategies ``[n]`` that fit, each under a candidate placement, with their prices.
 
     ``origin`` is the index of the chunk's row from which each form is made.
     """

@@ -1,12 +1,16 @@
-"""Candidate placements of a pipeline: the layers of its first and last virtual stages vary, the others are even."""
+"""Candidate placements of a pipeline: all of them if they are few, else those whose inner virtual stages are even."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import combinations_with_replacement, pairwise
+from math import comb
 from typing import NamedTuple
 
 from cost_models.shapes.strategy import LayerLayout, Placement, Schedule
+
+MOST_COMPLETE = 64  # placements of a pipeline up to which all of them are compared
 
 
 class Contents(NamedTuple):
@@ -30,6 +34,7 @@ def candidate_placements(contents: Contents, pp: int, vpp: int, schedule: Schedu
     or the last two. Between them layers are alike, so that no spread is faster than the even one. Layers that are left over go to
     the latest virtual stages: those of one chunk run in the same slots, and late ranks and chunks have fewest micro batches in
     flight. In a V and in DualPipe one rank runs both ends of the model: if the head is heavy, it may hold no layer at either.
+    Where the pipeline has ``MOST_COMPLETE`` placements at most (5 layers on 4 ranks: 56), all are compared.
 
     Parameters
     ----------
@@ -46,12 +51,27 @@ def candidate_placements(contents: Contents, pp: int, vpp: int, schedule: Schedu
     -------
     tuple of Placement
     """
-    ends_meet = schedule.rules.ends_meet
-    found = dict.fromkeys((counts, 0) for counts in _spreads(contents, pp * vpp, ends_meet=ends_meet))
+    ends_meet, num_stages = schedule.rules.ends_meet, pp * vpp
+    found = dict.fromkeys((counts, 0) for counts in _spreads(contents, num_stages, ends_meet=ends_meet))
     if contents.mtp_layers:
-        found |= dict.fromkeys((counts, 1) for counts in _before_head(contents, pp * vpp, ends_meet=ends_meet))
+        found |= dict.fromkeys((counts, 1) for counts in _before_head(contents, num_stages, ends_meet=ends_meet))
+    if is_complete(contents.num_layers, num_stages):
+        found |= dict.fromkeys((counts, 0) for counts in _every(contents.num_layers, num_stages))
+        if contents.mtp_layers:
+            found |= dict.fromkeys(((*counts, 0), 1) for counts in _every(contents.num_layers, num_stages - 1))
     ordered = sorted(found, key=lambda one: (sum(count * (len(one[0]) - place) for place, count in enumerate(one[0])), one[1]))
     return tuple(Placement(in_chunks(counts, pp), before) for counts, before in ordered)
+
+
+def is_complete(num_layers: int, num_stages: int) -> bool:
+    """Whether all placements of so many layers on so many virtual stages are candidates."""
+    return comb(num_layers + num_stages - 1, num_stages - 1) <= MOST_COMPLETE
+
+
+def _every(num_layers: int, num_stages: int) -> Iterator[tuple[int, ...]]:
+    """Layers of each virtual stage, in every way that keeps their order."""
+    for cuts in combinations_with_replacement(range(num_layers + 1), num_stages - 1):
+        yield tuple(end - begin for begin, end in pairwise((0, *cuts, num_layers)))
 
 
 def _spreads(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterator[tuple[int, ...]]:

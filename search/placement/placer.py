@@ -19,12 +19,14 @@ from cost_models.shapes.strategy import IntColumn, LayerLayout, ParallelStrategy
 from cost_models.shapes.workload import Workload
 from cost_models.step.placing import Alternatives, Paces, fullest_bytes, least_peaks_bytes, paces
 from cost_models.step.priced_groups import PricedBatch, pipeline_switches, priced_batch
+from documents.sentences import Sentence
 from frameworks.registry import placements_of
-from search.placement.placement_family import Contents, candidate_placements
+from search.placement.placement_family import MOST_COMPLETE, Contents, candidate_placements, is_complete
 from search.space.enumeration import Rejections, charge_illegal, placement_rules
 
 MOST_KNOWN = 16  # pipelines: those of one chunk, and of the leaner forms of its rows
-TIE = 1e-9  # relative difference of paces below which the earlier placement is simulated first
+TIE = 1e-9  # relative difference of paces that are equal
+NEAR = 0.03  # fraction by which the pace of a candidate exceeds the best one at most, where not all placements are compared
 
 Form = tuple[LayerLayout | None, int]  # the layout and the place of the prediction layers, as a strategy gives them
 
@@ -32,10 +34,12 @@ Form = tuple[LayerLayout | None, int]  # the layout and the place of the predict
 class _Pipeline(NamedTuple):
     """The placements that strategies of one pipeline may have, up to ``head_layers`` of the head.
 
-    Fewer ``head_layers`` allow fewer of the placements. All are compared together, since a call costs more than its rows.
+    Fewer ``head_layers`` allow fewer of the placements. All are compared together, since a call costs more than its rows. A
+    candidate is slower than the best pace by the fraction ``near`` at most: ranks wait for each other less than the pace says.
     """
 
     head_layers: int
+    near: float
     forms: Sequence[Form]  # none where the target takes no placement
     alternatives: Alternatives | None
     allowed: dict[int, NDArray[np.bool_]]  # for fewer head layers: whether each placement is a candidate; filled on use
@@ -54,10 +58,10 @@ class Comparison(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """Rows ``[n]`` under the placements of the best pace that have room: ``priced`` ``[k]``, and the row of each form.
+    """Rows ``[n]`` under the candidate placements that have room: ``priced`` ``[k]``, and the row of each form.
 
-    Several placements of a row can have the same pace. ``peak_bytes`` ``[k]`` is the peak of the fullest rank. ``is_open``: some
-    placement may be faster than the time to beat. ``is_cramped``: such a placement of the best pace has no room.
+    ``peak_bytes`` ``[k]`` is the peak of the fullest rank. ``is_open``: some placement may be faster than the time to beat.
+    ``is_cramped``: such a candidate has no room.
     """
 
     priced: PricedBatch
@@ -90,7 +94,7 @@ class Placer:
         return batch.take(kept)
 
     def fastest_that_fit(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Placed:
-        """Rows under every placement of the best pace that has room, where that may be faster than ``to_beat_s``."""
+        """Rows under every candidate placement that has room, where that may be faster than ``to_beat_s``."""
         is_open, is_cramped = (np.zeros(len(priced.batch), dtype=np.bool_) for _ in range(2))
         rows, peaks = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         chosen = [priced.batch.take(rows[0])]
@@ -103,9 +107,9 @@ class Placer:
             pace_s, may_be = found.steady_s[:, of_row], found.least_step_s[:, of_row] < to_beat_s
             peak_bytes = self._peaks_bytes(few, pipeline, limit_bytes)
             has_room = peak_bytes <= limit_bytes
-            best_s = np.where(has_room, pace_s, np.inf).min(axis=0) * (1.0 + TIE)
-            is_cramped[here] = (may_be & ~has_room & (pace_s <= best_s)).any(axis=0)
-            row, form = np.nonzero((may_be & has_room & (pace_s <= best_s)).T)
+            may_be &= pace_s <= np.where(has_room, pace_s, np.inf).min(axis=0) * (1.0 + pipeline.near)
+            is_cramped[here] = (may_be & ~has_room).any(axis=0)
+            row, form = np.nonzero((may_be & has_room).T)
             if len(row):
                 placed = _Chosen.of(few.batch.take(row))
                 placed.take(np.arange(len(row)), pipeline.forms, form)
@@ -136,7 +140,7 @@ class Placer:
         return found
 
     def placed_by_pace(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[list[ParallelStrategy]]:
-        """Each strategy, legal but for its placement, under every placement of the best pace that has room."""
+        """Each strategy, legal but for its placement, under every candidate placement that has room."""
         found: list[list[ParallelStrategy]] = [[] for _ in strategies]
         if strategies:
             placed = self.fastest_that_fit(priced_batch(self.workload, StrategyBatch.of(strategies), constants))
@@ -144,25 +148,32 @@ class Placer:
                 found[row].append(placed.priced.batch.row(number))
         return found
 
-    def lies_elsewhere(self, forms: PricedBatch, strategies: PricedBatch, of_row: IntColumn) -> NDArray[np.bool_]:
-        """Whether each form has a placement of its best pace that is none of the strategy's, ``of_row``, that it is made from."""
+    def lies_elsewhere(
+        self, forms: PricedBatch, strategies: PricedBatch, of_row: IntColumn, to_beat_s: float = np.inf
+    ) -> NDArray[np.bool_]:
+        """Whether a form may be faster than ``to_beat_s`` under a candidate that is none of its strategy's (``of_row``)."""
         number: dict[Form, int] = {}
-        own, others = (self._fastest(priced, number) for priced in (forms, strategies))
+        own, others = self._near(forms, number, to_beat_s), self._near(strategies, number)
         width = len(number)
         every = [np.pad(found, ((0, 0), (0, width - found.shape[1]))) for found in (own, others)]
         elsewhere: NDArray[np.bool_] = np.any(every[0] & ~every[1][of_row], axis=1)
         return elsewhere
 
-    def _fastest(self, priced: PricedBatch, number: dict[Form, int]) -> NDArray[np.bool_]:
-        """The placements of the best pace of each row, ``[n, placement]``; ``number`` gives their columns, and gets new ones."""
-        compared = [(rows, pipeline.forms, _best_pace(found)) for rows, _, pipeline, found in self._compared(priced)]
-        for _, forms, _ in compared:
-            for form in forms:
+    def _near(self, priced: PricedBatch, number: dict[Form, int], to_beat_s: float = np.inf) -> NDArray[np.bool_]:
+        """The candidate placements of each row that may be faster than ``to_beat_s``, ``[n, placement]``.
+
+        ``number`` gives their columns, and gets new ones.
+        """
+        compared = []
+        for rows, _, pipeline, found in self._compared(priced, to_beat_s):
+            near = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + pipeline.near)) & (found.least_step_s < to_beat_s)
+            compared.append((rows, pipeline.forms, near[:, found.of_row]))
+            for form in pipeline.forms:
                 number.setdefault(form, len(number))
-        fastest = np.zeros((len(priced.batch), len(number)), dtype=np.bool_)
-        for rows, forms, best in compared:
-            fastest[rows[:, None], [number[form] for form in forms]] = best.T
-        return fastest
+        placed = np.zeros((len(priced.batch), len(number)), dtype=np.bool_)
+        for rows, forms, near in compared:
+            placed[rows[:, None], [number[form] for form in forms]] = near.T
+        return placed
 
     def best(self, constants: Constants, strategies: Sequence[ParallelStrategy]) -> list[ParallelStrategy]:
         """Each strategy, legal but for its placement, under the first placement of the best pace that has room.
@@ -172,11 +183,13 @@ class Placer:
         if not strategies:
             return []
         priced = priced_batch(self.workload, StrategyBatch.of(strategies), constants)
-        chosen = _Chosen.of(priced.batch)
-        for rows, _, pipeline, found in self._compared(priced):
-            chosen.take(rows, pipeline.forms, _best_pace(found).argmax(axis=0))
-        with_room = self.placed_by_pace(constants, strategies)
-        return [each[0] if each else chosen.batch.row(row) for row, each in enumerate(with_room)]
+        limit_bytes, chosen = fit_rule(self.workload, constants).fit_limit_bytes, _Chosen.of(priced.batch)
+        for rows, alike, pipeline, found in self._compared(priced):
+            pace_s = found.steady_s[:, found.of_row]
+            has_room = self._peaks_bytes(alike, pipeline, limit_bytes) <= limit_bytes
+            pace_s = np.where(has_room | ~has_room.any(axis=0), pace_s, np.inf)
+            chosen.take(rows, pipeline.forms, (pace_s <= pace_s.min(axis=0) * (1.0 + TIE)).argmax(axis=0))
+        return list(map(chosen.batch.row, range(len(strategies))))
 
     def _compared(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Iterator[Comparison]:
         head_layers = self._head_layers(priced)
@@ -206,7 +219,8 @@ class Placer:
                 usual = default_layout(self.workload.model, one.pp, one.vpp, one.schedule)
                 forms = tuple(_shortest_form(placement, usual) for placement in placements)
                 alternatives = Alternatives.of(alike, placements) if forms else None
-                self._known[key] = _Pipeline(most, forms, alternatives, {})
+                near = np.inf if is_complete(self.workload.model.num_layers, one.pp * one.vpp) else NEAR
+                self._known[key] = _Pipeline(most, near, forms, alternatives, {})
             if (pipeline := self._known[key]).forms:
                 yield rows, alike, pipeline
 
@@ -261,10 +275,17 @@ class Placer:
         return rounded
 
 
-def _best_pace(found: Paces) -> NDArray[np.bool_]:
-    """Whether each placement has the best pace of each row, ``[placement, n]``."""
-    is_best: NDArray[np.bool_] = np.less_equal(found.steady_s, found.steady_s.min(axis=0) * (1.0 + TIE))
-    return is_best.take(found.of_row, axis=1)
+def placements_text(num_layers: int, pp: Sequence[int], vpp: Sequence[int]) -> Sentence:
+    """Which placements the strategies of a space have, whose pipelines are all combinations of ``pp`` and ``vpp``."""
+    stages = [ranks * chunks for ranks in pp for chunks in vpp if ranks > 1 and ranks * chunks <= num_layers]
+    if all(is_complete(num_layers, number) for number in stages):
+        return Sentence("all that keep the order of the layers and that the target takes")
+    return Sentence(
+        "all of pipelines that have at most {}; of others those with even inner virtual stages and a pace within {:.0%} of the "
+        "best; those that the target takes, and that keep the order of the layers",
+        MOST_COMPLETE,
+        NEAR,
+    )
 
 
 def _under(one: ParallelStrategy, placements: Sequence[Placement]) -> StrategyBatch:

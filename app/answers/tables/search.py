@@ -176,6 +176,9 @@ def _print_beside(console: Console, document: SearchDocument) -> None:
 
 def _print_counts(console: Console, document: SearchDocument) -> None:
     console.print(_counts(document), markup=False)
+    proof = document.proof
+    if proof.placements is not None and proof.grain is not None:
+        console.print(Sentence("compared: placements: {}; dimensions: {}", proof.placements, proof.grain), markup=False)
 
 
 def _print_switches(console: Console, document: SearchDocument) -> None:

@@ -18,7 +18,7 @@ from cost_models.step.composition import estimate
 from cost_models.step.placing import Alternatives, fitting, paces
 from cost_models.step.priced_groups import priced_batch
 from search.placement.placement_family import Contents, candidate_placements
-from search.placement.placer import Placer
+from search.placement.placer import Placer, placements_text
 from tests.oracle.placements import layouts
 from tests.search_workloads import DENSE, MOE, workload
 
@@ -129,3 +129,15 @@ def test_in_a_v_none_is_faster_by_more_than_where_a_short_layer_lies(case: tuple
 def test_with_little_memory_none_that_fits_is_faster(case: tuple[Workload, ParallelStrategy], fraction: float) -> None:
     made, plan = case
     assert behind_fraction(with_memory_for(made, plan, fraction), plan) <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("layers", "pp", "vpp", "complete"),
+    [(5, (1, 4), (1,), True), (63, (2,), (1,), True), (64, (2,), (1,), False), (5, (2, 4), (1, 2), True), (6, (2,), (2,), False)],
+)
+def test_the_scope_names_pipelines_that_lack_placements(
+    layers: int, pp: tuple[int, ...], vpp: tuple[int, ...], complete: bool
+) -> None:
+    """5 layers on 4 stages lie in C(8, 3) = 56 ways, 6 in C(9, 3) = 84; 63 on 2 stages in 64, 64 in 65."""
+    text = placements_text(layers, pp, vpp)
+    assert text.startswith("all that keep the order") == complete
