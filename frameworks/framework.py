@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
 from frameworks.placements import Placements
 from frameworks.release import Release
@@ -75,6 +77,20 @@ class ReadJob:
     tokenizer: str = ""
     warnings: tuple[str, ...] = ()
     loader_mask: bool = False
+    task: TrainingTask = PRETRAIN
+
+
+def untold_task(name: str, tasks: Sequence[Task], workload: Workload) -> tuple[str, ...]:
+    """A sentence where a framework's program does not start the job's task, and would train other weights."""
+    task = workload.training.task.name
+    if task in tasks:
+        return ()
+    return (Sentence("Not the same task: {} is written for {}, not {}.", name, joined(", ", tasks), task),)
+
+
+def only_pretraining(workload: Workload) -> tuple[str, ...]:
+    """A sentence on any other task, for a framework that can be told every model."""
+    return untold_task(Sentence("the program"), (Task.PRETRAIN,), workload)
 
 
 @dataclass(frozen=True)
@@ -85,11 +101,11 @@ class Framework:
     to its plans in addition to physics. ``nearest``: the nearest strategy that it can express, with a sentence for each replaced
     setting; ``write``: the arguments of that strategy. ``read``: the strategy of given arguments, with the number of devices if
     they do not say it; ``read_job``: the whole job (both raise ``ReadingError``). ``purposes``: the purpose of each environment
-    variable. ``untold``: sentences on parts of the model that the release cannot express, so that it would train another model.
-    ``misstated``: sentences on numbers of the model that it cannot be told; layers and cost are the same. ``placements``: the
-    possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with virtual stages, if different.
-    ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with ``suffix``, from release, purposes
-    and an entry of ``launch_block``.
+    variable. ``untold``: sentences on parts of the model that the release cannot express, and on a task that it does not start,
+    so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
+    cost are the same. ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with
+    virtual stages, if different. ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
+    ``suffix``, from release, purposes and an entry of ``launch_block``.
     """
 
     target: Target
@@ -107,7 +123,7 @@ class Framework:
     unset: tuple[Unset, ...]
     merged_chunks: Placements | None = None
     cautions: tuple[Caution, ...] = ()
-    untold: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
+    untold: Callable[[Workload], tuple[str, ...]] = only_pretraining
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
 
     @property

@@ -43,7 +43,7 @@ def launch_block(
             untold = framework.untold(workload)
             notes = [*(Sentence("Not as planned ({}): {}.", v.rule, v.sentence) for v in broken), *untold]
             if untold:
-                notes.append(Sentence("No file is written, since it would train another model."))
+                notes.append(Sentence("No file is written, since it would train something else."))
             else:
                 launch = framework.write(workload, strategy)
                 arguments, environment = list(launch.arguments), dict(launch.environment)

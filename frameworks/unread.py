@@ -41,6 +41,8 @@ ASSUMED: Mapping[str, str] = {
     "swap-optimizer-times": Sentence("states are moved in the usual number of parts"),
     "use-legacy-models": Sentence("layers are priced as those of Megatron core"),
     "is-instruction-dataset": Sentence("every sample is priced as long as the sequence"),
+    "is-pairwise-dataset": Sentence("every sample is priced as long as the sequence"),
+    "lora-fusion": Sentence("adapters are priced as matmuls of their own"),
     "sft": Sentence("every sample is priced as long as the sequence"),
 }
 # Arguments that put several samples into one sequence, or leave samples as short as they are.

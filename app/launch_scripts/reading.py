@@ -9,6 +9,7 @@ from typing import Any
 
 from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
+from app.jobs.task import task_fields
 from app.launch_scripts.entries import READ
 from app.launch_scripts.forms import is_yaml
 from app.launch_scripts.launch import Given, Launch, Passed
@@ -265,6 +266,7 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
             "global_batch_size": batch,
             "precision": read.precision,
             **({} if read.router_balance is None else {"router_balance": read.router_balance}),
+            **task_fields(read.task),
         },
         "software": software,
     }

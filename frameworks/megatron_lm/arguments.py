@@ -6,14 +6,16 @@ learning rate, checkpoints, the router's loss.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
+from frameworks.framework import untold_task
 from frameworks.model_facts import Arguments, Flat, ModelTable, as_words
 from frameworks.release import Release
 from frameworks.rule import all_of
@@ -45,11 +47,14 @@ def told(table: ModelTable, workload: Workload) -> Flat:
     return table.flat(workload.model, seq_length=workload.training.seq_length)
 
 
-def untold(release: Release, table: ModelTable, name: str, workload: Workload) -> tuple[str, ...]:
-    """A sentence about the parts of the model that the release cannot express; none if it builds the same model."""
+def untold(
+    release: Release, table: ModelTable, name: str, workload: Workload, *, tasks: Sequence[Task] = (Task.PRETRAIN,)
+) -> tuple[str, ...]:
+    """Sentences about the parts of the model that the release cannot express, and about a task that it does not start."""
     unsayable = table.unsayable(release, told(table, workload))
     missing = [words for fact, words in unsayable if not (fact.priced or fact.is_constant)]
-    return (Sentence("Not the same model: {} cannot be told {}.", name, joined("; ", missing)),) if missing else ()
+    model = (Sentence("Not the same model: {} cannot be told {}.", name, joined("; ", missing)),) if missing else ()
+    return model + untold_task(name, tasks, workload)
 
 
 def misstated(release: Release, table: ModelTable, name: str, workload: Workload) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Bash scripts that start ``pretrain_gpt.py`` of the Megatron family, from an entry of ``launch_block``.
+"""Bash scripts that start programs of the Megatron family, from an entry of ``launch_block``.
 
 The release's groups are the blocks of ``ARGUMENTS``. Settings that a plan does not decide (data, tokenizer, learning rate,
 checkpoints) are outside them.
@@ -15,12 +15,17 @@ from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading
 from frameworks.release import Release
 
-ENTRY_POINT = "pretrain_gpt.py"
+ENTRY_POINT, TUNING = "pretrain_gpt.py", "posttrain_gpt.py"
+STAGE, PAIRS = "--stage", "--is-pairwise-dataset"  # arguments of fine-tuning
 LOSS, FORCE = "--moe-router-load-balancing-type", "--moe-router-force-load-balancing"
 PLACEHOLDERS = {
     "DATA_PATH": Sentence("prefix of the preprocessed data set"),
     "TOKENIZER_PATH": Sentence("tokenizer of the model"),
     "CHECKPOINT_PATH": Sentence("folder for checkpoints"),
+}
+OF_TUNING = {
+    "MODEL_PATH": Sentence("the model to fine-tune, converted for this plan"),
+    "PROMPT_TYPE": Sentence("template of its prompts, a name of configs/finetune/templates.json"),
 }
 
 
@@ -37,13 +42,39 @@ def script(
             purpose = Sentence("{}: {}", name, purposes[name])
             lines += [*comment(say, purpose), f"export {name}={shlex.quote(str(value))}"]
     lines += ["", *comment(say, Sentence("Yours: {} marks what is missing; edit it, or set the variable before.", PLACEHOLDER))]
-    for name, purpose in PLACEHOLDERS.items():
-        lines += [f'{name}="${{{name}:-{PLACEHOLDER}}}"  # {say(purpose)}']
+    for name, meaning in _placeholders(launch["arguments"]).items():
+        lines += [f'{name}="${{{name}:-{PLACEHOLDER}}}"  # {say(meaning)}']
     lines += ["", "ARGUMENTS=(", *_grouped(release, launch["arguments"], say), ")", ""]
     lines += [*comment(say, Sentence("Yours as well: data, tokenizer, schedule; the values are placeholders.")), "YOURS=("]
     lines += [f"  {line}" for line in _yours(tokenizer, launch["arguments"])] + [")", ""]
-    lines += _torchrun(start)
+    lines += _first_or_resumed(launch["arguments"], say)
+    lines += _torchrun(launch["arguments"], start)
     return "\n".join(lines) + "\n"
+
+
+def _tunes(arguments: Sequence[str]) -> bool:
+    """Whether the arguments fine-tune a model that exists."""
+    return STAGE in arguments
+
+
+def _placeholders(arguments: Sequence[str]) -> Mapping[str, str]:
+    """Variables that the user must set, with their purpose."""
+    return PLACEHOLDERS | OF_TUNING if _tunes(arguments) else PLACEHOLDERS
+
+
+def _first_or_resumed(arguments: Sequence[str], say: Callable[[str], str]) -> list[str]:
+    """The checkpoint that a fine-tune starts from: its own last one, or the model with new optimizer states."""
+    if not _tunes(arguments):
+        return []
+    return [
+        *comment(say, Sentence("The first start loads the model; a later one resumes from the last checkpoint.")),
+        'if [[ -f "${CHECKPOINT_PATH}/latest_checkpointed_iteration.txt" ]]; then',
+        '  FROM=(--load "${CHECKPOINT_PATH}")',
+        "else",
+        '  FROM=(--load "${MODEL_PATH}" --finetune --no-load-optim --no-load-rng)',
+        "fi",
+        "",
+    ]
 
 
 def _grouped(release: Release, arguments: list[str], say: Callable[[str], str]) -> list[str]:
@@ -73,8 +104,10 @@ def _yours(tokenizer: Sequence[str], arguments: Sequence[str]) -> list[str]:
         '--data-path "${DATA_PATH}"',
         "--split 100,0,0",
         *tokenizer,
+        *(['--prompt-type "${PROMPT_TYPE}"'] if _tunes(arguments) else []),
+        *(['--ref-model "${MODEL_PATH}"'] if PAIRS in arguments else []),
         '--save "${CHECKPOINT_PATH}"',
-        '--load "${CHECKPOINT_PATH}"',  # an empty folder starts a new training
+        *([] if _tunes(arguments) else ['--load "${CHECKPOINT_PATH}"']),  # an empty folder starts a new training
         "--save-interval 1000",
         "--train-iters 1000",
         "--lr 1.0e-5",
@@ -103,14 +136,16 @@ def _rendezvous(say: Callable[[str], str]) -> list[str]:
     ]
 
 
-def _torchrun(start: Start) -> list[str]:
-    missing = " ".join(f'"${{{name}}}"' for name in PLACEHOLDERS)
+def _torchrun(arguments: Sequence[str], start: Start) -> list[str]:
+    names = list(_placeholders(arguments))
+    missing = " ".join(f'"${{{name}}}"' for name in names)
+    program, more = (TUNING, ' "${FROM[@]}"') if _tunes(arguments) else (ENTRY_POINT, "")
     return [
         'if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then',
         "  set -euo pipefail",
         f"  for given in {missing}; do",
         f'    if [[ "${{given}}" == "{PLACEHOLDER}" ]]; then',
-        f'      echo "{start.say(Sentence("Set {} first.", joined(", ", PLACEHOLDERS)))}" >&2',
+        f'      echo "{start.say(Sentence("Set {} first.", joined(", ", names)))}" >&2',
         "      exit 2",
         "    fi",
         "  done",
@@ -118,6 +153,6 @@ def _torchrun(start: Start) -> list[str]:
         "  torchrun \\",
         f'    --nproc-per-node {start.processes_per_node} --nnodes {start.num_nodes} --node-rank "${{NODE_RANK:-0}}" \\',
         '    --master-addr "${MASTER_ADDR:-localhost}" --master-port "${MASTER_PORT:-6000}" \\',
-        f'    {ENTRY_POINT} "${{ARGUMENTS[@]}}" "${{YOURS[@]}}"',
+        f'    {program} "${{ARGUMENTS[@]}}" "${{YOURS[@]}}"{more}',
         "fi",
     ]

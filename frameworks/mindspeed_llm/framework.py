@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
+from cost_models.shapes.training_task import Task
+from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HCCL
 from frameworks.framework import Framework
@@ -15,8 +17,17 @@ from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
 from frameworks.mindspeed_llm.rules import CAUTIONS, MERGED_CHUNKS, NAME, PLACEMENTS, RULES, UNSET
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
+from frameworks.mindspeed_llm.tasks import STAGE_OF_TASK, unstartable
 from frameworks.mindspeed_llm.writer import arguments
 from frameworks.target import Target
+
+
+def untold_to_start(workload: Workload) -> tuple[str, ...]:
+    """Sentences about what a start of the job would leave out."""
+    reason = unstartable(workload)
+    task = () if reason is None else (Sentence("Not the same task: {}.", reason),)
+    return untold(RELEASE, MODEL, NAME, workload, tasks=(Task.PRETRAIN, *STAGE_OF_TASK)) + task
+
 
 MINDSPEED_LLM = Framework(
     target=Target(RELEASE.name, RELEASE.version, (), ("ascend",)),
@@ -30,7 +41,7 @@ MINDSPEED_LLM = Framework(
     nearest=nearest,
     write=arguments,
     read=read,
-    untold=partial(untold, RELEASE, MODEL, NAME),
+    untold=untold_to_start,
     misstated=partial(misstated, RELEASE, MODEL, NAME),
     read_job=lambda given, num_devices: JobReading(RELEASE, TABLE, given, num_devices).job(),
     suffix="sh",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from cost_models.shapes.strategy import Recompute
+from cost_models.shapes.training_task import PRETRAIN, TrainingTask
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError, ReadJob
@@ -15,6 +16,7 @@ from frameworks.megatron_lm.reader import integers
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.reader import Reading
 from frameworks.mindspeed_llm.specs import PACKAGE, READ_SPECS, SPECS, traits_of
+from frameworks.mindspeed_llm.tasks import MODULES, STAGE, read_task
 from frameworks.unread import Unread
 
 ALL_LAYERS = ("recompute-activation-function-num-layers", "recompute-norm-num-layers", "moe-zero-memory-num-layers")
@@ -29,6 +31,9 @@ class JobReading(Reading, megatron.JobReading):
         """Arguments that are not understood. A number of layers with recompute of a part is, if a rank has no more."""
         most = -(-megatron.JobReading.layers(self) // self.pp)
         found = super().not_understood()
+        task = self._task()
+        if isinstance(task, str):
+            found = (*found, Unread(MODULES, task))
         found = tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
         packed = self.on("reset-attention-mask")  # the masks of samples replace that of the sequence
         return tuple(entry for entry in found if not (packed and entry.name == "attention-mask-type"))
@@ -39,13 +44,24 @@ class JobReading(Reading, megatron.JobReading):
 
     def job(self) -> ReadJob:
         """The job, with a sentence on recompute that DualPipeV leaves out of the price."""
-        read = super().job()
+        read = replace(super().job(), task=self.task())
         strategy = read.strategy
         if strategy.recompute is not Recompute.FULL or not self.schedule().rules.is_vee:
             return read
         names = [name for module, name in self.table.module_switches.items() if module in strategy.recompute_modules]
         words = [Sentence("{}: layers without full recompute are priced as kept whole.", name) for name in names]
         return replace(read, not_understood=(*read.not_understood, *words))
+
+    def task(self) -> TrainingTask:
+        """What the arguments train; what is not priced of it is not understood."""
+        found = self._task()
+        return PRETRAIN if isinstance(found, str) else found
+
+    def _task(self) -> TrainingTask | str:
+        modules = self.value(MODULES) or ()
+        names = (modules,) if isinstance(modules, str) else tuple(map(str, modules))
+        rank, alpha = (self.number(name, low=1) or 1 for name in ("lora-r", "lora-alpha"))
+        return read_task(self.value(STAGE), names, rank, alpha)
 
     def noops(self) -> set[int]:
         """Positions of no-op layers."""

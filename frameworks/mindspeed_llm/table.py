@@ -113,6 +113,9 @@ TERMS: Terms = {
         lambda w, s: Sentence("precision fp8, which runs on the layers of Transformer Engine"),
         of_job=True,
     ),
+    "lora-target-modules": Term(
+        lambda w, b: w.training.task.is_frozen, Sentence("adapters"), lambda w, s: Sentence("adapters"), of_job=True
+    ),
     "post-norm": Term(
         lambda w, b: w.model.sandwich_norm,
         Sentence("norms behind attention and MLP"),

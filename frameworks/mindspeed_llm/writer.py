@@ -1,4 +1,4 @@
-"""Writes arguments of ``pretrain_gpt.py`` of MindSpeed-LLM on MindSpeed.
+"""Writes arguments of ``pretrain_gpt.py`` and ``posttrain_gpt.py`` of MindSpeed-LLM on MindSpeed.
 
 Sources: [mindspeed-llm, features_manager; mindspeed, features_manager].
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
@@ -29,7 +30,8 @@ from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
 from frameworks.mindspeed_llm.specs import PACKAGE, spec_of
 from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
-from frameworks.model_facts import Arguments
+from frameworks.mindspeed_llm.tasks import has_expert_adapters, task_arguments
+from frameworks.model_facts import Arguments, as_words
 from frameworks.rule import layout_of
 
 # Written before the other switches, next to the arguments that they belong to.
@@ -55,6 +57,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **degree_arguments(TABLE, s),
         **_context_parallel(s),
         **_experts(workload, s),
+        **task_arguments(workload),
         **balance_arguments(RELEASE, workload),
         **_recompute(s),
         **where(s.zero_stage, "use-distributed-optimizer"),
@@ -140,6 +143,8 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
     if Feature.MOE_TP_EXTEND_EP in s.features:
         # MindSpeed counts the expert ranks outside tp here, and its dispatcher needs the experts' tp to equal the layers'.
         ep, etp, dispatcher = s.ep // s.tp, s.tp, "alltoall_seq"
+    elif has_expert_adapters(workload):
+        dispatcher = "alltoall_seq"
     elif s.ep * s.etp > 1:
         dispatcher = TABLE.dispatchers.get(s.dispatcher, "alltoall")
     return {
@@ -166,11 +171,38 @@ def _recompute(s: ParallelStrategy) -> Arguments:
     return arguments | where(True, *(name for module, name in TABLE.module_switches.items() if module in s.recompute_modules))
 
 
+def _task_notes(workload: Workload, s: ParallelStrategy) -> list[str]:
+    """How a fine-tune starts: the conversion of the model to this plan's layout [mindspeed-llm, convert_ckpt_v2.py]."""
+    if workload.training.task.name is Task.PRETRAIN:
+        return []
+    layers, layout = _layers(workload, s), layout_of(workload, s)
+    given: Arguments = {
+        "target-tensor-parallel-size": s.tp,
+        "target-pipeline-parallel-size": s.pp,
+        **({"target-expert-parallel-size": s.ep} if workload.model.moe is not None else {}),
+        **({"expert-tensor-parallel-size": s.etp} if workload.model.moe is not None else {}),
+        **{name: layers[name] for name in ("num-layers-per-virtual-pipeline-stage", "schedules-method") if name in layers},
+        **({"num-layers": layers["num-layers"], "noop-layers": layers["noop-layers"]} if noop_positions(layout) else {}),
+        **where(workload.model.moe is not None and Feature.MOE_GROUPED_GEMM in s.features, "moe-grouped-gemm"),
+        **where("mla-mm-split" in _latent_attention(workload, s), "mla-mm-split"),
+    }
+    words = " ".join(word for name, value in given.items() for word in (f"--{name}", *as_words(value)))
+    return [
+        Sentence(
+            "Convert the model for this plan first, with its --model-type-hf: python convert_ckpt_v2.py --load-model-type hf "
+            "--save-model-type mg {} --load-dir HF_FOLDER --save-dir MODEL_PATH",
+            words,
+        ),
+        Sentence("A start resumes from CHECKPOINT_PATH where that holds a checkpoint, else it loads MODEL_PATH."),
+    ]
+
+
 def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
     notes = [start_note(workload, Sentence("torchrun --nnodes and --nproc-per-node")), *unstated_note(RELEASE, MODEL, workload)]
     notes += balance_notes("MindSpeed-LLM", RELEASE, workload)
     layout = layout_of(workload, s)
     noops = noop_positions(layout)
+    notes += _task_notes(workload, s)
     if noops:
         total = max(map(max, layout)) * s.pp * s.vpp
         notes.append(

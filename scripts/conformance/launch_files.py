@@ -23,6 +23,7 @@ CALLED_BESIDE = ("tee", "mkdir")  # set by the scripts that frameworks ship
 FOLDERS = tuple("abcdefgh")
 SECONDS = 10
 ENTRY_POINTS = ("pretrain_gpt.py", "posttrain_gpt.py")  # the same start; then the latter chooses a trainer by its stage
+CHOICES = {"PROMPT_TYPE": "default"}  # variables of a script that are no folders
 RECORDER = """#!{bash}
 printf '%s\\0' "${{0##*/}}" "$@" > "$STARTED.arguments"
 "{env}" -0 > "$STARTED.environment"
@@ -118,6 +119,9 @@ def _filled_in(path: Path, folder: Path) -> dict[str, str]:
     """A folder for each variable that the script's user must set, and a rendezvous."""
     given = {"MASTER_ADDR": "localhost", "NODE_RANK": "0"}
     for name in re.findall(r'^([A-Z_]+)="\$\{\1:-SET-ME\}"', path.read_text(encoding="utf-8"), re.MULTILINE):
+        if name in CHOICES:
+            given[name] = CHOICES[name]
+            continue
         place = folder / "given" / name.lower()
         place.mkdir(parents=True)
         given[name] = str(place)

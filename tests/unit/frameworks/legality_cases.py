@@ -10,7 +10,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.tensors import Tensor, TensorChoice, TensorPlan
-from cost_models.shapes.training_task import Task, TrainingTask
+from cost_models.shapes.training_task import MEGATRON_MODULES, Adapters, BasePrecision, Reference, Task, TrainingTask
 from cost_models.shapes.workload import LocalAttention, Workload
 from tests.unit.frameworks.legality_workloads import (
     DENSE,
@@ -31,6 +31,15 @@ UNSPREAD = replace(HALVED, sequence_parallel=False)
 FULL = replace(FLAT, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=1)
 ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True)  # no pipeline
 DENSE_JOB = job()
+ADAPTERS = Adapters(8, 8.0, tuple(MEGATRON_MODULES))
+
+
+def trained(task: TrainingTask, workload: Workload = DENSE_JOB) -> Workload:
+    return replace(workload, training=replace(workload.training, task=task))
+
+
+SFT = trained(TrainingTask(Task.SFT))
+LORA = trained(TrainingTask(Task.LORA, ADAPTERS))
 MIXTURE_JOB = job(MIXTURE)
 QWEN = job(replace(DENSE, qk_layernorm=True))  # what a class of MindFormers trains
 QWEN_MIXTURE = job(replace(MIXTURE, qk_layernorm=True))
@@ -393,6 +402,12 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("mindspeed_zero_memory", "mindspeed-llm", MIXTURE_JOB,
      with_features(MIXTURE_PLAN, Feature.MOE_ZERO_MEMORY, Feature.MOE_ALLTOALL_OVERLAP_COMM),
      with_features(MIXTURE_PLAN, Feature.MOE_ZERO_MEMORY), ("ep 32",)),
+    ("mindspeed_coc_adapters", "mindspeed-llm", LORA, FLAT, with_features(FLAT, Feature.COC), ("coc", "adapters")),
+    ("mindspeed_swap_adapters", "mindspeed-llm", LORA, FLAT, with_features(FLAT, Feature.SWAP_ATTENTION), ("swap_attention",)),
+    ("mindspeed_expert_adapters", "mindspeed-llm", trained(TrainingTask(Task.LORA, ADAPTERS), MIXTURE_JOB),
+     changed(MIXTURE_PLAN, etp=2, ep=16), MIXTURE_PLAN, ("etp 1 and tp 2", "etp = tp")),
+    ("mindspeed_adapters_empty_stage", "mindspeed-llm", LORA, changed(FLAT, layer_layout=((9, 8, 8, 7),)),
+     changed(FLAT, layer_layout=((11, 11, 10, 0),)), ("no-op layers alone", "pp 4")),
     ("mindspeed_swap_optimizer", "mindspeed-llm", DENSE_JOB, with_features(FLAT, Feature.SWAP_OPTIMIZER),
      changed(with_features(FLAT, Feature.SWAP_OPTIMIZER), zero_stage=0), ("is 0",)),
     ("megatron_ep_overlap", "megatron-lm@0.19", MIXTURE_JOB,
@@ -431,11 +446,32 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
 ]  # fmt: skip
 
 # Rules on the job alone: (rule, target, a job that keeps it, one that breaks it, what the sentence holds)
-SFT = replace(DENSE_JOB, training=replace(DENSE_JOB.training, task=TrainingTask(Task.SFT)))
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("megatron_task", "megatron-lm", DENSE_JOB, SFT, "not sft"),
     ("megatron_task", "megatron-lm@0.19", DENSE_JOB, SFT, "not sft"),
-    ("mindspeed_task", "mindspeed-llm", DENSE_JOB, SFT, "not sft"),
+    ("mindspeed_task", "mindspeed-llm", SFT, trained(TrainingTask(Task.QLORA, ADAPTERS, BasePrecision.NF4)), "not qlora"),
+    ("mindspeed_adapters", "mindspeed-llm", LORA, trained(TrainingTask(Task.LORA, Adapters(8, 8.5, ADAPTERS.modules))), "is 8.5"),
+    (
+        "mindspeed_adapters",
+        "mindspeed-llm",
+        LORA,
+        trained(TrainingTask(Task.LORA, Adapters(8, 8.0, ("q_proj",)))),
+        "q_proj are not",
+    ),
+    (
+        "mindspeed_adapters",
+        "mindspeed-llm",
+        trained(TrainingTask(Task.DPO, reference=Reference.MODEL)),
+        trained(TrainingTask(Task.DPO, ADAPTERS, reference=Reference.MODEL)),
+        "second model",
+    ),
+    (
+        "mindspeed_adapters",
+        "mindspeed-llm",
+        trained(TrainingTask(Task.DPO, reference=Reference.MODEL)),
+        trained(TrainingTask(Task.DPO, reference=Reference.PRECOMPUTED)),
+        "reads no log-probabilities",
+    ),
     ("mindformers_task", "mindformers", DENSE_JOB, SFT, "not sft"),
     ("megatron_precision", "megatron-lm", DENSE_JOB, job(precision="nvfp4"), "nvfp4"),
     ("megatron_sandwich_norm", "megatron-lm", DENSE_JOB, job(replace(DENSE, sandwich_norm=True)), "4 norms"),
