@@ -17,6 +17,7 @@ from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.reader import Reading
 from frameworks.mindspeed_llm.specs import PACKAGE, READ_SPECS, SPECS, traits_of
 from frameworks.mindspeed_llm.tasks import MODULES, STAGE, read_task
+from frameworks.release import values_of
 from frameworks.unread import Unread
 
 ALL_LAYERS = ("recompute-activation-function-num-layers", "recompute-norm-num-layers", "moe-zero-memory-num-layers")
@@ -58,8 +59,7 @@ class JobReading(Reading, megatron.JobReading):
         return PRETRAIN if isinstance(found, str) else found
 
     def _task(self) -> TrainingTask | str:
-        modules = self.value(MODULES) or ()
-        names = (modules,) if isinstance(modules, str) else tuple(map(str, modules))
+        names = [str(value) for value in values_of(self.release, self.given, MODULES)] if MODULES in self.given else []
         rank, alpha = (self.number(name, low=1) or 1 for name in ("lora-r", "lora-alpha"))
         return read_task(self.value(STAGE), names, rank, alpha)
 
