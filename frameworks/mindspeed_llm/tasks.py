@@ -85,7 +85,7 @@ def why_no_expert_adapters(workload: Workload, s: ParallelStrategy) -> str:
 def read_task(stage: object, modules: Sequence[str], rank: int, alpha: int) -> TrainingTask | str:
     """The task of given arguments, or a sentence on modules that are not priced."""
     if stage not in STAGE_OF_TASK.values():
-        return PRETRAIN
+        return Sentence("it decides which weights are trained, and no stage says of which task") if modules else PRETRAIN
     if stage == STAGE_OF_TASK[Task.DPO]:
         if modules:
             return Sentence("adapters beside a second model with adapters of its own are not priced")
