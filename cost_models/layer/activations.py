@@ -15,7 +15,13 @@ from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
 from cost_models.layer.linear_attention import linear_attention_states_bytes
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
-from cost_models.layer.unfused_bytes import expert_product_bytes, gate_copy_bytes, norm_input_bytes, routes_in_fp32
+from cost_models.layer.unfused_bytes import (
+    expert_product_bytes,
+    gate_copy_bytes,
+    norm_input_bytes,
+    routes_in_fp32,
+    routing_bytes,
+)
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher
@@ -26,7 +32,7 @@ from cost_models.shapes.workload import MoeShape, Workload
 # Bytes a score without fused attention: the softmax output; with dropout also its mask and its output. Models with a gated MLP
 # (LLaMA and later) are trained without dropout, earlier ones with it [korthikanti2022, section 4.1; megatron-main].
 SCORE_BYTES_SAVED, SCORE_DROPOUT_BYTES = 2, 3
-ROUTER_INPUT_BYTES, ROUTER_LOGIT_BYTES = 4, 8  # a token and channel, a token and expert, in FP32 [megatron-0.12]
+ROUTER_INPUT_BYTES = 4  # a token and channel, in FP32 [megatron-0.12]
 SCORE_GRADIENT_BYTES = 4  # during the backward: gradients of the scores before and after dropout
 ALIBI_BYTES = 2  # each layer has its own tensor with the scaled position bias of its heads [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # fraction of expert internals that level0 keeps [mindspeed, moe-zero-memory.md]
@@ -148,7 +154,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     dropouts.
 
     Left out: biases, masks of the dropouts behind attention and MLP, 1 / rms of the norms of the hidden state (4 B a token and
-    norm), routing maps and indices, rotary tables on GPUs, workspaces of kernels.
+    norm), rotary tables of latent attention on GPUs, workspaces of kernels.
     """
     n, drop = keys.tokens(workload.training), keys.recomputes
     h, swapped = float(workload.model.hidden_size), keys.has(Feature.SWAP_ATTENTION)
@@ -304,7 +310,7 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
         "mlp": np.zeros_like(n),
         "routed_experts": linear * h * rows + channels.kept * width + inside + outputs,
         "shared_experts": channels.kept * shared_width,
-        "router": (router_input_bytes(workload, keys) * h + ROUTER_LOGIT_BYTES * shape.num_experts) * n_l,
+        "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * n_l,
     }
     act = {"routed_experts": channels.behind * width + inside, "shared_experts": channels.behind * shared_width}
     waiting = {

@@ -20,10 +20,11 @@ ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, 
 def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> tuple[Floats, Floats]:
     """Bytes of attention tensors for each token of the context shard: as kept, and without the MLA up-projections. [B]
 
-    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, with the inputs of the norms of queries and keys. Ascend's fused rotary
-    kernel keeps its inputs, which are views of the whole projection, and fused attention keeps a contiguous copy of the values:
-    2 d (H + 2 Hk) / t more, plus sines and cosines for queries and keys. Layers older than Megatron-Core's repeat keys and values
-    for every head [mindspeed-attention].
+    GQA: 2 d (H + 2 Hk) + 2 d H + statistics, all / t, with the inputs of the norms of queries and keys. Only fused attention has
+    statistics. Ascend's fused rotary kernel keeps its inputs, which are views of the whole projection, and fused attention keeps
+    a contiguous copy of the values: 2 d (H + 2 Hk) / t more, plus sines and cosines for queries and keys. Megatron-Core keeps
+    these tables as well where no kernel fuses the embedding [megatron-0.12, rope_utils.py]. Layers older than Megatron-Core's
+    repeat keys and values for every head [mindspeed-attention].
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds. Without
     sequence parallelism every rank also holds the whole latents. Recomputing the up-projections starts from the latents before
     their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm, multi_latent_attention.py].
@@ -40,7 +41,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     model = workload.model
     t = keys.tp.astype(np.float64)
     heads = model.num_attention_heads
-    statistics = heads * workload.device_traits.softmax_statistics_bytes
+    statistics = statistics_bytes(workload, keys)
     task = workload.training.task
     outputs = np.where((keys.ulysses_degree > 1) & task.trains(Target.PROJ), 2.0, 1.0)
     linear = model.linear_attention(local=local)
@@ -50,11 +51,13 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     if model.mla is None:
         gated = 2.0 if model.attention_output_gate else 0.0
         groups = kept_groups(workload, keys)
-        # Other rotary kernels use tensors that are kept anyway.
-        keeps = workload.device_traits.rotary_keeps_inputs and not (model.learned_positions or model.alibi)
         # The tables serve all samples of a micro batch; queries and keys keep theirs apart.
-        rotary = ELEMENT_BYTES * (heads + 2 * groups) / t + ROTARY_TABLES * ROTARY_TABLE_BYTES / keys.micro_batch_size
-        rotary = np.where(keys.has(Feature.FUSED_ROPE) & keeps, rotary, 0.0)
+        device, traits = workload.device_traits, workload.software_traits
+        tables = ROTARY_TABLES * ROTARY_TABLE_BYTES / keys.micro_batch_size
+        fused = (ELEMENT_BYTES * (heads + 2 * groups) / t + tables) * device.rotary_keeps_inputs
+        apart = tables * (traits.eager and traits.own_kernels)
+        rotates = not (model.learned_positions or model.alibi)
+        rotary = np.where(keys.has(Feature.FUSED_ROPE), fused, apart) * rotates
         kept = ELEMENT_BYTES * (heads + 2 * groups) + ELEMENT_BYTES * heads * (outputs + gated)
         kept = model.kv_channels * (kept / t + rotary) + statistics / t + head_norm_bytes(workload, keys)
         return kept, kept
@@ -67,14 +70,22 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     return rest + expanded / t + behind, rest
 
 
+def statistics_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes a token that fused attention keeps of the sums of its scores, for the heads of all ranks. ``[k]``"""
+    kept = workload.model.num_attention_heads * workload.device_traits.softmax_statistics_bytes
+    return np.where(keys.has(Feature.FLASH_ATTENTION), float(kept), 0.0)
+
+
 def kept_groups(workload: Workload, keys: LayerKeys) -> Floats:
     """Heads of keys and values that attention keeps, of a whole tensor-parallel group. ``[k]``
 
     Eager matmuls of scores keep them repeated for every head of queries, as all layers older than Megatron-Core's do
-    [megatron-0.12, dot_product_attention.py; transformers-main, modeling_llama.py; mindspeed-attention].
+    [megatron-0.12, dot_product_attention.py; transformers-main, modeling_llama.py; mindspeed-attention]. Recompute of the core
+    repeats them again.
     """
     model, software = workload.model, workload.software
-    repeats = software.legacy_layers | (~keys.has(Feature.FLASH_ATTENTION) & workload.software_traits.eager)
+    core = ~keys.has(Feature.FLASH_ATTENTION) & ~keys.recomputes(RecomputeModule.CORE_ATTN)
+    repeats = software.legacy_layers | (core & workload.software_traits.eager)
     return np.where(repeats, np.maximum(model.num_attention_heads, keys.tp), key_value_heads(model, keys))
 
 
@@ -101,12 +112,12 @@ def head_norm_bytes(workload: Workload, keys: LayerKeys) -> Floats:
 
 
 def core_checkpoint_bytes(workload: Workload, keys: LayerKeys, *, local: bool = False) -> Floats:
-    """Bytes a token that recompute of the core of fused attention adds. ``[k]``
+    """Bytes a token that recompute of the core of attention adds. ``[k]``
 
     The checkpoint keeps queries, keys and values as it gets them. Values are a view of the projection, which therefore stays as
-    a whole: 2 d (H + 2 Hk) / t in place of a copy of the values and of the statistics [megatron-0.12, attention.py]. It adds
-    nothing where the rotary kernel keeps the projection anyway, or where the values are a copy: behind an exchange of Ulysses,
-    in latent attention and in layers that repeat them.
+    a whole: 2 d (H + 2 Hk) / t in place of a copy of the values and of statistics [megatron-0.12, attention.py]. It adds
+    nothing where the rotary kernel keeps the projection anyway, where queries and keys are views as well, for want of a rotary
+    embedding, or where the values are a copy: behind an exchange of Ulysses, in latent attention and in layers that repeat them.
     """
     model, t = workload.model, keys.tp.astype(np.float64)
     none = np.zeros_like(t)
@@ -114,6 +125,8 @@ def core_checkpoint_bytes(workload: Workload, keys: LayerKeys, *, local: bool = 
     if copied or workload.device_traits.rotary_keeps_inputs or not workload.software_traits.eager:
         return none
     heads, groups = model.num_attention_heads, key_value_heads(model, keys)
-    view = ELEMENT_BYTES * model.kv_channels * (heads + groups) - heads * workload.device_traits.softmax_statistics_bytes
-    views = keys.recomputes(RecomputeModule.CORE_ATTN) & keys.has(Feature.FLASH_ATTENTION) & (keys.ulysses_degree <= 1)
+    statistics = statistics_bytes(workload, keys)
+    rotates = not (model.learned_positions or model.alibi)
+    view = ELEMENT_BYTES * model.kv_channels * (heads + groups) * rotates - statistics
+    views = keys.recomputes(RecomputeModule.CORE_ATTN) & (keys.ulysses_degree <= 1)
     return np.where(views, view / t, 0.0)

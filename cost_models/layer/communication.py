@@ -64,21 +64,25 @@ def tensor_parallel_comm(
     -----
     Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s``
     gathers the saved inputs again while the gradients of inputs are computed. Without sequence parallelism each block all-reduces
-    once in each pass, with equal bytes, but the gradients of latents at their own width. Shared heads: a gather of
+    once in each pass, with equal bytes, but the gradients of latents at their own width. The shared rope key enters no linear
+    layer: it is gathered once, and its gradient is reduced under sequence parallelism only. Shared heads: a gather of
     2 n d (H + 2 Hk) bytes forward, a reduce-scatter of as many backward.
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
     stride = np.ones_like(keys.tp)
     hidden = ELEMENT_BYTES * n * model.hidden_size
-    entering, is_latent = hidden, False
+    entering = expanded = hidden
+    is_latent = False
     if model.mla is not None and model.mla.q_lora_rank and model.linear_attention(local=local) is None:
         mla, is_latent = model.mla, True
-        entering = ELEMENT_BYTES * n * (mla.q_lora_rank + mla.kv_lora_rank + mla.qk_rope_head_dim)
+        expanded = ELEMENT_BYTES * n * (mla.q_lora_rank + mla.kv_lora_rank)
+        entering = expanded + ELEMENT_BYTES * n * mla.qk_rope_head_dim
     gather, scatter = all_gather_s(hidden, keys.tp, stride, network), reduce_scatter_s(hidden, keys.tp, stride, network)
     enter, reduce = all_gather_s(entering, keys.tp, stride, network), all_reduce_s(hidden, keys.tp, stride, network)
     enter_back = reduce_scatter_s(entering, keys.tp, stride, network)
-    reduce_back = all_reduce_s(entering, keys.tp, stride, network)
+    reduce_back = all_reduce_s(expanded, keys.tp, stride, network)
+    again = all_gather_s(expanded, keys.tp, stride, network)
     has_mlp_block = not (moe and model.moe is not None and model.moe.shared_expert_ffn_hidden_size == 0)
     blocks = 1.0 if has_mlp_block else 0.0
     sp = keys.sequence_parallel != 0
@@ -91,7 +95,7 @@ def tensor_parallel_comm(
         mlp = np.where(grid, blocks * whole, mlp)
         forward, backward = (np.where(grid, passes * (1.0 + blocks) * whole, s) for passes, s in ((1, forward), (2, backward)))
     shared = _shared_heads_bytes(workload, keys, local=local)
-    latents = np.where(sp & ~grid & is_latent, enter, 0.0)
+    latents = np.where(sp & ~grid & is_latent, again, 0.0)
     low_rank, low_rank_back = adapter_comm(workload, keys, network, moe=moe)
     regathers = (
         sp & ~grid & (not training.task.is_frozen)
@@ -99,7 +103,7 @@ def tensor_parallel_comm(
     return TensorParallelComm(
         forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,
         backward + reduce_scatter_s(shared, keys.tp, stride, network) + low_rank_back,
-        np.where(regathers, enter + blocks * gather, 0.0),
+        np.where(regathers, again + blocks * gather, 0.0),
         mlp,
         latents,
     )

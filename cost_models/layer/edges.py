@@ -29,13 +29,17 @@ class EdgeCosts:
     head_weight_gradient_s: Floats  # part of ``head_backward_s``
     head_regather_s: Floats  # gathers the head's input again beside its weight gradient, which hides it
     mtp_projection_s: Floats  # forward; backward twice that
+    mtp_comm_s: tuple[Floats, Floats]  # collectives around one MTP projection and its embedding, forward and backward
+    mtp_regather_s: Floats  # gathers the projection's input again beside its weight gradient, which hides it
 
 
 def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network) -> EdgeCosts:
     """Time of the embedding, of the output head with its loss, and of one MTP projection, for one micro batch.
 
     The embedding is a lookup with its TP reduction. The head is vocabulary-parallel logits and cross-entropy
-    [megatron-0.12, cross_entropy.py]. The layer behind an MTP projection is not included.
+    [megatron-0.12, cross_entropy.py]. The layer behind an MTP projection is not included. The projection takes 2 h channels, of
+    the tokens' embeddings and of the layer before, and its output is gathered as a whole on each rank
+    [megatron-0.12, multi_token_prediction.py].
 
     Notes
     -----
@@ -62,6 +66,11 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
     trained = task.matmuls_of_weight - 1.0
     forward = times * (logits + LOSS_FORWARD_FRACTION * loss)
     backward = (1.0 + trained) * logits + (1.0 - LOSS_FORWARD_FRACTION) * loss
+    modules = float(model.mtp_num_layers > 0)
+    joined = modules * np.where(sp, all_gather_s(2.0 * hidden, t, ones, network), 0.0)
+    joined_back = np.where(sp, reduce_scatter_s(2.0 * hidden, t, ones, network), all_reduce_s(2.0 * hidden, t, ones, network))
+    output = all_gather_s(hidden, t, ones, network)
+    mtp_comm = joined + modules * (embedding_comm + output), modules * (embedding_comm_back + joined_back + gather)
     lookup, embedding_comm, gather_forward = times * lookup, times * embedding_comm, times * gather
     lookup_back = trained * 2.0 * lookup / times
     return EdgeCosts(
@@ -74,4 +83,6 @@ def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Net
         head_weight_gradient_s=trained * logits,
         head_regather_s=trained * gather,
         mtp_projection_s=matmul_s(n, h / t, 2 * h, device) if model.mtp_num_layers else np.zeros_like(n),
+        mtp_comm_s=mtp_comm,
+        mtp_regather_s=joined,
     )

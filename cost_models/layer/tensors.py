@@ -14,7 +14,13 @@ from cost_models.layer.activations import (
     kept_input_bytes,
     layer_activations,
 )
-from cost_models.layer.attention_bytes import attention_bytes_per_token, head_norm_bytes, kept_groups, latent_ranks
+from cost_models.layer.attention_bytes import (
+    attention_bytes_per_token,
+    head_norm_bytes,
+    kept_groups,
+    latent_ranks,
+    statistics_bytes,
+)
 from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
 from cost_models.layer.costs import LayerCosts
 from cost_models.layer.expert_rows import peak_expert_rows
@@ -140,7 +146,7 @@ def _attention_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats
         Tensor.NORM_OUTPUT: kept["norm_output"],
         Tensor.ATTENTION_SCORES: kept["attention_scores"],
     }
-    statistics = heads * workload.device_traits.softmax_statistics_bytes
+    statistics = statistics_bytes(workload, keys)
     if model.linear_attention(local=local) is not None:
         own: dict[Tensor, Floats] = {}
     elif model.mla is not None:

@@ -11,6 +11,8 @@ from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
+LOGIT_BYTES = 8  # logit and probability of a token and expert, in FP32 [megatron-0.12]
+INDEX_BYTES = 8  # INT64
 NORM_STATISTIC_BYTES = 4  # 1 / rms of a normalised vector, in FP32
 
 
@@ -60,3 +62,25 @@ def routes_in_fp32(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
         return np.zeros(len(keys.tp), dtype=np.bool_)
     found: NDArray[np.bool_] = (keys.dispatcher == int(Dispatcher.TWO_LEVEL)) | (moe.num_experts >= least)
     return found
+
+
+def routing_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes a token of what a router decides: probabilities, maps of tokens to experts, indices. ``[k]``
+
+    Megatron-Core keeps a token's probability and a byte of the map for each expert, and for each choice the expert, two weights
+    and a row. An all-to-all sorts the map, which keeps 8 bytes an expert; without the fused permutation, releases before 0.13
+    keep a transposed map and probabilities in place of that, and an all-gather a second map
+    [megatron-0.19, router.py, moe_utils.py; megatron-0.12, moe_utils.py].
+    """
+    moe, traits = workload.model.moe, workload.software_traits
+    if moe is None:
+        return np.zeros(len(keys.tp))
+    weight = np.where(routes_in_fp32(workload, keys), FP32_BYTES, ELEMENT_BYTES)
+    sorts = keys.has(Feature.MOE_PERMUTE_FUSION) | workload.software.has_since(traits.sorted_map_year)
+    each = weight + 1.0 + np.where(sorts, INDEX_BYTES, weight + 1.0)
+    each = np.where((keys.dispatcher == int(Dispatcher.ALLGATHER)) & (keys.ep * keys.etp > 1), weight + 2.0, each)
+    kept = moe.num_experts * each + moe.top_k * (2.0 * INDEX_BYTES + FP32_BYTES + weight)
+    staged = np.isin(keys.dispatcher, (int(Dispatcher.TWO_LEVEL), int(Dispatcher.HIERARCHICAL)))
+    return np.where(staged | (not traits.copied_router_input), float(LOGIT_BYTES) * moe.num_experts, kept) / element_factor(
+        workload
+    )

@@ -137,12 +137,17 @@ class SoftwareTraits:
         published in July 2025 [megatron-0.19, moe_utils.py]. ``None``: it keeps an FP32 copy.
     copied_router_input : tokens are copied for their experts and for an FP32 router, so that neither keeps the norm's output
         itself [megatron-0.12, router.py, token_dispatcher.py].
+    sorted_map_year : first release whose plain permutation of tokens sorts the map of tokens to experts; after core 0.16
+        [megatron-0.19, moe_utils.py].
     gate_offset_year : first release whose unfused gated activation adds an offset to the value, and keeps the sum; core 0.15
         [megatron-0.19, mlp.py]. ``None``: it keeps none.
     expert_weight_year : first release that multiplies an expert's activation by the weight of its token; before, and with
         ``None``, the expert's output is multiplied [megatron-0.12, experts.py].
     expert_weights_fused : the fused activation does that as well. MindSpeed has an operator of its own for it
         [mindspeed, moe_layer_overlap].
+    whole_sends_year : first release whose pipeline sends the hidden state as a rank holds it: whole without sequence parallelism
+        [megatron-0.12, schedules.py]. Before, and with ``None``, each tensor-parallel rank sends a slice
+        [narayanan2021, section 4.1].
     shards_accumulated_gradients : under ZeRO-2 in a pipeline every micro batch scatters its gradients into the shard
         [mindformers-1.8, Parallel configuration, gradient_accumulation_shard]. Other stacks accumulate whole gradients and reduce
         them with the last micro batch [megatron-0.12, schedules.py; pytorch, schedules.py].
@@ -170,9 +175,11 @@ class SoftwareTraits:
     fp32_router_year: float | None = None
     router_keeps_norm_output_year: float | None = None
     copied_router_input: bool = False
+    sorted_map_year: float | None = None
     gate_offset_year: float | None = None
     expert_weight_year: float | None = None
     expert_weights_fused: bool = True
+    whole_sends_year: float | None = None
     shards_accumulated_gradients: bool = False
     bf16_gradient_bytes: float = 0.0
     each_optimizer_gathers: bool = False
@@ -199,6 +206,7 @@ class Stack:
 
 
 ROUTER_RELEASE = 2025.5
+WHOLE_SENDS = 2023.25  # Megatron-Core 0.1
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
 FP32_ROUTER_EXPERTS = 32  # Megatron warns without an FP32 router from here on [megatron-0.12, arguments.py]
 MEGATRON_CORE = SoftwareTraits(
@@ -206,8 +214,10 @@ MEGATRON_CORE = SoftwareTraits(
     fp32_router_year=2025.25,
     router_keeps_norm_output_year=ROUTER_RELEASE,
     copied_router_input=True,
+    sorted_map_year=2026.25,
     gate_offset_year=2025.75,
     expert_weight_year=2025.25,
+    whole_sends_year=WHOLE_SENDS,
     each_optimizer_gathers=True,
     repeats_allocations=True,
     splits_adapters=True,

@@ -41,12 +41,15 @@ _SPLITS_BACKWARD = by_schedule(lambda rules: rules.splits_backward)
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
     """Seconds of pipeline sends of one micro batch on one rank, before compute hides any. ``[n]``
 
-    There are 2 v hops of 2 n h / t bytes. Both directions of DualPipe send. The tensor-parallel ranks each send their slice.
+    There are 2 v hops of 2 n h / t bytes. Both directions of DualPipe send. The tensor-parallel ranks each send their slice, but
+    Megatron-Core the whole hidden state without sequence parallelism [megatron-0.12, schedules.py].
     """
     tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
+    sends_whole = workload.software.has_since(workload.software_traits.whole_sends_year)
+    slices = np.where((batch.sequence_parallel == 0) & sends_whole, 1, batch.tp)
     # The reference's hidden states go forward beside the model's.
     passes = 1.5 if workload.training.task.runs_reference else 1.0
-    moved = passes * ELEMENT_BYTES * tokens * workload.model.hidden_size / batch.tp
+    moved = passes * ELEMENT_BYTES * tokens * workload.model.hidden_size / slices
     chunks = batch.vpp * _STREAMS[batch.schedule]
     hops: Floats = 2.0 * chunks * send_recv_s(moved, batch.pp, batch.tp * batch.cp * batch.dp, network)
     return hops

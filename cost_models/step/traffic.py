@@ -130,7 +130,8 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
     edges = edge_costs(workload, keys, device, network)
     embedding = edges.embedding_forward_s + edges.embedding_backward_s - sum(edges.embedding_compute_s)
     head = edges.head_forward_s + edges.head_backward_s - sum(edges.head_compute_s) + edges.head_regather_s
-    total: dict[str, Floats] = {"tp": layers.embeddings * embedding + heads * head}
+    modules = group.stages.mtp_layers * layers.mtps * (sum(edges.mtp_comm_s) + edges.mtp_regather_s)
+    total: dict[str, Floats] = {"tp": layers.embeddings * embedding + heads * head + modules}
     for kind, held, again in zip(group.stages.layer_kinds, held_layers, layers.again, strict=True):
         for name, (once, whole, selected) in _layer(workload, keys, constants, network, kind).items():
             total[name] = total.get(name, 0.0) + held * once + again * whole + (held - again) * selected

@@ -126,11 +126,18 @@ def test_norms_without_their_kernel_keep_an_fp32_copy_in_gated_models_of_eager_s
     assert kept(wide, plain) - kept(wide, keys()) == 2 * 4 * 512 * N
 
 
+def test_rotary_positions_without_their_kernel_keep_their_tables() -> None:
+    apart = keys(features=DEFAULT_FEATURES & ~Feature.FUSED_ROPE)
+    assert kept(on_gpu(), apart) == 4_139_008 - RMS
+    assert kept(on_gpu(stack="fsdp"), apart) == kept(on_gpu(stack="fsdp"), keys())  # one table serves all layers
+
+
 def test_recompute_of_the_core_of_fused_attention_keeps_the_whole_projection() -> None:
     assert kept(on_gpu(), selective(RecomputeModule.CORE_ATTN)) == pytest.approx(4_392_965 - RMS, abs=8)
     apart = keys(features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
     dropped = selective(RecomputeModule.CORE_ATTN, features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION)
-    assert kept(on_gpu(), apart) - kept(on_gpu(), dropped) == 2 * 8 * N * N  # the scores
+    assert kept(on_gpu(), apart) == 5_310_464 - RMS
+    assert kept(on_gpu(), dropped) == pytest.approx(4_392_966 - RMS, abs=8)
     ascend = workload(LAYER, cluster=ascend_a2(), stack="mindspeed-llm")  # the projection is kept anyway
     assert kept(ascend, selective(RecomputeModule.CORE_ATTN)) == kept(ascend, keys())
 
@@ -138,9 +145,9 @@ def test_recompute_of_the_core_of_fused_attention_keeps_the_whole_projection() -
 @pytest.mark.parametrize(
     ("values", "bytes_seen"),
     [
-        ({"year": 2026.6}, 2 * N * 2 * 512 + 8 * 32 * N),  # both norms' outputs, logits and probabilities
-        ({}, 2 * N * 2 * 512 + 8 * 32 * N),
-        ({"year": 2025.35}, 262_144 + 524_288 + 8 * 32 * N),  # core 0.12: one norm's output and the copy in FP32
+        ({"year": 2026.6}, 2 * N * 2 * 512 + (13 * 32 + 24 * 2) * N),  # both norms' outputs, probabilities, maps, indices
+        ({}, 2 * N * 2 * 512 + (13 * 32 + 24 * 2) * N),
+        ({"year": 2025.35}, 262_144 + 524_288 + (13 * 32 + 24 * 2) * N),  # core 0.12: one norm's output and the copy in FP32
         ({"year": 2026.6, "stack": "mindspeed-llm"}, 2 * N * 2 * 512 + 8 * 32 * N),  # routes in 16 bits
     ],
 )
@@ -152,10 +159,26 @@ def test_a_router_and_its_norm(values: dict[str, Any], bytes_seen: int) -> None:
 
 def test_a_router_of_core_0_12_in_16_bits_or_beside_shared_experts() -> None:
     few = replace(LAYER, moe=replace(EXPERTS, num_experts=8))
-    assert float(layer_activations(on_gpu(few, year=2025.35), keys(), moe=True).saved["router"][0]) == 8 * 8 * N
+    assert float(layer_activations(on_gpu(few, year=2025.35), keys(), moe=True).saved["router"][0]) == (11 * 8 + 22 * 2) * N
     shared = replace(LAYER, moe=replace(EXPERTS, num_shared_experts=1, shared_expert_ffn_hidden_size=384))
     router = layer_activations(on_gpu(shared, year=2025.35), keys(), moe=True).saved["router"]
-    assert float(router[0]) == (4 * 512 + 8 * 32) * N  # they need the norm's output itself
+    assert float(router[0]) == (4 * 512 + 13 * 32 + 24 * 2) * N  # they need the norm's output itself
+
+
+@pytest.mark.parametrize(
+    ("year", "columns", "bytes_seen"),
+    [
+        (None, {}, 4_096 + 2_048 + 32_768 + 8_192 + 65_536 + 4_096 + 2_048),  # sorted: 8 bytes a token and expert
+        (2025.35, {}, 524_288 - 262_144 + 4_096 + 2_048 + 32_768 + 2 * 8_192 + 4_096 + 32_768 + 2_048),
+        (None, {"ep": 4, "dispatcher": Dispatcher.ALLGATHER}, 4_096 + 2_048 + 2 * 8_192 + 4_096 + 32_768 + 2_048),
+    ],
+    ids=["0.19", "0.12", "all-gather"],
+)
+def test_a_plain_permutation_of_tokens(year: float | None, columns: dict[str, Any], bytes_seen: int) -> None:
+    """Chosen experts and their weights, probabilities and map of all, rows: each tensor that a layer kept."""
+    plain = keys(features=DEFAULT_FEATURES & ~Feature.MOE_PERMUTE_FUSION, **columns)
+    saved = layer_activations(on_gpu(replace(LAYER, moe=EXPERTS), year=year), plain, moe=True).saved
+    assert float(saved["router"][0]) == bytes_seen
 
 
 def test_experts_of_mindspeed_keep_the_product_with_their_weights() -> None:
@@ -219,8 +242,9 @@ def test_releases_before_core_0_12_route_in_16_bits() -> None:
     key = keys(ep=4, dispatcher=Dispatcher.ALLGATHER)
     sums = [expert_comm(each, key, network(each), constants()).combine_s[0] for each in (old, new)]
     assert sums[1] == pytest.approx(2.0 * sums[0])
-    assert float(layer_activations(old, keys(), moe=True).saved["router"][0]) == 8 * 32 * N
-    assert float(layer_activations(new, keys(), moe=True).saved["router"][0]) > 8 * 32 * N
+    routing = (11 * 32 + 22 * 2) * N
+    assert float(layer_activations(old, keys(), moe=True).saved["router"][0]) == routing
+    assert float(layer_activations(new, keys(), moe=True).saved["router"][0]) > routing + 2 * 512 * N
 
 
 def test_gradients_of_latents_are_reduced_at_their_own_width() -> None:
@@ -228,4 +252,5 @@ def test_gradients_of_latents_are_reduced_at_their_own_width() -> None:
     job = on_gpu(replace(LAYER, mla=mla))
     comm = tensor_parallel_comm(job, keys(tp=2), network(job), moe=False)
     assert comm.forward_s[0] == pytest.approx(2.0 * comm.mlp_forward_s[0])
-    assert comm.backward_s[0] / comm.mlp_forward_s[0] == pytest.approx(1.0 + (192 + 128 + 32) / 512)
+    # The rope key, 32 wide, enters no linear layer.
+    assert comm.backward_s[0] / comm.mlp_forward_s[0] == pytest.approx(1.0 + (192 + 128) / 512)

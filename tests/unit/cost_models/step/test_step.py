@@ -1,6 +1,7 @@
 """A whole step: composed by hand from its parts, and the corners of a batch."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -88,15 +89,31 @@ def test_a_pipeline_of_four() -> None:
 
 def test_pipeline_hop() -> None:
     big = workload(replace(DENSE, hidden_size=5120), seq_length=4096)
-    assert hop_s(big, ParallelStrategy(tp=8, pp=2), 2 * 4096 * 5120 / 8) == worked("pipeline-hop")
-    result = priced(big, ParallelStrategy(tp=8, pp=2))
+    split = ParallelStrategy(tp=8, pp=2, sequence_parallel=True)
+    assert hop_s(big, split, 2 * 4096 * 5120 / 8) == worked("pipeline-hop")
+    result = priced(big, split)
     assert result.breakdown is not None
     assert float(result.breakdown.time_s["pipeline_p2p"][0]) == pytest.approx(64 * 2 * 4096 * 5120 / 8 / 20e9)
 
 
+def test_ranks_send_the_whole_hidden_state_without_sequence_parallelism() -> None:
+    """Executed with core 0.12 and 0.19: each of two tensor-parallel ranks sends 262,144 bytes, as many as there are."""
+    whole, split = (ParallelStrategy(tp=8, pp=2, sequence_parallel=sp) for sp in (False, True))
+
+    def sent_s(strategy: ParallelStrategy, **software: Any) -> float:
+        breakdown = priced(workload(**software), strategy).breakdown
+        assert breakdown is not None
+        return float(breakdown.time_s["pipeline_p2p"][0])
+
+    assert sent_s(whole) == pytest.approx(8 * sent_s(split))
+    assert sent_s(whole, year=2022.0) == sent_s(split)  # releases before Megatron-Core send slices
+    assert sent_s(whole, stack="megatron-deepspeed") == pytest.approx(sent_s(split, stack="megatron-deepspeed"))
+
+
 def test_stages_that_fill_a_node_talk_over_the_fabric() -> None:
     # A stage of tp 2 x dp 4 fills a node of eight, one of tp 2 x dp 2 leaves room for its neighbour.
-    far, near = priced(workload(), ParallelStrategy(tp=2, pp=2, dp=4)), priced(workload(), ParallelStrategy(tp=2, pp=2, dp=2))
+    split = ParallelStrategy(tp=2, pp=2, sequence_parallel=True)
+    far, near = (priced(workload(), replace(split, dp=dp)) for dp in (4, 2))
     assert far.breakdown is not None
     assert near.breakdown is not None
     moved = 2 * 2048 * 1024 / 2

@@ -52,7 +52,7 @@ def test_pipelined_rings_carry_on_each_device_its_part_of_what_leaves_the_node()
 
 
 def test_pipeline_stages_of_a_node_each_send_to_the_next() -> None:
-    pp = traffic(workload(), ParallelStrategy(pp=4, tp=8, dp=2))["pp"]
+    pp = traffic(workload(), ParallelStrategy(pp=4, tp=8, dp=2, sequence_parallel=True))["pp"]
     assert (pp.size, pp.stride) == (4, 16)
     (roce,) = pp.tiers
     assert roce.bytes_moved == pytest.approx(32 * 2 * HIDDEN / 8)
@@ -115,3 +115,15 @@ def test_a_full_recompute_communicates_once_more() -> None:
 def test_the_busiest_pipeline_rank_is_shown() -> None:
     found = traffic(workload(), ParallelStrategy(pp=4, dp=16))
     assert found["dp"].stage == 3  # the output head and the final norm make the last rank the heaviest
+
+
+@pytest.mark.parametrize(("split", "of_module", "of_head"), [(True, 10, 3), (False, 7, 2)])
+def test_a_prediction_module_gathers_its_input_and_its_output(split: bool, of_module: int, of_head: int) -> None:
+    """Core 0.19 at tp 2, beside one more layer and head: in units of the hidden state, a gather 1, an all-reduce 2.
+
+    Split tokens: embedding 1 + 1, joined input 2 + 2 and 2 again, output 1 + 1. Whole: embedding 2, input 4, output 1.
+    """
+    job, strategy = workload(), ParallelStrategy(tp=2, sequence_parallel=split)
+    layer, module = (replace(DENSE, num_layers=9), replace(DENSE, mtp_num_layers=1))
+    sent = [traffic(replace(job, model=model), strategy)["tp"].tiers[0].bytes_moved for model in (layer, module)]
+    assert sent[1] - sent[0] == pytest.approx(64 * (of_module + of_head) / 2 * HIDDEN)
