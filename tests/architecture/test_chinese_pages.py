@@ -23,6 +23,7 @@ PAIRS = {
     "docs/sweep.md": "docs/zh/sweep.md",
     "docs/tune.md": "docs/zh/tune.md",
     "docs/verify.md": "docs/zh/verify.md",
+    "docs/verification.md": "docs/zh/verification.md",
 }
 RUN = re.compile(r"^```(console|json|python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
