@@ -58,8 +58,6 @@ class OnProcessor(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is torch.Tensor.cuda or func is torch.Tensor.pin_memory:
             return args[0]
-        if func is torch.Tensor.record_stream:
-            return None
         device = kwargs.get("device")
         if device is not None and (_is_accelerator(device) or isinstance(device, int)):
             kwargs = {**kwargs, "device": CPU}
@@ -164,6 +162,8 @@ def install(meter: Any) -> None:
     cuda.get_device_name = lambda *_values: "stand-in"
     cuda.memory_allocated = cuda.max_memory_allocated = cuda.memory_reserved = lambda *_values, **_keywords: 0
     cuda.nvtx.range_push = cuda.nvtx.range_pop = lambda *_values, **_keywords: None
+    # The method refuses a stream that is none before any mode sees the call.
+    torch.Tensor.record_stream = lambda _tensor, _stream: None  # type: ignore[method-assign,assignment]
     for name in TYPES:
         setattr(cuda, name, getattr(torch, name))
     torch.nn.Module.bfloat16, torch.nn.Module.half = converted(torch.bfloat16), converted(torch.float16)

@@ -222,9 +222,8 @@ def _batches(args: Any) -> Any:
         yield {"tokens": tokens, "labels": torch.zeros_like(tokens), "loss_mask": torch.ones(shape), "position_ids": positions}
 
 
-def _has_head(values: Any, keywords: Any) -> bool:
-    """Whether a forward is of the chunk with the loss."""
-    chunk = keywords["model"] if "model" in keywords else values[2]
+def _has_head(chunk: Any) -> bool:
+    """Whether a chunk has the loss."""
     while hasattr(chunk, "module"):
         chunk = chunk.module
     return bool(getattr(chunk, "post_process", False))
@@ -257,15 +256,19 @@ class Watch:
             self.tensors[kind] = live.between(first, live.number)[:40]
 
     def passed(self, function: Any, name: str) -> Any:
-        """A function that makes a pass."""
+        """A function that makes a pass, or a forward and a backward merged."""
+        names = list(inspect.signature(function).parameters)
 
         def run(*values: Any, **keywords: Any) -> Any:
+            given = {**dict(zip(names, values, strict=False)), **keywords}
+            chunk = given.get("model", given.get("f_model"))
             before = enter(name)
             try:
                 return function(*values, **keywords)
             finally:
                 enter(before)
-                self._hold("loss" if name == "forward" and _has_head(values, keywords) else name, live.total - self.static)
+                kind = "backward" if chunk is None else "loss" if _has_head(chunk) else "forward"
+                self._hold(kind, live.total - self.static)
 
         return run
 
@@ -291,6 +294,9 @@ def _step(args: Any, entry: Any, model: Any, optimizer: Any, scheduler: Any) -> 
                 module.register_forward_hook(lambda each, _a, _o: watch.leave_layer(each))
     schedules.forward_step = watch.passed(schedules.forward_step, "forward")
     schedules.backward_step = watch.passed(schedules.backward_step, "backward")
+    merged = sys.modules.get("megatron.core.pipeline_parallel.combined_1f1b")
+    if merged is not None:
+        merged.combined_forward_backward_step = watch.passed(merged.combined_forward_backward_step, "merged")
     iterators = [_batches(args) for _ in model] if len(model) > 1 else _batches(args)
     model[0].train()
     for chunk in model:

@@ -96,7 +96,7 @@ class Meter(TorchDispatchMode):
     def __init__(self, live: Live) -> None:
         super().__init__()
         self.live = live
-        self.flops: Counter[str] = Counter()  # "phase/kind"
+        self.flops: Counter[str] = Counter()  # "forward/matmul"
         self.phase = "setup"
         self.path: list[str] = []
         self.assumed: Counter[str] = Counter()
@@ -128,8 +128,9 @@ class Meter(TorchDispatchMode):
                 self.live.see(tensor, "/".join([*self.path[-3:], name]))
 
     def multiplied(self, kind: str, flops: int) -> None:
-        """Count FLOPs of the running phase."""
-        self.flops[f"{self.phase}/{kind}"] += flops
+        """Count FLOPs as of the backward if autograd is at work, with what it computes again, else as of the forward."""
+        if self.phase != "setup":
+            self.flops[f"{'forward' if torch._C._current_graph_task_id() == -1 else 'backward'}/{kind}"] += flops
 
     def assume(self, what: str) -> None:
         """Note an answer that was assumed, with the line that wanted it."""
