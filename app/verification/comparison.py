@@ -55,7 +55,8 @@ def compared(
         if found := counted.layers.get("moe" if kind.moe else "dense"):
             usual = int(max(found, key=lambda value: found[value]))
             rows.append(row("kept by a layer", kind.label, "bytes", usual, kept, BYTES))
-    rows.append(_held(counted, pipeline_rank, predicted))
+    if counted.held:  # else the model is one stage, and nothing waits between its passes
+        rows.append(_held(counted, pipeline_rank, predicted))
     peak = counted.peak.get("passes", 0) + counted.states.get("moments", 0)
     rows.append(row("peak", "", "bytes", peak, float(predicted.peak_bytes[pipeline_rank]), PEAK))
     forward = sum(value for name, value in counted.flops.items() if name.startswith("forward/"))

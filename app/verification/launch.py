@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.jobs.job import Job
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from documents.shell.reader import read_script
 from frameworks.framework import Start
 from frameworks.launch import launch_block
@@ -19,6 +19,8 @@ from frameworks.launch_files import launch_file
 
 MEGATRON = "megatron-lm"
 MOST_PROCESSES = 4  # each needs up to 1.4 GB
+FSDP2 = "transformers-fsdp2"
+TRANSFORMERS = ("llama", "qwen3")
 ENTRY = "pretrain_gpt.py"
 GIVEN = {name: "unused" for name in ("DATA_PATH", "TOKENIZER_PATH", "CHECKPOINT_PATH", "MASTER_ADDR")}
 
@@ -35,6 +37,8 @@ class Launch:
 
 def launch_of(job: Job, strategy: ParallelStrategy) -> Launch:
     """Read back from the text of the file that the plan is exported as. Raises ``InputError`` if there is none."""
+    if job.workload.software.stack == "fsdp":
+        return _fully_sharded(job, strategy)
     block = launch_block(job.workload, strategy)[MEGATRON]
     if not block["launchable"] or block["arguments"] is None:
         raise InputError(
@@ -50,6 +54,40 @@ def launch_of(job: Job, strategy: ParallelStrategy) -> Launch:
         if entry is not None:
             return Launch(MEGATRON, block["target"], tuple(words[entry + 1 :]), dict(block["environment"]))
     raise AssertionError("a launch file starts its program")
+
+
+def _fully_sharded(job: Job, strategy: ParallelStrategy) -> Launch:
+    """FSDP2 has no launch file: the model is built by its numbers."""
+    model = job.workload.model
+    alone = strategy.tp * strategy.pp * strategy.cp * strategy.ep == 1 and strategy.zero_stage == 3
+    plain = model.moe is None and model.mla is None and model.local_attention is None and not model.mtp_num_layers
+    if not (alone and plain and model.constants.model_type in TRANSFORMERS):
+        raise InputError(
+            Sentence(
+                "FSDP2 is verified for dense models of transformers ({}) with ZeRO-3 alone, and this plan is another.",
+                joined(", ", TRANSFORMERS),
+            )
+        )
+    if strategy.recompute is Recompute.SELECTIVE:
+        raise InputError(Sentence("FSDP2 is verified without recompute or with full recompute."))
+    return Launch(FSDP2, FSDP2, (), {})
+
+
+def _transformers_model(workload: Workload) -> dict[str, Any]:
+    """The model in the words of transformers."""
+    model = workload.model
+    return {
+        "model_type": model.constants.model_type,
+        "num_hidden_layers": model.num_layers,
+        "hidden_size": model.hidden_size,
+        "num_attention_heads": model.num_attention_heads,
+        "num_key_value_heads": model.num_query_groups,
+        "head_dim": model.kv_channels,
+        "intermediate_size": model.ffn_hidden_size,
+        "vocab_size": model.vocab_size,
+        "tie_word_embeddings": model.tied_embeddings,
+        "max_position_embeddings": workload.training.seq_length,
+    }
 
 
 def filling_step(workload: Workload, strategy: ParallelStrategy) -> Workload:
@@ -90,6 +128,20 @@ def question(
 ) -> dict[str, Any]:
     """What the framework's process reads."""
     devices = workload.cluster.num_devices
+    if launch.framework == FSDP2:
+        batch = strategy.dp * strategy.micro_batch_size
+        return {
+            "framework": FSDP2,
+            "folders": list(folders),
+            "num_processes": devices,
+            "processes": 1,
+            "model": _transformers_model(workload),
+            "checkpoints": strategy.recompute is Recompute.FULL,
+            "seq_length": workload.training.seq_length,
+            "micro_batch_size": strategy.micro_batch_size,
+            "num_microbatches": workload.training.global_batch_size // batch,
+            "ranks": [0],
+        }
     return {
         "framework": launch.framework,
         "folders": list(folders),
