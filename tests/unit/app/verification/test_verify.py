@@ -232,6 +232,35 @@ def test_the_question_is_the_launch_file_and_the_ranks_that_differ() -> None:
     assert found["folders"] == ["/there"]
 
 
+def test_a_fully_sharded_model_is_compared_by_its_numbers() -> None:
+    plan, counts = (FOLDER / f"llama-3.1-8b-fsdp2.{name}" for name in ("job.yaml", "counts.json"))
+    asked: dict[str, Any] = {}
+
+    def run(question: dict[str, Any]) -> Any:
+        asked.update(question)
+        return read_counts(counts.read_text(), "counts")
+
+    document = verification_document(load_job(str(plan), {}, {}), run, None, [])
+    assert asked["model"]["num_key_value_heads"] == 8
+    assert asked["num_microbatches"] == 2
+    # Embedding and head are gathered and scattered with every micro batch; the price has it once a step.
+    assert wrong(document) == {("sent", "dp")}
+    rows = {(row.quantity, row.detail): row for row in document.ranks[0].rows}
+    ends = (2 * 128_256 * 4_096 + 4_096) * (2 + 4) * 7 / 8
+    assert rows["sent", "dp"].counted - rows["sent", "dp"].predicted == pytest.approx(ends, rel=1e-3)
+    assert rows["weights", ""].counted == 8_030_261_248 * 4 // 8
+
+
+@pytest.mark.parametrize("model", ["qwen3-30b-a3b", "deepseek-v3"])
+def test_a_model_that_fsdp2_is_not_verified_for_is_refused(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text((FOLDER / "llama-3.1-8b-fsdp2.job.yaml").read_text().replace("model: llama-3.1-8b", f"model: {model}"))
+    assert main(["verify", str(plan), "--counts", str(COUNTS)]) == 2
+    assert "FSDP2 is verified for dense models of transformers (llama, qwen3)" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("flag", "sentence"), [("9", "0 to 3"), ("a", "give numbers"), ("", "give numbers")])
 def test_ranks_that_the_plan_has_not_are_refused(flag: str, sentence: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["verify", str(PLAN), "--counts", str(COUNTS), f"--ranks={flag}"]) == 2
