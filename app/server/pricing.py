@@ -56,6 +56,7 @@ class PricingInProcesses:
             num_processes=LIGHT_PROCESSES,
             at_once=ESTIMATES_AT_ONCE,
             max_waiting=ESTIMATES_WAITING,
+            is_ready=True,
         )
         self._advice = Pool("advice", CallOptions(url, ADVICE_NICENESS), num_processes=1, max_waiting=ADVICE_WAITING)
         self._heavy = Pool("pricing", CallOptions(url, HEAVY_NICENESS), num_processes=HEAVY_PROCESSES, max_waiting=HEAVY_WAITING)

@@ -53,10 +53,9 @@ class Answer(NamedTuple):
     fault: str | None = None
 
 
-def main(options: CallOptions, connection: Connection, parent_pid: int) -> None:
-    """The whole life of the process."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of NumPy; several processes share the cores
-    end_with(parent_pid, threading.Event())
+def main(options: CallOptions, connection: Connection) -> None:
+    """The whole life of the process. Its parent, from which it was forked, ends with the process that started the pool."""
+    end_with(os.getppid(), threading.Event())
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes; the parent finishes calls first
         signal.signal(number, signal.SIG_IGN)
     os.nice(options.niceness)

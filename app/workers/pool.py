@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import Counter, deque
@@ -12,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 
 import structlog
 
@@ -21,6 +20,7 @@ from app.workers.calls import Answer, Call, CallOptions, EstimateCall, main
 GRACE_S = 2.0  # seconds for a running call when the pool ends
 TRIES = 2  # tries of a call whose process died, perhaps because of other calls
 WORTH_ENDING_S = 3.0  # a call that nobody waits for is ended after this time: before, a new process would cost more
+_PRELOADED = "app.workers.preloaded"
 _LOOK_S = 0.25  # between two looks whether somebody still waits
 
 log = structlog.get_logger()
@@ -44,13 +44,22 @@ class _Task:
 
 
 class Pool:
-    """``num_processes`` that take calls in turns by owner, up to ``at_once`` together.
+    """``num_processes`` that take calls in turns by owner, up to ``at_once`` together. If ``is_ready`` they start before a call.
 
     The next call is one of the owner with the fewest running calls; of several, of the one that had its turn the longest ago.
     """
 
-    def __init__(self, name: str, options: CallOptions, *, num_processes: int, at_once: int = 1, max_waiting: int) -> None:
-        self.name, self.options = name, options
+    def __init__(
+        self,
+        name: str,
+        options: CallOptions,
+        *,
+        num_processes: int,
+        at_once: int = 1,
+        max_waiting: int,
+        is_ready: bool = False,
+    ) -> None:
+        self.name, self.options, self.is_ready = name, options, is_ready
         self._at_once, self._max_waiting = at_once, max_waiting
         self._again: deque[_Task] = deque()  # calls whose process died; first in turn
         self._waiting: dict[str | None, deque[_Task]] = {}  # by owner, in order of their turns
@@ -190,9 +199,12 @@ class _Slot(threading.Thread):
         super().__init__(daemon=True, name=f"{pool.name} {number}")
         self._pool = pool
         self._connection: Connection | None = None
-        self.process: SpawnProcess | None = None
+        self.process: ForkServerProcess | None = None
 
     def run(self) -> None:
+        if self._pool.is_ready:
+            with suppress(OSError):  # told at the first call
+                self._start()
         while not self._pool.is_ending:
             tasks = self._pool.take()
             if tasks:
@@ -236,11 +248,10 @@ class _Slot(threading.Thread):
         return True
 
     def _start(self) -> Connection:
-        context = get_context("spawn")
+        context = get_context("forkserver")
+        context.set_forkserver_preload([_PRELOADED])
         ours, theirs = context.Pipe()
-        self.process = context.Process(
-            target=main, args=(self._pool.options, theirs, os.getpid()), daemon=True, name=f"meshplan {self.name}"
-        )
+        self.process = context.Process(target=main, args=(self._pool.options, theirs), daemon=True, name=f"meshplan {self.name}")
         self.process.start()
         theirs.close()  # so that its end is noticed here
         self._connection = ours

@@ -1,0 +1,24 @@
+"""What pricing processes have in common, loaded once by the process that they are forked from.
+
+A fork takes milliseconds where the modules take seconds, and the memory of modules is there once.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from importlib import import_module
+
+os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of NumPy; several processes share the cores
+
+for _module in (
+    "app.answers.batches",
+    "app.answers.service",
+    "app.storage.session",
+    "app.storage.database_errors",
+    "app.text.json_documents",
+):
+    import_module(_module)
+
+gc.collect()
+gc.freeze()  # collections must not write to what the processes share
