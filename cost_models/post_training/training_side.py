@@ -6,14 +6,17 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
+from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate
+from cost_models.step.composition import estimate, peaks
+from cost_models.step.priced_groups import memory_batch
 
 FORWARD_PART = 1.0 / 3.0  # share of the forward in a pass without recompute: the backward has twice its matmuls
 ONCE = ("optimizer", "dp_comm", "step_overhead", "weight_gather")  # parts of an update that a forward-only pass lacks
@@ -113,31 +116,67 @@ def all_training_times(
 
     Layouts with the same packs are priced together.
     """
+    found: dict[int, TrainingTimes] = {}
+    for pack, members in _packs(strategies, sequence_lengths, pack_length, num_updates).items():
+        chosen = [strategies[index] for index in members]
+        found |= zip(members, _times_of_pack(workload, chosen, constants, pack, num_updates), strict=True)
+    return [found[index] for index in range(len(strategies))]
+
+
+class TrainingPeaks(NamedTuple):
+    """Memory of the fullest rank in bytes, ``[n]``, and whether it fits."""
+
+    peak_bytes: NDArray[np.float64]
+    fits: NDArray[np.bool_]
+
+
+def training_peaks(
+    workload: Workload,
+    strategies: Sequence[ParallelStrategy],
+    constants: Constants,
+    sequence_lengths: NDArray[np.int64],
+    *,
+    pack_length: int,
+    num_updates: int = 1,
+) -> TrainingPeaks:
+    """``TrainingTimes.peak_memory_bytes`` and ``fits`` alone, a fraction of the work; arguments as in ``all_training_times``."""
+    found = TrainingPeaks(np.empty(len(strategies)), np.empty(len(strategies), dtype=np.bool_))
+    for pack, members in _packs(strategies, sequence_lengths, pack_length, num_updates).items():
+        job, rows = _with_pack(workload, pack), StrategyBatch.of([strategies[index] for index in members])
+        found.peak_bytes[members] = peaks(memory_batch(job, rows, constants)).peak_bytes
+        found.fits[members] = found.peak_bytes[members] <= fit_rule(job, constants).fit_limit_bytes
+    return found
+
+
+def _packs(
+    strategies: Sequence[ParallelStrategy], sequence_lengths: NDArray[np.int64], pack_length: int, num_updates: int
+) -> dict[PackedBatch, list[int]]:
+    """The layouts that share a batch, as indices."""
     alike: dict[tuple[int, int], list[int]] = defaultdict(list)
     for index, strategy in enumerate(strategies):
         alike[strategy.dp * strategy.micro_batch_size, max(2 * strategy.cp * strategy.tp, 2)].append(index)
     packs: dict[PackedBatch, list[int]] = defaultdict(list)
     for (replicas, multiple), members in alike.items():
         packs[packed(sequence_lengths, pack_length, replicas, multiple, num_updates)] += members
-    found: dict[int, TrainingTimes] = {}
-    for pack, members in packs.items():
-        chosen = [strategies[index] for index in members]
-        found |= zip(members, _times_of_pack(workload, chosen, constants, pack, num_updates), strict=True)
-    return [found[index] for index in range(len(strategies))]
+    return packs
 
 
-def _times_of_pack(
-    workload: Workload, strategies: Sequence[ParallelStrategy], constants: Constants, pack: PackedBatch, num_updates: int
-) -> list[TrainingTimes]:
-    """Price layouts with the same batch: each as given, and without recompute for its passes without gradients."""
+def _with_pack(workload: Workload, pack: PackedBatch) -> Workload:
     training = replace(
         workload.training,
         seq_length=pack.length,
         global_batch_size=pack.count,
         mean_squared_length_fraction=pack.mean_squared_length_fraction,
     )
+    return replace(workload, training=training)
+
+
+def _times_of_pack(
+    workload: Workload, strategies: Sequence[ParallelStrategy], constants: Constants, pack: PackedBatch, num_updates: int
+) -> list[TrainingTimes]:
+    """Price layouts with the same batch: each as given, and without recompute for its passes without gradients."""
     rows = StrategyBatch.of([*strategies, *map(_without_recompute, strategies)])
-    found = estimate(replace(workload, training=training), rows, constants, breakdown=True)
+    found = estimate(_with_pack(workload, pack), rows, constants, breakdown=True)
     assert found.breakdown is not None
     once = np.sum([found.breakdown.time_s[name] for name in ONCE if name in found.breakdown.time_s], axis=0)
     forward_s = np.maximum(found.step_time_s - once, 0.0) * FORWARD_PART

@@ -19,7 +19,7 @@ from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.workload import Workload
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exchange_of_step_s, exposed_exchange_s
 from cost_models.step.group_memory import group_memory
-from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGroup, priced_batch, priced_by
+from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGroup, memory_batch, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
 
@@ -280,7 +280,7 @@ def peaks(priced: PricedBatch, enough_bytes: float = float("inf")) -> Peaks:
 def fitting_rows(workload: Workload, batch: StrategyBatch, constants: Constants) -> NDArray[np.bool_]:
     """``Estimate.fits`` alone, ``[n]``, without step times and orders of tasks."""
     limit_bytes = fit_rule(workload, constants).fit_limit_bytes
-    fits: NDArray[np.bool_] = peaks(priced_batch(workload, batch, constants), limit_bytes).peak_bytes <= limit_bytes
+    fits: NDArray[np.bool_] = peaks(memory_batch(workload, batch, constants), limit_bytes).peak_bytes <= limit_bytes
     return fits
 
 

@@ -27,7 +27,7 @@ from cost_models.shapes.strategy import IntColumn, ParallelStrategy, Placement, 
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
-from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, priced_keys
+from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, memory_keys, priced_keys
 from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
 from documents.sentences import Sentence
 
@@ -347,6 +347,15 @@ def priced_batch(
     device, network = Device.of(workload, constants), network_of(workload, constants)
     keys, key_of = priced_keys(workload, batch, device, network)
     return PricedBatch(workload, batch, constants, device, network, keys, key_of, known)
+
+
+def memory_batch(workload: Workload, batch: StrategyBatch, constants: Constants) -> PricedBatch:
+    """A batch for ``composition.peaks`` alone: its layers have no times. Raises ``ValueError`` as ``priced_batch``."""
+    if len(batch) == 0:
+        raise ValueError(Sentence("no strategy to estimate"))
+    device, network = Device.of(workload, constants), network_of(workload, constants)
+    keys, key_of = memory_keys(workload, batch)
+    return PricedBatch(workload, batch, constants, device, network, keys, key_of)
 
 
 def priced_by(prices: LayerPrices, batch: StrategyBatch, known: KnownPipelines | None = None) -> PricedBatch:

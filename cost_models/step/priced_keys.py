@@ -99,7 +99,13 @@ def joined(first: Costs, second: Costs) -> Costs:
     return type(first)(**{f.name: joined(getattr(first, f.name), getattr(second, f.name)) for f in fields(first)})  # type: ignore[arg-type]
 
 
-Rows = dict[bytes, int]  # number of each distinct row
+class Rows(dict[bytes, int]):
+    """Numbers of distinct rows in the order of first occurrence; a new row gets the next one."""
+
+    def __missing__(self, row: bytes) -> int:
+        """Number the row."""
+        number = self[row] = len(self)
+        return number
 
 
 def numbered(columns: list[IntColumn], known: Rows) -> IntColumn:
@@ -114,24 +120,30 @@ def numbered(columns: list[IntColumn], known: Rows) -> IntColumn:
     """
     table = np.stack(columns, axis=1)
     rows = table.view(f"V{table.shape[1] * table.itemsize}").ravel().tolist()
-    return np.array([known.setdefault(row, len(known)) for row in rows], dtype=np.int64)
+    return np.fromiter(map(known.__getitem__, rows), np.int64, len(rows))
 
 
 def _priced(workload: Workload, keys: LayerKeys, device: Device, network: Network, known: Rows) -> PricedKeys:
     """Price the keys; ``known`` numbers the rows of kept activations."""
     kinds = workload.model.layer_kinds()
     layers = tuple(layer_costs(workload, keys, device, network, moe=kind.moe, local=kind.local) for kind in kinds)
-    activations = tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds)
-    kept = [column.view(np.int64) for each in activations for column in each.sums.values()]  # equal if their bits are equal
-    kept += [keys.micro_batch_size, keys.cp, keys.tp, keys.sequence_parallel]
+    activations, alike = _kept(workload, keys, known)
     stretch, merged = device.constants.hidden_stretch_fraction, keys.has(Feature.MOE_COMM_OVERLAP)
     return PricedKeys(
         layers=layers,
         activations=activations,
         edges=edge_costs(workload, keys, device, network),
         savings=pair_savings(layers, merged, stretch) if any(kind.moe for kind in kinds) else None,
-        alike=numbered(kept, known),
+        alike=alike,
     )
+
+
+def _kept(workload: Workload, keys: LayerKeys, known: Rows) -> tuple[tuple[LayerActivations, ...], IntColumn]:
+    """Activations of each kind of layer, and ``PricedKeys.alike``."""
+    kinds = workload.model.layer_kinds()
+    activations = tuple(layer_activations(workload, keys, moe=kind.moe, local=kind.local) for kind in kinds)
+    kept = [column.view(np.int64) for each in activations for column in each.sums.values()]  # equal if their bits are equal
+    return activations, numbered([*kept, keys.micro_batch_size, keys.cp, keys.tp, keys.sequence_parallel], known)
 
 
 class LayerPrices:
@@ -143,8 +155,7 @@ class LayerPrices:
     def __init__(self, workload: Workload, constants: Constants, most_keys: int = MOST_KEYS) -> None:
         self.workload, self.constants, self._most_keys = workload, constants, most_keys
         self.device, self.network = Device.of(workload, constants), network_of(workload, constants)
-        self._number: Rows = {}
-        self._alike: Rows = {}
+        self._number, self._alike = Rows(), Rows()
         self._keys: PricedKeys | None = None
 
     def of(self, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
@@ -156,7 +167,7 @@ class LayerPrices:
             raise
 
     def _forget(self) -> None:
-        self._number, self._alike, self._keys = {}, {}, None
+        self._number, self._alike, self._keys = Rows(), Rows(), None
 
     def _of(self, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
         keys, index = layer_keys(batch)
@@ -178,4 +189,11 @@ class LayerPrices:
 def priced_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
     """Prices of one batch's keys with all their parts ``[k]``, and the index of each strategy's key ``[n]``."""
     keys, index = layer_keys(batch)
-    return _priced(workload, keys, device, network, {}), index
+    return _priced(workload, keys, device, network, Rows()), index
+
+
+def memory_keys(workload: Workload, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
+    """Keys without times ``[k]``, for memory alone, and the index of each strategy's key ``[n]``. A formula of times fails."""
+    keys, index = layer_keys(batch)
+    activations, alike = _kept(workload, keys, Rows())
+    return PricedKeys(layers=(), activations=activations, edges=None, savings=None, alike=alike), index  # type: ignore[arg-type]

@@ -161,7 +161,7 @@ class KnownShardings:
     def __init__(self, workload: Workload, stages: Stages, device: Device, network: Network) -> None:
         self.stages = stages
         self._workload, self._device, self._network = workload, device, network
-        self._number: Rows = {}
+        self._number = Rows()
         self._known: PricedShardings | None = None
 
     def __len__(self) -> int:
@@ -173,7 +173,7 @@ class KnownShardings:
         try:
             return self._of(batch)
         except BaseException:  # also an interrupt: a numbered one without a price would get another's price
-            self._number, self._known = {}, None
+            self._number, self._known = Rows(), None
             raise
 
     def _of(self, batch: StrategyBatch) -> ShardedModel:

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.post_training.training_side import TrainingTimes, all_training_times
+from cost_models.post_training.training_side import TrainingPeaks, TrainingTimes, all_training_times, training_peaks
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import serving_memory
 from cost_models.shapes.canonical import canonical_schedule
@@ -19,6 +18,8 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Re
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InfeasibleError
 from documents.sentences import Sentence
+
+CostOf = Callable[[ParallelStrategy, TrainingTimes], float]
 
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 320, 512)
 ROOM_FOR_CACHE = 0.35  # least part of the memory that an instance may fill for its cache
@@ -94,36 +95,77 @@ class PricedLayout:
         return not self.times.fits, self.cost_s if self.times.fits else self.times.peak_memory_bytes
 
 
+@dataclass(frozen=True)
+class PoolPricing:
+    """Prices layouts of a training pool for one step's answers; arguments as in ``training_times``."""
+
+    constants: Constants
+    sequence_lengths: NDArray[np.int64]
+    pack_length: int
+    num_updates: int = 1
+
+    def times(self, workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[TrainingTimes]:
+        """Times and memory of each layout; ``ValueError`` where one does not hold the model."""
+        return all_training_times(workload, strategies, **vars(self))
+
+    def peaks(self, workload: Workload, strategies: Sequence[ParallelStrategy]) -> TrainingPeaks:
+        """Memory of each layout; ``ValueError`` as for ``times``."""
+        return training_peaks(workload, strategies, **vars(self))
+
+
+@dataclass(frozen=True)
+class Shortlist:
+    """The layouts of a pool that fit and, of the others, the first of least memory: no other one can be chosen.
+
+    ``least_bytes`` is the peak of the one that does not fit, infinite where there is none. ``may_fit``: some layout may fit.
+    """
+
+    workload: Workload
+    strategies: Sequence[ParallelStrategy]
+    least_bytes: float
+    may_fit: bool
+
+    @classmethod
+    def of(cls, workload: Workload, candidates: Sequence[ParallelStrategy], pricing: PoolPricing) -> Shortlist:
+        """The shortlist of the candidates; all of them where one that does not hold the model refuses all."""
+        try:
+            peak_bytes, fits = pricing.peaks(workload, candidates)
+        except ValueError:
+            return cls(workload, candidates, np.inf, may_fit=True)
+        others = np.where(~fits & np.isfinite(peak_bytes), peak_bytes, np.inf)
+        least_bytes = float(others.min(initial=np.inf))
+        kept = fits | ((others == least_bytes) & (np.arange(len(fits)) == others.argmin())) if len(fits) else fits
+        chosen = [candidate for candidate, is_kept in zip(candidates, kept.tolist(), strict=True) if is_kept]
+        return cls(workload, chosen, least_bytes, may_fit=bool(fits.any()))
+
+    def loses(self, best: PricedLayout) -> bool:
+        """Whether its memory alone shows that none of its layouts comes before ``best``."""
+        return not self.may_fit and (best.times.fits or self.least_bytes >= best.times.peak_memory_bytes)
+
+    def priced(self, pricing: PoolPricing, cost_s: CostOf) -> PricedLayout | None:
+        """The fastest layout that fits, else the one of least memory; ``None`` where no candidate has a price."""
+        found: list[PricedLayout] = []
+        try:
+            found = self._priced(self.strategies, pricing, cost_s)
+        except ValueError:  # one that does not hold the model refuses all
+            for strategy in self.strategies:
+                with suppress(ValueError):
+                    found += self._priced([strategy], pricing, cost_s)
+        return min((one for one in found if np.isfinite(one.key[1])), key=lambda one: one.key, default=None)
+
+    def _priced(self, strategies: Sequence[ParallelStrategy], pricing: PoolPricing, cost_s: CostOf) -> list[PricedLayout]:
+        times = pricing.times(self.workload, strategies) if strategies else []
+        return [PricedLayout(*pair, cost_s(*pair)) for pair in zip(strategies, times, strict=True)]
+
+
 def priced_layout(
     workload: Workload,
     candidates: Sequence[ParallelStrategy],
-    constants: Constants,
-    sequence_lengths: NDArray[np.int64],
-    *,
-    pack_length: int,
-    num_updates: int = 1,
-    cost_s: Callable[[ParallelStrategy, TrainingTimes], float] = lambda _, times: times.update_s,
+    pricing: PoolPricing,
+    cost_s: CostOf = lambda _, times: times.update_s,
 ) -> PricedLayout | None:
     """The fastest layout that fits, else the one of least memory; ``None`` where no candidate has a price."""
-    if not candidates:
-        return None
-    priced = partial(
-        all_training_times,
-        workload,
-        constants=constants,
-        sequence_lengths=sequence_lengths,
-        pack_length=pack_length,
-        num_updates=num_updates,
-    )
-    found: list[PricedLayout] = []
-    try:
-        found = [PricedLayout(*pair, cost_s(*pair)) for pair in zip(candidates, priced(candidates), strict=True)]
-    except ValueError:  # one that does not hold the model refuses all
-        for strategy in candidates:
-            with suppress(ValueError):
-                times = priced([strategy])[0]
-                found.append(PricedLayout(strategy, times, cost_s(strategy, times)))
-    return min((one for one in found if np.isfinite(one.key[1])), key=lambda one: one.key, default=None)
+    return Shortlist.of(workload, candidates, pricing).priced(pricing, cost_s)
 
 
 def best_training_layout(
@@ -136,7 +178,7 @@ def best_training_layout(
     num_updates: int = 1,
 ) -> tuple[ParallelStrategy, TrainingTimes]:
     """Layout of ``priced_layout`` with the shortest update; ``InfeasibleError`` without a candidate."""
-    found = priced_layout(workload, candidates, constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates)
+    found = priced_layout(workload, candidates, PoolPricing(constants, sequence_lengths, pack_length, num_updates))
     if found is None:
         raise InfeasibleError(
             Sentence("No training layout fills {} devices for {}.", workload.cluster.num_devices, workload.model.name)

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.compute import achievable_flops_per_s
-from cost_models.post_training.training_side import FORWARD_PART, TrainingTimes
+from cost_models.post_training.training_side import FORWARD_PART
 from cost_models.shapes.flops import model_flops_per_token
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from documents.errors import InfeasibleError
 from documents.sentences import Sentence
-from search.post_training.layouts import PricedLayout, priced_layout, with_devices
+from search.post_training.layouts import CostOf, PoolPricing, PricedLayout, Shortlist, with_devices
 
 EXACT_SIZES = 64  # size of a pool up to which all sizes are tried; above, each octave has half as many
 
 LayoutsOf = Callable[[Workload], Sequence[ParallelStrategy]]
-CostOf = Callable[[ParallelStrategy, TrainingTimes], float]
 
 
 def pool_sizes(devices: int) -> Iterator[int]:
@@ -54,6 +54,7 @@ class TrainingPools:
     num_updates: int
     cost_s: CostOf
     passes: float = 3.0  # forward and back
+    _short: dict[int, Shortlist] = field(default_factory=dict, repr=False)
     _priced: dict[int, PricedLayout | None] = field(default_factory=dict, repr=False)
 
     def best(self, devices: int, each: int = 1) -> tuple[Workload, PricedLayout]:
@@ -65,25 +66,27 @@ class TrainingPools:
         for size in (each * count for count in pool_sizes(devices // each)):
             if best is not None and best[1].times.fits and self._least_s(size) >= best[1].cost_s:
                 break
-            found = self._filled(size)
+            found = self._filled(size, None if best is None else best[1])
             if found is not None and (best is None or found.key < best[1].key):
                 best = with_devices(self.workload, size), found
         if best is None:
             raise InfeasibleError(Sentence("No training layout fills {} devices for {}.", devices, self.workload.model.name))
         return best
 
-    def _filled(self, size: int) -> PricedLayout | None:
-        if size not in self._priced:
+    @cached_property
+    def _pricing(self) -> PoolPricing:
+        return PoolPricing(self.constants, self.sequence_lengths, self.pack_length, self.num_updates)
+
+    def _filled(self, size: int, best: PricedLayout | None) -> PricedLayout | None:
+        """The layout that fills the pool; ``None`` where none does, or none can come before ``best``."""
+        if size not in self._short:
             pool = with_devices(self.workload, size)
-            self._priced[size] = priced_layout(
-                pool,
-                self.layouts_of(pool),
-                self.constants,
-                self.sequence_lengths,
-                pack_length=self.pack_length,
-                num_updates=self.num_updates,
-                cost_s=self.cost_s,
-            )
+            self._short[size] = Shortlist.of(pool, self.layouts_of(pool), self._pricing)
+        short = self._short[size]
+        if best is not None and short.loses(best):
+            return None
+        if size not in self._priced:
+            self._priced[size] = short.priced(self._pricing, self.cost_s)
         return self._priced[size]
 
     def _least_s(self, size: int) -> float:

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from cost_models.post_training.step import Algorithm, least_passes, training_cost_s
-from cost_models.post_training.training_side import TrainingTimes, training_times
+from cost_models.post_training.training_side import TrainingTimes, all_training_times, training_peaks, training_times
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Software, TrainingJob, Workload
 from documents.errors import InfeasibleError
-from search.post_training.layouts import priced_layout, strategy_of, training_layouts
+from search.post_training.layouts import PoolPricing, priced_layout, strategy_of, training_layouts
 from search.post_training.pools import TrainingPools, pool_sizes
 from tests.networks import ascend_a2
 from tests.workloads import DENSE, SPARSE, constants
@@ -72,13 +72,42 @@ def test_layouts_priced_together_have_the_prices_that_they_have_alone() -> None:
         assert best.times == alone
 
 
+@pytest.mark.parametrize("scale", [1, 12, 40])
+@pytest.mark.parametrize("model", [DENSE, SPARSE])
+def test_memory_alone_leaves_out_no_layout_that_would_be_chosen(model, scale: int) -> None:  # type: ignore[no-untyped-def]
+    # Every layout of every size with all of its times. At these widths all fit, some, or none.
+    wide = replace(model, num_layers=48, hidden_size=model.hidden_size * scale, ffn_hidden_size=model.ffn_hidden_size * scale)
+    found, best = pools(wide), None
+    for size in pool_sizes(12):
+        pool = replace(found.workload, cluster=replace(found.workload.cluster, num_devices=size))
+        layouts = list(training_layouts(pool))
+        every = all_training_times(pool, layouts, found.constants, LENGTHS, pack_length=1024) if layouts else []
+        for layout, times in zip(layouts, every, strict=True):
+            cost = training_cost_s(GRPO, times)
+            key = (not times.fits, cost if times.fits else times.peak_memory_bytes)
+            if best is None or key < best[0]:
+                best = key, size, layout
+    used, chosen = found.best(12)
+    assert best == (chosen.key, used.cluster.num_devices, chosen.strategy)
+
+
+def test_memory_without_times_is_the_memory_with_them() -> None:
+    for devices in (8, 16):
+        pool = replace(pools(SPARSE).workload, cluster=replace(ascend_a2(), num_devices=devices))
+        layouts = list(training_layouts(pool))
+        found = training_peaks(pool, layouts, constants(), LENGTHS, pack_length=1024)
+        times = [training_times(pool, layout, constants(), LENGTHS, pack_length=1024) for layout in layouts]
+        assert found.peak_bytes.tolist() == pytest.approx([one.peak_memory_bytes for one in times], rel=1e-12)
+        assert found.fits.tolist() == [one.fits for one in times]
+
+
 def test_a_layout_that_does_not_hold_the_model_leaves_the_others_their_price() -> None:
     workload = pools(replace(DENSE, num_layers=4)).best(8)[0]
     good = strategy_of(DENSE, 8, tp=2)
     too_deep = strategy_of(DENSE, 8, pp=8)
     assert good is not None
     assert too_deep is not None
-    kept = priced_layout(workload, [too_deep, good], constants(), LENGTHS, pack_length=1024)
+    kept = priced_layout(workload, [too_deep, good], PoolPricing(constants(), LENGTHS, 1024))
     assert kept is not None
     assert kept.strategy == good
 
