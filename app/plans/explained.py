@@ -23,7 +23,7 @@ from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
-from cost_models.step.composition import estimate
+from cost_models.simulation.step_times import simulate
 from documents.errors import InfeasibleError
 from documents.sentences import Sentence
 from search.executors.executor import SERIAL, Executor
@@ -82,11 +82,11 @@ def explain_document(
     rival = _rival(found, strategy)
     with np.errstate(all="ignore"):  # prices of an extreme job's neighbours may not be finite
         listed = sorted(
-            [*one_change(workload, space, strategy, constants, estimate), *_moves(workload, strategy, constants)],
+            [*one_change(workload, space, strategy, constants, simulate), *_moves(workload, strategy, constants)],
             key=lambda entry: entry["step_time_s"],
         )
         turning = [] if rival is None else _turning_points(workload, strategy, rival, constants)
-        matters = sensitivity(workload, strategy, constants, estimate)
+        matters = sensitivity(workload, strategy, constants, simulate)
     fitting = [entry for entry in listed if entry["fits"]]
     parts = plain(priced)
     return ExplainDocument.model_validate(
@@ -114,15 +114,15 @@ def _moves(workload: Workload, strategy: ParallelStrategy, constants: Constants)
     moves = neighbouring_moves(workload, strategy)
     legal = are_legal(workload, list(moves))
     allowed = {option: name for (option, name), is_legal in zip(moves.items(), legal, strict=True) if is_legal}
-    return priced_changes(workload, strategy, allowed, constants, estimate)
+    return priced_changes(workload, strategy, allowed, constants, simulate)
 
 
 def _turning_points(
     workload: Workload, strategy: ParallelStrategy, rival: ParallelStrategy, constants: Constants
 ) -> list[dict[str, Any]]:
-    times = estimate(workload, StrategyBatch.of([strategy, rival]), constants).step_time_s
+    times = simulate(workload, StrategyBatch.of([strategy, rival]), constants).step_time_s
     first, other = (strategy, rival) if times[0] <= times[1] else (rival, strategy)
-    return turning_points(workload, first, other, constants, estimate)
+    return turning_points(workload, first, other, constants, simulate)
 
 
 def _would_fit(fitting: Sequence[Mapping[str, Any]]) -> str:

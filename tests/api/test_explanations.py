@@ -23,6 +23,29 @@ def test_a_slow_plan_is_explained_beside_the_best(api: TestClient, job: dict[str
     assert document["proved_best"]
 
 
+def test_the_gains_of_changes_are_simulated_like_the_step(api: TestClient, job: dict[str, Any]) -> None:
+    """Layers of 10, 8, 8 and 6 on two ranks of two chunks: the closed form is not the simulated time here."""
+    strategy = {"tp": 2, "pp": 2, "vpp": 2, "layer_layout": [[10, 8], [8, 6]]}
+    document = api.post("/v1/explanations", json={**job, "strategy": strategy}).json()
+    estimate = document["estimate"]
+    assert estimate["fidelity"] == "simulated"
+    closed = api.post("/v1/estimates", json={**job, "strategy": strategy}).json()["estimate"]
+    assert closed["fidelity"] == "closed_form"
+    assert abs(closed["step_time_s"] / estimate["step_time_s"] - 1) > 1e-3
+    for change in document["changes"]:
+        assert change["delta_fraction"] == pytest.approx(change["step_time_s"] / estimate["step_time_s"] - 1, abs=1e-9)
+    for entry in document["sensitivity"]:
+        assert entry["better_delta_fraction"] == pytest.approx(
+            entry["better_step_time_s"] / estimate["step_time_s"] - 1, abs=1e-9
+        )
+    changed = next(
+        change for change in document["changes"] if change["change"].startswith("a layer moved from virtual stage 1 to 2")
+    )
+    moved = {**strategy, "layer_layout": [[9, 9], [8, 6]]}
+    again = api.post("/v1/explanations", json={**job, "strategy": moved}).json()["estimate"]
+    assert changed["step_time_s"] == pytest.approx(again["step_time_s"], rel=1e-9)
+
+
 def test_without_a_strategy_the_best_plan_is_explained(api: TestClient, job: dict[str, Any]) -> None:
     document = api.post("/v1/explanations", json=job).json()
     other = document["other"]
