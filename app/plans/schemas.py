@@ -141,7 +141,7 @@ class Better(Document):
 class ExplainDocument(EstimateDocument):
     """Response of `POST /v1/explanations`, and output of `meshplan explain --json`.
 
-    The estimate is simulated; changes are priced in closed form.
+    The estimate and all changes are simulated.
     """
 
     bound_by: Said
