@@ -10,18 +10,18 @@ from execution import running
 from execution.running import UnknownKernelError, used
 
 
-def _pairs(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, size: int = 1) -> int:
-    """FLOPs of scores and their product with the values, both causal; ``size`` ranks share the sequence evenly."""
-    length, batch, heads = query.shape[:3]
-    return batch * heads * length * key.shape[0] * size * (query.shape[-1] + value.shape[-1])
+def _pairs(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, axis: int, size: int) -> int:
+    """FLOPs of scores and their product with the values, both causal; ``size`` ranks share the positions of ``axis`` evenly."""
+    batch, heads = query.shape[1 - axis], query.shape[2]
+    return batch * heads * query.shape[axis] * key.shape[axis] * size * (query.shape[-1] + value.shape[-1])
 
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Any, ring: bool) -> Any:
+    def forward(ctx: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, group: Any, ring: bool, axis: int) -> Any:
         size = 1 if group is None else group.size()
         out = q.new_empty((*q.shape[:-1], v.shape[-1]))
-        sums = q.new_empty((q.shape[1], q.shape[2], q.shape[0], 1), dtype=torch.float32)
+        sums = q.new_empty((q.shape[1 - axis], q.shape[2], q.shape[axis], 1), dtype=torch.float32)
         if ring:
             pair = torch.cat((k.reshape(-1), v.reshape(-1)))
             for _ in range(size - 1):
@@ -31,7 +31,7 @@ class _Attention(torch.autograd.Function):
         else:
             ctx.save_for_backward(q, k, v, out, sums)
         ctx.shapes, ctx.group, ctx.ring = (k.shape, v.shape), group, ring
-        ctx.flops = _pairs(q, k, v, size if ring else 1)
+        ctx.flops = _pairs(q, k, v, axis, size if ring else 1)
         running.meter.multiplied("attention", ctx.flops)
         return out
 
@@ -51,7 +51,7 @@ class _Attention(torch.autograd.Function):
                     running.calls.note("irecv", ctx.group, pair.numel() * pair.element_size(), pair.dtype)
             del buffers
         of_k, of_v = (q.new_empty(shape) for shape in ctx.shapes)
-        return of_q, of_k, of_v, None, None
+        return of_q, of_k, of_v, None, None, None
 
 
 class _Exchange(torch.autograd.Function):
@@ -80,9 +80,8 @@ class DotProductAttention(torch.nn.Module):
 
     def __init__(self, num_attention_heads: int, kv_channels: Any, **given: Any) -> None:
         super().__init__()
-        for name in ("window_size",):
-            if given.get(name) not in (None, (-1, -1), (-1, 0)):
-                raise UnknownKernelError(f"DotProductAttention with {name}={given[name]}")
+        if given.get("window_size") not in (None, (-1, -1), (-1, 0)):
+            raise UnknownKernelError(f"DotProductAttention with window_size={given['window_size']}")
         if given.get("softmax_type", "vanilla") != "vanilla":
             raise UnknownKernelError(f"DotProductAttention with softmax_type={given['softmax_type']}")
         self.cp_group, self.cp_comm_type = given.get("cp_group"), given.get("cp_comm_type", "p2p")
@@ -93,19 +92,21 @@ class DotProductAttention(torch.nn.Module):
         self.cp_group = group
 
     def forward(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: Any = None, **given: Any) -> torch.Tensor:
-        if given.get("attn_mask_type") != "causal" or given.get("qkv_format", "sbhd") != "sbhd":
-            raise UnknownKernelError(f"DotProductAttention with {given.get('attn_mask_type')}, {given.get('qkv_format')}")
+        form = given.get("qkv_format") or getattr(self, "qkv_format", "sbhd")  # Megatron sets the attribute
+        exchanges = self.cp_group is not None and self.cp_group.size() > 1 and self.cp_comm_type == "a2a"
+        if given.get("attn_mask_type") != "causal" or form not in ("sbhd", "bshd") or (exchanges and form == "bshd"):
+            raise UnknownKernelError(f"DotProductAttention with {given.get('attn_mask_type')}, {form}")
         if given.get("core_attention_bias") is not None:
             raise UnknownKernelError("DotProductAttention with a bias of the scores")
         q, k, v = (each.contiguous() for each in (q, k, v))
         size = 1 if self.cp_group is None else self.cp_group.size()
-        if size > 1 and self.cp_comm_type == "a2a":
+        if exchanges:
             used("AttnFuncWithCPAndQKVOA2A")
             q, k, v = (_Exchange.apply(each, self.cp_group, True) for each in (q, k, v))
-            out = _Exchange.apply(_Attention.apply(q, k, v, None, False), self.cp_group, False)
+            out = _Exchange.apply(_Attention.apply(q, k, v, None, False, 0), self.cp_group, False)
         else:
             used("AttnFuncWithCPAndKVP2P" if size > 1 else "DotProductAttention")
-            out = _Attention.apply(q, k, v, self.cp_group, size > 1)
+            out = _Attention.apply(q, k, v, self.cp_group, size > 1, form.index("s"))
         return out.reshape(out.shape[0], out.shape[1], -1)
 
 

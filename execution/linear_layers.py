@@ -273,9 +273,10 @@ class RMSNorm(torch.nn.Module):
 
     has_bias = False
 
-    def __init__(self, normalized_shape: Any, eps: float = 1e-5, sequence_parallel: bool = False, **given: Any) -> None:
+    def __init__(self, normalized_shape: Any = None, eps: float = 1e-5, sequence_parallel: bool = False, **given: Any) -> None:
         super().__init__()
-        size = normalized_shape if isinstance(normalized_shape, int) else list(normalized_shape)
+        shape = given.get("hidden_size") if normalized_shape is None else normalized_shape  # the former name
+        size = shape if isinstance(shape, int) else list(shape)
         dtype = given.get("params_dtype") or given.get("dtype") or torch.get_default_dtype()
         self.eps = eps
         self.weight = torch.nn.Parameter(torch.empty(size, dtype=dtype))

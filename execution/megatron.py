@@ -339,6 +339,7 @@ def _step(args: Any, entry: Any, model: Any, optimizer: Any, scheduler: Any) -> 
 
 def _configure(args: Any, config: Any, model: Any, optimizer: Any) -> None:
     """What ``train`` sets before its first step."""
+    args.curr_iteration = args.iteration = 0
     config.grad_scale_func = optimizer.scale_loss
     distributed = importlib.import_module("megatron.core.distributed")
     wrapped = isinstance(model[0], distributed.DistributedDataParallel)

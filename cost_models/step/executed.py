@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.layer.activations import layer_activations
+from cost_models.layer.compute import ELEMENT_BYTES
 from cost_models.memory.peak import held_activations, loss_bytes
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import Floats, layer_keys
@@ -54,6 +55,9 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
     memory = group_memory(workload, group, constants, breakdown=True)
     outside = sum((memory.parts[name] for name in OUTSIDE_THE_ALLOCATOR), np.zeros_like(memory.peak))
     between = held.saved_bytes + held.checkpoints + held.losses + memory.parts["module_buffers"]
+    if strategy.sequence_parallel and strategy.tp > 1:  # a buffer for the head's gathered input stays [megatron-0.12, utils.py]
+        tokens = workload.training.seq_length * strategy.micro_batch_size / strategy.cp
+        between = between + stages.is_last * ELEMENT_BYTES * tokens * workload.model.hidden_size
     states, layers = sharded.states, held.layers
     one_loss = layers._replace(losses=np.ones_like(layers.losses), waiting_heads=np.zeros_like(layers.waiting_heads))
 
