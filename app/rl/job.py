@@ -6,7 +6,7 @@ import csv
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,7 +27,6 @@ from app.rl.fields import (
     TrainLayoutSection,
 )
 from app.rl.models import model_of
-from app.storage.session import Database
 from calibration.files.calibrations import Calibration
 from cost_models.constants import Constants
 from cost_models.post_training.lengths import (
@@ -52,6 +51,9 @@ from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
 from search.post_training.layouts import default_rollout_layout, strategy_of, training_layouts
 from search.post_training.pools import TrainingPools
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
 
 SHARED_MEMORY_FRACTION, OWN_MEMORY_FRACTION = 0.6, 0.9
 

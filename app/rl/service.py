@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.rl.export import launches
 from app.rl.job import RlJob, request_rl_job
@@ -22,7 +22,7 @@ from app.rl.schemas import (
     RolloutLayout,
     TrainLayout,
 )
-from app.storage.session import Database
+from app.settings import load_settings
 from cost_models.post_training.constants import constant
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step
@@ -33,6 +33,9 @@ from documents.sentences import Sentence, word
 from search.post_training.layouts import rollout_layouts
 from search.post_training.search import Candidate, Choice, PlacementProgress, PlacementSearch, Split, splits
 from search.session.runner import run_to_end
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
 
 DEFINITION = Sentence("prompt and answer tokens that are trained on, of a whole step, over all devices")
 MAX_SERVED_S = 60.0  # the caller waits for the answer; a longer search must be a study
@@ -71,11 +74,12 @@ def rl_search_document(
 ) -> RlSearchDocument:
     """Search the placements of the job, or only the one that it names; ``InfeasibleError`` if there is none.
 
-    ``time_limit_s`` applies in addition to the job's own limit.
+    ``time_limit_s`` applies in addition to the job's own limit. Without either, that of the environment does.
     """
-    search = placement_search(job)
+    search, settings = placement_search(job), load_settings()
     limits = [limit for limit in (time_limit_s, job.section.time_limit_s) if limit is not None]
-    stopped_by = run_to_end(search, min(limits, default=None), on_progress)
+    limit_s = min(limits, default=settings.search_s)
+    stopped_by = run_to_end(search, limit_s, on_progress, memory_limit_bytes=settings.search_bytes)
     return RlSearchDocument(**dict(found_so_far(job, search, stopped_by)), best=best_of(job, search, stopped_by))
 
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.calibrations.constants import constants_for, own_calibrations
 from app.calibrations.stored import stored_calibrations
 from app.jobs.job import Job, job_document, parse_job
 from app.jobs.requests import parse_request
 from app.serving.fields import InstanceSection, ServingJobDocument, ServingSection
-from app.storage.session import Database
 from calibration.files.calibrations import Calibration
 from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload
 from cost_models.serving.memory import DEFAULT_PASS_TOKENS, DEFAULT_UTILISATION
@@ -20,6 +19,9 @@ from cost_models.shapes.workload import WorkloadError
 from documents.checking import check
 from documents.errors import InputError
 from documents.sentences import Sentence, joined
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
 
 MAX_CONTEXT_TOKENS = 10_000_000
 # Fields whose defaults affect the answer, with their sources.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.answers.provenance import priced_with
 from app.answers.schemas import PricedWith
@@ -20,7 +20,6 @@ from app.serving.schemas import (
     ServingPlanDocument,
     ServingSearchDocument,
 )
-from app.storage.session import Database
 from cost_models.serving.engine import ServingLayout
 from cost_models.serving.memory import kv_bytes_per_token, kv_capacity_tokens, serving_memory
 from cost_models.serving.service import Service, mean_requests_held, prefill_rate, service, time_per_token_s
@@ -29,6 +28,9 @@ from documents.errors import InfeasibleError, InputError
 from documents.sentences import Sentence
 from meshplan import __version__
 from search.serving.split import Limits, ServingPlan, most_in_flight, search_serving
+
+if TYPE_CHECKING:
+    from app.storage.session import Database
 
 Pool = tuple[ServingLayout, int]
 

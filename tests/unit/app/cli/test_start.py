@@ -38,3 +38,17 @@ def test_a_refused_flag_does_not_import_what_prices(command: str) -> None:
         "cost_models.step.composition",
     )
     assert [name for name in modules if name.startswith(late)] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (("serving", "search", "qwen3-32b", "--hardware", "atlas-800t-a2", "--devices", "16"), 2),
+        (("rl", "search", "no-such-file"), 2),
+    ],
+)
+def test_serving_and_post_training_import_no_database(words: tuple[str, ...], code: int) -> None:
+    found, modules = called(*words)
+    assert found == code
+    assert not modules & {"sqlalchemy", "app.storage.session", "alembic"}
+    assert "app.serving.job" in modules or "app.rl.job" in modules

@@ -86,6 +86,13 @@ def test_staleness_gains_until_one_side_sets_the_pace() -> None:
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in pairwise(steps))
 
 
+def test_a_search_without_a_time_limit_ends_by_that_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHPLAN_SEARCH_S", "0.000001")
+    found = rl_search_document(job(max_staleness=0))
+    assert (found.stopped_by, found.priced > 0, found.num_done < found.num_splits) == ("time_limit", True, True)
+    assert rl_search_document(job(max_staleness=0, time_limit_s=600)).stopped_by is None
+
+
 def test_a_search_ranks_placements_and_shows_what_staleness_buys() -> None:
     found = rl_search_document(job(max_staleness=2))
     assert [plan.step_time_s for plan in found.plans] == sorted(plan.step_time_s for plan in found.plans)
