@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.constants import Constants
 from cost_models.memory.model_states import MASTER_BYTES, WEIGHT_BYTES, moment_bytes
+from cost_models.shapes.adapters import adapter_parameters
 from cost_models.shapes.layer_keys import data_parallel_sizes
 from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
@@ -24,7 +25,9 @@ class SavedState:
 
 
 def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Constants) -> SavedState:
-    """Bytes to save: 16-bit weights, master weights and Adam's moments of all parameters, once.
+    """Bytes to save: 16-bit weights, master weights and Adam's moments of all trained parameters, once.
+
+    Frozen weights are saved with them, as they are stored [mindspeed-llm, checkpointing.py].
 
     FP32 weights are their own master. Every data-parallel replica writes its share of the parameters that it holds
     [megatron-0.12, fully_parallel.py].
@@ -33,7 +36,13 @@ def saved_state(workload: Workload, strategy: ParallelStrategy, constants: Const
     fp32 = workload.software.fp32_parameters or workload.software_traits.fp32_shards
     bytes_each = (0.0 if fp32 else WEIGHT_BYTES) + MASTER_BYTES + float(moment_bytes(batch)[0])
     ((_, group),) = priced_groups(workload, batch, constants, merge=False, tables=True)
-    held = group.sharded.parameters
+    held, task = group.sharded.trained, workload.training.task
     dense, experts = data_parallel_sizes(batch)
     fullest = float(np.max(held.dense / dense + held.experts / experts))
-    return SavedState(num_parameters(workload.model).total * bytes_each, fullest * bytes_each)
+    total = num_parameters(workload.model).total
+    if task.adapters is None:
+        return SavedState(total * bytes_each, fullest * bytes_each)
+    whole, kinds = group.sharded.parameters, workload.model.kinds_of_layers()
+    low_rank = sum(adapter_parameters(workload, task.adapters, moe=kind.moe) for kind in kinds)
+    frozen = float(np.max(whole.dense / dense + whole.experts / experts))
+    return SavedState(total * WEIGHT_BYTES + low_rank * bytes_each, frozen * WEIGHT_BYTES + fullest * bytes_each)

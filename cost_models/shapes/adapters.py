@@ -73,6 +73,16 @@ def active_adapter_parameters(model: ModelShape, adapters: Adapters, *, moe: boo
     )
 
 
+def adapter_parameters(workload: Workload, adapters: Adapters, *, moe: bool) -> int:
+    """Parameters of all adapters of a layer before any sharding; experts that share an adapter count it once."""
+    shape = workload.model.moe
+    experts = 1 if shape is None or workload.software_traits.shares_expert_adapters else shape.num_experts
+    return sum(
+        (experts if linear.experts else 1) * adapters.rank * (linear.inner + linear.outer)
+        for linear in adapted_linears(workload.model, adapters, moe=moe)
+    )
+
+
 def matrices(workload: Workload, linear: AdaptedLinear, rows: StrategyBatch | LayerKeys) -> tuple[Floats, Floats]:
     """Elements of A and of B of one adapter on a rank, ``[n]`` or ``[k]`` like ``rows``.
 

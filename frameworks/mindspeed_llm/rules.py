@@ -17,7 +17,6 @@ from cost_models.shapes.strategy import (
     StrategyBatch,
 )
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
@@ -27,8 +26,8 @@ from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
 from frameworks.mindspeed_llm.specs import traits_of, unbuilt
 from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, RELEASE, TABLE, TERMS
-from frameworks.mindspeed_llm.tasks import STAGE_OF_TASK, breaks_expert_adapters, unstartable, why_no_expert_adapters
-from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule, task_rule
+from frameworks.mindspeed_llm.task_rules import RULES as TASK_RULES
+from frameworks.offer_rules import dispatcher_rule, model_rule, offered_rule, precision_rule, schedule_rule
 from frameworks.physics.memory import module_names
 from frameworks.physics.pipeline import IN_GROUPS, PAIRS_WAIT
 from frameworks.placements import Placements, placement_rule
@@ -49,44 +48,6 @@ from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
-
-TASK = task_rule("mindspeed_task", "[mindspeed-llm, posttrain_gpt.py]", NAME, Task.PRETRAIN, *STAGE_OF_TASK)
-
-ADAPTERS = Rule(
-    "mindspeed_adapters",
-    "[mindspeed-llm, features_manager/finetune/lora.py; mindspeed-llm, dpo_trainer.py]",
-    Sentence("adapters are of Megatron's layers, with a whole alpha, and of sft alone; dpo runs its reference model"),
-    lambda w, b: every_row(b, unstartable(w) is not None),
-    lambda w, s: Sentence("MindSpeed-LLM: {}", unstartable(w) or ""),
-    job_only=True,
-)
-
-EXPERT_ADAPTERS = Rule(
-    "mindspeed_expert_adapters",
-    "[mindspeed-llm, features_manager/finetune/lora.py; mindspeed, moe_alltoall_overlap.py]",
-    Sentence("adapters of experts need the dispatcher alltoall with etp = tp, and switches that alltoall_seq takes"),
-    breaks_expert_adapters,
-    why_no_expert_adapters,
-)
-
-COC_AND_ADAPTERS = FACTS("mindspeed_coc_adapters", Sentence("coc excludes adapters"))
-
-SWAP_AND_ADAPTERS = FACTS("mindspeed_swap_adapters", Sentence("swap_attention excludes adapters"))
-
-EMPTY_STAGES = Rule(
-    "mindspeed_adapters_empty_stage",
-    "[mindspeed-llm, features_manager/megatron_basic/training_basic.py]",
-    Sentence("with adapters every virtual stage holds a layer"),
-    lambda w, b: (
-        layout_violates(w, b, lambda layout, _mtp, _model: min(map(min, layout)) == 0)
-        if w.training.task.is_frozen
-        else none_of(b)
-    ),
-    lambda w, s: Sentence(
-        "a virtual stage of pp {} x vpp {} holds no-op layers alone, which MindSpeed-LLM refuses with adapters", s.pp, s.vpp
-    ),
-    reads_placement=True,
-)
 
 PRECISION = precision_rule(  # fp8 where the devices have it: Ascend 950
     "mindspeed_precision",
@@ -503,4 +464,4 @@ UNSET = (
     ),
 )
 
-RULES = (*FAMILY_RULES, *rules_in(globals()))
+RULES = (*FAMILY_RULES, *TASK_RULES, *rules_in(globals()))

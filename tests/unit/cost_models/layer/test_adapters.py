@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cost_models.delivery.state import saved_state
 from cost_models.layer.adapters import adapter_comm, adapter_times, dequantise_s
 from cost_models.layer.communication import tensor_parallel_comm, weight_comm
 from cost_models.layer.costs import layer_costs
@@ -14,6 +15,7 @@ from cost_models.layer.edges import edge_costs
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.shapes.adapters import adapter_rank_parameters
 from cost_models.shapes.flops import model_flops_per_step
+from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.training_task import (
     MEGATRON_MODULES,
     Adapters,
@@ -181,3 +183,12 @@ def test_the_examples_of_the_page_are_those_of_the_code() -> None:
     of_page = replace(device(quantised), hbm_bytes_per_s=1.6e12)
     time_s = dequantise_s(quantised, keys(), of_page, moe=False, local=False)
     assert float(time_s[0]) == worked("nf4-dequantise")
+
+
+def test_a_checkpoint_has_optimizer_states_of_adapters_alone() -> None:
+    # Eight layers; adapters of a layer have 16 x 20,480 parameters, 2 + 4 + 8 bytes each. Frozen weights take 2 bytes.
+    model = 8 * (4 * H * H + 3 * H * F + 2 * H) + 2 * 32000 * H + H
+    adapters = 8 * 16 * (1024 + 3072 + 1024 + 1024 + 1024 + 8192 + 4096 + 1024)
+    plan = ParallelStrategy(tp=1)
+    assert saved_state(job(), plan, constants()).total_bytes == 2 * model + 14 * adapters
+    assert saved_state(job(task=TrainingTask(Task.SFT)), plan, constants()).total_bytes == 14 * model
