@@ -3,8 +3,8 @@
 usage: python -m scripts.oracle MEGATRON --python PYTHON [--only TEXT] [--release RELEASE]
 
 MEGATRON is a work tree or a git directory of NVIDIA/Megatron-LM with the tags of the releases. PYTHON is an interpreter with
-PyTorch (2.9 was used; no device is needed), einops and packaging. Records are in scripts/oracle/executed; `make docs` writes
-docs/verification.md from them. A release takes about five minutes on two cores. Nothing is installed or fetched.
+PyTorch (2.9 was used; no device is needed), einops, packaging and transformers. Records are in scripts/oracle/executed; `make
+docs` writes docs/verification.md from them. A release takes about five minutes on two cores. Nothing is installed or fetched.
 Exit status: 0 all cases ran, 1 some did not.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from scripts.conformance.checkouts import Checkouts
 from scripts.oracle.cases import CASES, Case
-from scripts.oracle.records import MEGATRON, SOURCES, record, recorded
+from scripts.oracle.records import MEGATRON, RECORDS, SOURCES, record, recorded
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,23 +30,26 @@ def main() -> int:
     parser.add_argument("megatron", type=Path)
     parser.add_argument("--python", default=sys.executable)
     parser.add_argument("--only", default="", help="a part of the names of the cases that run")
-    parser.add_argument("--release", choices=SOURCES, action="append")
+    parser.add_argument("--release", choices=RECORDS, action="append")
     options = parser.parse_args()
     status = 0
-    for release in options.release or SOURCES:
+    for release in options.release or RECORDS:
         chosen = [case for case in CASES if release in case["releases"] and options.only in case["name"]]
         with tempfile.TemporaryDirectory() as scratch:
-            tree = Checkouts({MEGATRON: options.megatron}, Path(scratch)).tree(MEGATRON, SOURCES[release])
-            status |= run(options.python, tree.path, chosen, Path(scratch) / "found.json", release)
+            if release in SOURCES:
+                tree = Checkouts({MEGATRON: options.megatron}, Path(scratch)).tree(MEGATRON, SOURCES[release])
+                runner = ["scripts.oracle.megatron", str(tree.path)]
+            else:
+                runner = ["scripts.oracle.transformers_fsdp"]
+            status |= run([options.python, "-W", "ignore", "-m", *runner], chosen, Path(scratch) / "found.json", release)
     return status
 
 
-def run(python: str, framework: Path, cases: list[Case], out: Path, release: str) -> int:
+def run(command: list[str], cases: list[Case], out: Path, release: str) -> int:
     asked = out.with_name("cases.json")
     asked.write_text(json.dumps(cases))
-    command = [python, "-W", "ignore", "-m", "scripts.oracle.megatron", str(framework), str(asked), str(out)]
     quiet = {"TORCHDYNAMO_DISABLE": "1", "CUDA_DEVICE_MAX_CONNECTIONS": "1"}
-    status = subprocess.run(command, cwd=ROOT, env=os.environ | quiet, check=False).returncode
+    status = subprocess.run([*command, str(asked), str(out)], cwd=ROOT, env=os.environ | quiet, check=False).returncode
     record(release, recorded(release) | json.loads(out.read_text()))
     return int(status != 0)
 

@@ -27,7 +27,7 @@ def case(
     name: str, model: dict[str, Any] | None = None, *, devices: int | None = None, micro_batches: int = 1, **plan: Any
 ) -> Case:
     """A case on as many devices as its plan needs; ``plan`` holds fields of a strategy. Nothing overlaps unless it says so."""
-    outer = {"releases": RELEASES} | {key: plan.pop(key) for key in ("layout", "peak", "releases") if key in plan}
+    outer = {"releases": RELEASES} | {key: plan.pop(key) for key in ("layout", "peak", "releases", "stack") if key in plan}
     return {
         "name": name,
         "model": DENSE | (model or {}),
@@ -166,6 +166,15 @@ DATA_CASES = [
     case("ZeRO-1, 4 replicas, gradients in 16 bits", devices=4, **switched(grad_reduce_in_bf16=True)),
     case("ZeRO-1, ep 2, 4 replicas, overlapped", MOE, devices=4, ep=2, **OVERLAPPED),
 ]
+FSDP = {"stack": "fsdp", "releases": ("transformers",), "zero_stage": 3}
+FSDP_CASES = [
+    case("Llama", devices=2, **FSDP),
+    case("Llama, 4 replicas, 2 micro batches", devices=4, micro_batches=2, **FSDP),
+    case("Llama, 2 sequences", devices=2, micro_batch_size=2, **FSDP),
+    case("Llama, full recompute", devices=2, recompute=FULL, **FSDP),
+    case("Qwen3", QUERY_NORMS, devices=2, **FSDP),
+    case("Qwen3, full recompute", QUERY_NORMS, devices=2, recompute=FULL, **FSDP),
+]
 SECTIONS = {
     "Dense layers": DENSE_CASES,
     "Without fused kernels": KERNEL_CASES,
@@ -174,5 +183,6 @@ SECTIONS = {
     "Mixtures": MOE_CASES,
     "Pipelines": PIPELINE_CASES,
     "Data parallelism": DATA_CASES,
+    "transformers under FSDP2": FSDP_CASES,
 }
 CASES = [each for section in SECTIONS.values() for each in section]

@@ -10,7 +10,7 @@ from scripts.oracle.cases import ROUTER_IN_FP32_FROM
 from scripts.oracle.predicted import Predicted
 
 Rank = dict[str, Any]
-YEARS = {"0.12": 2025.35, "0.19": None}  # of the releases; none: the newest
+YEARS = {"0.12": 2025.35, "0.19": None, "transformers": None}  # of the releases; none: the newest
 GROUPS = {"tp": ("tp",), "ep": ("ep", "etp", "etp_ep"), "dp": ("dp",), "expert_dp": ("expert_dp",), "pp": ("pp", "ends")}
 
 

@@ -10,10 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import os
 import sys
-import traceback
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +22,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from scripts.oracle import processor
 from scripts.oracle.kernels import Attention, Balanced, FusedAttention, FusedNorm, RepeatedLinear, Softmax, rotary
 from scripts.oracle.meters import Collectives, Storages
+from scripts.oracle.ranks import run_each
 
 processor.install()
 METER = Storages()
@@ -387,39 +385,5 @@ def _states(wrapped: list[Any], optimizer: Any) -> dict[str, int]:
     return {"gradients": gradients, "master": weights, "moments": sum(t.numel() * t.element_size() for t in moments)}
 
 
-def main() -> int:
-    cases, out = json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[3])
-    found: dict[str, Any] = {}
-    failed: Counter[str] = Counter()
-    for case in cases:
-        ranks = []
-        for pipeline_rank in range(case["strategy"].get("pp", 1)):
-            read, write = os.pipe()
-            if (child := os.fork()) == 0:
-                status = 1
-                try:
-                    os.close(read)
-                    answer = json.dumps(run(case, pipeline_rank)).encode()
-                    with os.fdopen(write, "wb") as stream:
-                        stream.write(answer)
-                    status = 0
-                except BaseException:
-                    traceback.print_exc()
-                finally:
-                    os._exit(status)
-            os.close(write)
-            with os.fdopen(read, "rb") as stream:
-                answer = stream.read()
-            if os.waitpid(child, 0)[1] or not answer:
-                failed[case["name"]] += 1
-                break
-            ranks.append(json.loads(answer))
-        else:
-            found[case["name"]] = ranks
-        print(case["name"], "failed" if case["name"] in failed else "ran", flush=True)
-        out.write_text(json.dumps(found))
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_each(run, json.loads(Path(sys.argv[2]).read_text()), Path(sys.argv[3])))

@@ -59,6 +59,9 @@ class Storages(TorchDispatchMode):
         if self.counts_flops and name.startswith(("aten.mm.", "aten.addmm.", "aten.bmm.", "aten.baddbmm.")):
             left, right = args[-2:] if name.startswith(("aten.mm.", "aten.bmm.")) else args[1:3]
             self.add_flops(2 * left.numel() * right.shape[-1], "attention" if "bmm" in name else "linear")
+        if self.counts_flops and name.startswith("aten._scaled_dot_product_flash_attention_for_cpu.default"):
+            query, key, value = args[:3]
+            self.add_flops(2 * query.shape[:-1].numel() * key.shape[2] * (query.shape[3] + value.shape[3]), "attention")
         for each in out if isinstance(out, tuple | list) else (out,):
             if isinstance(each, torch.Tensor):
                 self._see(each, name)

@@ -52,7 +52,9 @@ class Predicted:
         return stage_costs(self.workload, self.strategy, self.constants).memory_bytes
 
     def parameters(self, rank: int) -> float:
-        return float(self._memory["weights"][rank]) / WEIGHT_BYTES[self.case["precision"]]
+        """Parameters that a pipeline rank holds; under FSDP its shard, in FP32."""
+        precision = "fp32" if self.workload.software_traits.fp32_shards else self.case["precision"]
+        return float(self._memory["weights"][rank]) / WEIGHT_BYTES[precision]
 
     def states(self, rank: int) -> dict[str, float]:
         """Bytes of gradients, master weights and moments of a pipeline rank."""

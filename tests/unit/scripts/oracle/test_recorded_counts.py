@@ -6,10 +6,10 @@ import pytest
 
 from scripts.oracle.cases import CASES
 from scripts.oracle.comparison import TOLERANCE, Row, moved_bytes, rows, sent_bytes
-from scripts.oracle.records import SOURCES, recorded
+from scripts.oracle.records import RECORDS, recorded
 from scripts.oracle.write_verification import CHINESE, KNOWN, PAGE, with_tables
 
-RAN = [(release, case) for release in SOURCES for case in CASES if release in case["releases"]]
+RAN = [(release, case) for release in RECORDS for case in CASES if release in case["releases"]]
 
 
 @cache
@@ -24,7 +24,7 @@ def test_every_count_is_what_was_executed(release: str, name: str) -> None:
     assert outside == {count for case, count in KNOWN if case == name}
 
 
-@pytest.mark.parametrize("release", SOURCES)
+@pytest.mark.parametrize("release", RECORDS)
 def test_integers_are_equal(release: str) -> None:
     counted = [row for each, case in RAN if each == release for row in found(release, case["name"])]
     for row in counted:
@@ -33,7 +33,7 @@ def test_integers_are_equal(release: str) -> None:
             assert row.predicted == row.executed - biases, row  # those of layer norms are left out
 
 
-@pytest.mark.parametrize("release", SOURCES)
+@pytest.mark.parametrize("release", RECORDS)
 def test_each_case_was_executed_and_no_other(release: str) -> None:
     assert set(recorded(release)) == {case["name"] for each, case in RAN if each == release}
 
