@@ -251,6 +251,19 @@ def test_a_fully_sharded_model_is_compared_by_its_numbers() -> None:
     assert rows["weights", ""].counted == 8_030_261_248 * 4 // 8
 
 
+def test_what_is_known_to_differ_of_a_mixture_is_what_differs() -> None:
+    """The list of docs/verify.md, and nothing beside it; a mended count leaves it here and there."""
+    counts = read_counts((FOLDER / "deepseek-v3.counts.json").read_text(), "counts")
+    document = verification_document(load_job(str(FOLDER / "deepseek-v3.job.yaml"), {}, {}), lambda _question: counts, None, [])
+    layers = {("kept by a layer", "dense"), ("kept by a layer", "moe"), ("held between passes", ""), ("sent", "tp"), ("peak", "")}
+    assert wrong(document) == layers
+    rows = {(row.quantity, row.detail): row for row in document.ranks[1].rows}
+    assert rows["parameters", "experts"].counted == 4 * 16 * 3 * 7_168 * 2_048
+    # By hand: the gathered input of the shared experts, and their activation, which `moe_act` leaves.
+    missing = rows["kept by a layer", "moe"].counted - rows["kept by a layer", "moe"].predicted
+    assert missing == pytest.approx(2 * 4_096 * 7_168 + 2 * 4_096 * 2_048 // 2, rel=0.05)
+
+
 @pytest.mark.parametrize("model", ["qwen3-30b-a3b", "deepseek-v3"])
 def test_a_model_that_fsdp2_is_not_verified_for_is_refused(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
