@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, DatabaseError, DBAPIError, InvalidateP
 from sqlalchemy.orm import Session
 
 from app.storage.database_errors import DatabaseHangsError, PoolTimeout, SilentConnectionError, is_damage, is_hang, is_slow
-from app.storage.sqlite import TimedConnection
+from app.storage.sqlite import HintingCompiler, TimedConnection
 from documents.errors import InputError, show
 from documents.sentences import Sentence, all_packed, all_unpacked, may_be_packed
 
@@ -169,6 +169,7 @@ def _engine(url: URL, statement_s: float) -> Engine:
         if url.drivername == "sqlite":
             options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "factory": TimedConnection}
             engine = create_engine(url, pool_timeout=POOL_S, connect_args=options, **_OF_ENGINE)
+            engine.dialect.statement_compiler = HintingCompiler
             event.listen(engine, "connect", partial(_set_up_sqlite, statement_s=OWN_LIMIT_FRACTION * statement_s))
             event.listen(engine, "begin", _begin_sqlite)
             event.listen(engine, "before_cursor_execute", _begin_statement)

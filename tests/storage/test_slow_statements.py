@@ -6,10 +6,11 @@ import stat
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
-from sqlalchemy import insert, select, text, update
+from sqlalchemy import event, insert, select, text, update
 from sqlalchemy.exc import OperationalError
 
 from app.server.application import create_app
@@ -128,3 +129,18 @@ def test_the_file_of_a_database_is_its_owners_alone(tmp_path: Path) -> None:
 def test_rows_are_numbered_on_after_a_delete(database: Database) -> None:
     """A cursor of a page names the number of a row, so that no other row may get it."""
     assert Table.metadata.tables[MeasuredRun.__tablename__].dialect_options["sqlite"]["autoincrement"]
+
+
+@pytest.mark.parametrize("filters", [{"state": "failed"}, {"kind": "rl"}, {"owner": "alice"}, {}], ids=str)
+def test_lists_choose_studies_in_sqlite_by_a_narrow_index_alone(tmp_path: Path, filters: dict[str, str]) -> None:
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    upgrade(url)
+    asked: list[tuple[str, Any]] = []
+    with Database(url) as database, database.read() as session:
+        engine = session.get_bind()
+        event.listen(engine, "before_cursor_execute", lambda *seen: asked.append((seen[2], seen[3])))
+        service.list_studies(session, archived="false", **filters)  # type: ignore[arg-type]
+        choosing, parameters = next(each for each in asked if each[0].startswith("SELECT meshplan_studies.number"))
+        plan = session.connection().exec_driver_sql(f"explain query plan {choosing}", parameters).all()
+    (step,) = (row[3] for row in plan)
+    assert step.endswith("USING COVERING INDEX ix_meshplan_studies_listed")
