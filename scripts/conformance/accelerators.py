@@ -18,8 +18,10 @@ SHARED = (
     *("accelerate", "jsonlines", "pybind11", "setuptools_scm", "six"),
 )
 OF_GPUS = (*SHARED, "transformer_engine", "transformer_engine_torch", "fused_weight_gradient_mlp_cuda", "deep_ep")
+REMOVED = "mindspeed_llm.tasks.checkpoint.models"  # MindSpore's back end imports it after its removal: it converts checkpoints
 OF_NPUS = (
     *SHARED,
+    REMOVED,
     "mindspore",
     "msadapter",
     "torch_npu",

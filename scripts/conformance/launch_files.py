@@ -97,8 +97,8 @@ def run_script(path: Path, folder: Path) -> Started:
     # A shipped script has placeholders for folders, such as "your model path", or takes them as arguments.
     (here / path.name).write_text(re.sub(r'="your [^"]*"', "=yours", path.read_text(encoding="utf-8")), encoding="utf-8")
     (here / "yours").mkdir()
-    for name in ("model.safetensors", "config.json"):
-        (here / "yours" / name).write_text("{}")
+    (here / "yours" / "model.safetensors").write_text("{}")
+    (here / "yours" / "config.json").write_text('{"architectures": ["Qwen3ForCausalLM"]}')  # for a converter of checkpoints
     given = _filled_in(path, folder)
     started = folder / "started"
     environment = {"PATH": str(programs), "STARTED": str(started), **given}

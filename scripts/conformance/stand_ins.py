@@ -160,14 +160,14 @@ def stand_in(full_name: str) -> Any:
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """An import finder that gives stand-ins for some packages and everything below them."""
+    """An import finder that gives stand-ins for some packages and everything below them, and for single modules."""
 
     def __init__(self, packages: Iterable[str], versions: Mapping[str, str]) -> None:
         self.packages = frozenset(packages)
         self.versions = versions
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> importlib.machinery.ModuleSpec | None:
-        if fullname.partition(".")[0] not in self.packages:
+        if not {fullname, fullname.partition(".")[0]} & self.packages:
             return None
         return importlib.machinery.ModuleSpec(fullname, self, is_package=True)
 
