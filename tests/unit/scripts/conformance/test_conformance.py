@@ -10,11 +10,13 @@ import pytest
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
 from documents.errors import InputError
 from scripts.conformance import model_facts
+from scripts.conformance.accelerators import OF_MINDSPORE
 from scripts.conformance.asking import Answer
 from scripts.conformance.checkouts import Checkouts, UncheckedError, repository_of
 from scripts.conformance.comparison import compared, differences
 from scripts.conformance.launch_files import Header, header, run_script, smallest_start, yaml_processes
 from scripts.conformance.report import BEGIN, END, Row, reason, section, summaries, text_report, written_into
+from scripts.conformance.stand_ins import Finder
 from tests.unit.frameworks.legality_workloads import DENSE, MIXTURE
 
 HEADER = """#!/usr/bin/env bash
@@ -94,6 +96,18 @@ def test_a_script_is_run_for_what_it_starts(tmp_path: Path) -> None:
     assert started.environment["KEPT"] == "1"
     assert (started.num_processes, smallest_start(started)) == (16, 16)
     assert smallest_start(replace(started, num_processes=4)) == 8  # tp
+
+
+@pytest.mark.parametrize("package", ["PIL", "urllib3", "requests", "yaml"])
+def test_mindformers_starts_without_packages_that_nobody_installed_for_it(package: str) -> None:
+    """Pillow and urllib3 came with the developers' tools; YAML is read, and real."""
+    assert (Finder(OF_MINDSPORE, {}).find_spec(f"{package}.any") is not None) == (package != "yaml")
+
+
+def test_a_single_module_of_a_framework_can_be_replaced() -> None:
+    finder = Finder(["framework.removed"], {})
+    assert finder.find_spec("framework.removed") is not None
+    assert finder.find_spec("framework.kept") is None
 
 
 @pytest.mark.parametrize(
