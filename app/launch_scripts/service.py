@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -245,7 +245,7 @@ def _startable(
     assert strategy is not None
     untouched, num_devices = Patched(read.launch, (), is_exact=True), workload.cluster.num_devices
     changed = patched(read.launch, read.framework, workload, strategy, _strategy_of(job, best), num_devices)
-    reasons = list(changed.refused)
+    reasons = [*changed.refused, *_cut_unknown_layers(read, best)]
     if not reasons and not changed.is_exact:
         try:
             said = canonical(workload, read.framework.read(changed.launch.arguments, num_devices))
@@ -265,6 +265,15 @@ def _startable(
         joined("; ", (reason.rstrip(".") for reason in reasons)),
     )
     return untouched, best, sentence
+
+
+def _cut_unknown_layers(read: ReadScript, best: Plan) -> Iterator[str]:
+    """A sentence if an argument that the price leaves out makes layers of its own, and the plan places layers anew."""
+    strategy, unpriced = read.job.strategy, read.framework.release.unpriced_by_name
+    assert strategy is not None
+    names = [entry.text for entry in read.ignored if "model" in unpriced.get(entry.text, {"": "model"}).values()]
+    if names and strategy_to_mapping(read.job.workload, strategy)["layer_layout"] != best.strategy.layer_layout:
+        yield Sentence("{} makes layers that are not known here, nor where a pipeline may cut them", joined(" and ", names))
 
 
 def _as_read(job: Job, best: Plan, said: ParallelStrategy, own: Sequence[Calibration]) -> Plan:

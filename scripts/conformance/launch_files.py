@@ -153,17 +153,14 @@ def _started(called: list[str], environment: dict[str, str]) -> Started:
 
 def smallest_start(started: Started) -> int:
     """Fewest processes for the degrees of a shipped script, which may exceed the nodes that it is written for."""
-    processes = started.num_processes
-    needed = 1
-    for name in (
-        "tensor-model-parallel-size",
-        "pipeline-model-parallel-size",
-        "context-parallel-size",
-        "expert-model-parallel-size",
-    ):
+
+    def degree(name: str) -> int:
         given = started.arguments[:-1].index(f"--{name}") if f"--{name}" in started.arguments[:-1] else None
-        needed *= int(started.arguments[given + 1]) if given is not None else 1
-    return max(processes, needed)
+        return int(started.arguments[given + 1]) if given is not None else 1
+
+    stages, tensor = degree("pipeline-model-parallel-size"), degree("tensor-model-parallel-size")
+    experts = degree("expert-model-parallel-size") * degree("expert-tensor-parallel-size")  # over the replicas and their ranks
+    return max(started.num_processes, stages * tensor * degree("context-parallel-size"), stages * experts)
 
 
 def yaml_processes(path: Path) -> int:

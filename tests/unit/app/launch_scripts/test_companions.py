@@ -16,6 +16,7 @@ from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, Rec
 from cost_models.shapes.switches import Feature
 from frameworks.release import problems, read_tokens
 from hardware_profiles import catalogue
+from search.plans.plan import strategy_to_mapping
 
 HARDWARE = "atlas-900-a3-superpod"
 REPLICAS = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
@@ -89,6 +90,16 @@ def test_adapters_of_experts_keep_their_dispatcher() -> None:
     merged = replace(own, vpp=2, schedule=Schedule.INTERLEAVED, recompute=Recompute.NONE, recompute_num_layers=0)
     merged = replace(merged, features=(merged.features | Feature.MOE_COMM_OVERLAP) & ~REPLICAS)
     assert "lora-target-modules and num-experts>0 needs" in " ".join(changed(script, merged).refused)
+
+
+def test_layers_that_are_not_known_are_not_placed_anew() -> None:
+    """Layers of GLM-5.2 share indices of attention, and a stage may not begin within such a group."""
+    text = SEQUENTIAL.replace("\n", " --index-topk-freq 4 --num-layer-list 6,10\n")
+    given = {"index-topk-freq": "ignored"}
+    script = read_script_job(text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume=given)
+    document = tune_document(script)
+    layers = strategy_to_mapping(script.job.workload, script.job.strategy)["layer_layout"] if script.job.strategy else None
+    assert not document.changes or (document.best is not None and document.best.strategy.layer_layout == layers)
 
 
 def test_what_makes_another_training_is_never_removed() -> None:

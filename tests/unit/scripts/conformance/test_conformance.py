@@ -96,6 +96,8 @@ def test_a_script_is_run_for_what_it_starts(tmp_path: Path) -> None:
     assert started.environment["KEPT"] == "1"
     assert (started.num_processes, smallest_start(started)) == (16, 16)
     assert smallest_start(replace(started, num_processes=4)) == 8  # tp
+    with_experts = [*started.arguments, "--expert-model-parallel-size", "8", "--pipeline-model-parallel-size", "2", "--lr", "1"]
+    assert smallest_start(replace(started, num_processes=4, arguments=with_experts)) == 16  # the experts' ranks are those of tp
 
 
 @pytest.mark.parametrize("package", ["PIL", "urllib3", "requests", "yaml"])
