@@ -147,7 +147,7 @@ def _started(called: list[str], environment: dict[str, str]) -> Started:
         raise UncheckedError("The script starts its launcher without a training script.")
     if Path(called[place]).name not in ENTRY_POINTS:
         raise UncheckedError(f"The script starts {called[place]}, not {' or '.join(ENTRY_POINTS)}.")
-    processes = int(options.get("nproc-per-node", 1)) * int(options.get("nnodes", 1))
+    processes = int(options.get("worker-num", 0)) or int(options.get("nproc-per-node", 1)) * int(options.get("nnodes", 1))
     return Started(called[place:], environment, processes)
 
 

@@ -100,6 +100,11 @@ def test_a_script_is_run_for_what_it_starts(tmp_path: Path) -> None:
     assert smallest_start(replace(started, num_processes=4, arguments=with_experts)) == 16  # the experts' ranks are those of tp
 
 
+def test_mindspores_launcher_states_all_processes(tmp_path: Path) -> None:
+    text = START.replace("torchrun --nproc-per-node 8 --nnodes=2", "msrun --local_worker_num 8 --worker_num 32")
+    assert run_script(script(tmp_path, text), tmp_path / "run").num_processes == 32
+
+
 @pytest.mark.parametrize("package", ["PIL", "urllib3", "requests", "yaml"])
 def test_mindformers_starts_without_packages_that_nobody_installed_for_it(package: str) -> None:
     """Pillow and urllib3 came with the developers' tools; YAML is read, and real."""
