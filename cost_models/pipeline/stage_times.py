@@ -81,13 +81,13 @@ class PassTimes:
     @cached_property
     def forward(self) -> Floats:
         """Seconds of the forward, ``[kind, n]``."""
-        edge = self._edge(self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0, self.edges.mtp_comm_s[0])
+        edge = self._edge(self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0)
         return self._relayed(self._sum("forward_s", self._num_layers) + edge, 0)
 
     @cached_property
     def backward(self) -> Floats:
         """Seconds of the backward, ``[kind, n]``: gradients of inputs and weights, recompute, ``extra_s``."""
-        edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0, self.edges.mtp_comm_s[1])
+        edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
         again = self._sum("full_recompute_s", self.counts.again)
         return self._relayed(self._sum("backward_s", self._num_layers) + again + edge + self.extra_s, 1)
 
@@ -106,7 +106,7 @@ class PassTimes:
     def weight_gradient(self) -> Floats:
         """Seconds of the part of the backward that can run separately, ``[kind, n]``."""
         none = np.zeros_like(self.edges.head_weight_gradient_s)
-        return self._sum("weight_gradient_s", self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0, none)
+        return self._sum("weight_gradient_s", self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0)
 
     @property
     def whole(self) -> Floats:
@@ -122,12 +122,10 @@ class PassTimes:
         total: Floats = sum(parts[1:], parts[0])
         return total
 
-    def _edge(self, embedding_s: Floats, head_s: Floats, projections: float, mtp_comm_s: Floats) -> Floats:
+    def _edge(self, embedding_s: Floats, head_s: Floats, projections: float) -> Floats:
         modules = self.stages.mtp_layers
         total: Floats = self.counts.embeddings * embedding_s + self.counts.heads * (1 + modules) * head_s
-        if not modules:
-            return total
-        return total + modules * self.counts.mtps * (projections * self.edges.mtp_projection_s + mtp_comm_s)
+        return total if not modules else total + projections * modules * self.counts.mtps * self.edges.mtp_projection_s
 
     def _relayed(self, seconds: Floats, direction: int) -> Floats:
         relays = self.counts.relays[direction]

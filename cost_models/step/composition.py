@@ -176,7 +176,7 @@ def _critical_parts(group: PricedGroup, time: StepTime, stretch: float) -> tuple
     steady["recompute"] = steady["recompute"] + passes * again
     steady["embedding"] = passes * embeddings * (edges.embedding_forward_s + edges.embedding_backward_s)
     head = heads * (1 + stages.mtp_layers) * (edges.head_forward_s + edges.head_backward_s)
-    steady["head_and_loss"] = passes * (head + mtp * (MTP_PROJECTIONS * edges.mtp_projection_s + sum(edges.mtp_comm_s)))
+    steady["head_and_loss"] = passes * (head + MTP_PROJECTIONS * mtp * edges.mtp_projection_s)
     hidden = time.pair_saving_s / (1.0 - stretch)
     steady["ep_comm"] = steady["ep_comm"] - hidden
     masked["ep_comm"] = masked["ep_comm"] + hidden
