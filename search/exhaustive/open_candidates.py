@@ -20,8 +20,8 @@ from search.ranking.structures import Structure, structures
 Floats = NDArray[np.float64]
 
 POOL_SIZE = 20_000  # rows kept for simulation; those with the largest bounds go first
-BATCH_SIZE = 256
-OF_ONE_STRUCTURE = 8  # rows of a structure in a batch: their best time rules out most of the others
+BATCH_SIZE = 1024
+OF_ONE_STRUCTURE = 32  # rows of a structure in a batch: more wait for fewer calls, fewer are ruled out by the best of them
 
 
 @dataclass
