@@ -343,7 +343,7 @@ class HowToSearch(Section):
         default=None,
         gt=0,
         le=1e7,
-        description="of a search, default MESHPLAN_SEARCH_S (45); of all points of a sweep, default none",
+        description="of a search, default MESHPLAN_SEARCH_S (45); of a study and of all points of a sweep, default none",
     )
     sampler: Annotated[str, OneOf(*SAMPLERS)] = Field(
         default=EXHAUSTIVE, description="exhaustive prices every strategy and proves the best; the others try some of them"

@@ -273,13 +273,13 @@ def test_a_time_limit_ends_a_study_as_completed_and_the_proof_says_so(database: 
     assert found["plans"]
 
 
-def test_a_study_without_a_time_limit_ends_by_that_of_the_environment(
+def test_the_time_limit_of_searches_that_somebody_waits_for_is_none_of_studies(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MESHPLAN_SEARCH_S", "0.000001")
     study_id = create(database)
     assert run(database) == "completed"
-    assert answer(database, study_id)["proof"]["stopped_by"] == "time_limit"
+    assert answer(database, study_id)["proof"]["stopped_by"] is None
 
 
 def test_a_study_that_takes_more_memory_than_it_may_is_cut(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
