@@ -77,7 +77,7 @@ class SearchWork:
 
     @property
     def time_limit_s(self) -> float | None:
-        return limits_of(self.job).time_limit_s
+        return limits_of(self.job, is_study=True).time_limit_s
 
     @property
     def progress(self) -> Progress:
