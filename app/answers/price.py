@@ -21,7 +21,7 @@ from app.calibrations.next_runs import next_runs
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for
 from calibration.intervals.memory import MemoryEvidence
-from calibration.intervals.step_time import Interval
+from calibration.intervals.step_time import Interval, slower_end
 from calibration.splits.mechanisms import plan_mechanisms, strategy_mechanisms
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Software, Workload
@@ -59,6 +59,8 @@ class _Shares:
 
     def __init__(self, workload: Workload, calibration: Calibration) -> None:
         self.workload = workload
+        spread = workload.training.expert_spread
+        self.doubts_routing = spread is not None and spread.assumed
         self.memory: MemoryEvidence = calibration.memory_evidence(workload)
         self._calibration = calibration
         self._known: dict[frozenset[str], Interval] = {}
@@ -74,7 +76,9 @@ def _fill(document: Any, shares: _Shares, used: frozenset[str]) -> None:
     if isinstance(document, dict):
         if "step_time_low_s" in document:
             step_time_s, share = document["step_time_s"], shares.of(used)
-            document["step_time_low_s"], document["step_time_high_s"] = step_time_s * share.low_s, step_time_s * share.high_s
+            uneven_s = document.get("uneven_experts_s", 0.0) if shares.doubts_routing else 0.0
+            document["step_time_low_s"] = step_time_s * share.low_s
+            document["step_time_high_s"] = step_time_s * slower_end(share.high_s, uneven_s / step_time_s)
             for name, found in (("evidence", share), ("memory_evidence", shares.memory)):
                 document[name] = {
                     "num_runs": found.num_runs,

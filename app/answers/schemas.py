@@ -37,6 +37,11 @@ class EstimateNumbers(Document):
     step_time_lower_bound_s: float
     step_time_low_s: float | None = Field(description="lower end of the 80 % interval")
     step_time_high_s: float | None
+    uneven_experts_s: float = Field(
+        default=0.0,
+        ge=0,
+        description="what uneven experts add to a step: in step_time_s if the routing is stated, else only in step_time_high_s",
+    )
     evidence: Evidence
     tokens_per_s: float
     tokens_per_s_per_device: float

@@ -10,11 +10,13 @@ import numpy as np
 from app.jobs.job import Job
 from calibration.files.calibrations import Calibration, calibration_for, read_calibration
 from calibration.intervals.plan_differences import CONFIDENCE
-from calibration.intervals.step_time import QUANTILES_FROM
+from calibration.intervals.step_time import QUANTILES_FROM, slower_end
 from calibration.records.training import RunRecord
 from calibration.splits.mechanisms import run_mechanisms
 from cost_models.constants import Constants
+from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
+from cost_models.step.composition import uneven_experts_fraction
 from documents.errors import InputError, show
 from documents.sentences import Sentence
 from search.ranking.ties import PairedError
@@ -29,9 +31,13 @@ def constants_for(workload: Workload, own: Sequence[Calibration] = ()) -> Consta
 
 def interval_of(record: RunRecord, step_time_s: float, own: Sequence[Calibration] = ()) -> tuple[float, float]:
     """80 % interval of a measured run's predicted step time. [s]"""
-    used = run_mechanisms(record)
-    found = calibration_for(record.workload, own).interval(record.workload, step_time_s, used)
-    return found.low_s, found.high_s
+    workload, calibration = record.workload, calibration_for(record.workload, own)
+    found = calibration.interval(workload, step_time_s, run_mechanisms(record))
+    spread = workload.training.expert_spread
+    if spread is None or not spread.assumed:
+        return found.low_s, found.high_s
+    (uneven,) = uneven_experts_fraction(workload, StrategyBatch.of([record.strategy]), calibration.constants_of(workload))
+    return found.low_s, step_time_s * slower_end(found.high_s / step_time_s, float(uneven))
 
 
 def paired_error_of(workload: Workload, own: Sequence[Calibration] = ()) -> PairedError:

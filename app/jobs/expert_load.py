@@ -71,7 +71,7 @@ def expert_load(
     if moe is None or moe.capacity_factor or spread is None:
         return {}
     assumed[BALANCE] = _why(spread)
-    return {"expert_spread": spread}
+    return {"expert_spread": replace(spread, assumed=True)}
 
 
 def _stated_spread(balance: str, model: ModelShape, labels: Mapping[str, str]) -> ExpertSpread | None:
@@ -97,7 +97,9 @@ def _why(spread: ExpertSpread) -> str:
     mean = joined(", ", (Sentence("{:.2f} at EP{}", spread.load_factor(degree), degree) for degree in degrees))
     peak = joined(", ", (f"{spread.peak_load_factor(degree):.2f}" for degree in degrees))
     return Sentence(
-        "(usual of the model: the fullest expert rank has {} x the mean in time, and in memory, in {:.0%} of the steps, {}; {})",
+        "(not stated: times are those of even experts, the interval reaches up to the usual {}: the fullest expert rank has {} "
+        "x the mean in time, and in memory, which has room for it, in {:.0%} of the steps, {}; {})",
+        spread.balance,
         mean,
         PEAK_QUANTILE,
         peak,

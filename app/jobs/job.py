@@ -399,7 +399,8 @@ def _resolved(
 ) -> dict[str, Any]:
     training = workload.training
     node = {} if devices_per_node is None else {"devices_per_node": devices_per_node}
-    is_one_factor = training.expert_counts is None and training.expert_spread is None
+    spread = training.expert_spread
+    is_one_factor = training.expert_counts is None and spread is None
     document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "model": model_to_mapping(workload.model),
@@ -409,7 +410,7 @@ def _resolved(
             training,
             expert_load_factor=training.expert_load_factor if is_one_factor else None,
             expert_counts=counts_to_lists(training.expert_counts),
-            router_balance=None if training.expert_spread is None else training.expert_spread.balance.value,
+            router_balance=None if spread is None or spread.assumed else spread.balance.value,
         )
         | task_fields(training.task),
         "software": _section(SoftwareSection, workload.software, calibration=calibration, **listed_options(workload.software)),

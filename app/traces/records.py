@@ -63,7 +63,7 @@ def record_of(job: Job, step: TracedStep, trace: Path) -> dict[str, Any]:
             "seq_length": training.seq_length,
             "global_batch_size": training.global_batch_size,
             "precision": training.precision,
-            "router_balance": None if spread is None else str(spread.balance),
+            "router_balance": None if spread is None or spread.assumed else str(spread.balance),
         },
         "strategy": _strategy(strategy, training.global_batch_size),
         "software": {

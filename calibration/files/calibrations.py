@@ -21,6 +21,7 @@ from calibration.intervals.widening import STEPS, Step, mechanisms_taken
 from calibration.splits.groups import model_kind
 from calibration.splits.mechanisms import workload_mechanisms
 from cost_models.constants import CONSTANTS, Constants, constants_with_options, prior_constants
+from cost_models.layer.compute import release_doubt
 from cost_models.shapes.traits import FAMILIES as DEVICES
 from cost_models.shapes.traits import family_traits
 from cost_models.shapes.workload import Workload
@@ -99,7 +100,8 @@ class Calibration:
         if (precision := workload.training.precision) not in LEARNING_PRECISIONS:
             there.discard(Sentence("precision {}", precision))  # said on its own
         unseen = mechanisms_taken(there, self.mechanisms) if self.mechanisms else []
-        return interval(workload, step_time_s, self.bands, self.coverage, self.steps, unseen)
+        doubt = release_doubt(workload, self.constants)
+        return interval(workload, step_time_s, self.bands, self.coverage, self.steps, unseen, doubt)
 
     def memory_evidence(self, workload: Workload) -> MemoryEvidence:
         """Error band of a workload's peaks, with its evidence; a file without peaks takes the shipped ones."""

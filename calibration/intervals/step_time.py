@@ -202,6 +202,14 @@ def wider_beyond(value: int, largest: int) -> float:
     return 1.0 + WIDER_PER_DOUBLING * float(np.log2(value / largest))
 
 
+def slower_end(ratio: float, doubt_fraction: float) -> float:
+    """The upper end of an interval over its prediction, with a doubt that can only make the step longer by this fraction.
+
+    The two are independent, so they add in squares.
+    """
+    return float(np.exp(np.hypot(np.log(ratio), np.log1p(doubt_fraction))))
+
+
 def interval(
     workload: Workload,
     step_time_s: float,
@@ -209,10 +217,12 @@ def interval(
     coverage: Sequence[Coverage],
     steps: Sequence[Step] = (),
     unseen: Sequence[Taken] = (),
+    doubt: tuple[float, float] = (0.0, 0.0),
 ) -> Interval:
     """80 % interval of a step time from the bands of its kind, widened for each step beyond the measured runs.
 
-    ``unseen`` are steps of a plan, such as a switch that no run used. The interval names what it extrapolates: hardware,
+    ``unseen`` are steps of a plan, such as a switch that no run used; ``doubt`` is one more error of the logarithm, downwards
+    and upwards, which adds in squares. The interval names what it extrapolates: hardware,
     software, precision or kind without a run, more devices or longer sequences than any run, and factors that the job assumes.
     """
     here = cell(workload)
@@ -240,8 +250,8 @@ def interval(
         extrapolated.append(Sentence("no measured run above a sequence of {:,} tokens", longest))
         factor *= wider_beyond(workload.training.seq_length, longest)
     return Interval(
-        low_s=step_time_s * float(np.exp(min(band.low, 0.0) * factor)),
-        high_s=step_time_s * float(np.exp(max(band.high, 0.0) * factor)),
+        low_s=step_time_s * float(np.exp(-np.hypot(min(band.low, 0.0) * factor, doubt[0]))),
+        high_s=step_time_s * float(np.exp(np.hypot(max(band.high, 0.0) * factor, doubt[1]))),
         num_runs=sum(c.num_runs for c in own),
         max_devices=max((c.max_devices for c in own), default=None),
         extrapolated=tuple(extrapolated),

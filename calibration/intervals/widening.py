@@ -6,6 +6,7 @@ with other such runs in it. Both are nested, so that no number behind the fit ha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ Cell = tuple[str, str, str]  # hardware, stack and kind of model that a measured
 
 STACK, CHIP, COMBINATION, MECHANISM = "stack", "chip", "combination", "mechanism"
 STEPS = (STACK, CHIP, COMBINATION, MECHANISM)
+SHARE_OF_STEPS = 0.8  # share of further stacks, chips or mechanisms that cost no more than the factor says
 WIDER_UNSEEN = 1.5  # factor of a step that the calibration has no value for, as in files of earlier versions
 
 
@@ -51,30 +53,35 @@ def cell(workload: Workload) -> Cell:
 def step_of(kind: str, records: Sequence[RunRecord], left_out: Mapping[str, Floats], base: Floats) -> Step:
     """Factor of one kind of step, from log errors of the same runs with each group left out and with none left out.
 
-    Each is NaN where the run has none. Groups have equal weight, and so have the architectures inside a group, however many
-    runs they have. A factor is at least 1.
+    Each is NaN where the run has none. A group's factor is the ratio of its mean errors; architectures inside it have equal
+    weight, however many runs they have. The step's factor is what four in five of further groups stay below [vovk2005], at
+    least 1: groups differ, and the next one is no mean of them.
     """
     shapes = [str(architecture(record)) for record in records]
-    after, before, runs = [], [], 0
+    ratios, runs = [], 0
     for errors in left_out.values():
         own = ~np.isnan(errors) & ~np.isnan(base)
         if not own.any():
             continue
         chosen = [shape for shape, is_own in zip(shapes, own, strict=True) if is_own]
         weights = [1.0 / chosen.count(shape) for shape in chosen]
-        after.append(float(np.average(np.abs(errors[own]), weights=weights)))
-        before.append(float(np.average(np.abs(base[own]), weights=weights)))
-        runs += int(own.sum())
-    if not before or sum(before) <= 0.0:
+        after, before = (float(np.average(np.abs(each[own]), weights=weights)) for each in (errors, base))
+        if before > 0.0:
+            ratios.append(after / before)
+            runs += int(own.sum())
+    if not ratios:
         return Step(kind, WIDER_UNSEEN, 0, 0)
-    return Step(kind, max(sum(after) / sum(before), 1.0), len(after), runs)
+    rank = min(math.ceil(SHARE_OF_STEPS * (len(ratios) + 1)), len(ratios))
+    return Step(kind, max(sorted(ratios)[rank - 1], 1.0), len(ratios), runs)
 
 
 def steps_taken(workload: Workload, cells: Sequence[Cell]) -> list[Taken]:
     """The steps of hardware and software that a workload takes beyond the cells of measured runs, each with a sentence."""
     hardware, stack, kind = cell(workload)
     found = []
-    if stack not in {own for _, own, _ in cells}:
+    if workload.software.other_framework:
+        found.append(Taken(STACK, Sentence("stack unseen: another framework, priced as {}", stack)))
+    elif stack not in {own for _, own, _ in cells}:
         found.append(Taken(STACK, Sentence("stack unseen: no measured run with {}", stack)))
     if hardware not in {own for own, _, _ in cells}:
         found.append(Taken(CHIP, Sentence("chip unseen: no measured run on {}", hardware)))

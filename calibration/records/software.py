@@ -165,6 +165,8 @@ def record_software(
         plain_cross_entropy=_has_plain_cross_entropy(stack, framework, year, texts),
         stock_matmuls=stack == "megatron-lm" and "nvfp4" in profile.matmul_flops_per_s,
         legacy_layers=stack == "mindspeed-llm" and _has_legacy_layers(texts, backend),
+        unknown_release=year is None,
+        other_framework=_known_stack(framework) is None,
         compressed_mask=(flag_value(flags, "use-attn-mask-compression") or "false").lower() not in OFF,
         latent_padding=_latent_padding(flags, year) if stack == "mindspeed-llm" else 0,
     )

@@ -329,7 +329,7 @@ def _training(section: TrainingSection, notes: Notes) -> TrainingJob:
 
 
 def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape, *, by_force: bool) -> ExpertSpread | None:
-    """Balance of the router: as stated, otherwise that of the framework's benchmarks, otherwise the usual one of the model.
+    """Balance of the router: as stated, otherwise that of the framework's benchmarks, otherwise assumed as usual for the model.
 
     A capacity of 1 drops a rank's tokens above the mean, which for times is perfect balance.
     """
@@ -342,7 +342,7 @@ def _expert_spread(section: TrainingSection, notes: Notes, model: ModelShape, *,
     usual = model.expert_spread()
     if stated and usual is not None:
         notes.add("router_balance", section.router_balance, Sentence("is not a known balance, read as {}", usual.balance))
-    return usual
+    return None if usual is None else replace(usual, assumed=True)
 
 
 def _measured(row: Mapping[str, object], warnings: list[str]) -> Measured:

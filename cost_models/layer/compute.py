@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from cost_models.constants import Constants
+from cost_models.shapes.releases import Ladder
 from cost_models.shapes.traits import Generation
-from cost_models.shapes.workload import Cluster, Workload
+from cost_models.shapes.workload import Cluster, Software, Workload
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
 
@@ -120,7 +121,24 @@ def _release_factor(workload: Workload, constants: Constants) -> float:
     if ladder is None:
         return 1.0
     step: float = getattr(constants, ladder.constant)
-    return math.pow(step, ladder.rung(workload.software.year).steps)
+    return math.pow(step, _release_steps(workload.software, ladder))
+
+
+def _release_steps(software: Software, ladder: Ladder) -> float:
+    """Exponent of the ladder's constant: none for another framework, the mean of all for a run of unknown release."""
+    if software.other_framework:
+        return 0.0
+    return ladder.mean_steps if software.unknown_release else ladder.rung(software.year).steps
+
+
+def release_doubt(workload: Workload, constants: Constants) -> tuple[float, float]:
+    """How much faster and slower, in the logarithm of device time, the releases are that an unstated one could be."""
+    software, ladder = workload.software, workload.software_traits.releases
+    if ladder is None or (software.year is not None and not software.other_framework):
+        return 0.0, 0.0
+    taken = _release_steps(software, ladder)
+    distances = [(rung.steps - taken) * math.log(getattr(constants, ladder.constant)) for rung in ladder.rungs]
+    return max(-min(distances), 0.0), max(*distances, 0.0)
 
 
 def release_years(workload: Workload) -> tuple[float, tuple[float, ...]]:

@@ -56,7 +56,9 @@ _SPREADS |= {
 class ExpertSpread:
     """Spread of the weights of ``num_experts`` experts. Each of ``num_groups`` groups gets the same copies.
 
-    ``excess`` scales the deviation from balance; 0 is even. ``source`` is the source of the standard deviations.
+    ``excess`` scales the deviation from balance; 0 is even. ``source`` is the source of the standard deviations. ``assumed`` says
+    that nobody stated the routing: measured runs do not tell its cost, so times are those of even experts, and what these loads
+    would add is doubt. Memory has room for them.
     """
 
     balance: RouterBalance
@@ -66,6 +68,12 @@ class ExpertSpread:
     source: str = ""
     num_groups: int = 1
     excess: float = 1.0
+    assumed: bool = False
+
+    @property
+    def stated(self) -> ExpertSpread:
+        """The same spread with its loads in the times."""
+        return replace(self, assumed=False)
 
     @property
     def expert_variance(self) -> float:
@@ -79,13 +87,15 @@ class ExpertSpread:
     def load_factor(self, num_parts: ArrayLike, copies: ArrayLike = np.inf) -> Floats:
         """Factor on time: mean copies of the fullest of ``num_parts`` parts over the mean of all parts; elementwise.
 
-        The mean is over layers and steps. The factor is between 1 and ``num_parts``.
+        The mean is over layers and steps. The factor is between 1 and ``num_parts``, and 1 if the spread is assumed.
 
         Parameters
         ----------
         copies
             Mean copies of a part. A finite number adds random scatter.
         """
+        if self.assumed:
+            return np.ones(np.broadcast_shapes(np.shape(num_parts), np.shape(copies)))
         return self._scaled(num_parts, copies, self._mean)
 
     def peak_load_factor(self, num_parts: ArrayLike, copies: ArrayLike = np.inf) -> Floats:

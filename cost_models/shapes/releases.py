@@ -42,6 +42,11 @@ class Ladder:
         return next((rung for rung in reversed(self.rungs) if year >= rung.since), self.rungs[0])
 
     @property
+    def mean_steps(self) -> float:
+        """Mean of all rungs' steps, for a run of which no release is known."""
+        return sum(rung.steps for rung in self.rungs) / len(self.rungs)
+
+    @property
     def years(self) -> tuple[float, ...]:
         """One year for each rung, in order: the year in which it begins. For the oldest, the last year before the next rung."""
         return (math.ceil(self.rungs[1].since) - 1, *(rung.since for rung in self.rungs[1:]))

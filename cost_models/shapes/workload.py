@@ -252,6 +252,8 @@ class Software:
     (``stock_blackwell_factor``); used for published runs only, never for a job [simumax].
     ``sharded_accumulation``: under ZeRO-2 pipeline stages scatter the gradients of every micro batch, whatever their stack
     usually does (``SoftwareTraits.shards_accumulated_gradients``).
+    ``unknown_release``: a run of which no release is known, priced at the mean speed of all of them.
+    ``other_framework``: another framework than the stack that prices it, whose releases say nothing of its speed; for runs.
     ``blocking_launches``: the host waits for every kernel before it launches the next (``CUDA_LAUNCH_BLOCKING``).
     ``target``: the framework whose legality rules apply (``any``: the physics alone).
     ``time_factor`` multiplies device time alone: kernels older or newer than the measured ones.
@@ -271,6 +273,8 @@ class Software:
     plain_cross_entropy: bool = False
     stock_matmuls: bool = False
     sharded_accumulation: bool = False
+    unknown_release: bool = False
+    other_framework: bool = False
     blocking_launches: bool = False
     target: str = "any"
     time_factor: float = 1.0

@@ -20,7 +20,7 @@ from cost_models.shapes.workload import Workload
 from cost_models.simulation.lockstep import Durations, ends_s
 from cost_models.simulation.program import Program, TaskClass, compiled
 from cost_models.simulation.steady import steady_of
-from cost_models.step.composition import StepTime, at_kind, closed_form, composed_of
+from cost_models.step.composition import StepTime, at_kind, closed_form, composed_of, with_uneven_experts
 from cost_models.step.data_parallel import exchange_beyond_compute_s, exchange_of_step_s
 from cost_models.step.priced_groups import PricedGroup, priced_batch, priced_by
 from cost_models.step.priced_keys import LayerPrices
@@ -326,4 +326,5 @@ def simulate(
     takes the closed form. Raises ``ValueError`` like ``estimate``, and for a schedule that its micro batches do not fill.
     """
     priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
-    return composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory)
+    found = composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory)
+    return with_uneven_experts(workload, batch, constants, found) if breakdown else found

@@ -245,7 +245,34 @@ def estimate(
         Pipelines of the same workload from earlier batches.
     """
     priced = priced_batch(workload, batch, constants, known) if prices is None else priced_by(prices, batch, known)
-    return composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
+    found = composed_of(priced, closed_forms, merge=not breakdown, breakdown=breakdown, memory=memory)
+    return with_uneven_experts(workload, batch, constants, found) if breakdown else found
+
+
+def with_uneven_experts(workload: Workload, batch: StrategyBatch, constants: Constants, found: Estimate) -> Estimate:
+    """The estimate with ``uneven_experts_s``, from the share of the step in closed form."""
+    fraction = uneven_experts_fraction(workload, batch, constants)
+    spread = workload.training.expert_spread
+    is_outside = spread is not None and spread.assumed
+    return replace(found, uneven_experts_s=found.step_time_s * (fraction if is_outside else fraction / (1.0 + fraction)))
+
+
+def uneven_experts_fraction(workload: Workload, batch: StrategyBatch, constants: Constants) -> Floats:
+    """What uneven experts, stated or assumed, add to a step in closed form, over the step with even ones. ``[n]``"""
+    training = workload.training
+    moe, spread, counts = workload.model.moe, training.expert_spread, training.expert_counts
+    uneven = replace(training, expert_spread=None if spread is None else spread.stated)
+    even = replace(
+        uneven,
+        expert_load_factor=1.0,
+        expert_spread=uneven.expert_spread and uneven.expert_spread.with_excess(0.0),
+        expert_counts=counts and counts.with_excess(0.0),
+    )
+    if moe is None or even == uneven or not (batch.ep * batch.etp > 1).any():
+        return np.zeros(len(batch))
+    steps = [estimate(replace(workload, training=each), batch, constants, memory=False).step_time_s for each in (uneven, even)]
+    fraction: Floats = np.maximum(steps[0] / steps[1] - 1.0, 0.0)
+    return fraction
 
 
 class Peaks(NamedTuple):

@@ -36,7 +36,8 @@ class Estimate:
     ``allocated_first_iteration_bytes`` the same before Adam moments exist (what framework logs print),
     ``reserved_peak_bytes`` its pool, ``allocated_after_step_bytes`` what stays between steps, all on the worst rank.
     ``stage_*`` hold ``[stage, n]`` for the first pipeline ranks, zero beyond a row's own ``pp``
-    (only with ``breakdown=True``; ``stage_bubble_s`` only from a simulation).
+    (only with ``breakdown=True``; ``stage_bubble_s`` only from a simulation). ``uneven_experts_s``, with a breakdown, is what
+    uneven experts add to a step: inside ``step_time_s`` if the routing is stated, outside it if it is assumed.
     """
 
     step_time_s: FloatColumn
@@ -56,6 +57,7 @@ class Estimate:
     stage_peak_memory_bytes: FloatColumn | None = None
     stage_time_s: FloatColumn | None = None  # forward and backward of one micro batch
     stage_bubble_s: FloatColumn | None = None
+    uneven_experts_s: FloatColumn | None = None
 
     @property
     def memory_limit_bytes(self) -> float:

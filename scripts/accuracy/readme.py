@@ -37,7 +37,6 @@ def readme_figures(nested: dict[str, Errors | None]) -> dict[str, str]:
         "hopper": of_kind("Hopper dense"),
         "hopper_moe": of_kind("Hopper MoE"),
         "blackwell": of_kind("Blackwell dense"),
-        "ascend_runs": str(kinds["Ascend dense"]["first"].count),
         "single": left_out("dense single"),
         "multi": left_out("dense multi"),
         "long": left_out("long"),

@@ -9,10 +9,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from calibration.files.calibrations import write_calibration
+from calibration.files.calibrations import shipped_calibration, write_calibration
 from calibration.intervals.memory import MemoryErrors, family_priors, memory_errors
-from calibration.leave_out.family_errors import write_left_out
-from calibration.procedure.calibrate import Outcome, calibrate
+from calibration.leave_out.family_errors import shipped_left_out, write_left_out
+from calibration.procedure.calibrate import Outcome, calibrate, with_intervals
 from calibration.records.training import RunRecord, read_run_records
 from scripts.calibration.calibrate_paired import write_paired
 
@@ -38,7 +38,20 @@ def shipped_outcome(family: str) -> Outcome:
     return calibrate(records_of(family), family, COMMAND, memory=shipped_memory(), on_progress=show)
 
 
+def renew_intervals(family: str) -> None:
+    """Bands and steps of the shipped calibration, from the left-out errors that ship; nothing is fitted."""
+    by_id = {record.id: record for record in records_of(family)}
+    left_out, calibration = shipped_left_out(family), shipped_calibration(family)
+    judged = [by_id[name] for name in left_out.ids]
+    path = ROOT / "calibration/shipped" / f"{family}.json"
+    write_calibration(path, with_intervals(calibration, judged, left_out))
+
+
 def main() -> None:
+    if sys.argv[1:2] == ["--intervals"]:
+        for family in RUNS:
+            renew_intervals(family)
+        return
     for family in sys.argv[1:] or RUNS:
         outcome = shipped_outcome(family)
         write_calibration(ROOT / "calibration/shipped" / f"{family}.json", outcome.calibration)

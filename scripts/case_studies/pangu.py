@@ -27,7 +27,7 @@ from search.space.search_space import search_space
 JOB: dict[str, Any] = {
     "model": "pangu-ultra-moe-718b",
     "cluster": {"hardware": "atlas-800t-a2", "num_devices": 6144},
-    "training": {"seq_length": 8192, "global_batch_size": 6144, "precision": "bf16"},
+    "training": {"seq_length": 8192, "global_batch_size": 6144, "precision": "bf16", "router_balance": "auxiliary-loss"},
 }
 STRUCTURE = {"tp": 8, "pp": 16, "vpp": 2, "ep": 32}
 STACK = ("moe_comm_overlap",)  # Adaptive Pipe, on top of the hierarchical dispatcher

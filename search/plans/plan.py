@@ -139,6 +139,9 @@ def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[s
         "step_time_low_s": repeat(None),
         "step_time_high_s": repeat(None),
         "evidence": ({"num_runs": 0, "max_devices": None, "extrapolated": []} for _ in step_time_s),
+        "uneven_experts_s": (
+            np.zeros_like(step_time_s) if estimate.uneven_experts_s is None else estimate.uneven_experts_s
+        ).tolist(),
         "tokens_per_s": tokens_per_s.tolist(),
         "tokens_per_s_per_device": (tokens_per_s / cluster.num_devices).tolist(),
         "mfu_fraction": _mfu_fractions(workload, step_time_s),

@@ -181,8 +181,19 @@ def _routing_sentences(document: EstimateDocument) -> list[str]:
     """Sentences on the expert load at the job's expert-parallel degree."""
     training, moe, ep = document.job["training"], document.job["model"]["moe"], document.strategy.ep
     given, balance = training.get("expert_counts"), training.get("router_balance")  # an older server does not state them
-    if not (given or balance) or moe["capacity_factor"]:
+    if moe["capacity_factor"]:
         return []
+    seconds_of_uneven = document.estimate.uneven_experts_s
+    if not (given or balance):
+        if not seconds_of_uneven:
+            return []
+        return [
+            Sentence(
+                "Routing is not stated: experts are priced as even; as uneven as usual, they would add {:.0%} to the step, "
+                "which the upper end of the interval holds.",
+                seconds_of_uneven / document.estimate.step_time_s,
+            )
+        ]
     if balance:
         spread = expert_spread(RouterBalance(balance), moe["num_experts"], moe["num_groups"])
         load, peak = float(spread.load_factor(ep)), float(spread.peak_load_factor(ep))

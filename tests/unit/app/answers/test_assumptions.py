@@ -162,7 +162,7 @@ def test_what_is_given_has_no_line() -> None:
     told = by_field(assumption_sentences(job, (), job.strategy, "strategy"))
     given = {
         "software": {"stack": "mindspeed-llm", "year": 2025, "execution": "eager"},
-        "training": {"precision": "bf16", "router_balance": "auxiliary-loss"},
+        "training": {"precision": "bf16"},  # a stated balance would move the step
     }
     strategy = {**PANGU["strategy"], "recompute": "none", "micro_batch_size": 1, "switches": {"flash_attention": True}}
     again = parse_job({**PANGU, **given, "strategy": strategy})

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from app.answers.price import estimate_document
+from app.answers.schemas import EstimateNumbers
 from app.cli.main import main
 from app.jobs.job import parse_job
 from cost_models.shapes.expert_spread import expert_spread
@@ -41,7 +43,8 @@ def test_a_model_has_its_usual_balance(model: str, balance: RouterBalance) -> No
 def test_what_is_assumed_is_said_with_its_loads_and_its_basis() -> None:
     (line,) = (line for line in parse_job(PANGU).assumptions if "router_balance" in line)
     spread = expert_spread(RouterBalance.AUXILIARY_LOSS, 256)
-    assert line.startswith("training.router_balance = auxiliary-loss (usual of the model: ")
+    assert line.startswith("training.router_balance = none (not stated: times are those of even experts, ")
+    assert "up to the usual auxiliary-loss" in line
     for ep in (8, 16, 32, 64):
         assert f"{float(spread.load_factor(ep)):.2f} at EP{ep}" in line
         assert f"{float(spread.peak_load_factor(ep)):.2f}" in line
@@ -88,8 +91,9 @@ def test_a_balance_that_the_model_cannot_have_is_refused(document: dict[str, Any
 def test_what_has_no_effect_is_said() -> None:
     capped = parse_job(PANGU).document
     capped["model"]["moe"]["capacity_factor"] = 1.0
+    capped["training"]["router_balance"] = "loss-free"
     assert any("router_balance has no effect" in line for line in parse_job(capped).warnings)
-    del capped["training"]["router_balance"]
+    del capped["training"]["router_balance"], capped["assumed"]
     job = parse_job(capped)
     assert job.workload.training.expert_spread is None
     assert not any("router_balance" in line for line in (*job.assumptions, *job.warnings))
@@ -108,6 +112,41 @@ def test_an_estimate_slows_with_the_balance_and_says_the_load_of_its_degree() ->
         assert job.strategy is not None
         steps[balance] = estimate_document(job, job.strategy, ()).estimate.step_time_s
     assert steps["forced"] < steps["loss-free"] < steps["auxiliary-loss"]
+
+
+STRATEGY = {"tp": 8, "pp": 16, "vpp": 2, "ep": 32, "recompute": "full"}
+
+
+def estimate_of(training: dict[str, Any]) -> EstimateNumbers:
+    job = parse_job(with_part(PANGU, training=training, strategy=STRATEGY))
+    assert job.strategy is not None
+    return estimate_document(job, job.strategy, ()).estimate
+
+
+def test_routing_that_nobody_stated_is_even_in_time_and_doubt_above_it() -> None:
+    unstated, forced, usual = (
+        estimate_of(each) for each in ({}, {"router_balance": "forced"}, {"router_balance": "auxiliary-loss"})
+    )
+    assert unstated.step_time_s == pytest.approx(forced.step_time_s)
+    added_s = usual.step_time_s - forced.step_time_s
+    assert unstated.uneven_experts_s == pytest.approx(added_s)
+    assert usual.uneven_experts_s == pytest.approx(added_s)
+    assert forced.uneven_experts_s == 0.0
+    # The doubt and the interval of even experts add in squares, upwards only.
+    assert unstated.step_time_low_s == pytest.approx(forced.step_time_low_s)
+    assert unstated.step_time_high_s is not None
+    assert forced.step_time_high_s is not None
+    known, doubt = math.log(forced.step_time_high_s / forced.step_time_s), math.log(usual.step_time_s / forced.step_time_s)
+    assert math.log(unstated.step_time_high_s / unstated.step_time_s) == pytest.approx(math.hypot(known, doubt))
+    # Memory has room for the usual loads.
+    assert unstated.peak_memory_bytes == pytest.approx(usual.peak_memory_bytes)
+    assert unstated.peak_memory_bytes > forced.peak_memory_bytes
+
+
+def test_a_resolved_job_without_a_balance_stays_without() -> None:
+    job = parse_job(PANGU)
+    assert job.document["training"]["router_balance"] is None
+    assert parse_job(job.document).workload == job.workload
 
 
 def test_the_flag_and_the_table_say_the_balance(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,7 +47,7 @@ def test_a_preset_lends_its_training_and_says_so() -> None:
     assert job.assumptions[0].startswith("training.seq_length = ")
     assert job.assumptions[1].startswith("training.global_batch_size = ")
     assert any(line.startswith("software.stack = mindspeed-llm") for line in job.assumptions)
-    assert any(line.startswith("training.router_balance = loss-free") for line in job.assumptions)
+    assert any(line.startswith("training.router_balance = none (not stated") for line in job.assumptions)
 
 
 def test_what_is_given_is_not_assumed() -> None:

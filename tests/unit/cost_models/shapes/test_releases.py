@@ -1,11 +1,15 @@
 """Which release of a stack a year and a name stand for, and what it does to device time."""
 
+import math
+from dataclasses import replace
+
 import pytest
 
 from cost_models.constants import CONSTANTS
+from cost_models.layer.compute import release_doubt
 from cost_models.shapes.releases import Ladder, Rung
 from cost_models.shapes.traits import STACKS
-from tests.workloads import device, workload
+from tests.workloads import constants, device, workload
 
 LADDER = Ladder(
     "matmul_fraction",
@@ -60,3 +64,25 @@ def test_names_of_a_release_are_read_with_and_without_r_and_patch(release: str, 
 def test_device_time_is_the_constant_to_the_power_of_the_steps(stack: str, year: float | None, factor: float) -> None:
     job = workload(stack=stack, year=year)
     assert device(job, early_graph_factor=1.25, recent_eager_factor=0.9).time_factor == pytest.approx(factor)
+
+
+def test_a_run_of_unknown_release_has_the_mean_of_all_and_doubt_either_way() -> None:
+    # MindSpeed-LLM has two rungs, 0 and 1 steps of 0.81: half a step, 0.9, which is ln(0.9) from either.
+    job = workload(stack="mindspeed-llm")
+    unknown = replace(job, software=replace(job.software, unknown_release=True))
+    assert device(unknown, recent_eager_factor=0.81).time_factor == pytest.approx(0.9)
+    assert release_doubt(unknown, constants(recent_eager_factor=0.81)) == pytest.approx((-math.log(0.9), -math.log(0.9)))
+
+
+def test_a_job_without_a_release_has_the_newest_and_doubt_upwards() -> None:
+    job = workload(stack="mindspeed-llm")
+    values = constants(recent_eager_factor=0.81)
+    assert release_doubt(job, values) == pytest.approx((0.0, -math.log(0.81)))
+    assert release_doubt(replace(job, software=replace(job.software, year=2024.0)), values) == (0.0, 0.0)
+
+
+def test_another_framework_has_no_steps_and_doubt_down_to_the_newest() -> None:
+    job = workload(stack="mindspeed-llm", year=2026.0)
+    other = replace(job, software=replace(job.software, other_framework=True))
+    assert device(other, recent_eager_factor=0.81).time_factor == 1.0
+    assert release_doubt(other, constants(recent_eager_factor=0.81)) == pytest.approx((-math.log(0.81), 0.0))
