@@ -10,15 +10,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from app.language.choice import Language, said
+from documents.sentences import Sentence
+
 COMMAND = ("search", "deepseek-v3", "--hardware", "atlas-800t-a2", "--devices", "2048", "--save-dir", "plans")
-RUNS_AS_IT_IS = "The framework runs this plan as it is."
+RUNS_AS_IT_IS = Sentence("The framework runs this plan as it is.")
 BLOCK = re.compile(r"(<!-- example: [^\n]*-->\n```text\n).*?(```\n<!-- /example -->)", re.DOTALL)
 
 # By language: the README, which shows what is printed, and the page with the details.
-PAGES = {"en": ("README.md", "docs/example.md"), "zh": ("README.zh.md", "docs/zh/example.md")}
+PAGES: dict[Language, tuple[str, str]] = {"en": ("README.md", "docs/example.md"), "zh": ("README.zh.md", "docs/zh/example.md")}
 
 
-def output(language: str, *more: str) -> str:
+def output(language: Language, *more: str) -> str:
     """Output of the search in the language with more arguments, without blanks at the ends of lines."""
     with TemporaryDirectory() as folder:
         run = subprocess.run(
@@ -29,7 +34,7 @@ def output(language: str, *more: str) -> str:
             text=True,
             check=True,
         )
-        if RUNS_AS_IT_IS not in (Path(folder) / "plans" / "plan-1.mindspeed-llm.sh").read_text(encoding="utf-8"):
+        if said(RUNS_AS_IT_IS, language) not in (Path(folder) / "plans" / "plan-1.mindspeed-llm.sh").read_text(encoding="utf-8"):
             raise SystemExit("the README's first command ends in a plan that does not start; choose another one")
     return "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
 
