@@ -209,6 +209,8 @@ def _same_file(before: object, after: object) -> bool:
 def _differences(before: Any, after: Any, path: str) -> Iterator[str]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in dict.fromkeys((*before, *after)):
+            if (path, name) == ("strategy", "name"):  # it follows from the fields
+                continue
             yield from _differences(before.get(name), after.get(name), Sentence("{}.{}", path, name).lstrip("."))
     elif before != after and not (path in FILES and _same_file(before, after)):
         yield Sentence("{}: {}", path[:MAX_PATH], _names_moved(before, after) or f"{show(before)} -> {show(after)}")

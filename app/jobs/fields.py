@@ -262,7 +262,6 @@ class TensorSection(Section):
 class StrategySection(Section):
     """A parallel layout of the job. Missing fields take their defaults, which the answer repeats."""
 
-    name: str | None = Field(default=None, description="that an answer gives, so that its strategy may be sent back; not read")
     tp: Degree = 1
     sequence_parallel: bool | None = Field(default=None, description="default: true where tp > 1")
     cp: Degree = 1
@@ -315,6 +314,7 @@ class StrategySection(Section):
         default=None, max_length=64, description="all switches that are on; default: the usual fused kernels and overlaps"
     )
     switches: Switches = Field(default=Switches(), description="switches that differ from `features`, on or off")
+    name: str | None = Field(default=None, description="that an answer gives, so that its strategy may be sent back; not read")
 
 
 Objective = Annotated[str, OneOf(*OBJECTIVES)]

@@ -25,6 +25,7 @@ from app.server.connections import (
 )
 from app.storage.session import Database
 from tests.api.sockets import Address, serving
+from tests.coroutines import finished
 
 PATIENT = ConnectionLimits()
 HURRIED = ConnectionLimits(connections=8, header_s=0.4, body_silence_s=0.4, body_s=1.0, write_s=0.5)
@@ -299,7 +300,7 @@ def test_networks_take_turns_to_begin_requests_and_few_begin_in_one_round() -> N
             await asyncio.sleep(0)
         return order
 
-    order = asyncio.run(begun())
+    order = finished(begun())
     assert len(order) == 41
     assert [each[0] for each in order[:3]].count("b") == 1  # one request before a flood of forty of another network
     assert max(Counter(each[1:] for each in order).values()) <= 4
@@ -316,4 +317,4 @@ def test_newcomers_go_before_a_flood_of_requests() -> None:
         await asyncio.gather(*requests)
         return done
 
-    assert asyncio.run(begun()) <= 8  # 20 without newcomers
+    assert finished(begun()) <= 8  # 20 without newcomers

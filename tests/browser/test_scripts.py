@@ -88,7 +88,7 @@ def test_a_script_gets_its_price_the_best_and_the_lines_to_change(view: OpenView
         tile = page.locator(".mantine-Card-root").filter(has_text=re.compile(f"^{label}"))
         expect(tile).to_contain_text(f"{value:.3g}"[:3])
     expect(page.get_by_text(f"{answer['speedup']:.3g}×")).to_be_visible()
-    expect(page.get_by_text("± 7.5%")).to_be_visible()
+    expect(page.get_by_text("± 7.5 %")).to_be_visible()
     expect(page.get_by_text(answer["why"])).to_be_visible()
     diff = page.get_by_role("region", name="Diff of the script")
     assert diff.inner_text().splitlines()[:3] == ["@@ -1,2 +1,2 @@", "-TP=8", "+TP=1"]

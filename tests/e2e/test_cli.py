@@ -201,7 +201,7 @@ def test_what_a_plan_delivers(tmp_path: Path) -> None:
     schema = documents(command("schema", "goodput"))
     check_schema(document, schema, schema["$defs"])
     assert document["mtbf_s"] == pytest.approx(11_160)
-    shown = command("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--histories", "100")
+    shown = command("goodput", *job, "--failure-log", log, "--log-nodes", "64", "--histories", "100", "--details")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert "2 interruptions in" in " ".join(shown.stdout.split())
     refused(command("goodput", *job, "--mtbf", "3x"), "--mtbf: '3x' is not allowed")

@@ -181,7 +181,7 @@ def _routing_sentences(document: EstimateDocument) -> list[str]:
     """Sentences on the expert load at the job's expert-parallel degree."""
     training, moe, ep = document.job["training"], document.job["model"]["moe"], document.strategy.ep
     given, balance = training.get("expert_counts"), training.get("router_balance")  # an older server does not state them
-    if moe["capacity_factor"]:
+    if moe is None or moe["capacity_factor"]:
         return []
     seconds_of_uneven = document.estimate.uneven_experts_s
     if not (given or balance):

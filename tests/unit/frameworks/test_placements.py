@@ -266,4 +266,9 @@ def test_rules_that_are_not_asked_of_placements_do_not_look_at_them(
 
 
 def test_the_rules_that_are_asked_of_placements() -> None:
-    assert {rule.name for rule in RULES if rule.reads_placement} == {*PLACING, "mindspeed_fb_noop", "mindspeed_linear_noop"}
+    assert {rule.name for rule in RULES if rule.reads_placement} == {
+        *PLACING,
+        "mindspeed_fb_noop",
+        "mindspeed_linear_noop",
+        "mindspeed_adapters_empty_stage",
+    }

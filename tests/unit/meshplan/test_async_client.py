@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any, TypeVar
 
 import httpx
@@ -14,6 +13,7 @@ import pytest
 
 from meshplan import client as module
 from meshplan.client import AsyncClient, Client, MeshplanError
+from tests.coroutines import finished
 
 T = TypeVar("T")
 STUDY = {"id": "s1", "state": "completed", "progress": None, "result": None, "error": None}
@@ -25,7 +25,7 @@ JOB = {"model": "m", "strategy": {"tp": 8}}
 CALLS: dict[str, tuple[Any, ...]] = {
     "submit": (JOB,), "change": ("s1",), "study": ("s1",), "wait": ("s1",), "plans": ("s1",), "trials": ("s1",),
     "rejections": ("s1",), "launch": ("s1", "p1"), "timeline": ("s1", "p1"), "trace": ("s1", "p1"), "report": ("s1",),
-    "cancel": ("s1",),
+    "cancel": ("s1",), "queue_place": ("s1",),
     "resume": ("s1",), "delete": ("s1",), "estimate": (JOB,), "estimates": (JOB, [{"tp": 4}]), "check": (JOB,),
     "goodput": (JOB,), "explain": (JOB,), "plan_experts": (JOB, {"generated": {}}), "add_runs": ([{"id": "r"}],),
     "plan_sequences": (JOB,), "sweep": (JOB,), "serving": (JOB,), "rl_estimate": (JOB,), "rl_search": (JOB,), "points": ("s1",),
@@ -96,12 +96,6 @@ def now(name: str, *, handler: Callable[[httpx.Request], httpx.Response] = answe
     with Client("http://planner", transport=transport) as client:
         found = getattr(client, name)(*CALLS[name])
         return list(found) if isinstance(found, Iterator) else found, requests
-
-
-def finished(coroutine: Coroutine[Any, Any, T]) -> T:
-    """In a thread of its own: a browser that other tests drive keeps an event loop in this one."""
-    with ThreadPoolExecutor(1) as pool:
-        return pool.submit(asyncio.run, coroutine).result()
 
 
 def later(name: str, *, handler: Callable[[httpx.Request], httpx.Response] = answer) -> tuple[Any, list[tuple[str, str, bytes]]]:

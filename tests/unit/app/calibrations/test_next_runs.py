@@ -93,7 +93,9 @@ def test_each_run_comes_with_the_record_that_calibrate_reads(document: dict[str,
         row["measured"]["step_time_s"] = run.step_time_s
         record = parse_run_record(row)
         assert isinstance(record, RunRecord)
-        assert record.workload.software == replace(job.workload.software, year=record.workload.software.year)
+        software = record.workload.software
+        assert software == replace(job.workload.software, year=software.year, unknown_release=software.unknown_release)
+        assert software.unknown_release == (row["software"]["version"] is None)
         assert record.workload.software.year == pytest.approx(job.workload.software.year)
         found = observation_of(record, constants_for(record.workload))
         assert isinstance(found, Observation)

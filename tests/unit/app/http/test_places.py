@@ -6,6 +6,7 @@ from contextlib import ExitStack
 import pytest
 
 from app.http.places import NoPlaceError, Places, Turns
+from tests.coroutines import finished
 
 
 def taken(places: Places, owner: str | None, held: ExitStack) -> int:
@@ -71,7 +72,7 @@ def test_the_next_place_is_that_of_the_owner_who_holds_the_fewest() -> None:
             await callers.go(name)
         return callers.order
 
-    assert asyncio.run(play()) == ["ada 1", "ada 2", "bob 1", "ada 3", "bob 2"]
+    assert finished(play()) == ["ada 1", "ada 2", "bob 1", "ada 3", "bob 2"]
 
 
 def test_an_owner_leaves_one_place_to_others_and_half_of_the_queue() -> None:
@@ -88,7 +89,7 @@ def test_an_owner_leaves_one_place_to_others_and_half_of_the_queue() -> None:
         for name in ("bob", "ada 0", "ada 1", "ada 2", "ada 3"):
             await callers.go(name)
 
-    asyncio.run(play())
+    finished(play())
 
 
 def test_a_caller_that_leaves_the_queue_or_is_let_in_as_it_leaves_holds_no_place() -> None:
@@ -105,4 +106,4 @@ def test_a_caller_that_leaves_the_queue_or_is_let_in_as_it_leaves_holds_no_place
         await callers.go("joe")
         assert callers.turns.num_waiting == 0
 
-    asyncio.run(play())
+    finished(play())
