@@ -60,7 +60,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> AtOnce:
     def counted(*arguments: Any) -> int:
         number = count(*arguments)
         with suppress(threading.BrokenBarrierError):
-            both_counted.wait(1.0)  # under the lock the second never comes
+            both_counted.wait(3.0)  # under the lock the second never comes
         return number
 
     monkeypatch.setattr(ownership, "num_owned", counted)
