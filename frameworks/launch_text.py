@@ -13,6 +13,7 @@ from frameworks.release import Release
 
 PLACEHOLDER = "SET-ME"
 WIDTH = 118
+AS_IT_IS = Sentence("The framework runs this plan as it is.")
 # A line breaks at a space, or between two wide characters, of which the second is no closing mark.
 _PIECE = re.compile(r"[^\S\n]+|[一-鿿][，。；：、）”！？]*|[^\s一-鿿]+")
 
@@ -23,9 +24,7 @@ def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[s
     lines = comment(start.say, Sentence("{} for {} {} ({}).", start.title, release.name, release.version, commits))
     lines += comment(
         start.say,
-        Sentence("The framework runs this plan as it is.")
-        if launch["launchable"]
-        else Sentence("The nearest that the framework takes:"),
+        AS_IT_IS if launch["launchable"] else Sentence("The nearest that the framework takes:"),
     )
     for note in launch["notes"]:
         lines += comment(start.say, note, "- ")

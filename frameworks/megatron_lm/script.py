@@ -16,7 +16,7 @@ from frameworks.launch_text import PLACEHOLDER, comment, heading
 from frameworks.release import Release
 
 ENTRY_POINT, TUNING = "pretrain_gpt.py", "posttrain_gpt.py"
-STAGE, PAIRS = "--stage", "--is-pairwise-dataset"  # arguments of fine-tuning
+STAGE, PAIRS = "stage", "is-pairwise-dataset"  # arguments of fine-tuning
 LOSS, FORCE = "--moe-router-load-balancing-type", "--moe-router-force-load-balancing"
 PLACEHOLDERS = {
     "DATA_PATH": Sentence("prefix of the preprocessed data set"),
@@ -54,7 +54,7 @@ def script(
 
 def _tunes(arguments: Sequence[str]) -> bool:
     """Whether the arguments fine-tune a model that exists."""
-    return STAGE in arguments
+    return f"--{STAGE}" in arguments
 
 
 def _placeholders(arguments: Sequence[str]) -> Mapping[str, str]:
@@ -105,7 +105,7 @@ def _yours(tokenizer: Sequence[str], arguments: Sequence[str]) -> list[str]:
         "--split 100,0,0",
         *tokenizer,
         *(['--prompt-type "${PROMPT_TYPE}"'] if _tunes(arguments) else []),
-        *(['--ref-model "${MODEL_PATH}"'] if PAIRS in arguments else []),
+        *(['--ref-model "${MODEL_PATH}"'] if f"--{PAIRS}" in arguments else []),
         '--save "${CHECKPOINT_PATH}"',
         *([] if _tunes(arguments) else ['--load "${CHECKPOINT_PATH}"']),  # an empty folder starts a new training
         "--save-interval 1000",

@@ -13,10 +13,11 @@ from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.megatron_lm import job_reader as megatron
 from frameworks.megatron_lm.reader import integers
+from frameworks.megatron_lm.script import STAGE
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.reader import Reading
 from frameworks.mindspeed_llm.specs import PACKAGE, READ_SPECS, SPECS, traits_of
-from frameworks.mindspeed_llm.tasks import MODULES, STAGE, read_task
+from frameworks.mindspeed_llm.tasks import MODULES, read_task
 from frameworks.release import values_of
 from frameworks.unread import Unread
 

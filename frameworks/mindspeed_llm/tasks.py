@@ -12,11 +12,12 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import MEGATRON_MODULES, PRETRAIN, Adapters, Reference, Task, TrainingTask
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
+from frameworks.megatron_lm.script import PAIRS, STAGE
 from frameworks.model_facts import Arguments
 from frameworks.rule import Mask, all_of, either, has_effect, none_of
 
 STAGE_OF_TASK = {Task.SFT: "sft", Task.LORA: "sft", Task.DPO: "dpo"}  # the value of --stage
-STAGE, MODULES = "stage", "lora-target-modules"
+MODULES = "lora-target-modules"
 # Switches that adapters of experts exclude: their dispatcher is alltoall_seq [mindspeed-llm, features_manager/finetune/lora.py],
 # which these refuse [mindspeed, fb_overlap.py; megatron-0.12, shared_experts.py; mindspeed-llm, lora.py].
 WITHOUT_EXPERTS = Feature.MOE_COMM_OVERLAP | Feature.MOE_SHARED_EXPERT_OVERLAP | Feature.MOE_TP_EXTEND_EP
@@ -32,7 +33,7 @@ def task_arguments(workload: Workload) -> Arguments:
     task, bare = workload.training.task, ()
     if task.name not in STAGE_OF_TASK:
         return {}
-    data = "is-pairwise-dataset" if task.name is Task.DPO else "is-instruction-dataset"
+    data = PAIRS if task.name is Task.DPO else "is-instruction-dataset"
     written: Arguments = {STAGE: STAGE_OF_TASK[task.name], data: bare}
     if task.adapters is not None:
         adapters = task.adapters

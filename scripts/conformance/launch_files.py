@@ -8,6 +8,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from frameworks.launch_text import AS_IT_IS
 from scripts.conformance.checkouts import UncheckedError
 
 HEADER = re.compile(r"(?:Plan|\S.*?) .*?\bfor (?P<target>[a-z][a-z-]*) (?P<release>\S+) \((?P<commits>[^)]*)\)")
@@ -17,7 +18,6 @@ REPOSITORIES = {
     "mindspeed-llm": ("Ascend/MindSpeed-LLM", "Ascend/MindSpeed", "NVIDIA/Megatron-LM"),
     "mindformers": ("mindspore-lab/mindformers",),
 }
-AS_IT_IS = "The framework runs this plan as it is."
 LAUNCHERS = ("torchrun", "python", "python3", "msrun")
 CALLED_BESIDE = ("tee", "mkdir")  # set by the scripts that frameworks ship
 FOLDERS = tuple("abcdefgh")

@@ -13,10 +13,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from app.language.choice import Language, said
-from documents.sentences import Sentence
+from frameworks.launch_text import AS_IT_IS
 
 COMMAND = ("search", "deepseek-v3", "--hardware", "atlas-800t-a2", "--devices", "2048", "--save-dir", "plans")
-RUNS_AS_IT_IS = Sentence("The framework runs this plan as it is.")
 BLOCK = re.compile(r"(<!-- example: [^\n]*-->\n```text\n).*?(```\n<!-- /example -->)", re.DOTALL)
 
 # By language: the README, which shows what is printed, and the page with the details.
@@ -34,7 +33,7 @@ def output(language: Language, *more: str) -> str:
             text=True,
             check=True,
         )
-        if said(RUNS_AS_IT_IS, language) not in (Path(folder) / "plans" / "plan-1.mindspeed-llm.sh").read_text(encoding="utf-8"):
+        if said(AS_IT_IS, language) not in (Path(folder) / "plans" / "plan-1.mindspeed-llm.sh").read_text(encoding="utf-8"):
             raise SystemExit("the README's first command ends in a plan that does not start; choose another one")
     return "".join(f"{line.rstrip()}\n" for line in run.stdout.splitlines())
 

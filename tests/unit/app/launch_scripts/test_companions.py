@@ -34,6 +34,7 @@ SEQUENTIAL = (
     "--expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --moe-token-dispatcher-type alltoall_seq "
     "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1\n"
 )
+WITH_ADAPTERS = SEQUENTIAL.replace("\n", " --lora-target-modules linear_qkv\n")
 LATENT = (
     f"torchrun --nproc_per_node 8 --nnodes 2 pretrain_gpt.py {COMMON} --tensor-model-parallel-size 2 --sequence-parallel "
     "--pipeline-model-parallel-size 2 --expert-model-parallel-size 8 --expert-tensor-parallel-size 1 --multi-latent-attention "
@@ -42,8 +43,9 @@ LATENT = (
 )
 
 
-def read(text: str) -> ReadScript:
-    return read_script_job(text, Given("script"), catalogue.named(HARDWARE), HARDWARE)
+def read(text: str, *ignored: str) -> ReadScript:
+    assume = dict.fromkeys(ignored, "ignored")
+    return read_script_job(text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume=assume)
 
 
 def changed(script: ReadScript, best: ParallelStrategy) -> Patched:
@@ -62,7 +64,7 @@ def said(patch: Patched, script: ReadScript) -> dict[str, tuple[str, ...]]:
 
 def test_a_specification_that_asserts_tp_1_keeps_it() -> None:
     text = SEQUENTIAL.replace("\n", " --spec mindspeed_llm.tasks.models.spec.minimax_spec layer_spec\n")
-    script = read_script_job(text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume={"spec": "ignored"})
+    script = read(text, "spec")
     own = script.job.strategy
     assert own is not None
     assert not changed(script, replace(own, vpp=2, schedule=Schedule.INTERLEAVED)).refused
@@ -81,10 +83,7 @@ def test_context_parallelism_comes_with_the_implementation_of_the_layers() -> No
 
 
 def test_adapters_of_experts_keep_their_dispatcher() -> None:
-    text = SEQUENTIAL.replace("\n", " --lora-target-modules linear_qkv\n")
-    script = read_script_job(
-        text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume={"lora-target-modules": "ignored"}
-    )
+    script = read(WITH_ADAPTERS, "lora-target-modules")
     own = script.job.strategy
     assert own is not None
     merged = replace(own, vpp=2, schedule=Schedule.INTERLEAVED, recompute=Recompute.NONE, recompute_num_layers=0)
@@ -95,8 +94,7 @@ def test_adapters_of_experts_keep_their_dispatcher() -> None:
 def test_layers_that_are_not_known_are_not_placed_anew() -> None:
     """Layers of GLM-5.2 share indices of attention, and a stage may not begin within such a group."""
     text = SEQUENTIAL.replace("\n", " --index-topk-freq 4 --num-layer-list 6,10\n")
-    given = {"index-topk-freq": "ignored"}
-    script = read_script_job(text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume=given)
+    script = read(text, "index-topk-freq")
     document = tune_document(script)
     layers = strategy_to_mapping(script.job.workload, script.job.strategy)["layer_layout"] if script.job.strategy else None
     assert not document.changes or (document.best is not None and document.best.strategy.layer_layout == layers)
@@ -104,10 +102,7 @@ def test_layers_that_are_not_known_are_not_placed_anew() -> None:
 
 def test_what_makes_another_training_is_never_removed() -> None:
     """swap_attention excludes adapters: the switch is refused, and the adapters stay."""
-    text = SEQUENTIAL.replace("\n", " --lora-target-modules linear_qkv\n")
-    script = read_script_job(
-        text, Given("script"), catalogue.named(HARDWARE), HARDWARE, assume={"lora-target-modules": "ignored"}
-    )
+    script = read(WITH_ADAPTERS, "lora-target-modules")
     own = script.job.strategy
     assert own is not None
     patch = changed(script, replace(own, features=own.features | Feature.SWAP_ATTENTION, recompute=Recompute.NONE))
