@@ -60,6 +60,13 @@ class Placement:
         found: Floats = self.relative_loads(loads).max(axis=-1)
         return found
 
+    def avoidable_loads(self, loads: Floats) -> Floats:
+        """Load of the fullest rank over the mean beyond what its hottest slot alone makes, ``[..., layer]``."""
+        slots = self.slot_loads(loads)
+        hottest = slots.max(axis=(-2, -1)) * self.num_ranks / slots.sum(axis=(-2, -1))
+        found: Floats = self.load_factors(loads) - np.maximum(hottest, 1.0)
+        return found
+
     def holds(self, num_experts: int) -> Bools:
         """Whether a rank holds an expert, ``[layer, rank, expert]``."""
         held = np.zeros((*self.experts.shape[:2], num_experts), dtype=bool)

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from search.experts.ageing import FRESH, Ageing, ageing
 from search.experts.forecasting import Forecast, forecast, held_back_steps
 from search.experts.packing import Floats, Ints
-from search.experts.placement import Moves, Placement, exchanged, moves, placed_anew, shared_slots
+from search.experts.placement import Moves, Placement, exchanged, in_order, moves, placed_anew, shared_slots
 
 LEVELS_DIFFER = 0.01  # a load factor this far above the best possible: further candidates are tried
 MAX_EXTRA_SLOTS = 8
@@ -71,11 +72,13 @@ class Change:
 class ExpertPlan:
     """The plan and its reasons; ``change.placement`` is the current one where nothing pays.
 
-    ``realised_fraction``: the part of its forecast gain that a plan made before the held-back steps had in them; 1 without any.
-    ``held_back_load_factors`` are the mean over layers there, before and after that plan.
+    ``realised_fraction``: the part of its forecast gain that a plan has over its steps, if it ages as one made before the
+    held-back steps did in them (``ages``); 1 without any. ``held_back_load_factors`` are the mean over layers there, before and
+    after.
     """
 
     coming: Forecast
+    ages: Ageing
     realised_fraction: float
     held_back_load_factors: tuple[float, float] | None
     current: Placement
@@ -93,12 +96,13 @@ class ExpertPlan:
 def expected(counts: Floats, terms: Terms) -> Forecast:
     """Forecast for the steps that follow the steps of ``counts`` ``[step, layer, expert]``."""
     shares = counts / counts.sum(axis=-1, keepdims=True)
-    return forecast(shares, held_back_steps(len(shares), terms.held_back))
+    return forecast(shares, held_back_steps(len(shares), terms.valid_steps, terms.held_back), terms.valid_steps)
 
 
 def plan(coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> ExpertPlan:
     """The plan for the steps of a forecast."""
-    realised, seen = _backtest(coming, current)
+    ages, seen = _backtest(coming, current)
+    realised = ages.mean(terms.valid_steps)
     before = current.load_factors(coming.shares)
     stay = best = _change(current, current, coming.shares, before, prices, terms, realised)
     plain = current.slots * current.num_ranks == coming.shares.shape[1]
@@ -108,7 +112,7 @@ def plan(coming: Forecast, current: Placement, prices: Prices, terms: Terms) -> 
         found = _cheapest(coming.shares, current, stay if plain and not extra else None, prices, terms, extra, realised)
         if gain_s(before, found, prices, terms, realised) > gain_s(before, best, prices, terms, realised):
             best = found
-    return ExpertPlan(coming, realised, seen, current, best)
+    return ExpertPlan(coming, ages, realised, seen, current, best)
 
 
 def unchanged(found: ExpertPlan, prices: Prices, terms: Terms) -> ExpertPlan:
@@ -116,6 +120,34 @@ def unchanged(found: ExpertPlan, prices: Prices, terms: Terms) -> ExpertPlan:
     shares, current = found.coming.shares, found.current
     before = current.load_factors(shares)
     return replace(found, change=_change(current, current, shares, before, prices, terms, found.realised_fraction))
+
+
+@dataclass(frozen=True)
+class Replan:
+    """The trigger of the next plan.
+
+    ``above_excess``: the load of the fullest rank over the mean, beyond what the hottest expert alone makes, mean of layers,
+    above which as many moves again pay within the steps of a plan; ``above_load`` is that load if the hottest experts stay.
+    ``after_steps``: when loads that drift as in the held-back steps reach it; ``None`` if these do not drift.
+    """
+
+    above_excess: float
+    above_load: float
+    after_steps: float | None
+
+
+def replan(found: ExpertPlan, prices: Prices, terms: Terms) -> Replan | None:
+    """When to plan again; ``None`` where nothing moved."""
+    if found.change.placement is found.current or prices.load_s <= 0.0:
+        return None
+    shares, after = found.coming.shares, found.change.load_factors
+    lost = prices.of_stages(found.change.move_s) / (terms.valid_steps * len(after) * prices.load_s)
+    promised = float((found.current.load_factors(shares) - after).mean())
+    return Replan(
+        float(found.change.placement.avoidable_loads(shares).mean()) + lost,
+        float(after.mean()) + lost,
+        found.ages.age_of_loss(lost / promised) if promised > 0.0 else None,  # below a step where moves cost almost nothing
+    )
 
 
 def gain_s(before: Floats, change: Change, prices: Prices, terms: Terms, realised: float) -> float:
@@ -171,13 +203,21 @@ def _change(
     return Change(after, factors, moved, move_s, share_s, terms.valid_steps * a_step_s - move_s * prices.parallel)
 
 
-def _backtest(coming: Forecast, current: Placement) -> tuple[float, tuple[float, float] | None]:
-    """Backtest: the fraction of the predicted gain that held-back steps realised, and load factors before and after."""
+def _backtest(coming: Forecast, current: Placement) -> tuple[Ageing, tuple[float, float] | None]:
+    """Backtest: what held-back steps left of the gain of a plan made before them, and load factors before and after."""
     if coming.earlier is None:
-        return 1.0, None
-    later, num_experts = coming.all_shares[-coming.held_back :], coming.shares.shape[1]
+        return FRESH, None
+    earlier, later = coming.earlier, coming.all_shares[-coming.held_back :]
+    num_layers, num_experts = earlier.shape
     extra = current.slots - num_experts // current.num_ranks
-    placed = placed_anew(coming.earlier, current, 1, extra) if extra else exchanged(coming.earlier, current, 1)
-    promised = float((current.load_factors(coming.earlier) - placed.load_factors(coming.earlier)).mean())
-    before, after = float(current.load_factors(later).mean()), float(placed.load_factors(later).mean())
-    return float(np.clip((before - after) / promised, 0.0, 1.0)) if promised > 0.0 else 1.0, (before, after)
+    starts = [current] if extra else [current, in_order(num_layers, num_experts, current.num_ranks)]
+    ages, loads = FRESH, None
+    for start in starts:  # a placement that is still good promises nothing, and shows no ageing
+        placed = placed_anew(earlier, start, 1, extra) if extra else exchanged(earlier, start, 1)
+        promised = float((start.load_factors(earlier) - placed.load_factors(earlier)).mean())
+        before, after = start.load_factors(later).mean(axis=1), placed.load_factors(later).mean(axis=1)
+        loads = loads or (float(before.mean()), float(after.mean()))
+        if promised > LEVELS_DIFFER:
+            ages = ageing((before - after) / promised)
+            break
+    return ages, loads

@@ -80,23 +80,15 @@ def priced_plan(
     terms: Terms,
 ) -> PricedPlan:
     """Plan for the steps that follow the steps of ``counts`` ``[step, layer, expert]``; empty where no move makes it faster."""
-    batch = StrategyBatch.of([strategy])
     coming = expected(counts, terms)
-
-    def step(placement: Placement | None) -> Estimate:
-        return estimate(_with_loads(workload, placement, coming.shares), batch, constants)
-
-    before, balanced_s = step(current), float(step(None).step_time_s[0])
-    before_s = float(before.step_time_s[0])
+    prices, before_s, balanced_s = prices_of(workload, strategy, constants, estimate, coming.shares, current, terms.num_nodes)
     excess = current.load_factors(coming.shares) - 1.0
-    load_s = max(before_s - balanced_s, 0.0) / float(excess.sum()) if excess.any() else 0.0
-    room_bytes = before.fit_rule.fit_limit_bytes - float(before.peak_memory_bytes[0])
-    prices = _prices(workload, strategy, constants, load_s, room_bytes, terms.num_nodes)
     found = plan(coming, current, prices, terms)
     after_s, share_s = before_s, 0.0
     if found.change.placement is not current:
         share_s = prices.of_stages(found.change.share_s)
-        after_s = float(step(found.change.placement).step_time_s[0]) + share_s
+        loads = _with_loads(workload, found.change.placement, coming.shares)
+        after_s = float(estimate(loads, StrategyBatch.of([strategy]), constants).step_time_s[0]) + share_s
         gained_s = (before_s - after_s + share_s) * found.realised_fraction - share_s
         if terms.valid_steps * gained_s <= prices.of_stages(found.change.move_s):
             found, after_s, share_s = unchanged(found, prices, terms), before_s, 0.0
@@ -111,6 +103,25 @@ def priced_plan(
         move_s=prices.of_stages(found.change.move_s),
         share_s=share_s,
     )
+
+
+def prices_of(
+    workload: Workload,
+    strategy: ParallelStrategy,
+    constants: Constants,
+    estimate: Estimator,
+    shares: Floats,
+    current: Placement,
+    num_nodes: int,
+) -> tuple[Prices, float, float]:
+    """Prices of balance and moves for loads ``shares`` ``[layer, expert]``; the step with them, and with equal ranks. [s]"""
+    batch = StrategyBatch.of([strategy])
+    before, balanced = (estimate(_with_loads(workload, one, shares), batch, constants) for one in (current, None))
+    before_s, balanced_s = float(before.step_time_s[0]), float(balanced.step_time_s[0])
+    excess = current.load_factors(shares) - 1.0
+    load_s = max(before_s - balanced_s, 0.0) / float(excess.sum()) if excess.any() else 0.0
+    room_bytes = before.fit_rule.fit_limit_bytes - float(before.peak_memory_bytes[0])
+    return _prices(workload, strategy, constants, load_s, room_bytes, num_nodes), before_s, balanced_s
 
 
 def _shared_out(total_s: float, excess: Floats) -> Floats:

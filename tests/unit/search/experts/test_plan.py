@@ -85,13 +85,14 @@ def test_dear_moves_stay_away_and_longer_terms_bring_them_back() -> None:
         assert any(plan(expected(counts, terms), current, dear, terms).triggered) is is_moved
 
 
-def test_loads_that_nobody_can_foresee_move_nothing() -> None:
+def test_loads_that_nobody_can_foresee_promise_little() -> None:
     random = np.random.default_rng(3)
-    counts = random.lognormal(0.0, 1.0, (12, 3, 16))  # every step anew
-    terms = Terms(1, 50, 0)
-    found = plan(expected(counts, terms), in_order(3, 16, 4), prices(), terms)
+    terms, told = Terms(1, 50, 0), []
+    for _ in range(12):
+        counts = random.lognormal(0.0, 1.0, (12, 3, 16))  # every step anew
+        told.append(plan(expected(counts, terms), in_order(3, 16, 4), prices(), terms).realised_fraction)
+    assert np.mean(told) < 0.2
     steady = np.repeat(random.lognormal(0.0, 1.0, (1, 3, 16)), 12, axis=0)
-    assert found.realised_fraction < 0.3
     assert plan(expected(steady, terms), in_order(3, 16, 4), prices(), terms).realised_fraction == pytest.approx(1.0)
 
 
