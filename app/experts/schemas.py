@@ -19,6 +19,7 @@ from search.experts.plan import MAX_EXTRA_SLOTS, MAX_VALID_STEPS
 MAX_SERVED_TEXT = 4 * 2**20
 MAX_DOMAINS = 256
 MAX_SEED = 2**32 - 1
+MAX_DRIFT_STEPS = 100_000_000
 GENERATED_STEPS = 50
 VALID_STEPS = 50  # between two plans of MindSpeed's own, expert_placement_freq [mindspeed-expert-placement]
 
@@ -51,7 +52,7 @@ class PlanTerms(Section):
         default=VALID_STEPS, ge=1, le=MAX_VALID_STEPS, description="steps that pay for the moves: until the next plan"
     )
     steps_held_back: int | None = Field(
-        default=None, ge=1, le=MAX_TRACE_STEPS, description="last steps that judge the forecasts; default: a fifth"
+        default=None, ge=1, le=MAX_TRACE_STEPS, description="last steps that judge a plan; default: valid_steps, or half the log"
     )
     max_copies: int = Field(
         default=1, ge=0, le=MAX_EXTRA_SLOTS, description="slots that each rank may get for copies of hot experts"
@@ -73,10 +74,19 @@ class ForecastDocument(Document):
 
     num_steps: int = Field(description="in the counts")
     num_held_back: int
-    method: str = Field(description="mean, window, exponential_average, or autoregression: the nearest on the held-back steps")
+    method: str = Field(
+        description="mean, persistence, window, exponential_average, autoregression, line, damped_trend: the least rolling error"
+    )
     errors: dict[str, float] = Field(description="share of tokens given to the wrong experts on held-back steps, by method")
+    rolling_errors: dict[str, float] | None = Field(
+        description="the same where each method forecasts from several steps of the log; it chooses the method; null without any"
+    )
+    horizon_steps: int = Field(description="steps that are forecast and over which the gain counts: valid_steps")
     realised_fraction: float = Field(
-        description="of a promised gain, what a plan made before the held-back steps had in them; 1 without any"
+        description="of a promised gain, what a plan has over horizon_steps if it ages as in the held-back steps; 1 without any"
+    )
+    realised_held_back_fraction: float | None = Field(
+        description="the same in the held-back steps alone, for a plan made before them"
     )
     held_back_load_before: float | None = Field(description="load factor of the held-back steps, mean of layers")
     held_back_load_after: float | None = Field(description="the same under a plan made before them")
@@ -92,6 +102,16 @@ class MovesDocument(Document):
     time_s: float = Field(description="stages at the same time, each layer after the other")
     per_step_s: float = Field(description="spread over the steps until the next plan")
     break_even_steps: float | None = Field(description="after which the moves are paid; null where nothing moves")
+
+
+class ReplanDocument(Document):
+    """The trigger of the next plan."""
+
+    above_excess: float = Field(
+        description="load factor beyond that of the hottest expert alone, mean of layers, above which as many moves again pay"
+    )
+    above_load: float = Field(description="that load factor if the hottest experts stay")
+    after_steps: float | None = Field(description="when loads that drift as in the held-back steps reach it; null: no drift seen")
 
 
 class CopiesDocument(Document):
@@ -137,7 +157,53 @@ class ExpertPlanDocument(Answer):
     forecast: ForecastDocument
     moves: MovesDocument
     copies: CopiesDocument
+    replan: ReplanDocument | None = Field(description="when to plan again; null where nothing moves")
     layers: list[LayerPlan]
     relative_loads_before: list[list[float]] = Field(description="load of each rank over the mean, by layer")
     relative_loads_after: list[list[float]]
     placement: list[list[list[int]]] = Field(description="experts by layer, rank and slot")
+
+
+class DriftTerms(Section):
+    """Settings of the simulation of a training."""
+
+    steps: int | None = Field(
+        default=None, ge=1, le=MAX_DRIFT_STEPS, description="of the training; default: those of training.train_tokens, or 20,000"
+    )
+    valid_steps: int = Field(default=VALID_STEPS, ge=1, le=MAX_VALID_STEPS, description="between two looks at the loads")
+    max_copies: int = Field(default=1, ge=0, le=MAX_EXTRA_SLOTS, description="slots that each rank may get for copies")
+    domains: int = Field(default=NUM_DOMAINS, ge=1, le=MAX_DOMAINS, description="domains of the data in a step")
+    seed: int = Field(default=0, ge=0, le=MAX_SEED)
+
+
+class PlacedDocument(Document):
+    """A training under one way to place experts."""
+
+    step_time_s: float = Field(description="mean of the training, with copies and moves")
+    load: float = Field(description="load of the fullest rank over the mean, mean of layers and steps")
+    gain_fraction: float = Field(description="speed, over experts in order")
+
+
+class DriftInterval(Document):
+    """Load of the fullest rank over the mean, mean of layers, in one interval."""
+
+    first_step: int
+    in_order: float
+    planned_once: float
+    replanned: float
+    is_planned: bool = Field(description="whether a plan moved experts at its end")
+
+
+class ExpertDriftDocument(Answer):
+    """Output of `meshplan experts simulate --json`."""
+
+    version: str
+    priced_with: PricedWith
+    strategy: StrategyDocument
+    num_steps: int
+    interval_steps: int = Field(description="between two looks at the loads")
+    step_time_balanced_s: float = Field(description="with every rank alike")
+    placed: dict[str, PlacedDocument] = Field(description="in_order, planned_once, and replanned where the trigger asks for it")
+    num_plans: int = Field(description="that moved experts")
+    moves_s: float = Field(description="of all plans together")
+    intervals_of_steps: list[DriftInterval]

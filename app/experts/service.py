@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from app.experts.schemas import (
     Loads,
     MovesDocument,
     PlanTerms,
+    ReplanDocument,
 )
 from app.jobs.job import Job
 from app.jobs.requests import check_keys, parse_request
@@ -41,7 +43,7 @@ from meshplan import __version__
 from search.experts.generated import generated_counts
 from search.experts.packing import Floats
 from search.experts.placement import Placement, in_order
-from search.experts.plan import Terms
+from search.experts.plan import Terms, replan
 from search.experts.priced import PricedPlan, nodes_of_group, priced_plan
 from search.plans.plan import strategy_to_mapping
 
@@ -153,6 +155,7 @@ def _document(
     before, after = plan.current.relative_loads(shares), change.placement.relative_loads(shares)
     extra = change.placement.slots - num_experts // strategy.ep
     held = plan.held_back_load_factors or (None, None)
+    trigger = replan(plan, prices, Terms(num_nodes, terms.valid_steps, terms.max_copies))
     inside, between = int(change.moved.inside.sum()), int(change.moved.between.sum())
     return ExpertPlanDocument(
         **job_fields(job, own, strategy, "strategy"),
@@ -176,7 +179,10 @@ def _document(
             num_held_back=plan.coming.held_back,
             method=plan.coming.method,
             errors=dict(plan.coming.errors),
+            rolling_errors=None if plan.coming.rolling_errors is None else dict(plan.coming.rolling_errors),
+            horizon_steps=terms.valid_steps,
             realised_fraction=plan.realised_fraction,
+            realised_held_back_fraction=plan.ages.mean(plan.coming.held_back) if plan.coming.held_back else None,
             held_back_load_before=held[0],
             held_back_load_after=held[1],
         ),
@@ -194,6 +200,7 @@ def _document(
             bytes_per_rank=extra * prices.copy_bytes * int(np.bincount(prices.stage_of_layer).max()),
             step_time_s=found.share_s,
         ),
+        replan=None if trigger is None else ReplanDocument.model_validate(asdict(trigger)),
         layers=_layers(job, found, before, after),
         relative_loads_before=_rounded(before),
         relative_loads_after=_rounded(after),

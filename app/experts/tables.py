@@ -44,6 +44,13 @@ def print_expert_plan(console: Console, document: ExpertPlanDocument) -> None:
             ),
             markup=False,
         )
+    if document.replan is not None:
+        after = document.replan.after_steps
+        when: str = Sentence(", after about {:,.0f} steps", max(after, 1.0)) if after is not None else ""
+        if after is None and document.forecast.num_held_back:
+            when = Sentence("; held-back steps show no drift")
+        trigger = Sentence("Plan again once the fullest rank has {:.3f} times the mean{}.", document.replan.above_load, when)
+        console.print(trigger, markup=False)
     if copies.slots_per_rank:
         slots = Sentence("{} more slot{} a rank", copies.slots_per_rank, "s" * (copies.slots_per_rank > 1))
         console.print(
@@ -65,12 +72,15 @@ def _forecast_text(document: ExpertPlanDocument) -> str:
     return Sentence(
         "Forecast of {:,} held-back steps, tokens at the wrong expert: {}. A plan made before would "
         "have taken their load from {:.3f} to {:.3f}: "
-        "{} of its promise.",
+        "{} of its promise. Taken: {}, {} over {:,} steps.",
         found.num_held_back,
         errors,
         found.held_back_load_before,
         found.held_back_load_after,
+        percent(found.realised_held_back_fraction or 0.0, 0),
+        word(found.method),
         percent(found.realised_fraction, 0),
+        found.horizon_steps,
     )
 
 

@@ -12,6 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from app.calibrations.constants import constants_for
+from app.experts.drift import played
+from app.experts.schemas import DriftTerms
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.software_options import HOST, OPTION_NAMES
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
@@ -47,6 +49,7 @@ PAGE = ROOT / "docs" / "systems.md"
 Turn = Callable[[Workload, ParallelStrategy], tuple[Workload, ParallelStrategy]]
 
 MOST_LOADED = 4.0  # upper end of the search for an imbalance that explains a gain
+DRIFT_STEPS = 20_000
 EDPB_GAIN = 0.255  # published throughput gain [pangu-ultra-moe-2]
 
 HEAD = """# What each system buys
@@ -274,6 +277,14 @@ def balance_section() -> str:
     spread = workload.training.expert_spread
     assert spread is not None
     usual = float(spread.load_factor(strategy.ep))
+    rows = []
+    for domains in (4, 1):
+        drifted, balanced_s = played(workload, strategy, DriftTerms(domains=domains), DRIFT_STEPS)
+        in_order_s = balanced_s + drifted.in_order_s
+        loads = (drifted.load_in_order, drifted.load_planned_once, drifted.load_replanned)
+        gains = (in_order_s / (balanced_s + one_s) - 1.0 for one_s in (drifted.planned_once_s, drifted.replanned_s))
+        means = (f"{one.mean():.2f}" for one in loads)
+        rows.append((str(domains), *means, *map(change, gains), str(sum(drifted.is_planned)), change(EDPB_GAIN)))
     found = f"a fullest expert rank with {load:.2f} times the mean" if load else f"more than {MOST_LOADED:.0f} times the mean"
     return f"""## Balance
 
@@ -281,6 +292,12 @@ The balancing method of the router (`training.router_balance`) gives the load of
 the mean: {usual:.2f} at EP{strategy.ep} with an auxiliary loss ([how](model.md#assumed-routing)). EDPB
 predicts loads and moves experts until it is near 1. The published {change(EDPB_GAIN)} would need {found}
 before. Balance of attention over data-parallel ranks, the other half of EDPB, is not modelled.
+
+The table plays the first {DRIFT_STEPS:,} steps with loads that [drift](experts.md#a-whole-training), by the
+number of domains in a step. Experts stay in order, are placed once, or again whenever that pays for its moves
+(`meshplan experts simulate`); gains are over experts in order. The router is that of an auxiliary loss.
+
+{table(("domains", "load in order", "planned once", "replanned", "gain, once", "gain, replanned", "plans", "published"), rows)}
 """
 
 

@@ -33,7 +33,9 @@ def plan(
     valid_steps: Annotated[
         int | None, typer.Option(help="steps that pay for the moves, until the next plan (default 50)")
     ] = None,
-    steps_held_back: Annotated[int | None, typer.Option(help="last steps that judge the forecasts (default: a fifth)")] = None,
+    steps_held_back: Annotated[
+        int | None, typer.Option(help="last steps that judge a plan (default: --valid-steps, or half the log)")
+    ] = None,
     max_copies: Annotated[
         int | None, typer.Option(help="slots that each rank may get for copies of hot experts (default 1; 0: none)")
     ] = None,
@@ -80,4 +82,32 @@ def plan(
         for path in write(write_maps, Placement(np.array(document.placement)), document.num_experts):
             terminal.messages().print(Sentence("Written to {}", path), markup=False)
     terminal.answer(document, as_json, lambda console: print_expert_plan(console, document))
+    return DONE
+
+
+@commands.command("simulate")
+def simulate(
+    job: Annotated[str, typer.Option("--job", help="job file with a strategy")],
+    steps: Annotated[int | None, typer.Option(help="of the training (default: those of its tokens, or 20,000)")] = None,
+    valid_steps: Annotated[int | None, typer.Option(help="steps between two looks at the loads (default 50)")] = None,
+    max_copies: Annotated[
+        int | None, typer.Option(help="slots that each rank may get for copies of hot experts (default 1; 0: none)")
+    ] = None,
+    domains: Annotated[int | None, typer.Option(help="domains of the data in a step (default 4)")] = None,
+    seed: Annotated[int | None, typer.Option(help="of the draws (default 0)")] = None,
+    as_json: Json = False,
+) -> int:
+    """Plays a training whose expert loads drift: in order, planned once, and planned again where that pays."""
+    from app.calibrations.constants import own_calibrations
+    from app.experts.drift import expert_drift_document, print_expert_drift
+    from app.experts.schemas import DriftTerms
+    from app.jobs.job import load_job
+    from app.text import terminal
+    from documents.checking import check
+
+    values = {"steps": steps, "valid_steps": valid_steps, "max_copies": max_copies, "domains": domains, "seed": seed}
+    terms = check(DriftTerms, values, labels={name: f"--{name.replace('_', '-')}" for name in values})
+    given = load_job(job, {}, {})
+    document = expert_drift_document(given, terms, own_calibrations(given))
+    terminal.answer(document, as_json, lambda console: print_expert_drift(console, document))
     return DONE

@@ -25,6 +25,7 @@ NAMES = (
     "measure",
     "measurements",
     "experts",
+    "experts-simulate",
     "sequences",
     "serving-job",
     "serving",
@@ -46,7 +47,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
     from app.calibrations.schemas import CalibrateDocument, SuggestDocument, ValidationDocument
     from app.checks.budget import BudgetDocument
     from app.checks.schemas import CheckDocument, ChecksDocument
-    from app.experts.schemas import ExpertPlanDocument
+    from app.experts.schemas import ExpertDriftDocument, ExpertPlanDocument
     from app.goodput.schemas import GoodputDocument
     from app.jobs.fields import JobDocument
     from app.launch_scripts.schemas import TuneDocument
@@ -81,6 +82,7 @@ def schema(name: Annotated[str, typer.Argument(metavar="NAME", help=" | ".join(N
         "measure": MeasureDocument,
         "measurements": MeasurementsDocument,
         "experts": ExpertPlanDocument,
+        "experts-simulate": ExpertDriftDocument,
         "serving-job": ServingJobDocument,
         "serving": ServingDocument,
         "serving-search": ServingSearchDocument,
