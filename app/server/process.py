@@ -6,6 +6,7 @@ import gc
 import os
 import signal
 import socket
+import sys
 from types import FrameType
 
 import uvicorn
@@ -20,7 +21,7 @@ from app.http.state import ServerState
 from app.logs import configure_logs
 from app.server.application import create_app
 from app.server.connections import ConnectionLimits, Connections, limits_of_this_process
-from app.server.pricing import PricingInProcesses
+from app.server.pricing import HEAVY_NICENESS, PricingInProcesses
 from app.settings import PREFIX, Settings
 from app.storage.session import Database
 from app.workers.supervisor import start_workers
@@ -29,6 +30,9 @@ NOT_ACCEPTED = 65_535  # connections that may wait in the system, which bounds t
 
 # Requests that read the database at once. They and the event loop share the interpreter: with forty, others wait twice as long.
 READING_THREADS = 4 + min(4, os.cpu_count() or 1)
+# Seconds after which a thread leaves the interpreter to another that waits. The event loop waits after each system call; with
+# Python's 5 ms, a caller's request beside reading threads waits several times that long.
+SWITCH_INTERVAL_S = 0.0005
 
 
 class _Server(uvicorn.Server):
@@ -83,9 +87,10 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
     # uvicorn raises the signal again at its end; with these handlers the process survives it and stops its workers.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.collect()
     gc.freeze()  # loaded modules stay: garbage collections need not visit them
-    with start_workers(settings.workers, settings.url, settings) as workers:
+    with start_workers(settings.workers, settings.url, settings, niceness=HEAVY_NICENESS) as workers:
         metrics = app.state.server.metrics
         metrics.watch_workers(lambda: len(workers.pids), lambda: workers.num_restarts)
         metrics.watch_processes(

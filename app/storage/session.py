@@ -226,8 +226,12 @@ def _set_up_sqlite(connection: Any, record: object, *, statement_s: float) -> No
 
 def _begin_sqlite(connection: Connection) -> None:
     # A transaction that begins as a reader and then writes fails at once if another has written meanwhile.
-    read_only = connection.get_execution_options().get("read_only", False)
-    connection.exec_driver_sql("begin" if read_only else "begin immediate")
+    if connection.get_execution_options().get("read_only", False):
+        connection.exec_driver_sql("begin")
+        return
+    driver: Any = connection.connection.driver_connection
+    if not driver.begin_writing(BUSY_TIMEOUT_MS / 1000):
+        connection.exec_driver_sql("begin immediate")  # for the error in SQLAlchemy's form
 
 
 def _session(engine: Engine) -> Session:

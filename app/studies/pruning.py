@@ -13,6 +13,7 @@ from sqlalchemy.orm import Session
 from app.http import audit
 from app.storage.clock import now_s
 from app.storage.session import Database
+from app.storage.sqlite import ASK_AGAIN_S
 from app.storage.tables import AuditRecord, Calibration, IdempotencyRecord, KeptCheck, MeasuredRun, Study
 from app.studies import repository
 from app.studies.access import UNFINISHED
@@ -23,7 +24,7 @@ STATEMENT_S = 60.0
 TRANSACTION_S = 0.2  # seconds that a transaction aims at: on SQLite, writers wait meanwhile
 _FIRST, _MOST = 50, 5_000  # rows of the first transaction, and of any
 _A_STATEMENT = 500  # rows that a statement names
-_PAUSE_FRACTION = 0.25  # of the time of a transaction, so that waiting writers come next
+_PAUSE_S = 4 * ASK_AGAIN_S  # on SQLite, so that waiting writers come next
 
 
 @dataclass(frozen=True)
@@ -144,4 +145,5 @@ def _all(database: Database, some: Callable[[Session, int], int]) -> int:
         total += number
         took_s = max(time.monotonic() - began_s, 1e-3)
         most = int(min(_MOST, max(_FIRST, most * min(2.0, TRANSACTION_S / took_s))))
-        time.sleep(took_s * _PAUSE_FRACTION)
+        if database.url.drivername == "sqlite":
+            time.sleep(_PAUSE_S)

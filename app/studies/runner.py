@@ -72,8 +72,9 @@ class StudyRun:
         with heartbeats_to(self._explaining(work)):
             outcome = work.outcome(state, stopped_by)
         progress = replace(work.progress, done_fraction=1.0) if stopped_by is None else work.progress
+        write = self._writing(kind, work, progress)
         with self._database.write() as session:
-            self._write(session, kind, work, progress)
+            write(session)
             queue.finish(session, self._lease, __version__, outcome)
         return state
 
@@ -128,17 +129,22 @@ class StudyRun:
     def _save(self, kind: Kind, work: Work, *, release: bool = False) -> None:
         progress = work.progress
         progress = replace(progress, done_fraction=min(progress.done_fraction, UNFINISHED))
+        write = self._writing(kind, work, progress)
         with self._database.write() as session:
-            self._write(session, kind, work, progress)
+            write(session)
             if release:
                 queue.release(session, self._lease)
         self._num_saved = work.num_records
         self._is_released = release
         self._saved_s = time.monotonic()
 
-    def _write(self, session: Session, kind: Kind, work: Work, progress: Progress) -> None:
-        """Save progress and checkpoint, with the records since the last ones."""
-        queue.save(session, self._lease, asdict(progress), checkpoint_of(work), work.records(self._num_saved), kind.table)
+    def _writing(self, kind: Kind, work: Work, progress: Progress) -> Callable[[Session], None]:
+        """What saves progress and checkpoint, with the records since the last ones.
+
+        They are made here, before the transaction: on SQLite all other writers wait for it.
+        """
+        saved = asdict(progress), checkpoint_of(work), work.records(self._num_saved), kind.table
+        return lambda session: queue.save(session, self._lease, *saved)
 
     def _fail(self, reason: str) -> str:
         """Mark the study as failed; it can be resumed from its checkpoint."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from app.workers.process import end_with
+from app.workers.process import end_with_parents
 from documents.errors import InfeasibleError, InputError
 from documents.said import WITH_PARTS
 
@@ -54,8 +53,8 @@ class Answer(NamedTuple):
 
 
 def main(options: CallOptions, connection: Connection) -> None:
-    """The whole life of the process. Its parent, from which it was forked, ends with the process that started the pool."""
-    end_with(os.getppid(), threading.Event())
+    """The whole life of the process."""
+    end_with_parents()
     for number in (signal.SIGINT, signal.SIGTERM):  # Ctrl-C reaches all processes; the parent finishes calls first
         signal.signal(number, signal.SIG_IGN)
     os.nice(options.niceness)

@@ -11,6 +11,7 @@ class WorkerOptions:
     lease_s: float
     checkpoint_s: float
     log_format: str
+    niceness: int = 0  # lowers the priority for the cores, where a server shares them
     keep_studies_days: int = 0  # 0: for ever
     keep_audit_days: int = 365
     keep_checks_days: int = 0  # 0: for ever

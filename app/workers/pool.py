@@ -9,18 +9,17 @@ from collections.abc import Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerProcess
 
 import structlog
 
 from app.workers.calls import Answer, Call, CallOptions, EstimateCall, main
+from app.workers.forking import forking
 
 GRACE_S = 2.0  # seconds for a running call when the pool ends
 TRIES = 2  # tries of a call whose process died, perhaps because of other calls
 WORTH_ENDING_S = 3.0  # a call that nobody waits for is ended after this time: before, a new process would cost more
-_PRELOADED = "app.workers.preloaded"
 _LOOK_S = 0.25  # between two looks whether somebody still waits
 
 log = structlog.get_logger()
@@ -248,8 +247,7 @@ class _Slot(threading.Thread):
         return True
 
     def _start(self) -> Connection:
-        context = get_context("forkserver")
-        context.set_forkserver_preload([_PRELOADED])
+        context = forking()
         ours, theirs = context.Pipe()
         self.process = context.Process(target=main, args=(self._pool.options, theirs), daemon=True, name=f"meshplan {self.name}")
         self.process.start()

@@ -1,4 +1,4 @@
-"""What pricing processes have in common, loaded once by the process that they are forked from.
+"""What pricing processes and workers have in common, loaded once by the process that they are forked from.
 
 A fork takes milliseconds where the modules take seconds, and the memory of modules is there once.
 """
@@ -17,6 +17,7 @@ for _module in (
     "app.storage.session",
     "app.storage.database_errors",
     "app.text.json_documents",
+    "app.workers.loop",
 ):
     import_module(_module)
 

@@ -7,20 +7,21 @@ import os
 import signal
 import sys
 import threading
-import time
+from multiprocessing import parent_process
+from multiprocessing.connection import wait
 from types import FrameType
 
 from app.workers.options import WorkerOptions
 
-_WATCH_S = 0.5  # seconds between two checks of the parent
+_WATCH_S = 0.5  # seconds between two checks of the process that this one was forked from
 _PR_SET_PDEATHSIG = 1
 
 
-def main(options: WorkerOptions, parent_pid: int) -> None:
+def main(options: WorkerOptions) -> None:
     """The whole life of a worker process."""
-    os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of NumPy; several workers share the cores
     stop = threading.Event()
-    end_with(parent_pid, stop)
+    end_with_parents()
+    os.nice(options.niceness)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal's Ctrl-C reaches all processes; the parent ends its workers
 
     def on_terminate(number: int, frame: FrameType | None) -> None:
@@ -35,14 +36,19 @@ def main(options: WorkerOptions, parent_pid: int) -> None:
     work(options, stop)
 
 
-def end_with(parent_pid: int, stop: threading.Event) -> None:
-    """End with the parent, however it ends: through a kernel signal on Linux, by polling the parent's id elsewhere."""
+def end_with_parents() -> None:
+    """End with the process that asked for this one, and with the one that it was forked from, however they end.
+
+    The latter lives until all that it forked have ended.
+    """
+    forked_by, asked_by = os.getppid(), parent_process()
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-    threading.Thread(target=_watch, args=(parent_pid, stop), daemon=True, name="parent").start()
+    if asked_by is not None:
+        threading.Thread(target=_watch, args=(forked_by, asked_by.sentinel), daemon=True, name="parents").start()
 
 
-def _watch(parent_pid: int, stop: threading.Event) -> None:
-    while os.getppid() == parent_pid:  # the parent may have died before the call of prctl
-        time.sleep(_WATCH_S)
+def _watch(forked_by: int, asked_by: int) -> None:
+    while not wait([asked_by], _WATCH_S) and os.getppid() == forked_by:  # it may have died before the call of prctl
+        pass
     os._exit(1)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
-from multiprocessing import get_context
-from multiprocessing.context import SpawnProcess
+from multiprocessing.context import ForkServerProcess
 from types import TracebackType
 
 import structlog
 
 from app.settings import Settings, load_settings
+from app.workers.forking import forking
 from app.workers.options import WorkerOptions
 from app.workers.process import main
 
@@ -28,7 +27,7 @@ class Workers:
     def __init__(self, count: int, options: WorkerOptions) -> None:
         self._options = options
         self._stop = threading.Event()
-        self._processes: list[SpawnProcess] = []
+        self._processes: list[ForkServerProcess] = []
         self.num_restarts = 0
         self._started = threading.Event()
         # One thread starts all workers and outlives them, since Linux ends a child with the thread that started it.
@@ -66,10 +65,8 @@ class Workers:
                     process.close()
         self._end_all()
 
-    def _start(self) -> SpawnProcess:
-        process = get_context("spawn").Process(
-            target=main, args=(self._options, os.getpid()), daemon=True, name="meshplan worker"
-        )
+    def _start(self) -> ForkServerProcess:
+        process = forking().Process(target=main, args=(self._options,), daemon=True, name="meshplan worker")
         process.start()
         return process
 
@@ -84,8 +81,8 @@ class Workers:
                 process.join()
 
 
-def start_workers(count: int, url: str, settings: Settings | None = None) -> Workers:
+def start_workers(count: int, url: str, settings: Settings | None = None, *, niceness: int = 0) -> Workers:
     """``count`` workers on the database at ``url``, which must be upgraded."""
     settings = settings or load_settings()
     kept = {f"keep_{what}_days": getattr(settings, f"keep_{what}_days") for what in ("studies", "audit", "checks", "runs")}
-    return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format, **kept))
+    return Workers(count, WorkerOptions(url, settings.lease_s, settings.checkpoint_s, settings.log_format, niceness, **kept))

@@ -182,13 +182,25 @@ def test_workers_die_with_their_parent_however_it_ends(tmp_path: Path, number: s
     assert (len(gone), alive) == (2, [])
 
 
+def test_workers_leave_the_cores_to_the_requests_of_their_server(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'studies.db'}"
+    upgrade(url)
+    with Workers(1, options(url, niceness=3)) as workers:
+        (pid,) = workers.pids
+        expected = psutil.Process().nice() + 3
+        with waiting("the worker to lower its priority") as looks:
+            for _ in looks:
+                if psutil.Process(pid).nice() == expected:
+                    break
+
+
 def test_a_worker_process_computes_on_one_thread() -> None:
     script = (
         "import os, threading\n"
-        "from app.workers import options, process\n"
+        "from app.workers import options, preloaded, process\n"
         "from unittest import mock\n"
         "with mock.patch('app.workers.loop.work', lambda *_: print(os.environ['OMP_NUM_THREADS'])):\n"
-        "    process.main(options.WorkerOptions('sqlite:///none', 1.0, 1.0, 'text'), os.getppid())\n"
+        "    process.main(options.WorkerOptions('sqlite:///none', 1.0, 1.0, 'text'))\n"
     )
     shown = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60, check=True)
     assert shown.stdout.strip() == "1"

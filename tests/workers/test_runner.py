@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from typing import Any
@@ -12,14 +13,16 @@ from unittest import mock
 import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from app.answers.search import search_document
 from app.storage.session import Database
 from app.storage.tables import Study
-from app.studies import queue, repository, service
+from app.studies import queue, repository, runner, service
 from app.studies.queue import Lease, LeaseLostError
 from app.studies.runner import StudyRun
 from app.studies.schemas import StudyDocument
+from app.studies.work import Work
 from app.text.json_documents import json_text
 from search.exhaustive.lattice_search import LatticeSearch
 from search.sampled.sampler_search import BATCH_TRIALS
@@ -82,6 +85,31 @@ def _searched(search: str) -> str:
 def stop_after(num_steps: int) -> Callable[[], bool]:
     answers: Iterator[bool] = iter([False] * (num_steps - 1) + [True] * 1000)
     return lambda: next(answers)
+
+
+def test_what_is_saved_is_made_before_the_transaction_for_which_all_writers_wait(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create(database, **SAMPLER)
+    writing, made_while_writing = [False], []
+    write, checkpoint_of = Database.write, runner.checkpoint_of
+
+    @contextmanager
+    def watched(self: Database) -> Iterator[Session]:
+        with write(self) as session:
+            writing[0] = True
+            yield session
+        writing[0] = False
+
+    def noted(work: Work) -> dict[str, Any]:
+        made_while_writing.append(writing[0])
+        return checkpoint_of(work)
+
+    monkeypatch.setattr(Database, "write", watched)
+    monkeypatch.setattr(runner, "checkpoint_of", noted)
+    assert run(database) == "completed"
+    assert len(made_while_writing) > 2
+    assert not any(made_while_writing)
 
 
 @SEARCHES
