@@ -11,7 +11,11 @@ import time
 import traceback
 from pathlib import Path
 
-FRAMEWORKS = {"megatron-lm": "execution.megatron", "transformers-fsdp2": "execution.fully_sharded"}
+FRAMEWORKS = {
+    "megatron-lm": "execution.megatron",
+    "mindspeed-llm": "execution.mindspeed",
+    "transformers-fsdp2": "execution.fully_sharded",
+}
 PROTOCOL = 1
 
 

@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+from collections import Counter
 from typing import Any
 
 os.environ.setdefault("TORCHDYNAMO_DISABLE", "1")
 os.environ.setdefault("NO_VCS_VERSION", "1")
+os.environ["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"  # an accelerator's own package would take the devices
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
+
+from execution.meters import HOST
+from execution.running import live, routing
 
 CPU = torch.device("cpu")
 TYPES = ("FloatTensor", "IntTensor", "LongTensor", "HalfTensor", "BFloat16Tensor", "ByteTensor", "DoubleTensor", "BoolTensor")
@@ -61,15 +66,20 @@ class OnProcessor(TorchFunctionMode):
         device = kwargs.get("device")
         if device is not None and (_is_accelerator(device) or isinstance(device, int)):
             kwargs = {**kwargs, "device": CPU}
-        if kwargs.get("pin_memory"):
-            kwargs = {**kwargs, "pin_memory": False}
+        if kwargs.get("pin_memory"):  # a tensor of the host
+            with live.of_kind(HOST):
+                return func(*args, **{**kwargs, "pin_memory": False})
         if func is torch.Tensor.to:
             args = tuple(CPU if _is_accelerator(each) else each for each in args)
+        elif func is torch.Tensor.data_ptr and isinstance(args[0], FakeTensor):
+            return id(args[0].untyped_storage()) + args[0].storage_offset()
         elif func is torch.Tensor.type and len(args) == 1 and not kwargs:
             return str(func(*args)).replace("torch.", "torch.cuda.", 1)
         elif func is torch.tensor:
             return _tensor(func, args, kwargs)
-        elif func is torch.Tensor.tolist and isinstance(args[0], FakeTensor):
+        elif func is torch.Tensor.numpy and routing.get("counting"):  # counts that are replaced afterwards
+            return type(routing["counting"])([0] * args[0].numel())
+        elif func in (torch.Tensor.tolist, torch.Tensor.numpy) and isinstance(args[0], FakeTensor):
             raise RuntimeError(f"the values of a tensor of shape {tuple(args[0].shape)} are wanted, and it holds none")
         return func(*args, **kwargs)
 
@@ -161,6 +171,7 @@ def install(meter: Any) -> None:
     cuda.get_device_properties = lambda *_values: _Properties()
     cuda.get_device_name = lambda *_values: "stand-in"
     cuda.memory_allocated = cuda.max_memory_allocated = cuda.memory_reserved = lambda *_values, **_keywords: 0
+    cuda.memory_stats = lambda *_values, **_keywords: Counter()
     cuda.nvtx.range_push = cuda.nvtx.range_pop = lambda *_values, **_keywords: None
     # The method refuses a stream that is none before any mode sees the call.
     torch.Tensor.record_stream = lambda _tensor, _stream: None  # type: ignore[method-assign,assignment]

@@ -15,6 +15,8 @@ import time
 import typing
 import warnings
 from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from execution import devices, packages, running, triton_kernels
@@ -38,7 +40,7 @@ ADDED = (
 # Of the file, what a run without data has no use for; each takes one value.
 DROPPED = (
     "--data-path", "--tokenizer-type", "--tokenizer-model", "--save", "--load", "--save-interval", "--split",
-    "--global-batch-size",
+    "--global-batch-size", "--tokenizer-name-or-path",
 )  # fmt: skip
 GROUPS = {
     "_TENSOR_MODEL_PARALLEL_GROUP": "tp", "_PIPELINE_MODEL_PARALLEL_GROUP": "pp", "_CONTEXT_PARALLEL_GROUP": "cp",
@@ -60,7 +62,7 @@ def prepare(question: dict[str, Any]) -> None:
     if not hasattr(typing, "override"):  # the release is written for Python 3.12
         typing.override = lambda method: method  # type: ignore[attr-defined]
     os.environ.update(question.get("environment", {}))
-    _act_as(0, question["num_processes"])
+    act_as(0, question["num_processes"])
     calls.install()
     devices.install(lambda: None if meter.phase == "setup" else meter)
     modules, absent = te.modules(), dict(te.ABSENT)
@@ -71,12 +73,13 @@ def prepare(question: dict[str, Any]) -> None:
         importlib.import_module(name)
 
 
-def _act_as(rank: int, world: int) -> None:
+def act_as(rank: int, world: int) -> None:
+    """Set the environment of a rank."""
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK="0", MASTER_ADDR="127.0.0.1", MASTER_PORT="29999")
     os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "1")
 
 
-def arguments(question: dict[str, Any]) -> list[str]:
+def arguments(question: dict[str, Any], added: tuple[str, ...] = ADDED) -> list[str]:
     """The file's arguments without data and tokenizer, and those of a run without them."""
     kept, words = [], list(question["arguments"])
     while words:
@@ -86,14 +89,29 @@ def arguments(question: dict[str, Any]) -> list[str]:
                 words.pop(0)
             continue
         kept.append(word)
-    return [*kept, "--global-batch-size", str(question["global_batch_size"]), *ADDED]
+    return [*kept, "--global-batch-size", str(question["global_batch_size"]), *added]
 
 
-def run(question: dict[str, Any], rank: int, stages: list[str]) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Variant:
+    """What differs of a framework that starts as Megatron-LM does.
+
+    ``added`` arguments, what its kernels keep, whether random states are the package's that keeps none, and what is done before
+    the model is built.
+    """
+
+    added: tuple[str, ...] = ADDED
+    kept: Mapping[str, str] = field(default_factory=lambda: KEPT)
+    package_states: bool = True
+    before_build: Callable[[Any], None] = lambda _args: None
+
+
+def run(question: dict[str, Any], rank: int, stages: list[str], variant: Variant | None = None) -> dict[str, Any]:
     """The counts of one rank."""
+    variant = variant or Variant()
     began = time.process_time()
-    _act_as(rank, question["num_processes"])
-    sys.argv = ["pretrain_gpt.py", *arguments(question)]
+    act_as(rank, question["num_processes"])
+    sys.argv = ["pretrain_gpt.py", *arguments(question, variant.added)]
     sys.stdout = sys.stderr
     with devices.OnProcessor():
         stages.append("parse")
@@ -104,9 +122,10 @@ def run(question: dict[str, Any], rank: int, stages: list[str]) -> dict[str, Any
         _groups()
         stages.append("model")
         with FakeTensorMode(allow_non_fake_inputs=True), meter:
-            _seed(args)
+            _seed(args, variant.package_states)
             if args.num_experts:
                 experts.balance(args)
+            variant.before_build(args)
             model, optimizer, scheduler = _built(args, entry)
             found: dict[str, Any] = {"num_microbatches": _microbatches(), "parameters": [_parameters(chunk) for chunk in model]}
             seconds = {"built": round(time.process_time() - began, 1)}
@@ -118,7 +137,7 @@ def run(question: dict[str, Any], rank: int, stages: list[str]) -> dict[str, Any
         "flops": dict(meter.flops),
         "assumed": dict(meter.assumed),
         "kernels": {
-            name: {"count": count, "keeps": KEPT.get(name, "nothing of its own" if name.startswith("Triton") else "")}
+            name: {"count": count, "keeps": variant.kept.get(name, "nothing of its own" if name.startswith("Triton") else "")}
             for name, count in running.kernels.items()
         },
         "operators": meter.operators,
@@ -154,19 +173,16 @@ def _groups() -> None:
                 calls.kept.append(each)
 
 
-def _seed(args: Any) -> None:
+def _seed(args: Any, package_states: bool) -> None:
     random = importlib.import_module("megatron.core.tensor_parallel.random")
-    random.initialize_rng_tracker(True)  # the package's tracker, which here has no states
-    tracker = random.get_cuda_rng_tracker()
-    for name in (
-        random.get_data_parallel_rng_tracker_name(),
-        random.get_expert_parallel_rng_tracker_name(),
-        "model-parallel-rng",
-    ):
-        tracker.add(name, 1)
     random._set_cuda_rng_state = lambda *_values, **_keywords: None
     state = torch.zeros(1, dtype=torch.uint8)
     random._get_cuda_rng_state = lambda *_values, **_keywords: state
+    random.initialize_rng_tracker(package_states)
+    tracker = random.get_cuda_rng_tracker()
+    names = (random.get_data_parallel_rng_tracker_name(), random.get_expert_parallel_rng_tracker_name(), "model-parallel-rng")
+    for seed, name in enumerate(names):
+        tracker.add(name, seed)
     args.perform_initialization = False
 
 

@@ -14,11 +14,15 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
-MATMULS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
+MATMULS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::addmm_": 1, "aten::baddbmm_": 1}
+HOST = "host"  # the class of tensors in the host's memory
 
 
 class Live:
-    """Bytes of the storages that exist, by class. Each storage gives notice of its death, so that the peak is exact."""
+    """Bytes of the storages that exist, by class; those on the host are no part of the total.
+
+    Each storage gives notice of its death, so that the peak is exact.
+    """
 
     def __init__(self) -> None:
         self.entries: dict[int, list[Any]] = {}  # address of the storage object -> [weak reference, bytes, class, label, number]
@@ -40,10 +44,20 @@ class Live:
             return out
 
         torch.UntypedStorage.resize_ = resize_
+        copied = torch.UntypedStorage.copy_
+
+        def copy_(storage: Any, source: Any, *values: Any) -> Any:
+            # Of tensors without data PyTorch would keep both storages for good.
+            return storage if storage.device.type == "meta" else copied(storage, source, *values)
+
+        torch.UntypedStorage.copy_ = copy_
+        address = torch.UntypedStorage.data_ptr
+        torch.UntypedStorage.data_ptr = lambda storage: id(storage) if storage.device.type == "meta" else address(storage)
 
     def _add(self, kind: str, nbytes: int) -> None:
         self.now[kind] += nbytes
-        self.total += nbytes
+        if kind != HOST:
+            self.total += nbytes
 
     def _notice(self, label: str) -> None:
         if self.total > self.peak:
@@ -69,6 +83,15 @@ class Live:
         self._add(self.kind, storage.nbytes())
         self._notice(label)
 
+    @contextlib.contextmanager
+    def of_kind(self, kind: str) -> Any:
+        """Name the class of what is made meanwhile."""
+        before, self.kind = self.kind, kind
+        try:
+            yield
+        finally:
+            self.kind = before
+
     def reset_peak(self) -> None:
         """Start a new peak from what lives now."""
         self.peak = 0
@@ -86,7 +109,7 @@ class Live:
 
     def between(self, first: int, last: int) -> list[tuple[int, str]]:
         """Bytes and labels of the living storages with these numbers, largest first."""
-        found = ((entry[1], entry[3]) for entry in self.entries.values() if first < entry[4] <= last)
+        found = ((entry[1], entry[3]) for entry in self.entries.values() if first < entry[4] <= last and entry[2] != HOST)
         return sorted(found, reverse=True)
 
 
@@ -179,8 +202,11 @@ class Calls:
     def by_group(self) -> list[dict[str, Any]]:
         """The calls with the framework's names of their groups."""
         totals: Counter[tuple[Any, ...]] = Counter()
+        sends = dict.fromkeys(
+            ("isend", "irecv", "send", "recv"), "pp"
+        )  # a pipeline of two sends through the group of all as well
         for (phase, kind, group, size, nbytes, dtype, tag), count in self.log.items():
-            totals[phase, kind, tag or self.names.get(group, "other"), size, nbytes, dtype] += count
+            totals[phase, kind, tag or self.names.get(group) or sends.get(kind, "other"), size, nbytes, dtype] += count
         names = ("phase", "kind", "group", "size", "bytes", "dtype")
         return [{**dict(zip(names, key, strict=True)), "count": count} for key, count in sorted(totals.items())]
 

@@ -16,8 +16,10 @@ from documents.shell.reader import read_script
 from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
+from frameworks.registry import BY_NAME, parse_target
+from frameworks.target import ANY
 
-MEGATRON = "megatron-lm"
+MEGATRON, MINDSPEED = "megatron-lm", "mindspeed-llm"
 MOST_PROCESSES = 4  # each needs up to 1.4 GB
 FSDP2 = "transformers-fsdp2"
 TRANSFORMERS = ("llama", "qwen3")
@@ -39,21 +41,34 @@ def launch_of(job: Job, strategy: ParallelStrategy) -> Launch:
     """Read back from the text of the file that the plan is exported as. Raises ``InputError`` if there is none."""
     if job.workload.software.stack == "fsdp":
         return _fully_sharded(job, strategy)
-    block = launch_block(job.workload, strategy)[MEGATRON]
+    framework = _framework(job.workload)
+    block = launch_block(job.workload, strategy)[framework]
     if not block["launchable"] or block["arguments"] is None:
         raise InputError(
             Sentence("{} cannot run this plan as it is: {}", block["target"], Sentence.whole(" ".join(block["notes"])))
         )
     profile = job.workload.cluster.profile
     start = Start(Sentence("The plan"), job.workload.cluster.num_devices, profile.devices_per_node)
-    _, text = launch_file(MEGATRON, block, start)
+    _, text = launch_file(framework, block, start)
     script = read_script(text, name="launch file", given={**GIVEN, "NODE_RANK": "0"}, files={})
     for command in script.commands:
         words = [word.text for word in command.words]
         entry = next((index for index, word in enumerate(words) if word.rpartition("/")[2] == ENTRY), None)
         if entry is not None:
-            return Launch(MEGATRON, block["target"], tuple(words[entry + 1 :]), dict(block["environment"]))
+            return Launch(framework, block["target"], tuple(words[entry + 1 :]), dict(block["environment"]))
     raise AssertionError("a launch file starts its program")
+
+
+def _framework(workload: Workload) -> str:
+    """That of the job's target, else the one that runs on the devices."""
+    name = parse_target(workload.software.target).name
+    if name == ANY.name:
+        return MINDSPEED if workload.cluster.profile.family in BY_NAME[MINDSPEED].target.families else MEGATRON
+    if name not in (MEGATRON, MINDSPEED):
+        raise InputError(
+            Sentence("{} does not run without data; verify a plan for {} or {} (--target).", name, MEGATRON, MINDSPEED)
+        )
+    return name
 
 
 def _fully_sharded(job: Job, strategy: ParallelStrategy) -> Launch:

@@ -264,6 +264,68 @@ def test_what_is_known_to_differ_of_a_mixture_is_what_differs() -> None:
     assert missing == pytest.approx(2 * 4_096 * 7_168 + 2 * 4_096 * 2_048 // 2, rel=0.05)
 
 
+def of_mindspeed(name: str) -> tuple[Any, dict[str, Any]]:
+    """The document of a plan for Ascend, and the question that the framework got."""
+    counts = read_counts((FOLDER / f"{name}.counts.json").read_text(), "counts")
+    asked: dict[str, Any] = {}
+
+    def run(question: dict[str, Any]) -> Any:
+        asked.update(question)
+        return counts
+
+    return verification_document(load_job(str(FOLDER / f"{name}.job.yaml"), {}, {}), run, None, []), asked
+
+
+def test_a_plan_of_mindspeed_llm_is_compared_by_its_own_launch_file() -> None:
+    document, asked = of_mindspeed("llama-3.1-70b-a2")
+    assert document.framework == "mindspeed-llm@master"
+    assert asked["framework"] == "mindspeed-llm"
+    words = asked["arguments"]
+    assert words[words.index("--noop-layers") + 1] == "20,41,82,83"
+    assert {"--use-ascend-mc2", "--recompute-norm", "--recompute-activation-function"} <= {*words}
+    # The list of docs/verify.md, and nothing beside it.
+    known = {("kept by a layer", "dense"), ("held between passes", ""), ("peak", "")}
+    assert wrong(document) <= known
+    first = {(row.quantity, row.detail): row for row in document.ranks[0].rows}
+    assert abs((first["peak", ""].ratio or 0.0) - 1.0) <= 0.02
+    assert abs((first["held between passes", ""].ratio or 0.0) - 1.0) <= 0.01
+    # By hand: two norms' inputs, q after rotation and the output (8,192 wide), the projection of q, k and v (10 heads), k after
+    # rotation (1 head), gate and up (57,344 / 8), each of 16,384 / 8 rows or of an eighth of the width; 8 FP32 twice for each of
+    # the rank's 8 heads and 16,384 rows; cos and sin of q and of k, 8,192 rows of 128. Norms' and activation's outputs are freed.
+    rows = 16_384
+    wide = 2 * rows * (4 * 8_192 // 8 + 10 * 128 + 128 + 57_344 // 8)
+    assert first["kept by a layer", "dense"].counted == wide + 2 * 8 * 4 * 8 * rows + 4 * 2 * 8_192 * 128
+    # Every layer gathers before two matmuls and scatters after two, and gathers again before two weight gradients; the embedding
+    # scatters once and the head, which is on the other rank, does neither.
+    passes = 41 * 4 * (4 + 4 + 2) + 2 * 4
+    assert first["sent", "tp"].counted == pytest.approx(2 * rows * 8_192 * 7 / 8 * passes, rel=1e-3)
+
+
+def test_a_mixture_of_mindspeed_llm_is_compared_by_its_own_launch_file() -> None:
+    document, asked = of_mindspeed("qwen3-30b-a3b-a2")
+    assert {"--moe-grouped-gemm", "--moe-permute-fusion"} <= {*asked["arguments"]}
+    assert asked["ranks"] == [0, 16, 48]  # of four, the two inner ones hold the same
+    assert wrong(document) <= {("kept by a layer", "moe"), ("sent", "dp"), ("sent", "expert dp"), ("peak", "")} | {
+        ("sent", "expert_dp")
+    }
+    for rank in document.ranks[:2]:
+        rows = {(row.quantity, row.detail): row for row in rank.rows}
+        assert abs((rows["peak", ""].ratio or 0.0) - 1.0) <= 0.02
+        assert abs((rows["held between passes", ""].ratio or 0.0) - 1.0) <= 0.01
+        # By hand: 12 layers of 16 experts with three matrices of 2,048 by 768.
+        assert rows["parameters", "experts"].counted == 12 * 16 * 3 * 2_048 * 768
+        # Four exchanges of 65,536 rows in each layer and micro batch, of eight ranks with 2,048 of 16 bits and one weight a row.
+        assert rows["sent", "ep"].counted == pytest.approx(4 * 12 * 8 * 65_536 * 2 * 2_048 * 7 / 8, rel=1e-3)
+        # MindSpeed gathers the parameters once a step: scattered as FP32, gathered as 16 bits.
+        assert rows["sent", "dp"].counted == pytest.approx(rows["parameters", ""].counted * (4 + 2) * 15 / 16)
+
+
+def test_a_target_that_nobody_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plan = FOLDER / "qwen3-30b-a3b-a2.job.yaml"
+    assert main(["verify", str(plan), "--counts", str(COUNTS), "--target", "mindformers"]) == 2
+    assert "mindformers does not run without data" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("model", ["qwen3-30b-a3b", "deepseek-v3"])
 def test_a_model_that_fsdp2_is_not_verified_for_is_refused(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
