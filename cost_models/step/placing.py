@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.memory.fit import fit_rule
-from cost_models.memory.model_states import apart_from_embedding
+from cost_models.memory.model_states import apart_from_embedding, stage_parameters, trained_parameters
 from cost_models.pipeline.closed_form import LeastWork
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
@@ -21,9 +21,9 @@ from cost_models.pipeline.stage_times import PassTimes, chunk_counts
 from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, Placement, Recompute, RecomputeMethod, by_schedule
-from cost_models.step.data_parallel import exchange_beyond_compute_s
+from cost_models.step.data_parallel import accumulation_s, exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
-from cost_models.step.priced_groups import PricedBatch
+from cost_models.step.priced_groups import PricedBatch, host_micro_batch_s
 
 ROUNDING = 1e-12  # relative rounding of sums that are added in another order than in the simulation
 MANY_CELLS = 10_000  # ranks times rows from which it saves time to check some ranks first
@@ -35,7 +35,8 @@ class Paces(NamedTuple):
     """Seconds of a micro batch under several placements, ``[placement, k]``, and the index into the k of each strategy, ``[n]``.
 
     ``steady_s`` is the pace between fill and drain. ``busiest_s`` is a lower bound on the work of the busiest rank.
-    ``least_step_s`` is a lower bound on the whole step, with the fill before a rank and the drain behind it.
+    ``least_step_s`` is a lower bound on the whole step, with the fill before a rank and the drain behind it. If there is a time
+    to beat, it also counts the host and the accumulation of the layers' gradients.
     """
 
     steady_s: Floats
@@ -175,7 +176,12 @@ def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.i
     batch, one, rules = priced.batch, placements.placed.one, placements.placed.one.schedule.rules
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
     num_microbatches = batch.num_microbatches(priced.workload.training.global_batch_size)
-    first, index = distinct_rows([priced.key_of, *extent, num_microbatches])
+    is_timed = np.isfinite(to_beat_s)
+    alike = [priced.key_of, *extent, num_microbatches]
+    if is_timed:
+        host_s, added_s = host_micro_batch_s(priced.workload, batch, priced.constants), added_to_layers_s(priced)
+        alike += [seconds.view(np.int64) for seconds in (host_s, *added_s)]
+    first, index = distinct_rows(alike)
     few = priced.take(first)
     keys, chunks = few.gathered(), placements.chunks.chunks
     counts = chunk_counts(chunks, few.batch).chunk(0)
@@ -208,10 +214,15 @@ def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.i
     as_mirrored = partial(ranks.work_s, mirrored, lambda pair: meeting_s(*pair))
     of_ranks = as_mirrored() if merged is None else ranks.work_s(hiding, hidden_s)
     of_members = one.passes_fraction * of_ranks.take(ranks.members, axis=0)
-    busiest = ranks.slowest(of_members)
-    least_s = busiest * num_microbatches[first] + priced.constants.step_overhead_s
+    slowest = busiest = ranks.slowest(of_members)
+    if is_timed:
+        added = sum((count * seconds[first] for count, seconds in zip(counts.layers, added_s, strict=True)), np.zeros(shape))
+        of_ranks = ranks.work_s(lambda of_rank: of_rank, lambda chunk: added[chunk])
+        of_members = of_members + one.passes_fraction * of_ranks.take(ranks.members, axis=0) + host_s[first]
+        slowest = ranks.slowest(of_members)
+    least_s = slowest * (1.0 - ROUNDING) * num_microbatches[first] + priced.constants.step_overhead_s
     some = np.flatnonzero(least_s.min(axis=0) < to_beat_s)
-    if np.isfinite(to_beat_s) and len(some) and not (rules.num_streams > 1 or rules.overlaps_steps):
+    if is_timed and len(some) and not (rules.num_streams > 1 or rules.overlaps_steps):
         ends_s = forward if rules.splits_backward else forward + backward  # fill and drain, as in ``LeastWork.spanned_s``
         spans_s = of_members[:, some] * num_microbatches[first[some]] + ranks.before_s(ends_s[:, some])
         least_s[:, some] = ranks.slowest(spans_s) * (1.0 - ROUNDING) + priced.constants.step_overhead_s
@@ -360,6 +371,23 @@ def work(priced: PricedBatch) -> Work:
     return Work(alone_s, alone_s - hidden_s[of_row])
 
 
+def added_to_layers_s(priced: PricedBatch) -> Floats:
+    """Seconds of a micro batch to add the gradients of one layer of each kind to the buffer, ``[layer kind, n]``."""
+    workload, batch = priced.workload, priced.batch
+    layers, none = np.eye(len(workload.model.layer_kinds()))[:, :, None], np.zeros((len(workload.model.layer_kinds()), 1))
+    whole = stage_parameters(workload, batch, tuple(layers), none, none, none)
+    return accumulation_s(workload, batch, trained_parameters(workload, batch, tuple(layers), none, whole), priced.device)
+
+
+def beside_passes_s(priced: PricedBatch) -> Floats:
+    """Lower bound on the seconds of a micro batch on the mean rank beside the passes, ``[n]``: host, and gradients of layers."""
+    model, number = priced.workload.model, Counter(priced.workload.model.kinds_of_layers())
+    added_s = zip(model.layer_kinds(), added_to_layers_s(priced), strict=True)
+    of_all = sum((number[kind] * seconds for kind, seconds in added_s), np.zeros(len(priced.batch)))
+    beside: Floats = of_all / priced.batch.pp + host_micro_batch_s(priced.workload, priced.batch, priced.constants)
+    return beside
+
+
 def busy_step_times_s(priced: PricedBatch, busiest_s: Floats) -> Floats:
     """Lower bound on the step time if the busiest rank computes ``busiest_s`` for each micro batch; elementwise."""
     micro_batches = priced.batch.num_microbatches(priced.workload.training.global_batch_size)
@@ -385,7 +413,7 @@ def least_step_times_s(
     batch, constants = priced.batch, priced.constants
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
     mean_s = of_all.least_s / batch.pp
-    busy_s = busy_step_times_s(priced, mean_s if busiest_s is None else busiest_s)
+    busy_s = busy_step_times_s(priced, mean_s + beside_passes_s(priced) if busiest_s is None else busiest_s)
     pace_s = mean_s if steady_s is None else steady_s
     filled = (batch.pp > 1) & _USUAL[batch.schedule]
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)

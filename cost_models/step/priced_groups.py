@@ -204,7 +204,6 @@ def _price_group(
     sharded: ShardedModel | None,
 ) -> PricedGroup:
     """Price the parts of strategies that share a pipeline."""
-    dispatched = workload.software_traits.eager & ~batch.has(Feature.CUDA_GRAPH)  # kernel by kernel, from the host
     return PricedGroup(
         batch=batch,
         stages=stages,
@@ -212,8 +211,15 @@ def _price_group(
         priced=priced,
         sharded=sharded_model(workload, batch, stages, device, network) if sharded is None else sharded,
         sends_s=cache(lambda: _send_recv_s(workload, batch, network, constants)),
-        host_micro_batch_s=constants.host_micro_batch_s * np.where(dispatched, 1.0, 0.0),
+        host_micro_batch_s=host_micro_batch_s(workload, batch, constants),
     )
+
+
+def host_micro_batch_s(workload: Workload, batch: StrategyBatch, constants: Constants) -> Floats:
+    """Seconds of the host for each micro batch where it dispatches kernel by kernel, ``[n]``."""
+    dispatched = workload.software_traits.eager & ~batch.has(Feature.CUDA_GRAPH)
+    seconds: Floats = constants.host_micro_batch_s * np.where(dispatched, 1.0, 0.0)
+    return seconds
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,15 @@ from __future__ import annotations
 import pickle
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.memory.fit import fit_rule
-from cost_models.shapes.strategy import IntColumn, StrategyBatch
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import IntColumn, StrategyBatch, concatenate
 from cost_models.shapes.switches import PRICED, Feature, Place
 from cost_models.shapes.workload import Workload
 from cost_models.step.composition import peaks
@@ -23,7 +25,7 @@ from search.exhaustive.chunk_queue import ChunkResult
 from search.exhaustive.lattice_state import Incumbents
 from search.exhaustive.layer_climb import climbed
 from search.placement.leanest_room import can_be_lean
-from search.placement.placed_pricing import PricedRows, Pricer, joined_rows, priced_rows
+from search.placement.placed_pricing import PricedRows, Pricer
 from search.placement.placer import Placed, Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
@@ -50,6 +52,14 @@ class ChunkRecipe:
     refused_by: str | None
 
 
+class Fitting(NamedTuple):
+    """Rows ``[n]`` under candidate placements with room, the chunk's rows that they are made from, and their peaks."""
+
+    batch: StrategyBatch
+    origin: IntColumn
+    peak_bytes: Floats
+
+
 class ChunkPricing:
     """Prices chunks, each under the times that are known of the others."""
 
@@ -65,15 +75,19 @@ class ChunkPricing:
         """Price legal rows against these incumbents; later results do not count."""
         self._result = result = ChunkResult(incumbents)
         origin = np.arange(len(batch))
-        parts, cramped, roomy = self._priced(batch, origin)
+        parts, cramped, roomy = self._placed(batch, origin)
         cramped = np.concatenate([cramped, roomy[self._has_form_elsewhere(batch.take(roomy))]])
         parts += self._leaner(batch.take(cramped), origin[cramped])
-        if parts:
-            rows = joined_rows(parts)
+        if parts:  # one call for all: those of a placement are priced together
+            batches, origins, peaks_bytes = zip(*parts, strict=True)
+            placed = concatenate(batches)
+            found = self.price(priced_by(self.prices, placed), memory=False)
+            seconds = found.step_time_s, found.step_time_lower_bound_s
+            rows = PricedRows(placed, np.concatenate(origins), *seconds, np.concatenate(peaks_bytes))
             result.rows = rows.take(np.argsort(rows.origin, kind="stable"))  # structures stay together
         return result
 
-    def _priced(self, batch: StrategyBatch, origin: IntColumn) -> tuple[list[PricedRows], IntColumn, IntColumn]:
+    def _placed(self, batch: StrategyBatch, origin: IntColumn) -> tuple[list[Fitting], IntColumn, IntColumn]:
         """Rows that fit and could be listed, if any; the places of those that lack room where they could be; and of the others.
 
         What its layers take rules out a row before anything else is counted.
@@ -97,10 +111,10 @@ class ChunkPricing:
         result.ruled_out += int((counted & ~is_open).sum())
         if placed is None:
             return [], can_be, can_be
-        priced = priced_rows(placed, origin[can_be], self.price)
-        self._note_leanest(usual.take(can_be), priced)
+        fitting = Fitting(placed.priced.batch, origin[can_be][placed.origin], placed.peak_bytes)
+        self._note_leanest(usual.take(can_be), fitting)
         result.fits += len(np.unique(placed.origin))
-        parts = [] if priced is None else [priced]
+        parts = [fitting] if len(fitting.origin) else []
         if not self._proves_by_time:
             return parts, np.arange(len(batch)), np.zeros(0, dtype=np.int64)
         return parts, can_be[placed.is_cramped], can_be[placed.is_open & ~placed.is_cramped]
@@ -122,12 +136,12 @@ class ChunkPricing:
                 found[of_row[can_be[elsewhere]]] = True
         return found
 
-    def _note_leanest(self, usual: PricedBatch, priced: PricedRows | None) -> None:
+    def _note_leanest(self, usual: PricedBatch, fitting: Fitting) -> None:
         """Record the strategy that needs least memory under the default placement, until some strategy fits."""
         result = self._result
-        if priced is not None:
-            row = int(np.argmin(priced.peak_memory_bytes))
-            peak, batch = float(priced.peak_memory_bytes[row]), priced.batch
+        if len(fitting.origin):
+            row = int(np.argmin(fitting.peak_bytes))
+            peak, batch = float(fitting.peak_bytes[row]), fitting.batch
         elif result.least_bytes > self.fit_limit_bytes:
             found, batch = peaks(usual, result.least_bytes).peak_bytes, usual.batch
             row = int(np.argmin(found))
@@ -142,7 +156,7 @@ class ChunkPricing:
         """The step time that a row must be below to be listed."""
         return self._result.incumbents.to_beat if self._proves_by_time else float("inf")
 
-    def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[PricedRows]:
+    def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[Fitting]:
         """The leaner forms of rows that lack room under a candidate placement of theirs or of a form.
 
         Under one placement no leaner form is faster than the row itself. If the row fits there, its leaner forms are not tried.
@@ -158,7 +172,7 @@ class ChunkPricing:
         forms, of_row = found
         legal = legal_rows(self.workload, forms, self.rules, result.rejections)
         result.enumerated += len(forms)
-        return self._priced(forms.take(legal), origin[could][of_row[legal]])[0] if legal.any() else []
+        return self._placed(forms.take(legal), origin[could][of_row[legal]])[0] if legal.any() else []
 
 
 def found_in(recipe: ChunkRecipe, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:

@@ -15,6 +15,7 @@ from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import ParallelStrategy, Placement, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.training_task import MEGATRON_MODULES, Adapters, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.simulation.step_times import simulate
 from cost_models.step.composition import closed_form, estimate, lower_bound_s
@@ -25,6 +26,8 @@ from tests.search_workloads import DENSE, MOE, WINDOWED
 from tests.workloads import constants, workload
 
 CONSTANTS = constants()
+BESIDE = replace(CONSTANTS, host_micro_batch_s=0.003, accumulation_bytes=100.0)  # much work beside the passes
+ADAPTERS = Adapters(16, 16.0, tuple(MEGATRON_MODULES))
 MODELS = (DENSE, replace(MOE, mtp_num_layers=1), replace(WINDOWED, num_layers=12))
 MERGED = DEFAULT_FEATURES | Feature.MOE_COMM_OVERLAP
 RECOMPUTED: tuple[dict[str, Any], ...] = (
@@ -137,12 +140,12 @@ def test_no_step_is_faster_than_its_pace_with_fill_and_drain(
     plans = [plan for plan in plans if 64 // (plan.dp * plan.micro_batch_size) >= fewest][:3]
     if not plans:
         return
-    priced = priced_batch(made, StrategyBatch.of(plans), CONSTANTS)
+    priced = priced_batch(made, StrategyBatch.of(plans), BESIDE)
     bounds_s = paces(priced, Alternatives(priced.under(several)), to_beat_s=1e9)
     plain_s = paces(priced, Alternatives(priced.under(several)))
     assert (bounds_s.least_step_s >= plain_s.least_step_s * (1 - 1e-9)).all()
     for bound_s, each in zip(bounds_s.least_step_s[:, bounds_s.of_row], several, strict=True):
-        simulated = simulate(made, under(plans, each), CONSTANTS, memory=False)
+        simulated = simulate(made, under(plans, each), BESIDE, memory=False)
         assert (bound_s <= simulated.step_time_s).all()
 
 
@@ -150,7 +153,7 @@ def test_no_step_is_faster_than_its_pace_with_fill_and_drain(
 @settings(max_examples=30)
 def test_no_placement_beats_the_least_step_time(case: tuple[Workload, list[ParallelStrategy], list[Placement]]) -> None:
     made, plans, several = case
-    priced = priced_batch(made, StrategyBatch.of(plans), CONSTANTS)
+    priced = priced_batch(made, StrategyBatch.of(plans), BESIDE)
     of_all = work(priced)
     found = paces(priced, Alternatives(priced.under(several)))
     whatever = least_step_times_s(priced, of_all)
@@ -159,12 +162,32 @@ def test_no_placement_beats_the_least_step_time(case: tuple[Workload, list[Paral
     enough = [number for number, plan in enumerate(plans) if 64 // (plan.dp * plan.micro_batch_size) >= fewest][:2]
     for number, each in enumerate(several):
         batch = under(plans, each)
-        closed_s = estimate(made, batch, CONSTANTS).step_time_s * (1 + 1e-9)
+        closed_s = estimate(made, batch, BESIDE).step_time_s * (1 + 1e-9)
         assert (whatever.closed_form_s <= closed_s).all()
         assert (placed.closed_form_s[number] <= closed_s).all()
-        played_s = simulate(made, batch.take(np.array(enough)), CONSTANTS).step_time_s * (1 + 1e-9)
+        played_s = simulate(made, batch.take(np.array(enough)), BESIDE).step_time_s * (1 + 1e-9)
         assert (whatever.step_s[enough] <= played_s).all()
         assert (placed.step_s[number][enough] <= played_s).all()
+
+
+@pytest.mark.parametrize("task", [TrainingTask(), TrainingTask(Task.LORA, ADAPTERS)], ids=("pre-training", "lora"))
+def test_bounds_count_the_host_and_the_gradients_of_layers_beside_the_passes(task: TrainingTask) -> None:
+    made = job(replace(MOE, num_layers=12))
+    made = replace(made, training=replace(made.training, task=task))
+    plans = [ParallelStrategy(pp=2, schedule=Schedule.ZB2P, dp=2, ep=2)]  # nothing fills or drains the pipeline
+    priced = priced_batch(made, StrategyBatch.of(plans), BESIDE)
+    group = priced.group(stages_under(priced, plans, [Placement(((6, 6),))])[0])
+    added_s = (group.stages.num_ranks * group.sharded.accumulation_s).sum(axis=0)  # of all ranks, with embedding and head
+    count = 64 / 2
+    of_passes_s = count * work(priced).least_s / 2 + BESIDE.step_overhead_s
+    beside_s = least_step_times_s(priced, work(priced)).step_s - of_passes_s
+    most_s = count * (added_s / 2 + group.host_micro_batch_s)
+    assert group.host_micro_batch_s[0] > 0.0
+    assert (beside_s <= most_s * (1 + 1e-9)).all()
+    assert (beside_s > 0.8 * count * added_s / 2 + count * group.host_micro_batch_s * (1 - 1e-9)).all()
+    every = Alternatives(priced.under([Placement(((6, 6),)), Placement(((5, 7),))]))
+    timed_s, untimed_s = (paces(priced, every, to_beat_s).least_step_s[:, 0] for to_beat_s in (1e9, np.inf))
+    assert (timed_s - untimed_s >= 0.8 * count * (added_s / 2 + group.host_micro_batch_s)).all()
 
 
 @given(pipelines())
