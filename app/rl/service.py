@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+import pickle
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from app.rl.export import launches
@@ -30,8 +32,9 @@ from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import Recompute
 from documents.errors import InfeasibleError, InputError
 from documents.sentences import Sentence, word
+from search.executors.executor import SERIAL, Executor
 from search.post_training.layouts import rollout_layouts
-from search.post_training.search import Candidate, Choice, PlacementProgress, PlacementSearch, Split, splits
+from search.post_training.search import Candidate, Choice, PlacementProgress, PlacementSearch, Split, SplitPrices, splits
 from search.session.runner import run_to_end
 
 if TYPE_CHECKING:
@@ -71,19 +74,21 @@ def rl_search_document(
     on_progress: Callable[[PlacementProgress], bool | None] | None = None,
     *,
     time_limit_s: float | None = None,
+    executor: Executor = SERIAL,
 ) -> RlSearchDocument:
     """Search the placements of the job, or only the one that it names; ``InfeasibleError`` if there is none.
 
-    ``time_limit_s`` applies in addition to the job's own limit. Without either, that of the environment does.
+    ``time_limit_s`` applies in addition to the job's own limit. Without either, that of the environment does. ``executor`` takes
+    splits.
     """
-    search, settings = placement_search(job), load_settings()
+    search, settings = placement_search(job, executor=executor), load_settings()
     limits = [limit for limit in (time_limit_s, job.section.time_limit_s) if limit is not None]
     limit_s = min(limits, default=settings.search_s)
     stopped_by = run_to_end(search, limit_s, on_progress, memory_limit_bytes=settings.search_bytes)
     return RlSearchDocument(**dict(found_so_far(job, search, stopped_by)), best=best_of(job, search, stopped_by))
 
 
-def placement_search(job: RlJob, checkpoint: Mapping[str, Any] | None = None) -> PlacementSearch:
+def placement_search(job: RlJob, checkpoint: Mapping[str, Any] | None = None, executor: Executor = SERIAL) -> PlacementSearch:
     """The search over splits, instances and staleness, new or continued."""
     cluster = job.job.workload.cluster
     kinds = list(PlacementKind) if job.section.placement is None else [PlacementKind(job.section.placement)]
@@ -106,7 +111,19 @@ def placement_search(job: RlJob, checkpoint: Mapping[str, Any] | None = None) ->
         is_queued=job.section.queue,
         clock=time.perf_counter,
         checkpoint=checkpoint,
+        executor=executor,
+        elsewhere=partial(split_prices, pickle.dumps(replace(job, pools={}))),
     )
+
+
+def split_prices(job: bytes, place: int) -> SplitPrices:
+    """``PlacementSearch.split_prices`` of a pickled job, in another process, which keeps the search for further splits."""
+    return _search_of(job).split_prices(place)
+
+
+@lru_cache(maxsize=1)
+def _search_of(job: bytes) -> PlacementSearch:
+    return placement_search(pickle.loads(job))  # noqa: S301  # our own
 
 
 def found_so_far(job: RlJob, search: PlacementSearch, stopped_by: str | None) -> RlFound:

@@ -27,6 +27,7 @@ from cost_models.serving.steps import StepTimes, decode_step, prefill
 from documents.errors import InfeasibleError, InputError
 from documents.sentences import Sentence
 from meshplan import __version__
+from search.executors.executor import SERIAL, Executor
 from search.serving.split import Limits, ServingPlan, most_in_flight, search_serving
 
 if TYPE_CHECKING:
@@ -221,10 +222,10 @@ def _layout(layout: ServingLayout) -> LayoutDocument:
     )
 
 
-def serving_search_document(job: ServingJob) -> ServingSearchDocument:
+def serving_search_document(job: ServingJob, executor: Executor = SERIAL) -> ServingSearchDocument:
     """The best layouts and splits of the job's cluster; raises ``InfeasibleError`` if none keeps the limits."""
     section = job.section
-    found = search_serving(job.workload, job.shape, limits_of(section), section.top)
+    found = search_serving(job.workload, job.shape, limits_of(section), section.top, executor)
     if not found.plans:
         raise InfeasibleError(
             Sentence(

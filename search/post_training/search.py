@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step, rolled_times, trained_times
@@ -12,6 +12,7 @@ from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from documents.errors import InfeasibleError
 from documents.sentences import Sentence
+from search.executors.executor import SERIAL, Executor, Piece
 from search.session.progress import PRICE, Clock, Progress
 
 SPLITS = (1 / 8, 1 / 4, 3 / 8, 1 / 2, 5 / 8, 3 / 4, 7 / 8)  # shares of the devices that roll out
@@ -60,6 +61,18 @@ class Choice:
         return self.job.tokens / self.step.step_s
 
 
+class SplitPrices(NamedTuple):
+    """All candidates of a split, those that may be shown with all prices, and the reason if it has none.
+
+    ``is_refused``: training or rollout has no layout.
+    """
+
+    candidates: Sequence[Candidate]
+    choices: Mapping[Candidate, Choice]
+    reason: str
+    is_refused: bool = False
+
+
 @dataclass(frozen=True)
 class PlacementProgress(Progress):
     """The progress of a search; ``enumerated`` and ``legal`` count priced choices, ``fits_memory`` those that fit."""
@@ -88,7 +101,8 @@ class PlacementSearch:
     """Prices every split with the layouts of its pools under every staleness, one layout of an instance at a time.
 
     The training layout is the fastest that fits its pool; it does not depend on the rollout. ``checkpoint`` continues an earlier
-    search with the same arguments. ``clock`` returns seconds; without it timings are zero.
+    search with the same arguments. ``clock`` returns seconds; without it timings are zero. ``executor`` calls ``elsewhere`` with
+    the indices of later splits, which prices them as ``split_prices`` of the same search does; the result is the same.
     """
 
     def __init__(
@@ -101,6 +115,8 @@ class PlacementSearch:
         is_queued: bool,
         clock: Clock | None = None,
         checkpoint: Mapping[str, Any] | None = None,
+        executor: Executor = SERIAL,
+        elsewhere: Callable[[int], SplitPrices] | None = None,
     ) -> None:
         self._step_of, self._layouts_of, self.pools = step_of, layouts_of, pools
         self._max_staleness, self._is_queued = max_staleness, is_queued
@@ -111,6 +127,8 @@ class PlacementSearch:
         self._reason: str = NO_ROOM  # the reason for the current split, if it gets no candidate
         self._laid: dict[int, tuple[PostTraining, TrainingTimes, Sequence[ServingLayout]]] = {}
         self._known: dict[Candidate, Choice] = {}
+        self._executor, self._elsewhere = executor, elsewhere
+        self._pieces: dict[int, Piece[SplitPrices]] = {}  # splits that are priced as a whole
         if checkpoint is not None:
             self.priced = [_candidate(row) for row in checkpoint["priced"]]
             self.refused = [(pools[place], reason) for place, reason in checkpoint["refused"]]
@@ -150,9 +168,13 @@ class PlacementSearch:
         }
 
     def advance(self) -> bool:
-        """Price one more layout of an instance; ``False`` once there is none."""
+        """Price one more layout of an instance, or a split as a whole beside others; ``False`` once there is none."""
         if self.is_done:
             return False
+        self._share_out()
+        if self._place in self._pieces:
+            self._go_on_with(self._pieces[self._place])
+            return True
         try:
             job, trained, layouts = self._laid_out(self._place)
         except (InfeasibleError, ValueError) as error:
@@ -162,8 +184,7 @@ class PlacementSearch:
             self._price(job, trained, layouts[self._instance])
             self._instance += 1
         if self._instance >= len(layouts):
-            has_some = any(one.kind is self.pools[self._place].kind for one in self.priced)
-            self._next(None if has_some else self._reason)
+            self._refuse_or_go_on(self._reason)
         return True
 
     def ranked(self) -> list[Candidate]:
@@ -171,7 +192,7 @@ class PlacementSearch:
         if not self.priced:
             reason = self.refused[0][1].rstrip(".") if self.refused else Sentence("there is no split")
             raise InfeasibleError(Sentence("No placement holds the job: {}.", reason))
-        return sorted(self.priced, key=lambda one: (not one.fits, round(one.step_s, 6), one.staleness_steps))
+        return sorted(self.priced, key=_rank)
 
     def pareto(self) -> list[Candidate]:
         """The fastest choice of each staleness, where more staleness is faster. The synchronous one comes first."""
@@ -202,19 +223,78 @@ class PlacementSearch:
         return self._laid[place]
 
     def _price(self, job: PostTraining, trained: TrainingTimes, layout: ServingLayout) -> None:
-        kind = self.pools[self._place].kind
         try:
-            rolled = rolled_times(replace(job, layout=layout))
+            found = self._choices(self._place, self._instance, job, trained, layout)
         except ValueError as error:
             self._reason = str(error)
             return
+        self._known |= found
+        self.priced += found
+
+    def _choices(
+        self, place: int, instance: int, job: PostTraining, trained: TrainingTimes, layout: ServingLayout
+    ) -> dict[Candidate, Choice]:
+        """Every staleness of one layout of an instance; ``ValueError`` if it has no rollout."""
+        kind, found = self.pools[place].kind, {}
+        rolled = rolled_times(replace(job, layout=layout))
         for staleness in self._stalenesses(kind):
             chosen = replace(job, layout=layout, staleness=staleness)
             step = post_training_step(chosen, trained, rolled)
             steps, devices = staleness.steps or 0, chosen.train_devices
-            one = Candidate(self._place, self._instance, kind, devices, steps, step.step_s, step.training.fits)
-            self._known[one] = Choice(chosen, step, steps)
-            self.priced.append(one)
+            one = Candidate(place, instance, kind, devices, steps, step.step_s, step.training.fits)
+            found[one] = Choice(chosen, step, steps)
+        return found
+
+    def split_prices(self, place: int) -> SplitPrices:
+        """Every layout of a split under every staleness."""
+        try:
+            job, trained, layouts = self._laid_out(place)
+        except (InfeasibleError, ValueError) as error:
+            return SplitPrices((), {}, str(error), is_refused=True)
+        known: dict[Candidate, Choice] = {}
+        reason: str = NO_ROOM
+        for instance, layout in enumerate(layouts):
+            try:
+                known |= self._choices(place, instance, job, trained, layout)
+            except ValueError as error:
+                reason = str(error)
+        best: dict[int, Candidate] = {}  # of each staleness
+        for one in sorted(known, key=_rank):
+            best.setdefault(one.staleness_steps, one)
+        return SplitPrices(tuple(known), {one: known[one] for one in best.values()}, reason)
+
+    def _share_out(self) -> None:
+        """Have later splits priced elsewhere, as far as there is room."""
+        while self._executor.room and (piece := self._free_piece()) is not None:
+            piece.give(self._executor)
+
+    def _free_piece(self) -> Piece[SplitPrices] | None:
+        """The next split behind the current one whose pricing has not begun."""
+        place = next((place for place in range(self._place + 1, len(self.pools)) if place not in self._pieces), None)
+        if self._elsewhere is None or place is None:
+            return None
+        piece = Piece(self._elsewhere, place, own=lambda: self.split_prices(place))
+        self._pieces[place] = piece
+        return piece
+
+    def _go_on_with(self, piece: Piece[SplitPrices]) -> None:
+        """Take the prices of the current split. Until they are there, price another one."""
+        if piece.is_done:
+            found = piece.result()
+            self.priced += found.candidates
+            self._known |= found.choices
+            self._refuse_or_go_on(found.reason, is_refused=found.is_refused)
+        elif not piece.is_taken:  # an interrupt came before it began
+            piece.here()
+        elif (other := self._free_piece()) is not None:
+            other.here()
+        else:
+            piece.waited()
+
+    def _refuse_or_go_on(self, reason: str, *, is_refused: bool = False) -> None:
+        """Go on with the next split. One without candidates is refused if no other of its kind has any."""
+        has_some = any(one.kind is self.pools[self._place].kind for one in self.priced)
+        self._next(reason if is_refused or not has_some else None)
 
     def _next(self, refusal: str | None) -> None:
         if refusal is not None:
@@ -223,6 +303,10 @@ class PlacementSearch:
 
     def _stalenesses(self, kind: PlacementKind) -> Iterator[Staleness]:
         return _staleness(kind, self._max_staleness, is_queued=self._is_queued)
+
+
+def _rank(one: Candidate) -> tuple[bool, float, int]:
+    return not one.fits, round(one.step_s, 6), one.staleness_steps
 
 
 def _candidate(row: Sequence[Any]) -> Candidate:

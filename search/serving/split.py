@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,6 +19,8 @@ from cost_models.serving.service import (
     service,
     time_per_token_s,
 )
+from search.executors.executor import SERIAL, Executor, Piece, work_off
+from search.heartbeat import beat
 from search.serving.layouts import instance_sizes, layouts
 
 POINTS = 12  # numbers of requests in flight that are tried for a layout
@@ -85,7 +88,21 @@ class _Pool:
     in_flight: int = 0
 
 
-def search_serving(workload: ServingWorkload, shape: RequestShape, limits: Limits, top: int) -> ServingSearch:
+_Split = tuple[_Pool, int, _Pool | None, int]  # instances that decode and their number, those of prefill alone and theirs
+
+
+class _Size(NamedTuple):
+    """Instances of one size: numbers of layouts, as in ``ServingSearch``, and the best pool of each kind."""
+
+    tried: int
+    too_large: int
+    too_slow: int
+    best: dict[str, _Pool]
+
+
+def search_serving(
+    workload: ServingWorkload, shape: RequestShape, limits: Limits, top: int, executor: Executor = SERIAL
+) -> ServingSearch:
     """Every layout of every size for either pool, and every split of the cluster between the best of each size.
 
     Parameters
@@ -98,6 +115,8 @@ def search_serving(workload: ServingWorkload, shape: RequestShape, limits: Limit
         What a plan must keep.
     top : int
         Plans to return.
+    executor : Executor
+        Takes sizes and plans; the result is the same.
 
     Returns
     -------
@@ -105,29 +124,37 @@ def search_serving(workload: ServingWorkload, shape: RequestShape, limits: Limit
         By tokens a second of all devices of the cluster, those that stay idle included; fewer devices first among equals.
     """
     num_devices = workload.cluster.num_devices
-    decoding: list[_Pool] = []
-    prefilling: list[_Pool] = []
-    mixed: list[_Pool] = []
+    asked = [Piece(_of_size, workload, shape, limits, size) for size in instance_sizes(num_devices)]
+    work_off(executor, reversed(asked), beat)  # larger instances have more layouts
+    sizes = [piece.result() for piece in asked]
+    decoding, prefilling, mixed = (
+        [size.best[kind] for size in sizes if kind in size.best] for kind in ("decode", "prefill", "mixed")
+    )
+    splits: list[_Split] = [(pool, num_devices // pool.layout.num_devices, None, 0) for pool in mixed]
+    splits += _splits(decoding, prefilling, num_devices, top)
+    priced = [Piece(_plan, workload, shape, limits, *split) for split in splits]
+    work_off(executor, priced, beat)
+    plans = [plan for plan in (piece.result() for piece in priced) if limits.kept_by(plan.result)]
+    plans.sort(key=lambda plan: (-plan.result.requests_per_s, plan.num_devices))
+    tried, too_large, too_slow = (sum(getattr(size, name) for size in sizes) for name in ("tried", "too_large", "too_slow"))
+    return ServingSearch(plans[:top], tried, too_large, too_slow)
+
+
+def _of_size(workload: ServingWorkload, shape: RequestShape, limits: Limits, size: int) -> _Size:
+    """The best pools of instances of one size."""
     tried = too_large = too_slow = 0
-    for size in instance_sizes(num_devices):
-        found: dict[str, list[_Pool]] = {"decode": [], "prefill": [], "mixed": []}
-        for layout in layouts(workload.model, size):
-            tried += 1
-            if serving_memory(workload, layout, utilisation=limits.utilisation, pass_tokens=limits.pass_tokens).cache_bytes <= 0:
-                too_large += 1
-                continue
-            pools = _pools(workload, shape, limits, layout)
-            too_slow += not pools
-            for name, pool in pools.items():
-                found[name].append(pool)
-        for name, kept in (("decode", decoding), ("prefill", prefilling), ("mixed", mixed)):
-            if found[name]:
-                kept.append(max(found[name], key=lambda pool: pool.rate))
-    plans = [_plan(workload, shape, limits, pool, num_devices // pool.layout.num_devices, None, 0) for pool in mixed]
-    plans += [_plan(workload, shape, limits, *split) for split in _splits(decoding, prefilling, num_devices, top)]
-    kept_plans = [plan for plan in plans if limits.kept_by(plan.result)]
-    kept_plans.sort(key=lambda plan: (-plan.result.requests_per_s, plan.num_devices))
-    return ServingSearch(kept_plans[:top], tried, too_large, too_slow)
+    best: dict[str, _Pool] = {}
+    for layout in layouts(workload.model, size):
+        tried += 1
+        if serving_memory(workload, layout, utilisation=limits.utilisation, pass_tokens=limits.pass_tokens).cache_bytes <= 0:
+            too_large += 1
+            continue
+        pools = _pools(workload, shape, limits, layout)
+        too_slow += not pools
+        for name, pool in pools.items():
+            if name not in best or pool.rate > best[name].rate:
+                best[name] = pool
+    return _Size(tried, too_large, too_slow, best)
 
 
 def _pools(workload: ServingWorkload, shape: RequestShape, limits: Limits, layout: ServingLayout) -> dict[str, _Pool]:
@@ -189,11 +216,9 @@ def most_in_flight(
     return most
 
 
-def _splits(
-    decoding: Sequence[_Pool], prefilling: Sequence[_Pool], num_devices: int, top: int
-) -> list[tuple[_Pool, int, _Pool, int]]:
+def _splits(decoding: Sequence[_Pool], prefilling: Sequence[_Pool], num_devices: int, top: int) -> list[_Split]:
     """Best of all pairs of instances, each pair with the numbers that serve most requests."""
-    found: list[tuple[float, int, tuple[_Pool, int, _Pool, int]]] = []
+    found: list[tuple[float, int, _Split]] = []
     for decode in decoding:
         for prefill in prefilling:
             numbers = np.arange(1, (num_devices - decode.layout.num_devices) // prefill.layout.num_devices + 1)

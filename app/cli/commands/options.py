@@ -54,6 +54,7 @@ Executor = Annotated[
         help="who works on it: serial, process://N or dask://HOST:PORT (default: processes on all cores once it takes a while)",
     ),
 ]
+EXECUTOR_AND_SERVER = Sentence("--executor: given beside --server, which works by itself; give one of the two.")
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 # Parts of an answer that are printed after its first lines.
 Details = Annotated[bool, typer.Option("--details", help="print the whole answer after its first lines")]

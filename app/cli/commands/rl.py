@@ -62,6 +62,7 @@ def search(
     job: _JOB,
     save_dir: _SAVE_DIR = None,
     overwrite: _OVERWRITE = False,
+    executor: options.Executor = None,
     server: options.Server = None,
     name: options.Name = None,
     tag: options.Tag = None,
@@ -70,6 +71,7 @@ def search(
     as_json: Json = False,
 ) -> int:
     """The fastest placement, split of devices, layouts and staleness, and what each step of staleness gains."""
+    from app.answers.executors import opened
     from app.cli.progress import placement_progress
     from app.cli.searching import interruptible
     from app.rl.job import load_rl_job
@@ -77,13 +79,15 @@ def search(
     from app.rl.tables import print_rl_search
     from app.text import terminal
 
+    if executor is not None and server is not None:
+        raise InputError(options.EXECUTOR_AND_SERVER)
     study_labels = options.study_labels(server, name, tag, note)
     folder = _folder(save_dir, overwrite=overwrite)
     read = load_rl_job(job)
     with placement_progress() as show:
         if server is None:
-            with interruptible() as heeding:
-                document = rl_search_document(read, heeding(show))
+            with interruptible() as heeding, opened(executor, "--executor") as workers:
+                document = rl_search_document(read, heeding(show), executor=workers)
         else:
             from app.cli.remote import remote_rl_search_document
             from app.jobs.job import job_document

@@ -106,7 +106,7 @@ def search(
     if overwrite and save_dir is None:
         raise InputError(Sentence("--overwrite: there is nothing to replace without --save-dir."))
     if executor is not None and server is not None:
-        raise InputError(Sentence("--executor: given beside --server, which works by itself; give one of the two."))
+        raise InputError(options.EXECUTOR_AND_SERVER)
     study_labels = options.study_labels(server, name, tag, note)
     given = _parsed(context.params)
     fields = {**JOB_FIELDS, **SEARCH_FIELDS, **PRICE}

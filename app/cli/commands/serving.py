@@ -101,10 +101,12 @@ def search(
     asynchronous: _ASYNCHRONOUS = None,
     top: _TOP = None,
     calibration: options.Calibration = None,
+    executor: options.Executor = None,
     details: options.Details = False,
     as_json: options.Json = False,
 ) -> int:
     """The layouts and the split between prefill and decode with most tokens/s within the limits."""
+    from app.answers.executors import opened
     from app.serving.job import load_serving_job
     from app.serving.service import serving_search_document
     from app.serving.tables import print_serving_search
@@ -112,7 +114,8 @@ def search(
 
     given = dict(locals())
     job = load_serving_job(model, *_sections(given))
-    document = serving_search_document(job)
+    with opened(executor, "--executor") as workers:
+        document = serving_search_document(job, workers)
     terminal.answer(document, as_json, lambda console: print_serving_search(console, document, details=details))
     return DONE
 

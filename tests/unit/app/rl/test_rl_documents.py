@@ -11,11 +11,13 @@ from app.cli.main import main
 from app.rl.export import plan_of
 from app.rl.job import RlJob, parse_rl_job
 from app.rl.models import model_of, trained_window
-from app.rl.service import rl_document, rl_search_document
+from app.rl.service import placement_search, rl_document, rl_search_document
 from app.rl.validation import validation_document
 from calibration.records.post_training import parse_post_training_record
 from cost_models.post_training.placements import PlacementKind, Staleness
 from documents.errors import InfeasibleError, InputError
+from search.executors.executor import SERIAL
+from tests.travelling_calls import Travelling
 
 JOB: dict[str, Any] = {
     "model": "qwen3-8b",
@@ -91,6 +93,26 @@ def test_a_search_without_a_time_limit_ends_by_that_of_the_environment(monkeypat
     found = rl_search_document(job(max_staleness=0))
     assert (found.stopped_by, found.priced > 0, found.num_done < found.num_splits) == ("time_limit", True, True)
     assert rl_search_document(job(max_staleness=0, time_limit_s=600)).stopped_by is None
+
+
+@pytest.mark.parametrize("after", [1, 8])
+def test_a_search_finds_the_same_whoever_prices_its_splits(after: int) -> None:
+    others = Travelling(after)
+    found = rl_search_document(job(max_staleness=1), executor=others)
+    assert found.model_dump() == rl_search_document(job(max_staleness=1)).model_dump()
+    assert 0 < others.num_taken < found.num_splits
+
+
+def test_a_search_elsewhere_refuses_what_it_refuses_here() -> None:
+    without_room = parse_rl_job({**JOB, "model": "llama-3.1-70b", "cluster": {**JOB["cluster"], "num_devices": 8}})
+    others, refused = Travelling(1), []
+    for executor in (SERIAL, others):
+        search = placement_search(without_room, executor=executor)
+        while search.advance():
+            pass
+        refused.append(search.refused)
+    assert refused[0] == refused[1] != []
+    assert others.num_taken > 0
 
 
 def test_a_search_ranks_placements_and_shows_what_staleness_buys() -> None:

@@ -12,6 +12,7 @@ from search.serving.layouts import instance_sizes, layouts
 from search.serving.split import Limits, most_in_flight, search_serving
 from tests.networks import ascend_a2
 from tests.serving import served
+from tests.travelling_calls import Travelling
 from tests.workloads import DENSE, SPARSE
 
 SHAPE = RequestShape(1000, 200)
@@ -74,6 +75,14 @@ def test_the_most_in_flight_keep_the_limit_and_few_more_do() -> None:
     assert 0.97 * (held // 3) <= most <= held // 3
     assert most_in_flight(workload, SHAPE, layout, Limits(tpot_s=1e-9), 0.0, held) == 0
     assert most_in_flight(workload, SHAPE, layout, Limits(), 0.0, held) == held
+
+
+def test_a_search_finds_the_same_whoever_prices_its_sizes() -> None:
+    limits = Limits(ttft_s=1.0, tpot_s=0.02)
+    alone = search_serving(on(12, SPARSE), SHAPE, limits, 5)
+    for others in (Travelling(1), Travelling(5)):
+        assert search_serving(on(12, SPARSE), SHAPE, limits, 5, others) == alone
+        assert others.num_taken > 1
 
 
 @pytest.mark.parametrize("model", [DENSE, SPARSE], ids=["dense", "sparse"])
