@@ -46,6 +46,17 @@ def project_files() -> tuple[Path, ...]:
     return tuple(path for name in names if name and (path := ROOT / name).is_file())
 
 
+def test_no_tracked_file_is_one_that_git_ignores() -> None:
+    """A link to an environment in place of a folder of one would delete that folder where it is merged."""
+    git = shutil.which("git")
+    if git is None or not (ROOT / ".git").exists():
+        pytest.skip("needs a git checkout")
+    ignored = subprocess.run(
+        [git, "ls-files", "--cached", "--ignored", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert ignored.stdout == ""
+
+
 def texts() -> Iterator[tuple[str, str]]:
     """Name and content of every text file."""
     for path in project_files():
