@@ -17,6 +17,8 @@ class Travelling:
         self._held = deque[tuple[bytes, Future[Any]]]()
         self.num_taken = 0
 
+    grown_bytes = 0
+
     @property
     def room(self) -> int:
         self._asked += 1

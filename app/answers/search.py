@@ -145,7 +145,8 @@ def search_document(
     )
     search = search_of(request, executor=executor)
     limits = limits_of(job)
-    stopped_by = run_to_end(search, limits.time_limit_s, on_progress, SEARCHED, memory_limit_bytes=limits.memory_limit_bytes)
+    most_bytes = limits.memory_limit_bytes
+    stopped_by = run_to_end(search, limits.time_limit_s, on_progress, SEARCHED, memory_limit_bytes=most_bytes, executor=executor)
     result = explained_result(search, stopped_by, on_progress, time.perf_counter)
     told = job_fields(job, own, None if result.recommended is None else result.recommended.parallel, "search")
     return SearchDocument.model_validate(

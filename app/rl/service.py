@@ -84,7 +84,7 @@ def rl_search_document(
     search, settings = placement_search(job, executor=executor), load_settings()
     limits = [limit for limit in (time_limit_s, job.section.time_limit_s) if limit is not None]
     limit_s = min(limits, default=settings.search_s)
-    stopped_by = run_to_end(search, limit_s, on_progress, memory_limit_bytes=settings.search_bytes)
+    stopped_by = run_to_end(search, limit_s, on_progress, memory_limit_bytes=settings.search_bytes, executor=executor)
     return RlSearchDocument(**dict(found_so_far(job, search, stopped_by)), best=best_of(job, search, stopped_by))
 
 

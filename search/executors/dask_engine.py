@@ -27,6 +27,8 @@ class Engine:
         self._unfinished: set[Any] = set()
         self._threads, self._looked_s = 0, float("-inf")
 
+    grown_bytes = 0  # its workers have limits of their own
+
     @property
     def room(self) -> int:
         """The number of calls that it takes now."""

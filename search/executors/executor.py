@@ -26,6 +26,10 @@ class Executor(Protocol):
     def room(self) -> int:
         """The number of calls that it takes now, enough to keep its processes busy; 0 without processes."""
 
+    @property
+    def grown_bytes(self) -> int:
+        """Bytes that its processes on this machine have taken since they were ready for calls."""
+
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Have a function called. The result is ``WorkerLostError`` where no process is left."""
 
@@ -37,6 +41,7 @@ class Serial:
     """An executor that takes no calls."""
 
     room = 0
+    grown_bytes = 0
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Return a future with ``WorkerLostError``: there is no process."""

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from search.executors.child_process import ERROR, READY
 from search.executors.executor import WorkerLostError
+from search.memory_use import resident_bytes_of
 
 TRIES = 3  # attempts of a call, each in a process that died
 AHEAD = 1  # calls that are queued for each process
@@ -61,6 +62,11 @@ class Processes:
         ready = sum(slot.is_ready for slot in self._slots)
         busy = sum(slot.is_busy for slot in self._slots)
         return max(0, (1 + AHEAD) * ready - busy - len(self._calls))
+
+    @property
+    def grown_bytes(self) -> int:
+        """Bytes that the other processes have taken since they were ready."""
+        return sum(slot.grown_bytes for slot in self._slots)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         """Have the next free process call a function."""
@@ -121,6 +127,13 @@ class _Slot(threading.Thread):
         self._changing = threading.Lock()
         self.process: subprocess.Popen[bytes] | None = None
         self.is_ready = self.is_busy = self.has_failed = False
+        self._ready_bytes = 0  # in memory when it was ready
+
+    @property
+    def grown_bytes(self) -> int:
+        """Bytes that the process has taken since it was ready; 0 before, and once it has ended."""
+        process = self.process
+        return 0 if process is None or not self.is_ready else max(0, resident_bytes_of(process.pid) - self._ready_bytes)
 
     def run(self) -> None:
         """Answer calls until the pool ends."""
@@ -181,7 +194,9 @@ class _Slot(threading.Thread):
             )
         self._connection = Connection(ours.detach())
         try:
-            self.is_ready = self._connection.recv() == READY
+            is_ready = self._connection.recv() == READY
+            self._ready_bytes = resident_bytes_of(self.process.pid)
+            self.is_ready = is_ready
         except (EOFError, OSError):
             self.has_failed = True
             self._pool.note_failure()

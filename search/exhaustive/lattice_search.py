@@ -463,5 +463,7 @@ def search(
     """
     check_time_limit(time_limit_s, request.clock)
     lattice = LatticeSearch(request, executor=executor, pricer=pricer, simulator=simulator)
-    stopped_by = run_to_end(lattice, time_limit_s, on_progress, SEARCHED, memory_limit_bytes=memory_limit_bytes)
+    stopped_by = run_to_end(
+        lattice, time_limit_s, on_progress, SEARCHED, memory_limit_bytes=memory_limit_bytes, executor=executor
+    )
     return explained_result(lattice, stopped_by, on_progress, request.clock)

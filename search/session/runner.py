@@ -8,9 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 from documents.sentences import Sentence
 from search.errors import SearchError
+from search.executors.executor import SERIAL, Executor
 from search.heartbeat import heartbeats_to
+from search.memory_use import resident_bytes
 from search.results.search_result import SearchResult
-from search.session.memory_use import resident_bytes
 from search.session.progress import (
     EXPLAIN,
     UNFINISHED,
@@ -61,12 +62,14 @@ def run_to_end(
     share: float = UNFINISHED,
     *,
     memory_limit_bytes: int | None = None,
+    executor: Executor = SERIAL,
 ) -> str | None:
     """Advance until nothing is left (``None``), a limit is reached or an interrupt comes; returns what stopped it.
 
     ``on_progress`` is called after every step, and once more at the end. It stops the search by returning ``False``. ``share`` is
     the fraction of the progress that is reached then. ``memory_limit_bytes`` is what the process may take in addition to what it
-    has at the start; processes of an executor are not counted.
+    has at the start, together with the processes of ``executor``. Where they take more together, these end first, and this
+    process goes on alone.
     """
     stopped_by = None
     most_bytes = None if memory_limit_bytes is None else resident_bytes() + memory_limit_bytes
@@ -78,9 +81,11 @@ def run_to_end(
             if time_limit_s is not None and progress.elapsed_s >= time_limit_s:
                 stopped_by = "time_limit"
                 break
-            if most_bytes is not None and resident_bytes() >= most_bytes:
-                stopped_by = "memory_limit"
-                break
+            if most_bytes is not None and (held_bytes := resident_bytes()) + executor.grown_bytes >= most_bytes:
+                if held_bytes >= most_bytes:
+                    stopped_by = "memory_limit"
+                    break
+                executor.close()
         if on_progress is not None and on_progress(replace(while_searching(work.progress, share), phase=EXPLAIN)) is False:
             stopped_by = stopped_by or INTERRUPT
     except KeyboardInterrupt:

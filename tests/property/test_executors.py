@@ -33,6 +33,8 @@ class Whenever:
         self._waiting: list[tuple[Future[Any], bytes]] = []
         self.num_called = 0
 
+    grown_bytes = 0
+
     @property
     def room(self) -> int:
         self._random.shuffle(self._waiting)

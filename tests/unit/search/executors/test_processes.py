@@ -40,6 +40,16 @@ def test_calls_are_made_elsewhere_and_their_errors_come_back(pool: Processes) ->
     assert pool.submit(operator.add, 1, 2).result(SOON_S) == 3
 
 
+def test_memory_that_a_process_takes_is_seen_until_it_ends(pool: Processes) -> None:
+    until_ready(pool)
+    before = pool.grown_bytes
+    assert pool.submit(len, bytes(64 << 20)).result(SOON_S) == 64 << 20  # it lets them go again, or keeps them for the next call
+    assert pool.submit(exec, "import builtins; builtins.kept = b'1' * (64 << 20)").result(SOON_S) is None
+    assert pool.grown_bytes - before > 60 << 20
+    pool.close()
+    assert pool.grown_bytes == 0
+
+
 def test_the_call_of_a_killed_process_is_made_again(pool: Processes) -> None:
     until_ready(pool)
     before = set(pool.pids)

@@ -11,6 +11,8 @@ from search.executors.executor import SERIAL, Piece, WorkerLostError, work_off
 class Roomy:
     """Takes so many calls; answers them at once, or loses them."""
 
+    grown_bytes = 0
+
     def __init__(self, room: int, *, loses: bool = False) -> None:
         self.room, self._loses = room, loses
         self.taken: list[int] = []
