@@ -10,7 +10,7 @@ from cost_models.delivery.checkpoints import CheckpointCost, best_interval_s, ch
 from cost_models.delivery.failures import DAY_S, FailureClass
 from cost_models.delivery.monte_carlo import Campaign
 from cost_models.delivery.recovery import RECOVERY_MODES, REPLACED_FRACTION, RecoveryMode
-from cost_models.delivery.renewal import Effective, effective, interruptions
+from cost_models.delivery.renewal import NO_SPIKES, Effective, LossSpikes, effective, interruptions
 from cost_models.delivery.repairs import Supply, supply
 from cost_models.delivery.slow_nodes import rate_left
 from cost_models.delivery.state import SavedState
@@ -22,8 +22,8 @@ LONGEST_INTERVAL_S = DAY_S  # between checkpoints, whatever the failures
 class RunningPlan:
     """The parts of a plan that failures affect.
 
-    ``replicas_per_node`` is below 1 if a data-parallel replica spans nodes. ``peer_bytes_per_s`` is the bandwidth from a peer
-    device in another node.
+    ``tokens_per_step`` counts where loss spikes do. ``replicas_per_node`` is below 1 if a data-parallel replica spans nodes.
+    ``peer_bytes_per_s`` is the bandwidth from a peer device in another node.
     """
 
     num_nodes: int
@@ -34,6 +34,7 @@ class RunningPlan:
     state: SavedState
     host_link_bytes_per_s: float
     peer_bytes_per_s: float
+    tokens_per_step: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,8 @@ class Site:
 
     ``interval_s`` is useful time between checkpoints; ``None``: the best interval. ``in_memory_interval_s`` is the time between
     copies of the state into the memory of other nodes; ``None``: no copies. ``dying_gasp``: after a fault that leaves a replica
-    whole, a checkpoint is written before the job ends.
+    whole, a checkpoint is written before the job ends. ``loss_spikes_per_token``: after each, the job returns to a checkpoint
+    ``rollback_steps`` before the decision.
     """
 
     failures_per_node_day: float
@@ -64,6 +66,8 @@ class Site:
     slowdowns_per_node_day: float = 0.0
     slowdown_fraction: float = 0.0
     noticed_after_s: float = 0.0
+    loss_spikes_per_token: float = 0.0
+    rollback_steps: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,17 @@ def failure_classes(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -
         FailureClass("cluster", site.cluster_failures_per_day / DAY_S, whole_job_s),
     ]
     return [each for each in found if each.rate_per_s > 0.0]
+
+
+def loss_spikes(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> LossSpikes:
+    """Loss spikes of the plan: the job starts again from storage, as after a fault that is known at once."""
+    if not site.loss_spikes_per_token:
+        return NO_SPIKES
+    return LossSpikes(
+        rate_per_s=site.loss_spikes_per_token * plan.tokens_per_step / plan.step_time_s,
+        rollback_s=site.rollback_steps * plan.step_time_s,
+        recovery_s=site.mode.restart_s + checkpoint.load_s + plan.step_time_s,
+    )
 
 
 def _recovery(plan: RunningPlan, site: Site, checkpoint: CheckpointCost) -> tuple[float, bool]:
@@ -131,12 +146,14 @@ def delivered(plan: RunningPlan, site: Site) -> Delivered:
         fixed_s=site.checkpoint_fixed_s,
     )
     classes = failure_classes(plan, site, checkpoint)
-    met = interruptions(classes)
+    met, spikes = interruptions(classes), loss_spikes(plan, site, checkpoint)
     interval_s = site.interval_s
     if interval_s is None:
-        interval_s = min(best_interval_s(checkpoint.blocking_s, met.lossy_mtbf_s), LONGEST_INTERVAL_S)
+        lossy_per_s = (0.0 if math.isinf(met.lossy_mtbf_s) else 1.0 / met.lossy_mtbf_s) + spikes.rate_per_s
+        between_s = 1.0 / lossy_per_s if lossy_per_s else math.inf
+        interval_s = min(best_interval_s(checkpoint.blocking_s, between_s), LONGEST_INTERVAL_S)
     interval_s = max(interval_s, checkpoint.least_interval_s, plan.step_time_s)
-    share = effective(classes, interval_s, checkpoint.blocking_s)
+    share = effective(classes, interval_s, checkpoint.blocking_s, checkpoint.drain_s, spikes)
     leaving = math.fsum(each.rate_per_s for each in classes if each.replaces_node)
     nodes = supply(
         site.num_spares,
@@ -170,5 +187,7 @@ def delivered(plan: RunningPlan, site: Site) -> Delivered:
             slowdowns_per_s=slowdowns_per_s,
             noticed_after_s=site.noticed_after_s,
             slowdown_fraction=site.slowdown_fraction,
+            drain_s=checkpoint.drain_s,
+            spikes=spikes,
         ),
     )

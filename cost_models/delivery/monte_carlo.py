@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.delivery.failures import FailureClass
+from cost_models.delivery.renewal import NO_SPIKES, LossSpikes
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -31,6 +32,8 @@ class Campaign:
     slowdowns_per_s: float = 0.0
     noticed_after_s: float = 0.0
     slowdown_fraction: float = 0.0
+    drain_s: float = 0.0
+    spikes: LossSpikes = NO_SPIKES
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ class _HistoryColumns:
         slots = math.ceil(mean + 12.0 * math.sqrt(mean) + 12.0) + campaign.num_spares if mean else 0
         self.tracks_nodes = slots > 0
         self.now, self.saved, self.unsaved = np.zeros((3, count))
+        self.draining = np.zeros(count)  # useful work of the last checkpoint, until storage has it
         self.position = np.zeros(count)  # since the last checkpoint ended
         self.recovering = np.zeros(count)  # remaining seconds of recovery
         self.slow_until = np.zeros(count)
@@ -123,7 +127,9 @@ class _HistoryColumns:
         until_target = np.where(runs, self._until_target(rate), np.inf)
         ends = np.where(runs, np.minimum.reduce([next_back - self.now, until_slow, slow_ends]), np.inf)
         ends = np.where(waits, next_back - self.now, np.where(self.recovering > 0.0, self.recovering, ends))
-        step = np.minimum.reduce([until_failure, ends, until_target, self.horizon_s - self.now])
+        spikes_per_s = self.campaign.spikes.rate_per_s
+        until_spike = self._draw(np.where(runs, spikes_per_s * rate, 0.0)) if spikes_per_s else np.full(len(runs), np.inf)
+        step = np.minimum.reduce([until_failure, until_spike, ends, until_target, self.horizon_s - self.now])
         self._run(runs, step, rate)
         self.recovering = np.maximum(self.recovering - step, 0.0)
         self.now = self.now + step
@@ -131,6 +137,8 @@ class _HistoryColumns:
         is_done = (self.now >= self.horizon_s) | (until_target <= step)
         self._record(runs, waits, rate, step)
         self._fail(~is_done & (until_failure <= step))
+        if spikes_per_s:
+            self._spike(~is_done & (until_spike <= step))
         if is_done.any():
             self._remove(is_done)
 
@@ -168,7 +176,7 @@ class _HistoryColumns:
         campaign = self.campaign
         if math.isinf(self.target_s):
             return np.full(len(rate), np.inf)
-        still = self.target_s - self.saved - self.unsaved
+        still = self.target_s - self._progress()
         left: Floats = np.divide(still, rate, out=np.full(len(rate), np.inf), where=rate > 0.0)
         if math.isinf(campaign.interval_s):
             return left
@@ -189,8 +197,14 @@ class _HistoryColumns:
         rest = total - passed * cycle_s
         before, behind = np.minimum(self.position, interval_s), np.minimum(rest, interval_s)
         crossed = passed > 0.0
-        saved = self.unsaved + rate * (interval_s - before + (passed - 1.0) * interval_s)
-        self.saved = np.where(crossed, self.saved + saved, self.saved)
+        ended = self.unsaved + rate * (interval_s - before)  # in the first checkpoint that ends
+        last = np.where(passed > 1.0, rate * interval_s, ended)
+        safe = self.draining + ended + rate * (passed - 1.0) * interval_s - last
+        self.saved = np.where(crossed, self.saved + safe, self.saved)
+        self.draining = np.where(crossed, last, self.draining)
+        is_safe = rest >= self.campaign.drain_s
+        self.saved = self.saved + np.where(is_safe, self.draining, 0.0)
+        self.draining = np.where(is_safe, 0.0, self.draining)
         self.unsaved = np.where(crossed, rate * behind, self.unsaved + rate * (behind - before))
         self.position = rest
 
@@ -201,13 +215,29 @@ class _HistoryColumns:
         self.failures[rows] += 1
         kind = self._kinds(len(rows))
         lost = rows[~self.keeps[kind]]
-        self.unsaved[lost] = 0.0
-        self.position[lost] = 0.0
+        self.unsaved[lost] = self.draining[lost] = self.position[lost] = 0.0
         self.recovering[rows] = self.recovery_s[kind]
         if self.tracks_nodes:
             gone = rows[self.replaces[kind]]
             away_s = self.generator.standard_exponential(len(gone)) * self.campaign.repair_s
             self.back_at[gone, self.back_at[gone].argmin(axis=1)] = self.now[gone] + away_s
+
+    def _progress(self) -> Floats:
+        """Useful time so far, safe or not."""
+        return self.saved + self.draining + self.unsaved
+
+    def _spike(self, spiked: Bools) -> None:
+        """Go back to the last checkpoint that is old enough; the first step of the training always is."""
+        spikes, interval_s = self.campaign.spikes, self.campaign.interval_s
+        if math.isinf(interval_s):
+            kept = np.zeros(len(spiked))
+        else:
+            cycles = np.maximum(np.ceil((spikes.rollback_s - self.unsaved) / interval_s), 0.0)
+            kept = np.maximum(self.saved + self.draining - cycles * interval_s, 0.0)
+        self.saved = np.where(spiked, kept, self.saved)
+        for name in ("unsaved", "draining", "position"):
+            setattr(self, name, np.where(spiked, 0.0, getattr(self, name)))
+        self.recovering = np.where(spiked, spikes.recovery_s, self.recovering)
 
     def _kinds(self, count: int) -> NDArray[np.int64]:
         """Classes of the failures that happen, drawn by their rates."""
@@ -217,10 +247,21 @@ class _HistoryColumns:
     def _remove(self, is_done: Bools) -> None:
         done = self.index[is_done]
         self.found.elapsed_s[done] = self.now[is_done]
-        self.found.useful_s[done] = (self.saved + self.unsaved)[is_done]
+        self.found.useful_s[done] = self._progress()[is_done]
         self.found.num_failures[done] = self.failures[is_done]
         going = ~is_done
-        for name in ("now", "saved", "unsaved", "position", "recovering", "slow_until", "back_at", "failures", "index"):
+        for name in (
+            "now",
+            "saved",
+            "draining",
+            "unsaved",
+            "position",
+            "recovering",
+            "slow_until",
+            "back_at",
+            "failures",
+            "index",
+        ):
             setattr(self, name, getattr(self, name)[going])
 
 
@@ -249,8 +290,16 @@ class _RecordedHistory(_HistoryColumns):
         return found
 
     def _fail(self, failed: Bools) -> None:
-        unsaved_s = float(self.unsaved[0])
+        before_s = float(self._progress()[0])
         super()._fail(failed)
         if failed[0]:
-            name = self.campaign.classes[self._kind].name
-            self.stretches[-1] = replace(self.stretches[-1], ended_by=name, repeated_s=unsaved_s - float(self.unsaved[0]))
+            self._tell(self.campaign.classes[self._kind].name, before_s)
+
+    def _spike(self, spiked: Bools) -> None:
+        before_s = float(self._progress()[0])
+        super()._spike(spiked)
+        if spiked[0]:
+            self._tell("loss_spike", before_s)
+
+    def _tell(self, name: str, before_s: float) -> None:
+        self.stretches[-1] = replace(self.stretches[-1], ended_by=name, repeated_s=before_s - float(self._progress()[0]))

@@ -1,8 +1,8 @@
 """Exact fraction of useful time under random failures of several classes, by a renewal argument.
 
-A blocking checkpoint follows each ``interval_s`` of useful time. A failure that loses state returns the job to the last
-checkpoint; a failure that keeps it only stops the job. Another failure of any class can interrupt a recovery, which then
-restarts as the recovery of that class.
+A blocking checkpoint follows each ``interval_s`` of useful time, and is safe once storage has all of it. A failure that loses
+state returns the job to the last safe checkpoint; a failure that keeps it only stops the job. A loss spike returns it further.
+Another failure of any class can interrupt a recovery, which then restarts as the recovery of that class.
 """
 
 from __future__ import annotations
@@ -22,6 +22,22 @@ class Effective:
     checkpoints: float
     repeated: float  # work that a failure lost, and unfinished checkpoints
     recovery: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class LossSpikes:
+    """Spikes of the loss, which strike at random while a job trains, and send it back.
+
+    ``rate_per_s`` is for the training job. The job returns to the last checkpoint that is ``rollback_s`` of useful time older
+    than the decision, and trains again ``recovery_s`` after it.
+    """
+
+    rate_per_s: float
+    rollback_s: float
+    recovery_s: float
+
+
+NO_SPIKES = LossSpikes(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -60,38 +76,62 @@ def interruptions(classes: Sequence[FailureClass]) -> Interruptions:
     return Interruptions(1.0 / rate, math.inf if lossy <= 0.0 else 1.0 / (rate * lossy), spent)
 
 
-def effective(classes: Sequence[FailureClass], interval_s: float, blocking_s: float) -> Effective:
+def effective(
+    classes: Sequence[FailureClass],
+    interval_s: float,
+    blocking_s: float,
+    drain_s: float = 0.0,
+    spikes: LossSpikes = NO_SPIKES,
+) -> Effective:
     """Use of a job's time if a checkpoint that blocks ``blocking_s`` follows each ``interval_s`` of useful time.
 
-    Nothing is useful if the job never gets from one checkpoint to the next. An infinite ``interval_s`` means no checkpoints; only
-    a job that loses no state survives it.
+    A checkpoint is safe after a further ``drain_s`` of running, which must end before the next one. Nothing is useful if the job
+    never gets from one checkpoint to the next. An infinite ``interval_s`` means no checkpoints; only a job that loses no state
+    survives it.
     """
     found = interruptions(classes)
     downtime = math.fsum(found.recovery_s.values())
-    if math.isinf(found.lossy_mtbf_s):
-        cycle = 0.0 if math.isinf(interval_s) else blocking_s / interval_s
-        running = 1.0 + cycle  # seconds that the job runs for each useful second
-        repeated = 0.0
-    else:
-        exponent = (interval_s + blocking_s) / found.lossy_mtbf_s
-        if exponent > 700.0 or math.isinf(downtime):
-            return _stuck(classes, found)
-        # Running time of a segment with its failed attempts is M (e^((tau + C) / M) - 1), here for each useful second.
-        running = found.lossy_mtbf_s * math.expm1(exponent) / interval_s
-        cycle = blocking_s / interval_s
-        repeated = running - 1.0 - cycle
-    if math.isinf(downtime):
+    lossy = 0.0 if math.isinf(found.lossy_mtbf_s) else 1.0 / found.lossy_mtbf_s
+    cycle = 0.0 if math.isinf(interval_s) else blocking_s / interval_s
+    # Seconds that the job runs for each useful second.
+    running = 1.0 + cycle
+    if lossy + spikes.rate_per_s > 0.0:
+        useful = _useful_of_running(lossy, interval_s, blocking_s, drain_s, spikes)
+        running = 1.0 / useful if useful > 0.0 else math.inf
+    if math.isinf(running) or math.isinf(downtime):
         return _stuck(classes, found)
-    total = running * (1.0 + (0.0 if math.isinf(found.mtbf_s) else downtime / found.mtbf_s))
+    failures = 0.0 if math.isinf(found.mtbf_s) else 1.0 / found.mtbf_s
+    spent = {name: running * failures * lost_s for name, lost_s in found.recovery_s.items()} if failures else {}
+    spent = {name: spent.get(name, 0.0) for name in found.recovery_s}
+    if spikes.rate_per_s:
+        # A failure can strike the recovery from a spike, which then goes on as that of the failure.
+        struck = -math.expm1(-failures * spikes.recovery_s)
+        recovery_s = struck / failures + struck * downtime if failures else spikes.recovery_s
+        spent["loss_spike"] = running * spikes.rate_per_s * recovery_s
+    total = running + math.fsum(spent.values())
     return Effective(
         useful=1.0 / total,
         checkpoints=cycle / total,
-        repeated=max(repeated, 0.0) / total,
-        recovery={
-            name: 0.0 if math.isinf(found.mtbf_s) else running * spent / found.mtbf_s / total
-            for name, spent in found.recovery_s.items()
-        },
+        repeated=max(running - 1.0 - cycle, 0.0) / total,
+        recovery={name: part / total for name, part in spent.items()},
     )
+
+
+def _useful_of_running(lossy: float, interval_s: float, blocking_s: float, drain_s: float, spikes: LossSpikes) -> float:
+    """Useful time over running time, by the progress from one event that loses work to the next.
+
+    Running time t after an event, k = floor(t / (tau + C)) checkpoints have ended. A failure keeps those that are drained. A
+    spike keeps those that are old enough: with a rollback of a tau + b all but a, and one less in the first b of a cycle.
+    """
+    rate = lossy + spikes.rate_per_s
+    cycles = (interval_s + blocking_s) * rate  # of a cycle, in mean times between events
+    if cycles > 700.0:
+        return 0.0
+    ended = 1.0 / math.expm1(cycles)
+    whole, rest_s = divmod(spikes.rollback_s, interval_s)
+    after_spike = ended - whole - math.expm1(-rest_s * rate) / math.expm1(-cycles)
+    progress = lossy * ended * math.exp(-drain_s * rate) + spikes.rate_per_s * after_spike
+    return max(interval_s * progress, 0.0)
 
 
 def _stuck(classes: Sequence[FailureClass], found: Interruptions) -> Effective:
@@ -99,6 +139,5 @@ def _stuck(classes: Sequence[FailureClass], found: Interruptions) -> Effective:
     downtime = math.fsum(found.recovery_s.values())
     share = 1.0 if math.isinf(downtime) else downtime / (downtime + found.mtbf_s)
     parts = [each.rate_per_s for each in classes]
-    return Effective(
-        0.0, 0.0, 1.0 - share, {each.name: share * part / math.fsum(parts) for each, part in zip(classes, parts, strict=True)}
-    )
+    whole = math.fsum(parts) or 1.0
+    return Effective(0.0, 0.0, 1.0 - share, {each.name: share * part / whole for each, part in zip(classes, parts, strict=True)})
