@@ -43,6 +43,7 @@ def running_plan(workload: Workload, strategy: ParallelStrategy, step_time_s: fl
         step_time_s=step_time_s,
         state=saved_state(workload, strategy, constants),
         host_link_bytes_per_s=profile.host_link_bytes_per_s,
+        tokens_per_step=float(workload.training.step_tokens),
         peer_bytes_per_s=workload.cluster.inter_node_bytes_per_s or profile.tiers[-1].bandwidth_bytes_per_s,
     )
 
@@ -79,6 +80,8 @@ def site_of(section: DeliverySection, num_nodes: int) -> Site:
         slowdowns_per_node_day=section.slowdowns_per_node_day,
         slowdown_fraction=section.slowdown_fraction,
         noticed_after_s=section.noticed_after_s,
+        loss_spikes_per_token=section.loss_spikes_per_trillion_tokens / 1e12,
+        rollback_steps=section.rollback_steps,
     )
 
 
@@ -96,6 +99,7 @@ def assumed_sentences(section: DeliverySection, num_nodes: int, *, with_power: b
     unused |= {"failures_per_node_day"} if section.mtbf_s is not None else set()
     unused |= set() if with_power else {"idle_power_fraction", "waiting_power_fraction", "host_power_fraction", "pue"}
     unused |= set() if with_price and section.price_per_device_hour_usd is None else {"years", "used_fraction"}
+    unused |= set() if section.loss_spikes_per_trillion_tokens else {"rollback_steps", "skipped_batches"}
     values = resolved(section, num_nodes)
     return [
         Sentence("delivery.{} = {} {} (not given)", name, text_of(getattr(values, name)), why)
@@ -117,6 +121,7 @@ def changed_sites(site: Site, *, has_replicas: bool) -> dict[str, Site]:
         Sentence("repairs twice as fast"): replace(site, repair_s=site.repair_s / 2.0),
         Sentence("the best checkpoint interval"): replace(site, interval_s=None),
         Sentence("asynchronous checkpoints"): replace(site, asynchronous=True),
+        Sentence("half as many loss spikes"): replace(site, loss_spikes_per_token=site.loss_spikes_per_token / 2.0),
         Sentence("slow nodes noticed in 10 min"): replace(site, noticed_after_s=min(site.noticed_after_s, 600.0)),
     }
     levels = list(RECOVERY_MODES)

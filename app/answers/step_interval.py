@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field
 
 from app.text.json_documents import Document
+
+TENTH = 1.2815515655446004  # standard deviations beyond which a tenth of a normal distribution lies
 
 
 class Interval(Document):
@@ -42,3 +47,13 @@ def intervals_of(
         **{name: {"low": value * shortest, "high": value * longest} for name, value in growing.items() if value is not None},
         **{name: {"low": value / longest, "high": value / shortest} for name, value in shrinking.items() if value is not None},
     }
+
+
+def step_factors(estimate: Mapping[str, Any], num_draws: int, seed: int) -> NDArray[np.float64] | None:
+    """Draws of the step time over its estimate, ``[draw]``: log-normal on both sides, a tenth of it beyond each end."""
+    ratios = step_ratios(estimate)
+    if ratios is None:
+        return None
+    draws = np.random.default_rng(seed).standard_normal(num_draws)
+    below, above = (abs(math.log(ratio)) / TENTH for ratio in ratios)
+    return np.asarray(np.exp(draws * np.where(draws < 0.0, below, above)), dtype=np.float64)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from app.answers.schemas import Answer, EstimateNumbers, PricedWith
-from app.answers.step_interval import INTERVALS, Intervals
+from app.answers.step_interval import Intervals
 from app.answers.strategies import StrategyDocument
 from app.text.json_documents import Document
 from documents.said import Said
@@ -22,11 +22,27 @@ class Quantiles(Document):
     p90: float
 
 
+class SureBy(Document):
+    """A time by which the tokens are trained with some probability."""
+
+    probability: float
+    days: float
+
+
+class LossSpikesDocument(Document):
+    """Roll-backs by spikes of the loss."""
+
+    number: float | None = Field(description="over training.train_tokens; null without them")
+    skipped_tokens: float | None = Field(description="of data that no step sees, over training.train_tokens; null without them")
+    rollback_s: float = Field(description="of useful time before the decision, at the least; repeated")
+    recovery_s: float = Field(description="from the decision to the next useful step")
+
+
 class CheckpointDocument(Document):
     total_bytes: float
     device_bytes: float = Field(description="of the device that writes most")
     blocking_s: float
-    drain_s: float = Field(description="storage is busy after that, while training goes on")
+    drain_s: float = Field(description="storage is busy after that, while training goes on; safe only then")
     load_s: float
     interval_s: float = Field(description="useful time between two: the one given, or the best")
     young_interval_s: float | None = Field(description="by Young's rule; null where no failure loses work")
@@ -117,6 +133,11 @@ class GoodputDocument(Answer):
     delivered_tokens_per_day: float
     delivered_tokens_per_day_by_month: Quantiles = Field(description="over months of 30 days; the step is as estimated")
     days: Quantiles | None = Field(description="to training.train_tokens; null without them, or where it never ends")
+    days_with_step: Quantiles | None = Field(
+        description="the same with the error of the step, which is independent of failures; equal to days where it has none"
+    )
+    sure_by: list[SureBy] | None = Field(description="days_with_step at some probabilities; null where days are")
+    loss_spikes: LossSpikesDocument | None = Field(description="null without loss spikes")
     losses: dict[str, float] = Field(description="fractions of the wall time; with `useful` they sum to 1")
     checkpoint: CheckpointDocument
     replicas: int = Field(description="data-parallel replicas, each with all experts")
@@ -127,5 +148,8 @@ class GoodputDocument(Answer):
     on_devices: list[OnDevices] = Field(description="from an eighth of the devices to eight times as many, where that is legal")
     energy: EnergyDocument | None = Field(description="null where nobody knows what a device draws")
     cost: CostDocument | None = Field(description="null without a price")
-    intervals: Intervals = INTERVALS
+    intervals: Intervals = Field(
+        default={},
+        description="80 % intervals of numbers here that follow from the step, and those for all tokens from the failures too",
+    )
     plans: list[DeliveringPlan] | None = Field(default=None, description="of the search, where the job names no strategy")

@@ -9,6 +9,7 @@ from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from app.answers.costs import Draw, Price, draw_of, price_of
 from app.answers.delivery import LEAST_RATE
@@ -16,7 +17,7 @@ from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.answers.search_limits import limits_of
 from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
-from app.answers.step_interval import intervals_of
+from app.answers.step_interval import intervals_of, step_factors
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
@@ -28,11 +29,13 @@ from app.goodput.schemas import (
     DeliveryChange,
     EnergyDocument,
     GoodputDocument,
+    LossSpikesDocument,
     MonthDocument,
     OnDevices,
     Quantiles,
     Stage,
     StretchDocument,
+    SureBy,
 )
 from app.jobs.delivery import DeliverySection
 from app.jobs.job import Job
@@ -56,6 +59,8 @@ if TYPE_CHECKING:
     from app.storage.session import Database
 
 
+Floats = NDArray[np.float64]
+SURE = (0.5, 0.8, 0.9, 0.95)  # probabilities of which days are told
 MONTH_S = 30.0 * DAY_S
 CONSIDERED_PLANS = 50  # plans of a search that are ranked by delivered rate
 SHOWN_PLANS = 10
@@ -106,7 +111,7 @@ def goodput_document(
         warnings.append(Sentence("The plan does not fit: nothing below is delivered until it does."))
     if found.rate < LEAST_RATE:
         warnings.append(Sentence("The job never gets from one checkpoint to the next: nothing is delivered."))
-    months, days = _quantiles(job, section, found, tokens_per_s)
+    months, days, whole, sure_by = _quantiles(job, section, found, priced)
     scaled = on_devices(workload, strategy, section, None if cost is None else cost.device_hour_usd, own)
     sentences = [] if log is None else [_log_sentence(log)]
     sentences += assumed_sentences(section, num_nodes, with_power=energy is not None, with_price=cost is not None)
@@ -121,6 +126,9 @@ def goodput_document(
             "delivered_tokens_per_day": per_day * found.rate,
             "delivered_tokens_per_day_by_month": months,
             "days": days,
+            "days_with_step": whole,
+            "sure_by": sure_by,
+            "loss_spikes": _loss_spikes(job, section, found),
             "losses": losses,
             "checkpoint": _checkpoint(found),
             "replicas": plan.num_replicas,
@@ -134,12 +142,12 @@ def goodput_document(
             "intervals": intervals_of(
                 plain(priced.estimate),
                 {
-                    **({} if days is None else {"days": days.mean}),
-                    **_amounts("energy", energy, ("kwh", "kwh_per_billion_tokens", "co2_kg")),
-                    **_amounts("cost", cost, ("usd", "usd_per_trillion_tokens")),
+                    **_amounts("energy", energy, ("kwh_per_billion_tokens",)),
+                    **_amounts("cost", cost, ("usd_per_trillion_tokens",)),
                 },
                 {"delivered_tokens_per_day": per_day * found.rate},
-            ),
+            )
+            | _whole_intervals(whole, energy, cost),
             **({} if ranked is None else {"plans": ranked}),
         }
     )
@@ -147,6 +155,34 @@ def goodput_document(
 
 def _amounts(part: str, document: EnergyDocument | CostDocument | None, names: Sequence[str]) -> dict[str, float | None]:
     return {} if document is None else {f"{part}.{name}": getattr(document, name) for name in names}
+
+
+def _whole_intervals(
+    whole: Quantiles | None, energy: EnergyDocument | None, cost: CostDocument | None
+) -> dict[str, dict[str, float]]:
+    """80 % intervals of amounts for all tokens, which grow with the days."""
+    if whole is None:
+        return {}
+    amounts = {
+        "days": whole.mean,
+        **_amounts("energy", energy, ("kwh", "co2_kg")),
+        **_amounts("cost", cost, ("usd",)),
+    }
+    ends = {"low": whole.p10 / whole.mean, "high": whole.p90 / whole.mean}
+    return {name: {end: value * share for end, share in ends.items()} for name, value in amounts.items() if value is not None}
+
+
+def _loss_spikes(job: Job, section: DeliverySection, found: Delivered) -> LossSpikesDocument | None:
+    spikes, training = found.campaign.spikes, job.workload.training
+    if not spikes.rate_per_s:
+        return None
+    number = None if training.train_tokens is None else section.loss_spikes_per_trillion_tokens * training.train_tokens / 1e12
+    return LossSpikesDocument(
+        number=number,
+        skipped_tokens=None if number is None else number * section.skipped_batches * training.step_tokens,
+        rollback_s=spikes.rollback_s,
+        recovery_s=spikes.recovery_s,
+    )
 
 
 def _log_sentence(log: FailureRate) -> str:
@@ -223,21 +259,29 @@ def _checkpoint(found: Delivered) -> CheckpointDocument:
     )
 
 
-def _quantiles(job: Job, section: DeliverySection, found: Delivered, tokens_per_s: float) -> tuple[Quantiles, Quantiles | None]:
-    """Quantiles of months, and of the days to the job's tokens."""
+def _quantiles(
+    job: Job, section: DeliverySection, found: Delivered, priced: EstimateDocument
+) -> tuple[Quantiles, Quantiles | None, Quantiles | None, list[SureBy] | None]:
+    """Quantiles of months, and of the days to the job's tokens: by failures alone, with the error of the step, and sure by."""
+    tokens_per_s = priced.estimate.tokens_per_s
     per_day = tokens_per_s * DAY_S
     if found.rate < LEAST_RATE:
-        return Quantiles(mean=0.0, p10=0.0, p50=0.0, p90=0.0), None
+        return Quantiles(mean=0.0, p10=0.0, p50=0.0, p90=0.0), None, None, None
     part = _played_part(found, MONTH_S)
     played = histories(found.campaign, section.histories, section.seed, horizon_s=MONTH_S * part)
-    months = _summary(per_day * found.rate, played.useful_s / (MONTH_S * part) * per_day, part)
+    months = _summary(per_day * found.rate, _spread(played.useful_s / (MONTH_S * part) * per_day, part))
     tokens = job.workload.training.train_tokens
     if tokens is None:
-        return months, None
+        return months, None, None, None
     target_s = tokens / tokens_per_s
-    part = _played_part(found, target_s / found.rate)
+    mean, part = target_s / found.rate / DAY_S, _played_part(found, target_s / found.rate)
     finished = histories(found.campaign, section.histories, section.seed + 1, target_s=target_s * part)
-    return months, _summary(target_s / found.rate / DAY_S, finished.elapsed_s / part / DAY_S, part)
+    by_failures = _spread(finished.elapsed_s / part / DAY_S, part)
+    # Failures come by the hour, so a longer step makes the whole longer by the same factor.
+    factors = step_factors(plain(priced.estimate), len(by_failures), section.seed + 2)
+    whole = by_failures if factors is None else by_failures * factors
+    sure_by = [SureBy(probability=each, days=float(np.quantile(whole, each))) for each in SURE]
+    return months, _summary(mean, by_failures), _summary(mean, whole), sure_by
 
 
 def _month(found: Delivered, seed: int) -> MonthDocument:
@@ -252,11 +296,16 @@ def _played_part(found: Delivered, wall_s: float) -> float:
     return 1.0 if math.isinf(found.mtbf_s) else min(1.0, MAX_EVENTS * found.mtbf_s / wall_s)
 
 
-def _summary(mean: float, values: np.ndarray[Any, np.dtype[np.float64]], part: float) -> Quantiles:
-    """Quantiles of the whole period from ``values`` of a part; the spread of a sum of independent parts grows with the root."""
+def _spread(values: Floats, part: float) -> Floats:
+    """Values of the whole period from those of a ``part``: the spread of a sum of independent parts grows with the root."""
+    middle = float(np.median(values))
+    spread: Floats = middle + math.sqrt(part) * (values - middle)
+    return spread
+
+
+def _summary(mean: float, values: Floats) -> Quantiles:
     low, middle, high = (float(value) for value in np.quantile(values, (0.1, 0.5, 0.9)))
-    shrunk = math.sqrt(part)
-    return Quantiles(mean=mean, p10=middle + shrunk * (low - middle), p50=middle, p90=middle + shrunk * (high - middle))
+    return Quantiles(mean=mean, p10=low, p50=middle, p90=high)
 
 
 def _changes(plan: RunningPlan, site: Site, found: Delivered, per_day: float) -> list[DeliveryChange]:
@@ -273,6 +322,7 @@ def _changes(plan: RunningPlan, site: Site, found: Delivered, per_day: float) ->
             supernode_failures_per_day=0.0,
             cluster_failures_per_day=0.0,
             slowdowns_per_node_day=0.0,
+            loss_spikes_per_token=0.0,
         ),
     ).rate
     rows = [

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from math import exp, hypot, log
-
 from rich.console import Console
 
 from app.answers.step_interval import step_ratios
 from app.answers.tables.estimate import print_doubts, print_title
-from app.goodput.schemas import GoodputDocument, Quantiles
+from app.goodput.schemas import GoodputDocument
 from app.text.terminal import plain_table
 from documents.quantities import count, days, figures, percent, seconds
 from documents.sentences import Sentence, word
 
 SHOWN_CHANGES = 8
 LEAST_GAIN = 5e-4
+SURE = 0.8  # probability of the day that is printed
 
 
 def print_goodput(console: Console, document: GoodputDocument, *, details: bool = False) -> None:
@@ -40,17 +39,31 @@ def print_goodput(console: Console, document: GoodputDocument, *, details: bool 
             "Failures alone: of ten months nine deliver {} a day or more, one {} or more.", count(month.p10), count(month.p90)
         )
     )
-    if document.days is not None:
-        found, tokens = document.days, count(job["training"]["train_tokens"])
+    if document.days is not None and document.days_with_step is not None:
+        found, whole, tokens = document.days, document.days_with_step, count(job["training"]["train_tokens"])
+        sure = next(each.days for each in document.sure_by or () if each.probability == SURE)
         console.print(
             Sentence(
-                "{} for {} tokens{}; {} to {} with a probability of 80 % as far as failures decide, with the step as predicted.",
+                "{} for {} tokens (80 %, step and failures: {} to {} d); 80 % sure by {}. Failures alone: {} to {}.",
                 days(found.mean),
                 tokens,
-                _whole(document, found),
+                figures(whole.p10),
+                figures(whole.p90),
+                days(sure),
                 days(found.p10),
                 days(found.p90),
             )
+        )
+    if document.loss_spikes is not None and document.loss_spikes.number is not None:
+        spikes = document.loss_spikes
+        console.print(
+            Sentence(
+                "Loss spikes: {} over all tokens; each goes back by {} or more, and {} tokens of data are left out.",
+                figures(document.loss_spikes.number),
+                _span(spikes.rollback_s),
+                count(spikes.skipped_tokens or 0.0),
+            ),
+            markup=False,
         )
     _print_checkpoint(console, document)
     console.print()
@@ -79,10 +92,12 @@ def _print_checkpoint(console: Console, document: GoodputDocument) -> None:
     found = document.checkpoint
     console.print(
         Sentence(
-            "A checkpoint of {:,.2f} TB every {} blocks {} and loads in {}; {:,} replicas; {} spare nodes for {:,.1f} in repair.",
+            "A checkpoint of {:,.2f} TB every {} blocks {}, is safe {} later and loads in {}; {:,} replicas; "
+            "{} spare nodes for {:,.1f} in repair.",
             found.total_bytes / 1e12,
             _span(found.interval_s),
             seconds(found.blocking_s),
+            _span(found.drain_s),
             _span(found.load_s),
             document.replicas,
             document.site["spares"],
@@ -132,17 +147,6 @@ def _of_step(document: GoodputDocument, value: float, *, grows: bool = True) -> 
     return Sentence(
         " (80 % of the step: {} to {})", *(count(float(f"{end:.3g}")) if end >= 1e4 else figures(end) for end in ends)
     )
-
-
-def _whole(document: GoodputDocument, found: Quantiles) -> str:
-    """The interval of the days from step time and failures, which err independently."""
-    ratios = step_ratios(vars(document.estimate))
-    if ratios is None or not found.p10:
-        return ""
-    below = hypot(log(ratios[0]), log(min(found.p10 / found.mean, 1.0)))
-    above = hypot(log(ratios[1]), log(max(found.p90 / found.mean, 1.0)))
-    ends = [figures(found.mean * exp(end)) for end in (-below, above)]
-    return Sentence(" (80 %, step and failures: {} to {} d)", *ends)
 
 
 def _span(value_s: float) -> str:

@@ -54,6 +54,15 @@ class DeliverySection(Section):
     slowdowns_per_node_day: Rate = Field(default=0.0, description="nodes that turn slow and do not fail")
     slowdown_fraction: Annotated[float, Field(ge=0, le=100)] = Field(default=0.0, description="by which a step is then longer")
     noticed_after_s: Seconds = Field(default=3600.0, description="until a slow node is taken out")
+    loss_spikes_per_trillion_tokens: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.0, description="spikes of the loss after which training goes back"
+    )
+    rollback_steps: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=100.0, description="with loss spikes: steps from the last good one to the decision, which are repeated"
+    )
+    skipped_batches: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=350.0, description="with loss spikes: batches of data that are left out after each"
+    )
     histories: Annotated[int, Field(ge=100, le=MAX_HISTORIES)] = Field(
         default=DEFAULT_HISTORIES, description="simulated, for the quantiles"
     )
@@ -108,6 +117,9 @@ SOURCES = {
     "storage_read_bytes_per_s": Sentence("(assumed, as written)"),
     "spares": Sentence("(2 % of the nodes, which vendors advise)"),
     "repair_s": "(assumed)",
+    "loss_spikes_per_trillion_tokens": Sentence("(PaLM 540B 26, DeepSeek-V3 none [palm; deepseek-v3])"),
+    "rollback_steps": Sentence("(PaLM 540B [palm])"),
+    "skipped_batches": Sentence("(200 to 500 in PaLM 540B [palm])"),
     "idle_power_fraction": Sentence("(73.9 of 350 W [npu-exporter])"),
     "waiting_power_fraction": "(assumed)",
     "host_power_fraction": Sentence("(assumed, within 25 to 45 %)"),

@@ -84,8 +84,11 @@ def test_the_largest_gain_comes_first_and_is_that_of_the_change() -> None:
 
 
 def test_every_default_that_decides_is_told_and_no_other() -> None:
-    told = answered().assumptions
-    assert all(any(line.startswith(f"delivery.{name} = ") for line in told) for name in SOURCES)
+    told = answered(loss_spikes_per_trillion_tokens=1.0).assumptions
+    spikes = {"rollback_steps", "skipped_batches"}
+    others = set(SOURCES) - {"loss_spikes_per_trillion_tokens"}
+    assert all(any(line.startswith(f"delivery.{name} = ") for line in told) for name in others)
+    assert not any(line.startswith(f"delivery.{name} = ") for line in answered().assumptions for name in spikes)
     given = answered(recovery="pod", detection_s=10.0, mtbf_s=1e5, price_per_device_hour_usd=2.0).assumptions
     for name in ("recovery", "detection_s", "failures_per_node_day", "years", "used_fraction"):
         assert not any(line.startswith(f"delivery.{name} = ") for line in given)
@@ -230,3 +233,35 @@ def test_linearity_stands_between_peak_and_step() -> None:
     a_day_there = 512 * 4096 / fewest.step_time_s * DAY_S
     assert stages["fewest_devices_scaled_up"] == pytest.approx(a_day_there * 512 / fewest.num_devices)
     assert stages["peak"] > stages["fewest_devices_scaled_up"] > stages["step"]
+
+
+def test_days_hold_the_error_of_the_step_and_of_failures() -> None:
+    found = answered(mtbf_s=20_000.0, histories=4000)
+    estimate, days, whole = found.estimate, found.days, found.days_with_step
+    assert days is not None
+    assert whole is not None
+    assert estimate.step_time_low_s is not None
+    assert estimate.step_time_high_s is not None
+    # The step decides: a tenth of the days lie below those of its lower end, a tenth above those of the upper.
+    assert whole.p10 / days.p50 == pytest.approx(estimate.step_time_low_s / estimate.step_time_s, rel=0.03)
+    assert whole.p90 / days.p50 == pytest.approx(estimate.step_time_high_s / estimate.step_time_s, rel=0.03)
+    assert found.intervals["days"].low == pytest.approx(whole.p10)
+    assert found.sure_by is not None
+    by = {each.probability: each.days for each in found.sure_by}
+    assert by[0.5] == whole.p50 < by[0.8] < by[0.9] == whole.p90 < by[0.95]
+
+
+def test_loss_spikes_cost_their_rollback_and_skip_data() -> None:
+    site = {"mtbf_s": 20_000.0, "repair_s": 0.0}
+    none, some = answered(**site), answered(**site, loss_spikes_per_trillion_tokens=26.0)
+    assert none.loss_spikes is None
+    assert some.loss_spikes is not None
+    assert some.loss_spikes.number == pytest.approx(52.0)
+    assert some.loss_spikes.skipped_tokens == pytest.approx(52 * 350 * 512 * 4096)
+    # 52 spikes repeat 100 steps, half an interval, and a recovery each.
+    each_s = 100 * some.estimate.step_time_s + some.checkpoint.interval_s / 2 + some.loss_spikes.recovery_s
+    useful_s = 2e12 / some.estimate.tokens_per_s
+    lost = 1.0 / some.effective_time_fraction - 1.0 / none.effective_time_fraction
+    assert lost == pytest.approx(52 * each_s / useful_s, rel=0.15)
+    assert some.losses["recovery_loss_spike"] > 0
+    assert any("half as many loss spikes" in row.change for row in some.changes)
