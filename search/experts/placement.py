@@ -168,12 +168,17 @@ def _matching(bins: Bools, places: Bools) -> Ints:
 
 @dataclass(frozen=True)
 class Moves:
-    """Experts that come to a rank which has not held them, by layer; ``*_of_rank`` is the maximum over ranks."""
+    """Experts that come to a rank which has not held them, by layer.
+
+    ``*_of_rank`` is the most that one rank sends or gets, ``*_of_pair`` the most that one rank sends to one other.
+    """
 
     inside: Ints
     between: Ints
     inside_of_rank: Ints
     between_of_rank: Ints
+    inside_of_pair: Ints
+    between_of_pair: Ints
 
 
 def moves(before: Placement, after: Placement, num_experts: int, num_nodes: int) -> Moves:
@@ -194,11 +199,19 @@ def moves(before: Placement, after: Placement, num_experts: int, num_nodes: int)
         most: Ints = np.maximum(*ends).max(axis=1)
         return most
 
+    def of_pair(chosen: Bools) -> Ints:
+        most = np.zeros(num_layers, dtype=np.int64)
+        pairs, number = np.unique((layer * num_ranks + source)[chosen] * num_ranks + rank[chosen], return_counts=True)
+        np.maximum.at(most, pairs // num_ranks**2, number)
+        return most
+
     return Moves(
         inside=np.bincount(layer[is_inside], minlength=num_layers),
         between=np.bincount(layer[~is_inside], minlength=num_layers),
         inside_of_rank=busiest(is_inside),
         between_of_rank=busiest(~is_inside),
+        inside_of_pair=of_pair(is_inside),
+        between_of_pair=of_pair(~is_inside),
     )
 
 

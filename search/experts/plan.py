@@ -22,8 +22,10 @@ class Prices:
     """The value of balance, and the costs of moving and copying. Seconds of the step of one job.
 
     ``load_s``: the cost of one layer whose fullest rank has twice the mean load. ``move_*_s``: for the weights and optimizer
-    states of an expert, inside a node and between nodes. ``share_*_s``: to add up the gradients of an expert over its copies in a
-    step. ``expert_bytes`` are sent with a move; each copy holds ``copy_bytes``; ``spare_copies`` fit in each layer.
+    states of an expert over the link of a pair of ranks, inside a node and between nodes. All pairs send at once; a rank's port
+    carries ``ports_*`` times what a link does, each way, and ``tiers_at_once`` both kinds of moves together. ``share_*_s``: to
+    add up the gradients of an expert over its copies in a step. ``expert_bytes`` are sent with a move; each copy holds
+    ``copy_bytes``; ``spare_copies`` fit in each layer.
     """
 
     load_s: float
@@ -35,6 +37,16 @@ class Prices:
     copy_bytes: float
     spare_copies: int
     stage_of_layer: Ints
+    ports_inside: float = 1.0
+    ports_between: float = 1.0
+    tiers_at_once: bool = False
+
+    def moved_s(self, moved: Moves) -> Floats:
+        """The time of the moves of each layer: that of the fullest link, or of the fullest port."""
+        inside_s = self.move_inside_s * np.maximum(moved.inside_of_pair, moved.inside_of_rank / self.ports_inside)
+        between_s = self.move_between_s * np.maximum(moved.between_of_pair, moved.between_of_rank / self.ports_between)
+        found: Floats = np.maximum(inside_s, between_s) if self.tiers_at_once else inside_s + between_s
+        return found
 
     @property
     def parallel(self) -> float:
@@ -196,7 +208,7 @@ def _change(
     num_experts = shares.shape[1]
     factors = after.load_factors(shares)
     moved = moves(current, after, num_experts, terms.num_nodes)
-    move_s = moved.inside_of_rank * prices.move_inside_s + moved.between_of_rank * prices.move_between_s
+    move_s = prices.moved_s(moved)
     inside, between = shared_slots(after, num_experts, terms.num_nodes)
     share_s = inside * prices.share_inside_s + between * prices.share_between_s
     a_step_s = prices.load_s * (before - factors) * realised - share_s * prices.parallel

@@ -11,6 +11,7 @@ from cost_models.constants import Constants
 from cost_models.layer.communication import network_of
 from cost_models.memory.model_states import StageParameters, gradient_bytes, model_states
 from cost_models.network.collectives import send_recv_s
+from cost_models.network.rank_placement import crossed_tier
 from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.layout import default_layout
@@ -160,7 +161,19 @@ def _prices(
 
     copy_bytes, layers = float(held.total[0, 0]), int(np.bincount(stages).max())
     per_node = strategy.ep // num_nodes
+    inner, outer = (
+        crossed_tier(ranks, strategy.etp, [tier.domain_devices for tier in network.tiers]) for ranks in (per_node, strategy.ep)
+    )
+
+    def ports(tier: int, ranks: int) -> float:
+        """What a rank sends at once, over what it sends to one other."""
+        each = network.tiers[tier]
+        return float(each.rate(ranks - 1.0) / each.rate(1.0))
+
     return Prices(
+        ports_inside=ports(int(inner), per_node),
+        ports_between=ports(int(outer), strategy.ep),
+        tiers_at_once=not network.sequential,
         load_s=load_s,
         move_inside_s=sent_s(expert_bytes, per_node),
         move_between_s=sent_s(expert_bytes, strategy.ep),

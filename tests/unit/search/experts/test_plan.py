@@ -69,7 +69,7 @@ def test_a_plan_is_never_worse_than_nothing_once_its_costs_are_paid(
         # By hand: what all layers gain, less what copies and moves cost the stage that pays most.
         lighter = load_s * float((before - found.change.placement.load_factors(coming.shares)).sum())
         moved = moves(current, found.change.placement, 16, num_nodes)
-        one_s = moved.inside_of_rank * move_s + moved.between_of_rank * 5 * move_s
+        one_s = moved.inside_of_rank * move_s + moved.between_of_rank * 5 * move_s  # one link a rank
         a_step = lighter * found.realised_fraction - max(found.change.share_s[:2].sum(), found.change.share_s[2])
         assert gained == pytest.approx(valid_steps * a_step - max(one_s[:2].sum(), one_s[2]), rel=1e-9, abs=1e-12)
     else:
