@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from pydantic import Field
 
 from app.text.json_documents import Document
 
-TENTH = 1.2815515655446004  # standard deviations beyond which a tenth of a normal distribution lies
+TENTH = NormalDist().inv_cdf(0.9)  # standard deviations beyond which a tenth of a normal distribution lies
 
 
 class Interval(Document):
@@ -49,11 +50,35 @@ def intervals_of(
     }
 
 
+def step_factor_at(estimate: Mapping[str, Any], probability: float) -> float | None:
+    """The step time over its estimate that is not exceeded with this probability: log-normal on both sides."""
+    ratios = step_ratios(estimate)
+    if ratios is None:
+        return None
+    score = NormalDist().inv_cdf(probability)
+    return math.exp(score * _spread(ratios)[score > 0.0])
+
+
+def probability_of_factor(estimate: Mapping[str, Any], factor: float) -> float | None:
+    """The probability that the step time is at most ``factor`` times its estimate."""
+    ratios = step_ratios(estimate)
+    if ratios is None:
+        return None
+    spread = _spread(ratios)[factor > 1.0]
+    return NormalDist().cdf(math.log(factor) / spread) if spread > 0.0 else float(factor >= 1.0)
+
+
+def _spread(ratios: tuple[float, float]) -> tuple[float, float]:
+    """Standard deviations of the logarithm of the step time, below and above the estimate: a tenth lies beyond each end."""
+    low, high = (abs(math.log(ratio)) / TENTH for ratio in ratios)
+    return low, high
+
+
 def step_factors(estimate: Mapping[str, Any], num_draws: int, seed: int) -> NDArray[np.float64] | None:
     """Draws of the step time over its estimate, ``[draw]``: log-normal on both sides, a tenth of it beyond each end."""
     ratios = step_ratios(estimate)
     if ratios is None:
         return None
     draws = np.random.default_rng(seed).standard_normal(num_draws)
-    below, above = (abs(math.log(ratio)) / TENTH for ratio in ratios)
+    below, above = _spread(ratios)
     return np.asarray(np.exp(draws * np.where(draws < 0.0, below, above)), dtype=np.float64)

@@ -12,10 +12,11 @@ from documents.sentences import Sentence
 
 
 class DeviceRange(Section):
-    """Device counts from ``min``, doubled up to ``max``."""
+    """Device counts from ``min`` up to ``max``: doubled, or ``step`` apart."""
 
     min: Devices
     max: Devices
+    step: Devices | None = None
 
     @model_validator(mode="after")
     def _is_in_order(self) -> Self:
@@ -32,7 +33,7 @@ class SweepSection(Section):
     """Values to try for each field; other fields have the value of the job."""
 
     devices: Devices | Annotated[list[Devices], Field(min_length=1, max_length=MAX_VALUES)] | DeviceRange | None = Field(
-        default=None, description="counts; {min, max}: min, doubled up to max"
+        default=None, description="counts; {min, max}: min, doubled up to max; {min, max, step}: step apart"
     )
     devices_at_most: Devices | None = Field(
         default=None, description="counts above it are left out; without devices: it and its halves down to a sixteenth"
@@ -42,6 +43,10 @@ class SweepSection(Section):
     hardware: _some(Name) = None  # type: ignore[valid-type]
     software: _some(Name | dict[str, Any]) = Field(  # type: ignore[valid-type]
         default=None, description="stacks, or parts of the job's `software`"
+    )
+    deadline_confidence: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        default=None,
+        description="with which search.deadline_days must be met, by the error of the step; null: the days as predicted",
     )
     scale_batch: bool = Field(
         default=False, description="the batch is that of the smallest count and grows with the devices (weak scaling)"

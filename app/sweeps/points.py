@@ -131,9 +131,12 @@ def first_jobs(source: Source, check: Callable[[Job], None]) -> list[Job]:
 def _counts(section: SweepSection) -> list[int]:
     given, most = section.devices, section.devices_at_most
     if isinstance(given, DeviceRange):
-        counts = [given.min]
-        while 2 * counts[-1] <= given.max:
-            counts.append(2 * counts[-1])
+        if given.step is None:
+            counts = [given.min]
+            while 2 * counts[-1] <= given.max:
+                counts.append(2 * counts[-1])
+        else:
+            counts = list(range(given.min, given.max + 1, given.step)[: MAX_POINTS + 1])  # more are refused
     elif given is None and most is not None:
         counts = sorted({most >> halved for halved in range(HALVED) if most >> halved})
     else:

@@ -50,6 +50,13 @@ class SweepPoint(Document):
     energy_kwh: float | None = Field(default=None, description="null where nobody knows what a device draws")
     cost_usd: float | None = Field(default=None, description="null without a price")
     intervals: Intervals = INTERVALS
+    sure_days: float | None = Field(
+        default=None, description="in which the tokens are trained with sweep.deadline_confidence, or with 80 % without one"
+    )
+    within_probability: float | None = Field(
+        default=None,
+        description="that the deadline is met, by the error of the step; null without either",
+    )
     within: bool | None = Field(default=None, description="the constraints; null without a plan")
 
 

@@ -13,7 +13,7 @@ from app.answers.targets import with_usual_target
 from app.calibrations.constants import calibration_sentence, constants_for
 from app.jobs.job import Job
 from app.sweeps.best import Reached, best_plan, reached, tokens_of
-from app.sweeps.points import Point, Source, job_of, points_of, refuse_unread
+from app.sweeps.points import Point, Source, job_of, points_of, refuse_unread, section_of
 from app.sweeps.schemas import SweepDocument, SweepPoint
 from app.sweeps.summary import assumptions_of, summary
 from app.text.json_documents import plain
@@ -336,7 +336,7 @@ class SweepRun:
                 "stopped_by": stopped_by,
                 "site": None if (site := failing_site(job)) is None else site.model_dump(),
                 "elapsed_s": self.elapsed_s,
-                **summary(job, points),
+                **summary(job, points, section_of(self.source).deadline_confidence),
             }
         )
 

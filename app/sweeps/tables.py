@@ -10,6 +10,7 @@ from rich.console import Console
 
 from app.answers.tables.estimate import print_doubts
 from app.sweeps.schemas import SweepDocument, SweepPoint
+from app.sweeps.summary import SURE
 from app.text.json_documents import plain
 from app.text.terminal import plain_table
 from documents.quantities import column_seconds, count, days, gibibytes, percent
@@ -52,6 +53,7 @@ def print_sweep(console: Console, document: SweepDocument, *, details: bool = Fa
         )
     if document.best is not None:
         console.print(Sentence("Best: point {}, {}.", document.best.point, document.best.why), style="bold", markup=False)
+        _print_certainty(console, document, document.best.point)
     else:
         console.print(document.why_none or "", style="bold", markup=False)
     if document.stopped_by:
@@ -60,6 +62,19 @@ def print_sweep(console: Console, document: SweepDocument, *, details: bool = Fa
             Sentence("Cut by {}: {} of {} points are above.", cut, document.num_done, document.num_points), markup=False
         )
     print_doubts(console, document.assumptions, document.warnings, in_full=details)
+
+
+def _print_certainty(console: Console, document: SweepDocument, number: int) -> None:
+    """By when the best point is sure to be done."""
+    point = next(each for each in document.points if each.point == number)
+    if point.days is None or point.sure_days is None or point.step_time_high_s is None:
+        return
+    confidence = document.job.get("sweep", {}).get("deadline_confidence") or SURE
+    text = Sentence("It takes {}, and with {:.0%} at most {}", days(point.days), confidence, days(point.sure_days))
+    if point.within_probability is None:
+        console.print(Sentence("{}.", text), markup=False)
+    else:
+        console.print(Sentence("{}; the deadline is met with {:.0%}.", text, point.within_probability), markup=False)
 
 
 def _title(document: SweepDocument) -> str:

@@ -25,7 +25,7 @@ def _axis(text: str) -> Any:
 
 # In place of the flags of one job: lists of values.
 AXES = {
-    "devices": _axis(Sentence("counts (512,1024) or a range that doubles (512..8192)")),
+    "devices": _axis(Sentence("counts (512,1024), a range that doubles (512..8192), or one with a step (512..4096:128)")),
     "global_batch_size": _axis(Sentence("sequences in a step, a list")),
     "seq_length": _axis(Sentence("tokens of a sequence, a list")),
     "hardware": _axis(Sentence("profile names or files, a list")),
@@ -55,6 +55,9 @@ def sweep(
         str | None, typer.Option(help="what the best point has: step_time (default), cost, energy, device_hours, ...")
     ] = None,
     deadline_days: Annotated[float | None, typer.Option(help="days that the tokens may take")] = None,
+    deadline_confidence: Annotated[
+        float | None, typer.Option(help="with which the deadline must be met, such as 0.8 (default: the days as predicted)")
+    ] = None,
     budget_usd: Annotated[float | None, typer.Option("--budget", help="USD that they may cost")] = None,
     price_per_device_hour: Annotated[
         float | None, typer.Option(help="USD; default: what the profile's price of purchase makes")
@@ -83,7 +86,7 @@ def sweep(
     labels = options.labels(_FIELDS, given)
     labels |= {Sentence("{}.{}", _FIELDS[name][0], _FIELDS[name][1]): flag for name, flag in _FLAGS.items() if name in given}
     tried = {axis: _values(given[axis], axis) for axis in AXES if axis in given}
-    tried |= {each: given[each] for each in ("scale_batch", "devices_at_most") if each in given}
+    tried |= {each: given[each] for each in ("scale_batch", "devices_at_most", "deadline_confidence") if each in given}
     labels |= {f"sweep.{each}": options.flag(each) for each in tried}
     if tried:
         sections["sweep"] = tried
@@ -127,8 +130,12 @@ def sweep(
 def _values(text: str, name: str) -> Any:
     if name in ("hardware", "software"):
         return [word.strip() for word in text.split(",") if word.strip()]
+    text, colon, step = text.partition(":") if name == "devices" else (text, "", "")
     value = options.limit(text, name)
-    if isinstance(value, dict) and (name != "devices" or value.keys() != {"min", "max"}):
+    is_range = isinstance(value, dict)
+    if is_range and colon:
+        value["step"] = options.limit(step, name)
+    if (is_range and (name != "devices" or not {"min", "max"} <= value.keys())) or (colon and not is_range):
         ranges = Sentence(", or a range with both ends such as 512..8192") if name == "devices" else ""
         raise InputError(
             Sentence("{}: {} is not allowed; give a list such as 512,1024{}.", options.flag(name), show(text), ranges)

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from app.answers.search import search_document
+from app.cli.main import main
 from app.jobs.job import parse_job
 from app.sweeps.points import Source, job_of, points_of
 from app.sweeps.schemas import SweepDocument
@@ -264,3 +265,59 @@ def test_the_answer_of_two_processes_is_that_of_one_though_one_is_killed() -> No
     alone = sweep_document(source)
     assert [point.point for point in found.points] == list(range(1, 10))
     assert found.model_copy(update={"elapsed_s": 0.0}) == alone.model_copy(update={"elapsed_s": 0.0})
+
+
+def test_counts_a_step_apart() -> None:
+    source = Source({**JOB, "sweep": {"devices": {"min": 512, "max": 4096, "step": 128}}})
+    assert [point.devices for point in points_of(source)] == [512 + 128 * number for number in range(29)]
+    with pytest.raises(InputError, match="points are more than"):
+        points_of(Source({**JOB, "sweep": {"devices": {"min": 1, "max": 10**6, "step": 1}}}))
+
+
+def test_a_deadline_is_met_with_its_confidence() -> None:
+    plain_days = swept(devices=[8]).points[0]
+    assert plain_days.days is not None
+    assert plain_days.step_time_s is not None
+    assert plain_days.step_time_high_s is not None
+    # A tenth of the steps are longer than the upper end of the 80 % interval.
+    ratio = plain_days.step_time_high_s / plain_days.step_time_s
+    deadline = plain_days.days * ratio
+    search = {**JOB["search"], "deadline_days": deadline}
+    met, missed = (swept({"search": search}, devices=[8], deadline_confidence=each) for each in (0.899, 0.901))
+    assert met.points[0].within_probability == pytest.approx(0.9)
+    assert (met.points[0].within, missed.points[0].within) == (True, False)
+    assert met.best is not None
+    assert "with a probability of 90%" in met.best.why
+    assert missed.best is None
+    assert missed.why_none is not None
+    assert swept({"search": search}, devices=[8]).points[0].within
+    # Without a confidence, the days that are sure with 80 %: 0.8416 of 1.2816 standard deviations.
+    assert plain_days.sure_days == pytest.approx(plain_days.days * ratio ** (0.841621 / 1.281552), rel=1e-5)
+    assert plain_days.within_probability is None
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        ("512..4096:128", {"min": 512, "max": 4096, "step": 128}),
+        ("512..8192", {"min": 512, "max": 8192}),
+        ("512,768", [512, 768]),
+    ],
+)
+def test_counts_of_the_command_line(text: str, devices: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Source] = []
+
+    def found(source: Source, *_: Any, **__: Any) -> None:
+        asked.append(source)
+        raise InputError("stop")
+
+    monkeypatch.setattr("app.sweeps.service.sweep_document", found)
+    assert main(["sweep", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", text, "--deadline-confidence", "0.8"]) == 2
+    tried = {"hardware": ["atlas-800t-a2"], "devices": devices, "deadline_confidence": 0.8}
+    assert asked[0].document["sweep"] == tried
+
+
+@pytest.mark.parametrize("text", ["512:128", "512..:128", "512..4096:x", "512..4096:0"])
+def test_counts_that_are_none_are_refused(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "llama-2-7b", "--hardware", "atlas-800t-a2", "--devices", text]) == 2
+    assert "devices" in capsys.readouterr().err
