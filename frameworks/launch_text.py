@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 from unicodedata import east_asian_width
 
@@ -17,15 +18,46 @@ AS_IT_IS = Sentence("The framework runs this plan as it is.")
 # A line breaks at a space, or between two wide characters, of which the second is no closing mark.
 _PIECE = re.compile(r"[^\S\n]+|[一-鿿][，。；：、）”！？]*|[^\s一-鿿]+")
 
+_FACTS = re.compile(r"launch: (?P<name>[a-z][a-z-]*)@(?P<version>\S+)(?P<commits>(?: \S+@\S+)+) (?P<state>exact|nearest)")
+
+
+@dataclass(frozen=True)
+class LaunchFacts:
+    """A launch file's release, its commits by repository, and whether the framework runs the plan as it is.
+
+    They are one line of the file's comments, the same in every language.
+    """
+
+    name: str
+    version: str
+    commits: Mapping[str, str]
+    as_it_is: bool
+
+    def line(self) -> str:
+        """The line without its comment mark."""
+        commits = " ".join(f"{repository}@{commit}" for repository, commit in self.commits.items())
+        return f"launch: {self.name}@{self.version} {commits} {'exact' if self.as_it_is else 'nearest'}"
+
+    @classmethod
+    def read(cls, line: str) -> LaunchFacts | None:
+        """The facts of a line without its comment mark; ``None`` for another line."""
+        found = _FACTS.fullmatch(line)
+        if found is None:
+            return None
+        commits = dict(each.split("@", 1) for each in found["commits"].split())
+        return cls(found["name"], found["version"], commits, found["state"] == "exact")
+
 
 def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[str]:
-    """Comment lines with the plan, the release, its commits, and every note."""
+    """Comment lines with the plan, the release, its commits, a line for programs (``LaunchFacts``), and every note."""
     commits = ", ".join(Sentence("{} {}", repository, commit) for repository, commit in release.commits.items())
     lines = comment(start.say, Sentence("{} for {} {} ({}).", start.title, release.name, release.version, commits))
     lines += comment(
         start.say,
         AS_IT_IS if launch["launchable"] else Sentence("The nearest that the framework takes:"),
     )
+    facts = LaunchFacts(release.name, release.version, release.commits, bool(launch["launchable"]))
+    lines.append(f"# {facts.line()}")
     for note in launch["notes"]:
         lines += comment(start.say, note, "- ")
     return lines

@@ -8,10 +8,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from frameworks.launch_text import AS_IT_IS
+from frameworks.launch_text import LaunchFacts
 from scripts.conformance.checkouts import UncheckedError
 
-HEADER = re.compile(r"(?:Plan|\S.*?) .*?\bfor (?P<target>[a-z][a-z-]*) (?P<release>\S+) \((?P<commits>[^)]*)\)")
 # Repositories from which a target's start imports, the first one first.
 REPOSITORIES = {
     "megatron-lm": ("NVIDIA/Megatron-LM",),
@@ -52,7 +51,7 @@ class Started:
 
 
 def header(path: Path) -> Header:
-    """The header of an exported file."""
+    """The header of an exported file, in whatever language its comments are."""
     lines = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if line.startswith("#!"):
@@ -60,15 +59,13 @@ def header(path: Path) -> Header:
         if not line.startswith("# "):
             break
         lines.append(line[2:].rstrip())
-    text = " ".join(line.strip() for line in lines)
-    match = HEADER.match(text)
-    if match is None or match["target"] not in REPOSITORIES:
+    facts = next(filter(None, map(LaunchFacts.read, lines)), None)
+    if facts is None or facts.name not in REPOSITORIES:
         raise UncheckedError("The first lines name no target and commits.")
-    commits = dict(part.strip().split(" ", 1) for part in match["commits"].split(",") if " " in part.strip())
-    missing = [name for name in REPOSITORIES[match["target"]] if name not in commits]
+    missing = [name for name in REPOSITORIES[facts.name] if name not in facts.commits]
     if missing:
         raise UncheckedError(f"The first lines name no commit of {' and '.join(missing)}.")
-    return Header(match["target"], match["release"], commits, AS_IT_IS in text, _notes(lines))
+    return Header(facts.name, facts.version, dict(facts.commits), facts.as_it_is, _notes(lines))
 
 
 def _notes(lines: list[str]) -> tuple[str, ...]:

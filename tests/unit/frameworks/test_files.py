@@ -25,7 +25,7 @@ from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
-from frameworks.launch_text import PLACEHOLDER
+from frameworks.launch_text import PLACEHOLDER, LaunchFacts
 from frameworks.megatron_lm.nearest import evenest
 from frameworks.megatron_lm.rules_0_12 import PLACEMENTS
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
@@ -214,3 +214,6 @@ def test_comments_are_told_in_the_language_that_is_asked_for_and_nothing_else_ch
         for text in (english, chinese)
     ]
     assert commands[0] == commands[1]
+    facts = [[line for line in text.splitlines() if LaunchFacts.read(line.removeprefix("# "))] for text in (english, chinese)]
+    assert facts[0] == facts[1]
+    assert len(facts[0]) == 1

@@ -23,6 +23,7 @@ HEADER = """#!/usr/bin/env bash
 # Plan 1 (abc) for mindspeed-llm master (Ascend/MindSpeed 028de58c, Ascend/MindSpeed-LLM c77308a1,
 # NVIDIA/Megatron-LM 5cb6dbb3).
 # The framework runs this plan as it is.
+# launch: mindspeed-llm@master Ascend/MindSpeed@028de58c Ascend/MindSpeed-LLM@c77308a1 NVIDIA/Megatron-LM@5cb6dbb3 exact
 # - The model's norm epsilon is not stated; the
 #   framework takes its own.
 # - Data is yours.
@@ -73,15 +74,26 @@ def test_a_header_names_target_commits_and_notes(tmp_path: Path) -> None:
     assert said.notes == ("The model's norm epsilon is not stated; the framework takes its own.", "Data is yours.")
 
 
+def test_a_header_is_read_in_any_language(tmp_path: Path) -> None:
+    chinese = """#!/usr/bin/env bash
+# 方案 1 (abc)，用于 mindspeed-llm master。
+# 框架能够接受的最接近方案：
+# launch: mindspeed-llm@master Ascend/MindSpeed@028de58c Ascend/MindSpeed-LLM@c77308a1 NVIDIA/Megatron-LM@5cb6dbb3 nearest
+# - 与方案不同 (mindspeed_coc)：
+#   不使用 coc。
+"""
+    said = header(script(tmp_path, chinese))
+    assert (said.target, said.release, said.as_it_is) == ("mindspeed-llm", "master", False)
+    assert said.commits == header(script(tmp_path, HEADER)).commits
+    assert said.notes == ("与方案不同 (mindspeed_coc)： 不使用 coc。",)
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
         ("echo nothing\n", "name no target"),
-        ("# Plan 1 (a) for nemo 2 (NVIDIA/NeMo 1).\n", "name no target"),
-        (
-            HEADER.replace("# NVIDIA/Megatron-LM 5cb6dbb3).", "# ).").replace("c77308a1,", "c77308a1"),
-            "no commit of NVIDIA/Megatron-LM",
-        ),
+        ("# launch: nemo@2 NVIDIA/NeMo@1 exact\n", "name no target"),
+        (HEADER.replace(" NVIDIA/Megatron-LM@5cb6dbb3 ", " "), "no commit of NVIDIA/Megatron-LM"),
     ],
 )
 def test_a_file_without_its_commits_is_not_asked_about(tmp_path: Path, text: str, sentence: str) -> None:
