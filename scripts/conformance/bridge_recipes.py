@@ -25,6 +25,7 @@ FLEX = f"{PACKAGE}.training.flex_dispatcher_backend"
 FOLDERS = "src/megatron/bridge/perf_recipes/*/*/*.py"
 NAME = re.compile(r"(?P<model>\w+?)_pretrain_(?P<devices>\d+)gpu_(?P<hardware>\w+?)_(?P<precision>bf16|fp8\w*)_(?:\w+_)?config")
 MODULES = {"moe_act": "mlp_act"}  # one module of ours
+LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}  # of a layout's text, by the names in its list
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,8 @@ def _strategy(model: Any, train: Any, config: Any) -> dict[str, Any]:
     if flex and isinstance(backend, str):
         made["moe_dispatcher"] = "two_level"
     layout = model.pipeline_model_parallel_layout
+    if isinstance(layout, list):
+        layout = "|".join("".join(LETTERS[part] for part in stage) for stage in layout)
     if isinstance(layout, str):
         placed = read_layout(layout, made["pp"])
         made |= {"vpp": len(placed.layout), "layer_layout": [list(row) for row in placed.layout]}

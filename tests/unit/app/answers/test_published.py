@@ -100,6 +100,14 @@ def test_the_recipe_of_the_job_is_the_plan_to_beat_with_its_source_and_error() -
         ({"cluster": {"num_devices": 24}}, None),
         ({"model": "llama-2-70b"}, None),
         ({"model": "mixtral-8x7b"}, None),
+        (
+            {
+                "model": "qwen3-235b-a22b",
+                "cluster": {"hardware": "gb300-nvl72", "num_devices": 256},
+                "training": {"seq_length": 4096},
+            },
+            "qwen3_235b_a22b_pretrain_256gpu_gb300_bf16 of Megatron-Bridge",
+        ),
     ],
 )
 def test_a_recipe_is_found_by_shape_devices_precision_and_length(changes: dict[str, Any], first: str | None) -> None:

@@ -109,3 +109,26 @@ def test_a_recipe_of_megatron_bridge_is_read_without_what_it_imports(tmp_path: P
     assert second.precision == "fp8"
     (good, _), (bad, _) = outcomes(tmp_path)
     assert (good.verdict, bad.verdict) == ("priced", "not understood")  # tp 3 divides no 64 devices
+
+
+LISTED = """
+from megatron.bridge.perf_recipes.common import base
+
+def kimi_k2_pretrain_256gpu_gb200_bf16_config() -> object:
+    cfg = base()
+    cfg.model.pipeline_model_parallel_size = 2
+    cfg.model.virtual_pipeline_model_parallel_size = 2
+    cfg.model.pipeline_model_parallel_layout = [
+        ["embedding"] + ["decoder"] * 2, ["decoder"] * 3, ["decoder"] * 3, ["decoder", "loss"]
+    ]
+    return cfg
+"""
+
+
+def test_a_recipe_lists_the_layers_of_its_virtual_stages(tmp_path: Path) -> None:
+    folder = tmp_path / "src" / "megatron" / "bridge" / "perf_recipes"
+    (folder / "kimi" / "gb200").mkdir(parents=True)
+    (folder / "common.py").write_text(BASE)
+    (folder / "kimi" / "gb200" / "kimi_k2.py").write_text(LISTED)
+    (found,) = recipes(tmp_path)
+    assert found.strategy["layer_layout"] == [[2, 3], [3, 1]]  # by chunk, then rank
