@@ -12,13 +12,6 @@ from documents.said import Said
 from documents.sentences import Sentence, joined
 
 _USUAL_SCHEDULES = ("none", "1f1b", "interleaved-1f1b")  # vpp distinguishes these
-# Switches that a plan has unless its name says so, by what else it must have for them to matter.
-_ALWAYS, _WITH_EXPERTS, _WITH_REPLICAS, _WITH_GROUPS = (
-    ("flash_attention", "fused_norm"),
-    ("moe_grouped_gemm", "moe_permute_fusion"),
-    ("overlap_grad_reduce", "overlap_param_gather"),
-    ("overlap_p2p",),
-)
 _NAMED = [str(feature.name).lower() for feature, switch in SWITCHES.items() if switch.priced and not switch.by_default]
 
 
@@ -64,6 +57,9 @@ class StrategyDocument(Document):
     noop_layers: int
     mtp_before_head: int
     features: list[str]
+    switches: dict[str, bool] | None = Field(
+        default=None, description="default switches that act in the strategy and are not as usual; left out where all are"
+    )
     tensor_plan: list[list[dict[str, TensorsDocument]]] | None = Field(
         default=None, description="by [chunk][stage] and kind of layer; left out where layers keep what their recompute leaves"
     )
@@ -99,19 +95,8 @@ def _name(strategy: StrategyDocument) -> str:
     if strategy.noop_layers:
         parts.append(Sentence("{} empty slots", strategy.noop_layers))
     parts += [name for name in _NAMED if name in strategy.features]
-    parts += [Sentence("no {}", name) for name in _usual_switches(strategy) if name not in strategy.features]
+    parts += [name if on else Sentence("no {}", name) for name, on in (strategy.switches or {}).items()]
     return joined(" ", parts)
-
-
-def _usual_switches(strategy: StrategyDocument) -> tuple[str, ...]:
-    """Switches that are on by default and act in the strategy, as far as it says."""
-    replicas = strategy.dp * strategy.cp > 1
-    return (
-        *_ALWAYS,
-        *(_WITH_EXPERTS if strategy.moe_dispatcher is not None else ()),
-        *(_WITH_REPLICAS[: 1 + (strategy.zero_stage > 0)] if replicas else ()),
-        *(_WITH_GROUPS if strategy.microbatch_group_size_per_vp_stage is not None else ()),
-    )
 
 
 def recompute_text(recompute: RecomputeDocument) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from cost_models.schedules.schedule import ScheduleRules
 from cost_models.shapes.strategy import Dispatcher, IntColumn, ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS, SWITCHES, Feature, Scope
+from cost_models.shapes.switches import DEFAULT_FEATURES, FUSED_KERNELS, SWITCHES, UNPRICED_FEATURES, Feature, Scope, acting_in
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 
@@ -126,6 +126,12 @@ def usual_features(workload: Workload) -> Feature:
     if not workload.software_traits.own_kernels and workload.software_traits.eager:
         missing |= FUSED_KERNELS
     return DEFAULT_FEATURES & ~missing
+
+
+def unusual_switches(workload: Workload, strategy: ParallelStrategy) -> dict[Feature, bool]:
+    """Switches of ``DEFAULT_FEATURES`` with a price that act in the strategy, and whose value is not their usual one there."""
+    acting_here = acting_in(scope_of(workload.model, strategy)) & DEFAULT_FEATURES & ~UNPRICED_FEATURES
+    return {feature: feature in strategy.features for feature in (strategy.features ^ usual_features(workload)) & acting_here}
 
 
 def why_idle(feature: Feature, there: Scope) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.canonical import group_size
+from cost_models.shapes.effective_switches import unusual_switches
 from cost_models.shapes.flops import MFU_CONVENTION, model_flops_per_step
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -64,8 +65,10 @@ def recommended_of(plans: Iterable[DeploymentPlan]) -> DeploymentPlan | None:
 def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[str, Any]:
     """The strategy under the names of the run records, with every default resolved.
 
-    ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots without a layer.
+    ``layer_layout`` lists layers by chunk, then stage. ``noop_layers`` counts the slots without a layer. ``switches`` has those
+    of ``features`` that are not as usual, if there are any (``unusual_switches``).
     """
+    unusual = {str(feature.name).lower(): on for feature, on in unusual_switches(workload, strategy).items()}
     layout = strategy.layer_layout or default_layout(workload.model, strategy.pp, strategy.vpp, strategy.schedule)
     slots = max(map(max, layout)) * strategy.pp * strategy.vpp
     batch, per_replica = workload.training.global_batch_size, strategy.micro_batch_size * strategy.dp
@@ -100,6 +103,7 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
         "noop_layers": slots - workload.model.num_layers,
         "mtp_before_head": strategy.mtp_before_head,
         "features": _names(Feature, strategy.features),
+        **({"switches": unusual} if unusual else {}),
         **({} if strategy.tensor_plan is None else {"tensor_plan": tensor_plan_to_mapping(workload, strategy.tensor_plan)}),
     }
 
@@ -179,7 +183,8 @@ class PlanIds:
 
     def of(self, strategy: ParallelStrategy) -> str:
         """The identifier of a strategy: ``fingerprint`` of a document of strategy and workload."""
-        strategy_written = written(strategy_to_mapping(self._workload, strategy))
+        mapping = strategy_to_mapping(self._workload, strategy)
+        strategy_written = written({name: value for name, value in mapping.items() if name != "switches"})  # follow from features
         return text_fingerprint(f'{{"strategy":{strategy_written},"workload":{self._written}}}')
 
 

@@ -17,8 +17,10 @@ from app.cli.main import main
 from app.jobs.job import parse_job
 from app.text.json_documents import plain
 from app.text.terminal import plain_text
+from cost_models.shapes.effective_switches import usual_features
 from cost_models.shapes.strategy import ParallelStrategy, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.workload import Software, Workload
 from search.plans.plan import strategy_to_mapping
 from search.space.recompute_modes import recompute_mode
 from tests.search_workloads import workload
@@ -112,6 +114,28 @@ def test_a_name_has_every_switch_with_a_price_that_is_not_the_default() -> None:
     assert names[0] == "TP2 DP8 MBS1"
     assert names[1] == "TP2 DP8 MBS1 tp_comm_overlap swap_attention"
     assert names[2] == "TP2 DP8 MBS1 no flash_attention no overlap_grad_reduce"
+
+
+def name_of(made: Workload, strategy: ParallelStrategy) -> str:
+    return StrategyDocument.model_validate(strategy_to_mapping(made, strategy)).name
+
+
+def test_a_name_says_which_fused_kernels_are_off_where_the_model_has_what_they_fuse() -> None:
+    made = workload(num_devices=16)
+    plain = ParallelStrategy(tp=2, dp=8, sequence_parallel=True)
+    bare = replace(plain, features=plain.features & ~(Feature.FUSED_SWIGLU | Feature.FUSED_ROPE))
+    assert name_of(made, bare) == "TP2 DP8 MBS1 no fused_swiglu no fused_rope"
+    ungated = replace(made, model=replace(made.model, gated_linear_unit=False, learned_positions=True))
+    assert name_of(ungated, plain) == name_of(ungated, bare) == "TP2 DP8 MBS1"
+
+
+def test_a_name_says_what_is_on_where_it_is_usually_off() -> None:
+    made = workload(num_devices=16)
+    eager = replace(made, software=Software("fsdp"))  # without kernels of its own: fused ones are off by default
+    plain = ParallelStrategy(tp=2, dp=8, sequence_parallel=True, features=usual_features(eager))
+    fused = replace(plain, features=plain.features | Feature.FUSED_SWIGLU)
+    assert name_of(eager, plain) == "TP2 DP8 MBS1"
+    assert name_of(eager, fused) == "TP2 DP8 MBS1 fused_swiglu"
 
 
 @pytest.mark.parametrize("name", ["full", "full:2", "block:3", "layernorm+mlp_act"])
