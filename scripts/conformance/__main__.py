@@ -1,11 +1,11 @@
-"""Exports a matrix of plans and asks the frameworks themselves whether they take the files.
+"""Exports a matrix of plans, asks the frameworks themselves whether they take the files, and reads each file back for its price.
 
 usage: python -m scripts.conformance CHECKOUT... [options]
 
 CHECKOUT: a work tree or a git directory of NVIDIA/Megatron-LM, Ascend/MindSpeed-LLM, Ascend/MindSpeed or
 mindspore-lab/mindformers, told apart by their folders, or REPOSITORY=PATH. Each file is checked at the commits that its first
 lines name. Nothing is installed or fetched; accelerator libraries are replaced by stand-ins.
-Exit status: 0 all accepted, 1 not all, 2 some could not be asked about.
+Exit status: 0 all accepted at their plans' prices, 1 not all, 2 some could not be asked about.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from scripts.conformance.checkouts import Checkouts, UncheckedError, repository_
 from scripts.conformance.comparison import differences
 from scripts.conformance.exporting import Exported, exported, timed
 from scripts.conformance.published import config_json
+from scripts.conformance.read_back import other_prices
 from scripts.conformance.report import Row
 
 DOCUMENT = cases.ROOT / "docs" / "launch.md"
@@ -65,7 +66,7 @@ def main() -> int:
     if options.write_docs:
         report.written_into(DOCUMENT, report.section(found, without))
     verdicts = {row.answer.verdict for row in rows}
-    return 2 if "unchecked" in verdicts else int(verdicts != {"accept"})
+    return 2 if "unchecked" in verdicts else int(verdicts != {"accept"} or any(each.prices for each in found))
 
 
 def _options() -> argparse.Namespace:
@@ -96,7 +97,8 @@ def _checkout(text: str) -> tuple[str, Path]:
 
 def _rows(files: Sequence[Exported], checkouts: Checkouts, processes: int) -> list[Row]:
     answers = ask(_questions(files), checkouts, processes)
-    return [_row(each, _model(each), answer) for each, answer in zip(files, answers, strict=True)]
+    prices = other_prices([(each.file, each.job) for each in files if each.file and each.job], processes)
+    return [_row(each, _model(each), *found) for each, *found in zip(files, answers, prices, strict=True)]
 
 
 def _questions(files: Sequence[Exported]) -> list[Question]:
@@ -113,7 +115,7 @@ def _model(export: Exported) -> ModelShape:
     return parse_job(read_document(export.job), folder=export.job.parent).workload.model
 
 
-def _row(export: Exported, model: ModelShape, answer: Answer) -> Row:
+def _row(export: Exported, model: ModelShape, answer: Answer, other_price: str) -> Row:
     case = export.case
     return Row(
         case.model.name,
@@ -124,6 +126,7 @@ def _row(export: Exported, model: ModelShape, answer: Answer) -> Row:
         answer,
         tuple(differences(answer, model)),
         frozenset(_names(export.arguments)),
+        other_price,
     )
 
 

@@ -29,6 +29,7 @@ class Row:
     answer: Answer
     differences: tuple[Difference, ...] = ()
     arguments: frozenset[str] = frozenset()
+    other_price: str = ""  # what the file costs when it is read back, if its plan costs another price
 
     def to_mapping(self) -> dict[str, Any]:
         answer = self.answer
@@ -36,7 +37,7 @@ class Row:
             "file": str(answer.file), "release": answer.release, "trees": list(answer.trees), "model": self.model,
             "hardware": self.hardware, "num_devices": self.num_devices, "origin": self.origin, "launchable": self.launchable,
             "verdict": answer.verdict, "stage": answer.stage, "error": answer.error, "text": answer.text, "place": answer.place,
-            "build": answer.found.get("build"), "warned": list(answer.warned),
+            "build": answer.found.get("build"), "warned": list(answer.warned), "other_price": self.other_price,
             "differences": [{**vars(difference)} for difference in self.differences],
         }  # fmt: skip
 
@@ -45,7 +46,8 @@ class Row:
 class Summary:
     """Counts of one release: files whose header says that the plan runs unchanged, and the ``others`` by verdict.
 
-    ``reasons``: refusals and crashes by text; ``unwritten``: arguments that plans set and no file has.
+    ``reasons``: refusals and crashes by text; ``prices``: files that cost another price than their plans, by text;
+    ``unwritten``: arguments that plans set and no file has.
     """
 
     release: str
@@ -57,6 +59,7 @@ class Summary:
     reasons: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     named: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     unnamed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    prices: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     arguments: set[str] = field(default_factory=set)
     writable: frozenset[str] = frozenset()
 
@@ -74,6 +77,7 @@ class Summary:
             **{verdict: self.verdicts[verdict] for verdict in ("accept", "refuse", "crash", "unchecked")},
             "others": dict(self.others), "models": sorted(self.models),
             "reasons": {reason: len(files) for reason, files in self.reasons.items()},
+            "other_prices": {text: len(files) for text, files in self.prices.items()},
             "constants_named": {fact: sorted(models) for fact, models in self.named.items()},
             "constants_unnamed": {text: len(files) for text, files in self.unnamed.items()},
             "arguments": len(self.arguments), "arguments_unwritten": self.unwritten,
@@ -107,6 +111,8 @@ def summaries(rows: Iterable[Row], writable: dict[str, frozenset[str]]) -> list[
         summary.arguments |= row.arguments
         if answer.verdict != "accept":
             summary.reasons[f"{answer.verdict}: {reason(answer)}"].append(f"{row.model} {answer.file}")
+        if row.other_price:
+            summary.prices[re.sub(r"\d\S*", "N", row.other_price)].append(f"{row.model} {answer.file}: {row.other_price}")
         for difference in row.differences:
             if difference.named:
                 summary.named[difference.fact].add(row.model)
@@ -128,6 +134,7 @@ def text_report(made: Sequence[Summary], without: Sequence[str]) -> str:
         for why, files in sorted(each.reasons.items(), key=lambda item: -len(item[1])):
             models = sorted({file.split(" ")[0] for file in files})
             lines += [f"  {len(files):4d}  {why}", f"        {', '.join(models)}; first {files[0].split(' ')[1]}"]
+        lines += [f"  {len(files):4d}  read back {text}; first {files[0]}" for text, files in sorted(each.prices.items())]
         lines += [f"  {len(files):4d}  differs unnamed: {text}; first {files[0]}" for text, files in sorted(each.unnamed.items())]
         lines += [
             f"        differs, as the file says: {fact} ({', '.join(sorted(of))})" for fact, of in sorted(each.named.items())
@@ -146,6 +153,7 @@ COLUMNS = (
     "refused",
     "crashed",
     "unnamed differences",
+    "other prices",
     "arguments",
     "not announced",
 )
@@ -192,6 +200,7 @@ def _row(each: Summary) -> tuple[Any, ...]:
         each.verdicts["refuse"],
         crashed,
         unnamed,
+        sum(len(files) for files in each.prices.values()),
         len(each.arguments),
     )
     others = f"{sum(each.others.values())}, {each.others['accept']} of them accepted"

@@ -196,7 +196,9 @@ def rows() -> list[Row]:
     differing = differences(answer("accept", arguments=ARGUMENTS, config={}), LLAMA)
     return [
         Row("llama", "a2", 8, "first", True, answer("accept"), tuple(differing), frozenset({"num-layers"})),
-        Row("llama", "a2", 16, "drawn", True, answer("refuse", "no | such 3"), (), frozenset({"bf16"})),
+        Row(
+            "llama", "a2", 16, "drawn", True, answer("refuse", "no | such 3"), (), frozenset({"bf16"}), "costs 2 s, its plan 1 s"
+        ),
         Row("gemma", "a2", 8, "first", False, answer("refuse", "cannot be told")),
     ]
 
@@ -212,13 +214,15 @@ def test_only_files_that_are_announced_to_run_count() -> None:
     assert (mapping["files"], mapping["accept"], mapping["refuse"], mapping["crash"]) == (2, 1, 1, 0)
     text = text_report([summary], ["case: nothing fits"])
     assert "no | such N" in text
+    assert "read back costs N s, its plan N s; first llama /a/b/plan-1.sh: costs 2 s" in text
     assert "1 models or cases without a file" in text
 
 
 def test_the_section_replaces_what_is_between_its_markers(tmp_path: Path) -> None:
     text = section(summaries(rows(), {}), [])
     assert (
-        "| `mindspeed-llm master` | Ascend/MindSpeed-LLM c77308a1 | 2 | 1 | 1 | 1 | 0 | 2 | 2 | 1, 0 of them accepted |" in text
+        "| `mindspeed-llm master` | Ascend/MindSpeed-LLM c77308a1 | 2 | 1 | 1 | 1 | 0 | 2 | 1 | 2 | 1, 0 of them accepted |"
+        in text
     )
     assert "no \\| such N" in text
     document = tmp_path / "launch.md"
