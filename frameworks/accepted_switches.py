@@ -15,7 +15,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature, alt
 from cost_models.shapes.workload import Workload
 from frameworks.facts import FactRule
 from frameworks.legality import rules_for
-from frameworks.registry import cautions_of, unset_by
+from frameworks.registry import cautions_of, fixed_by
 from frameworks.rule import SwitchRule
 
 
@@ -28,7 +28,7 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
     differ still differ. The target is the workload's target. Other columns do not change.
     """
     usual = wanted & DEFAULT_FEATURES
-    unset = {each.feature: each for each in unset_by(workload.software.target)} if usual else {}
+    off = {each.feature: each for each in fixed_by(workload.software.target) if not each.on} if usual else {}
     cautions = {each.feature: each for each in cautions_of(workload.software.target)}
     if usual:
         batch = varied(batch, features=batch.features & ~int(usual))
@@ -44,8 +44,8 @@ def with_taken(workload: Workload, batch: StrategyBatch, wanted: Feature) -> Str
             continue
         for rule in _rules_about(workload.software.target, feature):
             rows &= ~rule.violates(workload, on)
-        if feature in unset:
-            rows &= ~unset[feature].rows(workload, on)
+        if feature in off:
+            rows &= ~off[feature].rows(workload, on)
         if feature in cautions:
             rows &= ~cautions[feature].rows(workload, on)
         batch = varied(batch, features=np.where(rows, on.features, batch.features))
@@ -59,14 +59,14 @@ def taken(workload: Workload, strategy: ParallelStrategy, wanted: Feature) -> Pa
 
 
 def with_usual(workload: Workload, strategy: ParallelStrategy) -> ParallelStrategy:
-    """One strategy with the usual switches turned on that the target can set; the target leaves them unset in some plans."""
+    """One strategy with the usual switches turned on that the target can set; the target leaves them off in some plans."""
     usual = usual_if_set(workload)
     return taken(workload, strategy, usual) if usual else strategy
 
 
 def usual_if_set(workload: Workload) -> Feature:
-    """The usual switches that the target leaves unset in some plan."""
-    return Feature(sum(each.feature for each in unset_by(workload.software.target))) & usual_features(workload)
+    """The usual switches that the target leaves off in some plan."""
+    return Feature(sum(each.feature for each in fixed_by(workload.software.target) if not each.on)) & usual_features(workload)
 
 
 def rivals(feature: Feature) -> Feature:

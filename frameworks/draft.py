@@ -15,11 +15,11 @@ from cost_models.shapes.switches import FUSIONS, Feature
 from cost_models.shapes.tensors import covering_modules
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
+from frameworks.fixed import Fixed
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.placements import Placements
 from frameworks.rule import Rule, SwitchRule, effective_features
 from frameworks.table import Table
-from frameworks.unset import Unset
 
 
 def breaks(workload: Workload, strategy: ParallelStrategy, rule: Rule) -> bool:
@@ -86,11 +86,16 @@ class Draft:
             if self.breaks(rule):
                 self.drop(rule.subject, rule.reason(self.workload, self.strategy))
 
-    def drop_unset(self, unset: Sequence[Unset]) -> None:
-        """Switches off that the framework leaves off in such a plan."""
+    def fix(self, fixed: Sequence[Fixed]) -> None:
+        """Set the switches that the framework sets by itself in such a plan."""
         batch = StrategyBatch.of([self.strategy])
-        for each in unset:
-            if each.rows(self.workload, batch)[0]:
+        for each in fixed:
+            if not each.changes(self.workload, batch)[0]:
+                continue
+            if each.on:
+                self.strategy = replace(self.strategy, features=self.features | each.feature)
+                self.sentences.append(Sentence("Not as planned: {} is on: {}.", _names(each.feature), each.why))
+            else:
                 self.drop(each.feature, each.why)
 
     def sequence_parallel(self, needed: Rule, framework: str) -> None:

@@ -11,13 +11,13 @@ from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
+from frameworks.fixed import Fixed
 from frameworks.placements import Placements
 from frameworks.release import Release
 from frameworks.rule import Rule
 from frameworks.table import Table
 from frameworks.target import Target
 from frameworks.unread import Unread
-from frameworks.unset import Unset
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Framework:
     purposes: Mapping[str, str]
     file: Callable[[Release, Mapping[str, str], Mapping[str, Any], Start], str]
     placements: Placements
-    unset: tuple[Unset, ...]
+    fixed: tuple[Fixed, ...]
     merged_chunks: Placements | None = None
     cautions: tuple[Caution, ...] = ()
     untold: Callable[[Workload], tuple[str, ...]] = only_pretraining

@@ -12,6 +12,7 @@ import numpy as np
 from cost_models.shapes.strategy import IntColumn, ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
+from frameworks.framework import Framework
 from frameworks.physics import degrees, memory, pipeline, switches
 from frameworks.registry import FRAMEWORKS, cautions_of, parse_target
 from frameworks.rule import Mask, Rule
@@ -124,9 +125,17 @@ def launchable_on(workload: Workload, strategy: ParallelStrategy) -> tuple[str, 
 def launchable_each(workload: Workload, batch: StrategyBatch) -> list[tuple[str, ...]]:
     """``launchable_on`` for each row."""
     family = workload.cluster.profile.family
-    able = [one.target for one in FRAMEWORKS if family in one.target.families and not one.untold(workload)]
-    masks = [legal_mask(workload, batch, target) for target in able]
-    return [tuple(target.label for target, legal in zip(able, masks, strict=True) if legal[row]) for row in range(len(batch))]
+    able = [each for each in FRAMEWORKS if family in each.target.families and not each.untold(workload)]
+    masks = [_exact_mask(workload, batch, each) for each in able]
+    return [tuple(each.target.label for each, exact in zip(able, masks, strict=True) if exact[row]) for row in range(len(batch))]
+
+
+def _exact_mask(workload: Workload, batch: StrategyBatch, framework: Framework) -> Mask:
+    """Whether the framework runs each row as it is: the row is legal, and no switch that the framework sets differs. ``[n]``"""
+    mask = legal_mask(workload, batch, framework.target)
+    for each in framework.fixed:
+        mask &= ~each.changes(workload, batch)
+    return mask
 
 
 _INDEX = {rule: index for index, rule in enumerate(RULES)}

@@ -11,13 +11,13 @@ from documents.errors import did_you_mean
 from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
 from frameworks.facts import beside
+from frameworks.fixed import Fixed
 from frameworks.framework import Framework
 from frameworks.megatron_lm.framework import MEGATRON_LM
 from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from frameworks.placements import ANYWHERE, Placements
 from frameworks.target import ANY, Target, TargetError
-from frameworks.unset import Unset
 
 FRAMEWORKS: tuple[Framework, ...] = (*MEGATRON_LM, MINDSPEED_LLM, MINDFORMERS)
 BY_LABEL = {framework.target.label: framework for framework in FRAMEWORKS}
@@ -69,10 +69,10 @@ def offered(target: str, family: str) -> Feature:
     return Feature(sum(feature for feature, switch in SWITCHES.items() if switch.library in libraries))
 
 
-def unset_by(target: str) -> tuple[Unset, ...]:
+def fixed_by(target: str) -> tuple[Fixed, ...]:
     """Usual switches that stay off in some plans for a target; physics alone has all kernels."""
     framework = BY_LABEL.get(parse_target(target).label)
-    return () if framework is None else framework.unset
+    return () if framework is None else framework.fixed
 
 
 def cautions_of(target: str) -> tuple[Caution, ...]:

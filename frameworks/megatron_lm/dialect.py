@@ -9,6 +9,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 from frameworks.draft import Draft
+from frameworks.fixed import Fixed
 from frameworks.megatron_lm import rules_0_12, rules_0_19
 from frameworks.megatron_lm.model_table import MODEL_0_12, MODEL_0_19
 from frameworks.megatron_lm.table import RELEASE_0_12, RELEASE_0_19, TABLE_0_12, TABLE_0_19
@@ -17,7 +18,6 @@ from frameworks.placements import Placements
 from frameworks.release import Release
 from frameworks.rule import Rule, SwitchRule, every_row
 from frameworks.table import Table
-from frameworks.unset import Unset
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,18 @@ class Dialect:
         return model.constants.rotary_interleaved or (scaling is not None and scaling.kind == "yarn")
 
     @property
-    def unset(self) -> tuple[Unset, ...]:
-        """Usual switches that stay off in some plans."""
-        why = Sentence("{} has no fused rotary embedding for this attention", self.name)
-        return (Unset(Feature.FUSED_ROPE, lambda w, b: every_row(b, self.lacks_fused_rope(w.model)), why),)
+    def fixed(self) -> tuple[Fixed, ...]:
+        """Switches that the release sets by itself in some plans."""
+        no_kernel = Sentence("{} has no fused rotary embedding for this attention", self.name)
+        sharded = Sentence("fully sharded data parallelism overlaps by itself")
+        return (
+            Fixed(Feature.FUSED_ROPE, lambda w, b: every_row(b, self.lacks_fused_rope(w.model)), no_kernel),
+            Fixed(
+                Feature.FUSED_NORM, lambda w, b: every_row(b, True), Sentence("Transformer Engine always fuses norms"), on=True
+            ),
+            Fixed(Feature.OVERLAP_GRAD_REDUCE, lambda w, b: b.zero_stage >= 2, sharded, on=True),
+            Fixed(Feature.OVERLAP_PARAM_GATHER, lambda w, b: b.zero_stage >= 3, sharded, on=True),
+        )
 
 
 CORE_0_12 = Dialect(

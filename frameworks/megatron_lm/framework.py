@@ -23,7 +23,7 @@ def _framework(dialect: Dialect, year: float, *other_releases: str) -> Framework
         table=dialect.table,
         rules=dialect.rules,
         placements=dialect.placements,
-        unset=dialect.unset,
+        fixed=dialect.fixed,
         nearest=partial(nearest, dialect),
         write=partial(arguments, dialect),
         read=partial(read, dialect),

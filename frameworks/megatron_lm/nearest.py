@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES, canonical_schedule
+from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.layout import layer_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod
@@ -27,8 +27,6 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     """The nearest strategy that the release can express, and a sentence for each replaced setting."""
     draft = Draft(workload, strategy)
     draft.offered(dialect.table, dialect.name)
-    draft.quietly(on=Feature.FUSED_NORM)  # Transformer Engine always fuses norms
-    draft.drop_unset(dialect.unset)
     draft.sequence_parallel(rules_0_12.SEQUENCE_PARALLEL_FOR_EXPERTS, "Megatron-LM")
     here = set(dialect.table.dispatchers)
     if dialect.broken(draft, "megatron_deepep_devices"):
@@ -39,6 +37,7 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     dialect.drop_broken(draft, "megatron_shared_expert_overlap", "megatron_grouped_gemm_precision", "megatron_tp_comm_overlap")
     _context_parallel(dialect, draft)
     _optimizer(dialect, draft)
+    draft.fix(dialect.fixed)
     _recompute(dialect, draft)
     _layout(dialect, draft)
     dialect.drop_broken(draft, "megatron_ep_overlap")
@@ -74,8 +73,6 @@ def _optimizer(dialect: Dialect, draft: Draft) -> None:
             Sentence("it belongs to zero_stage 1"),
             optimizer_shard_size=0,
         )
-    if stage >= 2:
-        draft.replicated(DATA_PARALLEL_FEATURES if stage == 3 else Feature.OVERLAP_GRAD_REDUCE)
 
 
 def _recompute(dialect: Dialect, draft: Draft) -> None:

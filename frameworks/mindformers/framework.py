@@ -8,7 +8,7 @@ from frameworks.framework import Framework
 from frameworks.mindformers.job_reader import read_job
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
-from frameworks.mindformers.rules import PLACEMENTS, RULES, UNSET
+from frameworks.mindformers.rules import FIXED, PLACEMENTS, RULES
 from frameworks.mindformers.table import RELEASE, TABLE
 from frameworks.mindformers.writer import arguments
 from frameworks.mindformers.yaml_file import yaml_file
@@ -20,7 +20,7 @@ MINDFORMERS = Framework(
     table=TABLE,
     rules=RULES,
     placements=PLACEMENTS,
-    unset=UNSET,
+    fixed=FIXED,
     nearest=nearest,
     write=arguments,
     read=read,

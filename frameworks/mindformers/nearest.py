@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cost_models.shapes.canonical import DATA_PARALLEL_FEATURES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -47,11 +46,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
             Feature.FINE_GRAIN_INTERLEAVE,
             Sentence("these layers cut samples in two, and micro_batch_size is {}", s.micro_batch_size),
         )
-    # The compiled graph overlaps sends, gradient reduction and weight gathering by itself.
-    draft.quietly(on=Feature.OVERLAP_P2P if s.schedule.rules.in_groups else Feature(0))
-    draft.quietly(on=rules.always_on(workload.model))
-    draft.drop_unset(rules.UNSET)
-    draft.replicated(DATA_PARALLEL_FEATURES if s.zero_stage else Feature.OVERLAP_GRAD_REDUCE)
+    draft.fix(rules.FIXED)
     _recompute(draft)
     return draft.finish()
 

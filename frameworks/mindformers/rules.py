@@ -14,13 +14,13 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 from frameworks.facts import fact_rule
+from frameworks.fixed import Fixed
 from frameworks.mindformers.models import class_of, untrained
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
 from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule, two_norms_rule
 from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in
-from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
@@ -175,19 +175,29 @@ HYBRID_CP = Rule(
 )
 
 
-def always_on(model: ModelShape) -> Feature:
-    """Kernels that the layers always use [mindformers-1.8, gpt_layer_specs.py]."""
-    chosen = model.mla is not None and model.moe is not None  # only get_gpt_decoder_block_spec reads fused_norm
-    return Feature.FLASH_ATTENTION if chosen else Feature.FLASH_ATTENTION | Feature.FUSED_NORM
+def _norms_are_fused(model: ModelShape) -> bool:
+    """Whether the layers have fused norms alone: only get_gpt_decoder_block_spec reads fused_norm."""
+    return model.mla is None or model.moe is None
 
 
-# Kernels that the layers reject [mindformers-1.8, transformer_config.py].
-UNSET = (
-    Unset(
+_BY_ITSELF = Sentence("the compiled graph overlaps it by itself")
+# Kernels that the layers reject [mindformers-1.8, transformer_config.py] or always use [mindformers-1.8, gpt_layer_specs.py].
+FIXED = (
+    Fixed(
         Feature.FUSED_ROPE,
         lambda w, b: every_row(b, w.model.mla is not None),
         Sentence("MindFormers has no fused rotary embedding for latent attention"),
     ),
+    Fixed(Feature.FLASH_ATTENTION, lambda w, b: every_row(b, True), Sentence("the layers have no other attention"), on=True),
+    Fixed(
+        Feature.FUSED_NORM,
+        lambda w, b: every_row(b, _norms_are_fused(w.model)),
+        Sentence("the layers have no other norms"),
+        on=True,
+    ),
+    Fixed(Feature.OVERLAP_P2P, lambda w, b: every_row(b, True), _BY_ITSELF, on=True),
+    Fixed(Feature.OVERLAP_GRAD_REDUCE, lambda w, b: every_row(b, True), _BY_ITSELF, on=True),
+    Fixed(Feature.OVERLAP_PARAM_GATHER, lambda w, b: b.zero_stage > 0, _BY_ITSELF, on=True),
 )
 
 

@@ -15,7 +15,7 @@ from frameworks.mindspeed_llm.job_reader import JobReading
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
-from frameworks.mindspeed_llm.rules import CAUTIONS, MERGED_CHUNKS, NAME, PLACEMENTS, RULES, UNSET
+from frameworks.mindspeed_llm.rules import CAUTIONS, FIXED, MERGED_CHUNKS, NAME, PLACEMENTS, RULES
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.mindspeed_llm.tasks import STAGE_OF_TASK, unstartable
 from frameworks.mindspeed_llm.writer import arguments
@@ -35,7 +35,7 @@ MINDSPEED_LLM = Framework(
     table=TABLE,
     rules=RULES,
     placements=PLACEMENTS,
-    unset=UNSET,
+    fixed=FIXED,
     merged_chunks=MERGED_CHUNKS,
     cautions=CAUTIONS,
     nearest=nearest,

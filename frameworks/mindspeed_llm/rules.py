@@ -21,6 +21,7 @@ from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
 from frameworks.caution import Caution
 from frameworks.facts import Extra, fact_rule
+from frameworks.fixed import Fixed
 from frameworks.megatron_lm.arguments import told, unbuildable
 from frameworks.megatron_lm.rules_0_12 import FAMILY_RULES
 from frameworks.mindspeed_llm.model_table import BY_BEST, MODEL
@@ -44,7 +45,6 @@ from frameworks.rule import (
     num_microbatches,
     rules_in,
 )
-from frameworks.unset import Unset
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
@@ -446,21 +446,27 @@ def _unfused_permutation(workload: Workload, batch: StrategyBatch) -> Mask:
     return mask | ~batch.has(Feature.MOE_PAD_TO_CAPACITY) if moe.capacity_factor is not None else mask
 
 
-UNSET = (
-    Unset(
+FIXED = (
+    Fixed(
         Feature.FUSED_NORM,
         lambda w, b: every_row(b, not w.model.gated_linear_unit),  # such models have LayerNorm
         Sentence("the fused kernel is that of RMSNorm"),
     ),
-    Unset(
+    Fixed(
         Feature.FUSED_SWIGLU,
         lambda w, b: every_row(b, w.model.constants.activation not in (None, "silu")),
         Sentence("the fused kernel is SwiGLU's"),
     ),
-    Unset(
+    Fixed(
         Feature.MOE_PERMUTE_FUSION,
         _unfused_permutation,
         Sentence("MindSpeed has no fused permutation with the allgather dispatcher or with dropped tokens"),
+    ),
+    Fixed(
+        Feature.FLASH_ATTENTION,
+        lambda w, b: b.cp > 1,
+        Sentence("context parallelism of MindSpeed has no other attention"),
+        on=True,
     ),
 )
 

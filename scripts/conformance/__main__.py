@@ -98,7 +98,7 @@ def _checkout(text: str) -> tuple[str, Path]:
 def _rows(files: Sequence[Exported], checkouts: Checkouts, processes: int) -> list[Row]:
     answers = ask(_questions(files), checkouts, processes)
     prices = other_prices([(each.file, each.job) for each in files if each.file and each.job], processes)
-    return [_row(each, _model(each), *found) for each, *found in zip(files, answers, prices, strict=True)]
+    return [_row(each, _model(each), answer, price) for each, answer, price in zip(files, answers, prices, strict=True)]
 
 
 def _questions(files: Sequence[Exported]) -> list[Question]:

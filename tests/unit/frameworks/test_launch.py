@@ -17,7 +17,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import Workload
 from frameworks.framework import LaunchArguments
 from frameworks.launch import launch_block
-from frameworks.legality import violations
+from frameworks.legality import launchable_on, violations
 from frameworks.mindspeed_llm import writer as mindspeed
 from frameworks.registry import BY_LABEL, BY_NAME
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
@@ -323,3 +323,27 @@ def test_any_plan_gives_a_json_block_without_repeated_flags(plan: ParallelStrate
             assert all(isinstance(argument, str) and argument for argument in entry["arguments"])
             if not entry["target"].startswith("mindformers"):
                 flags(LaunchArguments(tuple(entry["arguments"]), {}, ()))
+
+
+@pytest.mark.parametrize(
+    ("framework", "changes", "feature"),
+    [
+        ("megatron-lm", {}, Feature.FUSED_NORM),
+        ("megatron-lm", {"zero_stage": 3}, Feature.OVERLAP_PARAM_GATHER),
+        ("mindspeed-llm", {"cp": 2, "dp": 16, "cp_algo": CpAlgo.RING}, Feature.FLASH_ATTENTION),
+    ],
+)
+def test_a_switch_that_the_framework_has_on_whatever_the_plan_says_is_said_and_not_as_planned(
+    framework: str, changes: dict[str, object], feature: Feature
+) -> None:
+    made = job(DENSE, family="nvidia" if framework == "megatron-lm" else "ascend")
+    plan = replace(DENSE_PLAN, tp=2, pp=1, vpp=1, dp=32, schedule=Schedule.NONE)
+    plan = replace(plan, **changes)  # type: ignore[arg-type]
+    plan = replace(plan, features=plan.features | feature)
+    off = replace(plan, features=plan.features & ~feature)
+    assert not violations(made, off, BY_NAME[framework].target)
+    assert launch_block(made, plan)[framework]["launchable"]
+    block = launch_block(made, off)[framework]
+    assert not block["launchable"]
+    assert f"Not as planned: {str(feature.name).lower()} is on: " in " ".join(block["notes"])
+    assert not any(label.startswith(framework) for label in launchable_on(made, off))
