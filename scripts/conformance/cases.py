@@ -105,10 +105,10 @@ def _why_not(case: Case) -> str:
     except InputError as error:
         return str(error)
     untold = framework.untold(workload)
-    if untold or some_plan_is_legal(workload, framework):
-        return " ".join(untold)
     broken = violations(workload, ParallelStrategy(dp=case.num_devices), framework.target)
-    return " ".join(f"{violation.sentence.rstrip('.')}." for violation in broken) or "no plan is legal."
+    if untold or not broken or some_plan_is_legal(workload, framework):
+        return " ".join(untold)
+    return " ".join(f"{violation.sentence.rstrip('.')}." for violation in broken)
 
 
 def targets() -> list[str]:
