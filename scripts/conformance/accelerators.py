@@ -6,6 +6,7 @@ import sys
 import types
 import typing
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from scripts.conformance.stand_ins import StandIn, replace_packages
@@ -148,6 +149,20 @@ class _FusedAdam:
         """Accept the parameters and keep none."""
 
 
+class _RngStates:
+    """Transformer Engine's tracker of random states, which layers under CUDA graphs ask for."""
+
+    def reset(self) -> None:
+        """Forget all states; there are none."""
+
+    def add(self, name: str, seed: int) -> None:
+        """Accept a state and keep none."""
+
+    def fork(self, name: str = "") -> AbstractContextManager[None]:
+        """Run under a state; there is none to change."""
+        return nullcontext()
+
+
 def gpus() -> None:
     """PyTorch with CUDA devices and Transformer Engine."""
     if not hasattr(typing, "override"):  # Megatron-LM 0.19 is written for Python 3.12
@@ -157,6 +172,7 @@ def gpus() -> None:
     import einops  # type: ignore[import-not-found]
     import transformer_engine  # type: ignore[import-not-found]
     import transformer_engine.pytorch.cpu_offload  # type: ignore[import-not-found]
+    import transformer_engine.pytorch.distributed  # type: ignore[import-not-found]
     import transformer_engine.pytorch.optimizers  # type: ignore[import-not-found]
 
     einops.rearrange = staticmethod(_rearranged)
@@ -164,6 +180,7 @@ def gpus() -> None:
     offload = transformer_engine.pytorch.cpu_offload
     offload.get_cpu_offload_context = staticmethod(lambda *_values, **_keywords: (None, None))
     transformer_engine.pytorch.optimizers.FusedAdam = _FusedAdam
+    transformer_engine.pytorch.distributed.CudaRNGStatesTracker = _RngStates
 
 
 def npus() -> None:
