@@ -6,7 +6,7 @@ from typing import Any
 
 from app.jobs.fields import GRAPH_STACKS, SoftwareSection
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES, SOFTWARE_OPTIONS, has_option, options_for
-from cost_models.shapes.traits import STACKS, default_stack, family_traits
+from cost_models.shapes.traits import STACKS, default_stack, family_traits, stacks_of
 from cost_models.shapes.workload import Software, Workload
 from documents.errors import InputError, unknown_name
 from documents.sentences import Sentence, joined
@@ -17,10 +17,6 @@ from hardware_profiles.schema import HardwareProfile
 
 def software_from_section(section: SoftwareSection, profile: HardwareProfile, assumed: dict[str, str]) -> Software:
     """The software of a job; records defaults in ``assumed``. Raises ``InputError``."""
-    stack: str | None = section.stack
-    if stack is None:
-        stack = default_stack(profile.family)
-        assumed["software.stack"] = Sentence("(default on {} devices)", profile.family)
     target = parse_target(ANY.name if section.target is None else section.target)
     if target.families and profile.family not in target.families:
         others = [known.name for known in TARGETS if not known.families or profile.family in known.families]
@@ -34,6 +30,13 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
                 joined(" or ", others),
             )
         )
+    stack: str | None = section.stack
+    if stack is None and target.name in stacks_of(profile.family):
+        stack = target.name
+        assumed["software.stack"] = Sentence("(the target)")
+    elif stack is None:
+        stack = default_stack(profile.family)
+        assumed["software.stack"] = Sentence("(default on {} devices)", profile.family)
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
     plain = not STACKS[stack].traits.own_kernels
     year = _year(section, stack)

@@ -460,7 +460,7 @@ def test_time_factors_have_bounds(part: str, factor: object) -> None:
 @pytest.mark.parametrize(
     ("software", "warned"),
     [
-        ({"target": "mindformers"}, True),  # the stack is mindspeed-llm by default
+        ({"target": "mindformers"}, False),  # the stack is the target
         ({"stack": "mindspeed-llm", "target": "mindformers@1.8"}, True),
         ({"stack": "mindformers", "target": "mindformers@1.8"}, False),
         ({"stack": "mindformers", "target": "any"}, False),
