@@ -185,6 +185,16 @@ class _Methods(CheckMethods):
         return reading(text_of, self._request("GET", path, parameters={"format": "chrome"}))
 
     @call
+    def verification(self, study_id: str, plan_id: str) -> Flow[JsonObject]:
+        """Counts of the framework beside the price of a plan, as they were kept; a 404 if there are none."""
+        return self._json("GET", f"/v1/studies/{study_id}/plans/{plan_id}/verification")
+
+    @call
+    def keep_verification(self, study_id: str, plan_id: str, counts: Mapping[str, Any]) -> Flow[JsonObject]:
+        """Keeps counts of `meshplan verify --save-counts` with a plan; the server holds them against its price."""
+        return self._json("PUT", f"/v1/studies/{study_id}/plans/{plan_id}/verification", body=counts)
+
+    @call
     def report(self, study_id: str, *, form: str = "html", language: str = "en") -> Flow[str]:
         """A finished study as one page: ``html``, ``pdf-ready`` or ``markdown``, in English or Chinese (``zh``)."""
         parameters = {"format": form, "language": language}

@@ -126,6 +126,12 @@ def remote_report(url: str, study_id: str, form: str, language: Language) -> str
         return client.report(study_id, form=form, language=language)
 
 
+def keep_verification(url: str, study_id: str, plan_id: str, counts: Mapping[str, Any]) -> bool:
+    """Whether the counts agree with the price of the server, which keeps them with the plan."""
+    with _connected(url, "en") as client:
+        return bool(client.keep_verification(study_id, plan_id, counts)["verification"]["passed"])
+
+
 @contextmanager
 def _connected(url: str, language: Language) -> Iterator[Client]:
     try:

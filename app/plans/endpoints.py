@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Depends, Path, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from app.answers.schemas import PlanAsStored
 from app.http import etag
@@ -16,18 +16,9 @@ from app.language.choice import of_header
 from app.plans import service
 from app.plans.schemas import PlanAnalysis, PlanLaunch, PlanTimeline, TraceEvents
 from app.studies import service as studies
-from app.studies.endpoints import IDENTIFIER, StudyId, not_found
+from app.studies.endpoints import PlanId, StudyId
 
 router = APIRouter(prefix="/studies/{study_id}/plans/{plan_id}", tags=["studies"], route_class=StrictRoute)
-
-
-def _plan_id(request: Request, plan_id: Annotated[str, Path(description="a plan's id")]) -> str:
-    if not IDENTIFIER.fullmatch(plan_id):
-        raise not_found("plan", plan_id)
-    return plan_id
-
-
-PlanId = Annotated[str, Depends(_plan_id)]
 
 
 @router.get("", responses=described("not-found"))

@@ -49,6 +49,7 @@ from app.studies import endpoints as studies
 from app.studies.errors import PlanNotFound, StudyChanged, StudyConflict, StudyNotFound
 from app.studies.event_followers import StudyFeeds
 from app.sweeps import endpoints as sweeps
+from app.verification import endpoints as verification
 from documents.sentences import Sentence
 from meshplan import __version__
 
@@ -96,6 +97,7 @@ def create_app(
         studies,
         access_terms,
         plans,
+        verification,
         reports,
         *reading,
         histories,

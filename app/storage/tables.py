@@ -178,6 +178,17 @@ class Plan(Table):
     document: Mapped[dict[str, Any]]
 
 
+class PlanVerification(Table):
+    """Counts of the framework beside the price of a plan, as `meshplan verify` compares them."""
+
+    __tablename__ = f"{PREFIX}verifications"
+
+    study_id: Mapped[str] = mapped_column(ForeignKey(Study.id, ondelete="CASCADE"), primary_key=True)
+    plan_id: Mapped[str] = mapped_column(String(32), primary_key=True)
+    created_at_s: Mapped[float]
+    document: Mapped[dict[str, Any]]
+
+
 class Trial(Table):
     """A strategy that a sampler proposed, and its value; ``best_value`` is the best so far."""
 

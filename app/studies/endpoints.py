@@ -70,6 +70,15 @@ def _study_id(request: Request, caller: Caller, study_id: Annotated[str, Path(de
 StudyId = Annotated[str, Depends(_study_id)]
 
 
+def _plan_id(request: Request, plan_id: Annotated[str, Path(description="a plan's id")]) -> str:
+    if not IDENTIFIER.fullmatch(plan_id):
+        raise not_found("plan", plan_id)
+    return plan_id
+
+
+PlanId = Annotated[str, Depends(_plan_id)]
+
+
 def not_found(what: str, name: str) -> ServiceError:
     return ServiceError("not-found", Sentence("There is no {} {}.", what, show(name)), parameter=f"{what}_id")
 

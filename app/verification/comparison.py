@@ -57,7 +57,7 @@ def compared(
             rows.append(row("kept by a layer", kind.label, "bytes", usual, kept, BYTES))
     if counted.held:  # else the model is one stage, and nothing waits between its passes
         rows.append(_held(counted, pipeline_rank, predicted))
-    peak = counted.peak.get("passes", 0) + counted.states.get("moments", 0)
+    peak = counted.peak.passes + counted.states.get("moments", 0)
     rows.append(row("peak", "", "bytes", peak, float(predicted.peak_bytes[pipeline_rank]), PEAK))
     forward = sum(value for name, value in counted.flops.items() if name.startswith("forward/"))
     rows.append(row("forward", "", "FLOPs", forward, float(predicted.forward_flops[pipeline_rank]), FLOPS))
@@ -102,7 +102,7 @@ def _disagreement(each: Row) -> tuple[bool, float]:
 def checks(counted: CountedRank) -> list[Check]:
     """Checks of the run itself: nothing is left over, and every matmul has its backward."""
     left = counted.after_step - counted.built - counted.states.get("moments", 0) - counted.dummies
-    peak = max(counted.peak.get("passes", 0), 1)
+    peak = max(counted.peak.passes, 1)
     found = [
         Check(
             name="nothing_left",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.jobs.job import Job
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
 from cost_models.shapes.workload import Workload
 from documents.errors import InputError
@@ -37,18 +36,18 @@ class Launch:
     environment: dict[str, str]
 
 
-def launch_of(job: Job, strategy: ParallelStrategy) -> Launch:
+def launch_of(workload: Workload, strategy: ParallelStrategy) -> Launch:
     """Read back from the text of the file that the plan is exported as. Raises ``InputError`` if there is none."""
-    if job.workload.software.stack == "fsdp":
-        return _fully_sharded(job, strategy)
-    framework = _framework(job.workload)
-    block = launch_block(job.workload, strategy)[framework]
+    if workload.software.stack == "fsdp":
+        return _fully_sharded(workload, strategy)
+    framework = _framework(workload)
+    block = launch_block(workload, strategy)[framework]
     if not block["launchable"] or block["arguments"] is None:
         raise InputError(
             Sentence("{} cannot run this plan as it is: {}", block["target"], Sentence.whole(" ".join(block["notes"])))
         )
-    profile = job.workload.cluster.profile
-    start = Start(Sentence("The plan"), job.workload.cluster.num_devices, profile.devices_per_node)
+    profile = workload.cluster.profile
+    start = Start(Sentence("The plan"), workload.cluster.num_devices, profile.devices_per_node)
     _, text = launch_file(framework, block, start)
     script = read_script(text, name="launch file", given={**GIVEN, "NODE_RANK": "0"}, files={})
     for command in script.commands:
@@ -71,9 +70,9 @@ def _framework(workload: Workload) -> str:
     return name
 
 
-def _fully_sharded(job: Job, strategy: ParallelStrategy) -> Launch:
+def _fully_sharded(workload: Workload, strategy: ParallelStrategy) -> Launch:
     """FSDP2 has no launch file: the model is built by its numbers."""
-    model = job.workload.model
+    model = workload.model
     alone = strategy.tp * strategy.pp * strategy.cp * strategy.ep == 1 and strategy.zero_stage == 3
     plain = model.moe is None and model.mla is None and model.local_attention is None and not model.mtp_num_layers
     if not (alone and plain and model.constants.model_type in TRANSFORMERS):

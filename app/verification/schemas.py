@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from app.text.json_documents import Document
+from documents.bounds import MAX_LINE
 from documents.said import Said
 
 Unit = Literal["parameters", "bytes", "FLOPs"]
+
+
+MOST_SECONDS = 1e9
+Count = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Word = Annotated[str, Field(max_length=MAX_LINE, pattern=r"^[^\x00-\x1f]*$")]
+Size = Annotated[str, Field(pattern=r"^-?[0-9]{1,18}$")]
 
 
 class Failure(BaseModel):
@@ -26,37 +33,55 @@ class Call(BaseModel):
     """Calls that are alike: ``bytes`` of the whole tensor, the shards of all ranks together."""
 
     model_config = ConfigDict(extra="ignore")
-    phase: str
-    kind: str
-    group: str
+    phase: Word
+    kind: Word
+    group: Word
     size: int = Field(ge=1, le=10_000_000)
-    bytes: int = Field(ge=0)
-    dtype: str
-    count: int = Field(ge=0)
+    bytes: Count = Field(ge=0)
+    dtype: Word
+    count: Count = Field(ge=0)
+
+
+class Peak(BaseModel):
+    """Most bytes at once: during the passes, and during the optimizer's step."""
+
+    model_config = ConfigDict(extra="ignore")
+    passes: Count = 0
+    at: Word = ""
+    after: Count = 0
+    optimizer: Count = 0
+
+
+class Kernel(BaseModel):
+    """A kernel that stood in, and what it keeps."""
+
+    model_config = ConfigDict(extra="ignore")
+    count: Count = 0
+    keeps: Word = ""
 
 
 class CountedRank(BaseModel):
     """Counts of one rank, as the framework's process wrote them."""
 
     model_config = ConfigDict(extra="ignore")
-    rank: int = Field(ge=0)
+    rank: int = Field(ge=0, lt=2**31)
     failed: Failure | None = None
-    num_microbatches: int = 0
-    parameters: list[dict[str, int]] = []
-    states: dict[str, int] = {}
-    dummies: int = 0
-    built: int = 0
-    peak: dict[str, Any] = {}
-    after_step: int = 0
-    held: list[tuple[str, int]] = []
-    at_most: list[tuple[int, int, str]] = []
-    layers: dict[str, dict[str, int]] = {}
-    tensors: dict[str, list[tuple[int, str]]] = {}
+    num_microbatches: Count = 0
+    parameters: list[dict[Word, Count]] = []
+    states: dict[Word, Count] = {}
+    dummies: Count = 0
+    built: Count = 0
+    peak: Peak = Peak()
+    after_step: Count = 0
+    held: list[tuple[Word, Count]] = []
+    at_most: list[tuple[Count, Count, Word]] = []
+    layers: dict[Word, dict[Size, Count]] = {}
+    tensors: dict[Word, list[tuple[Count, Word]]] = {}
     calls: list[Call] = []
-    flops: dict[str, int] = {}
-    assumed: dict[str, int] = {}
-    kernels: dict[str, dict[str, Any]] = {}
-    cpu_seconds: float = 0.0
+    flops: dict[Word, Count] = {}
+    assumed: dict[Word, Count] = {}
+    kernels: dict[Word, Kernel] = {}
+    cpu_seconds: float = Field(0.0, ge=0, le=MOST_SECONDS)
 
 
 class CountsDocument(BaseModel):
@@ -64,9 +89,9 @@ class CountsDocument(BaseModel):
 
     model_config = ConfigDict(extra="ignore")
     protocol: Literal[1]
-    python: str
-    torch: str | None
-    seconds: float
+    python: Word
+    torch: Word | None
+    seconds: float = Field(ge=0, le=MOST_SECONDS)
     ranks: list[CountedRank] = Field(min_length=1, max_length=100_000)
 
 
@@ -123,3 +148,12 @@ class VerificationDocument(Document):
     python: str
     torch: str | None
     seconds: float
+
+
+class KeptVerification(Document):
+    """The verification that is kept with a plan of a study."""
+
+    schema_version: Literal[1]
+    plan_id: str
+    created_at_s: float
+    verification: VerificationDocument

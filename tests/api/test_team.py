@@ -35,6 +35,7 @@ STUDY_PATHS = (
     "/plans/p/launch",
     "/plans/p/analysis",
     "/plans/p/timeline",
+    "/plans/p/verification",
 )
 
 

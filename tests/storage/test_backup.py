@@ -211,7 +211,7 @@ def test_the_commands_say_what_they_did(
     path = str(tmp_path / "backup.db")
     monkeypatch.setenv("MESHPLAN_DATABASE_URL", database_url)
     assert main(["db", "backup", path]) == DONE
-    assert f"{path} has schema 0006: " in (told := capsys.readouterr().out)
+    assert f"{path} has schema 0007: " in (told := capsys.readouterr().out)
     assert "1 studies" in told
     assert main(["db", "restore", path]) == BAD_INPUT
     assert "holds studies already" in capsys.readouterr().err
@@ -243,12 +243,12 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
     before = rows(old_url)
     secret = "mp_of_the_old_version"
     with Database(old_url) as database:
-        with pytest.raises(StorageError, match="has schema 0001, this version needs 0006; run `meshplan db upgrade`"):
+        with pytest.raises(StorageError, match="has schema 0001, this version needs 0007; run `meshplan db upgrade`"):
             check_current(database)
         with database.write() as session:
             digest = hashlib.sha256(secret.encode()).hexdigest()
             session.execute(text(f"update {PREFIX}api_keys set secret_sha256 = '{digest}' where name = 'planner'"))
-    assert upgrade(old_url) == "0006"
+    assert upgrade(old_url) == "0007"
     after = rows(old_url)
     for table, was in before.items():
         if table not in (VERSION_TABLE, f"{PREFIX}api_keys"):
@@ -284,7 +284,7 @@ def test_a_database_of_version_0_1_is_upgraded_with_all_that_it_holds(old_url: s
 def test_a_backup_of_version_0_1_is_restored_and_upgraded(old_file: Path, target_url: str) -> None:
     before = old_file.read_bytes()
     revision, counts = backups.restore(old_file, target_url)
-    assert (revision, counts["studies"], counts["measured_runs"]) == ("0006", 7, 1)
+    assert (revision, counts["studies"], counts["measured_runs"]) == ("0007", 7, 1)
     assert old_file.read_bytes() == before
 
 

@@ -57,7 +57,7 @@ def test_a_sound_installation_is_told_so(found: Callable[..., dict[str, Finding]
 
 
 def test_a_schema_of_another_version_is_told(found: Callable[..., dict[str, Finding]], database: Database) -> None:
-    before = "0006"
+    before = "0007"
     for revision, sentence in (("0001", "run `meshplan db upgrade`"), ("9999", "a newer meshplan wrote")):
         with database.write() as session:
             session.execute(text(f"update {VERSION_TABLE} set version_num = '{revision}'"))

@@ -92,7 +92,7 @@ def test_studies_of_the_schema_before_kinds_are_searches_and_go_on(empty_url: st
             tables = backup._tables(connection).tables  # as that version had them
             connection.execute(insert(tables[f"{PREFIX}studies"]), [row])
             connection.execute(insert(tables[f"{PREFIX}events"]), [event])
-    assert upgrade(empty_url) == "0006"
+    assert upgrade(empty_url) == "0007"
     with Database(empty_url) as database:
         with database.write() as session:
             study = service.get_study(session, "before")
@@ -120,7 +120,7 @@ def test_studies_of_the_schema_before_labels_have_none_and_take_some(empty_url: 
             tables = backup._tables(connection).tables  # as that version had them
             connection.execute(insert(tables[f"{PREFIX}studies"]), [row])
             connection.execute(insert(tables[f"{PREFIX}events"]), [event])
-    assert upgrade(empty_url) == "0006"
+    assert upgrade(empty_url) == "0007"
     with Database(empty_url) as database:
         with database.write() as session:
             study = service.get_study(session, "before")
@@ -147,7 +147,7 @@ def test_a_downgrade_by_hand_leaves_what_the_version_before_knew(empty_url: str)
             found = backup._tables(connection)
             assert f"{PREFIX}tags" not in found.tables
             assert connection.scalar(select(func.count()).select_from(found.tables[f"{PREFIX}studies"])) == 1
-            assert upgrade_on(connection) == "0006"
+            assert upgrade_on(connection) == "0007"
         with database.read() as session:
             (item,) = service.list_studies(session).items
             assert (item.name, item.tags) == ("", [])
@@ -171,7 +171,7 @@ def test_a_database_without_tables_says_how_to_make_them(empty_url: str) -> None
             check(empty_url)
         make_folder(empty_url)
         Path(parsed_url(empty_url).database or "").touch()
-    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0006; run `meshplan db upgrade`"):
+    with pytest.raises(StorageError, match="has no tables of meshplan, this version needs 0007; run `meshplan db upgrade`"):
         check(empty_url)
 
 

@@ -29,7 +29,7 @@ def test_upgrade_then_work_then_stop(empty_url: str) -> None:
     assert "; run `meshplan db upgrade`." in refused.stderr
     upgraded = run(empty_url, "db", "upgrade")
     assert (upgraded.returncode, upgraded.stderr) == (0, "")
-    assert "has schema 0006." in upgraded.stdout
+    assert "has schema 0007." in upgraded.stdout
     with Database(empty_url) as database:
         with database.write() as session:
             study_id = queued(session, small_job()).id

@@ -27,6 +27,13 @@ def verify(
         Path | None, typer.Option(help="counts of an earlier run, which are compared again; nothing is run")
     ] = None,
     save_counts: Annotated[Path | None, typer.Option(help="file for the counts of this run")] = None,
+    server: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="have this server keep the counts (key in MESHPLAN_API_KEY)", rich_help_panel="Server"),
+    ] = None,
+    keep: Annotated[
+        str | None, typer.Option(metavar="STUDY/PLAN", help="study and plan on the server, by id", rich_help_panel="Server")
+    ] = None,
     as_json: options.Json = False,
 ) -> int:
     """Runs a plan's launch file in the framework itself, without device and data, and compares its counts with the price."""
@@ -39,6 +46,7 @@ def verify(
     from app.verification.table import print_verification
     from documents.reading import read_text
 
+    kept_at = _kept_at(server, keep)
     if save_counts is not None:
         check_output(save_counts, "--save-counts", [plan])
     job = load_job(str(plan), {} if target is None else {"software": {"target": target}}, {"software.target": "--target"})
@@ -51,15 +59,39 @@ def verify(
             return found
         return counts_of(question, python or sys.executable, _progress)
 
+    sent: list[dict[str, Any]] = []
+
     def kept(question: dict[str, object]) -> CountsDocument:
         found = run(question)
+        sent.append(found.model_dump(mode="json", exclude_unset=True))
         if save_counts is not None:
             save_text(save_counts, found.model_dump_json(indent=1, exclude_unset=True), "--save-counts")
         return found
 
     document = verification_document(job, kept, _ranks(ranks, job), folders)
+    if kept_at is not None:
+        _send(*kept_at, sent[-1])
     terminal.answer(document, as_json, lambda console: print_verification(console, document))
     return DONE if document.passed else BUDGET_BROKEN
+
+
+def _kept_at(server: str | None, keep: str | None) -> tuple[str, str, str] | None:
+    """URL, study and plan; ``InputError`` if only some are given."""
+    if server is None and keep is None:
+        return None
+    study, _, plan = (keep or "").partition("/")
+    if server is None or not study or not plan:
+        raise InputError(Sentence("--server and --keep go together; give --keep STUDY/PLAN, the ids of a plan on the server."))
+    return server, study, plan
+
+
+def _send(url: str, study: str, plan: str, counts: dict[str, Any]) -> None:
+    from app.cli.remote import keep_verification
+    from app.text.terminal import messages
+
+    agrees = keep_verification(url, study, plan, counts)
+    said = Sentence("all counts agree") if agrees else Sentence("counts disagree")
+    messages().print(Sentence("--server: kept with plan {} of study {}; by its price, {}.", plan, study, said), markup=False)
 
 
 def _progress(line: str) -> None:

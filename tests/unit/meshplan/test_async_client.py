@@ -32,7 +32,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),
     "models": (), "hardware": (), "studies": (), "terms": (), "runs": (), "calibrations": (), "events": ("s1",),
     "keep_check": (JOB, "a"), "kept_check": ("k1",), "change_check": ("k1",), "delete_check": ("k1",), "checks": (),
-    "histories": (),
+    "histories": (), "verification": ("s1", "p1"), "keep_verification": ("s1", "p1", {"protocol": 1}),
 }  # fmt: skip
 OWN = {"close"}
 LISTS = {

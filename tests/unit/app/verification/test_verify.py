@@ -173,6 +173,32 @@ def test_the_table_names_what_disagrees(tmp_path: Path, capsys: pytest.CaptureFi
     assert "mlp/linear_fc1" in out  # the largest tensor of such a layer
 
 
+@pytest.mark.parametrize(
+    "given", [["--server", "http://127.0.0.1:1"], ["--keep", "a/b"], ["--server", "http://x", "--keep", "a"]]
+)
+def test_a_server_and_a_plan_on_it_go_together(given: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["verify", str(PLAN), "--counts", str(COUNTS), *given]) == 2
+    assert "--server and --keep go together" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("agrees", "said"), [(True, "all counts agree"), (False, "counts disagree")])
+def test_a_server_gets_the_counts_as_they_were_counted(
+    agrees: bool, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sent: list[tuple[Any, ...]] = []
+
+    def keep(*given: Any) -> bool:
+        sent.append(given)
+        return agrees
+
+    monkeypatch.setattr("app.cli.remote.keep_verification", keep)
+    assert main(["verify", str(PLAN), "--counts", str(COUNTS), "--server", "http://x", "--keep", "s1/p1"]) == 0
+    ((url, study, plan, counts),) = sent
+    assert (url, study, plan) == ("http://x", "s1", "p1")
+    assert read_counts(json.dumps(counts), "sent") == read_counts(COUNTS.read_text(), "counts")
+    assert f"kept with plan p1 of study s1; by its price, {said}" in capsys.readouterr().err.replace("\n", " ")
+
+
 def process(tmp_path: Path, body: str) -> Path:
     program = tmp_path / "program.py"
     program.write_text(f"import json, sys\nquestion = json.load(open(sys.argv[1]))\nanswer = sys.argv[2]\n{body}\n")
