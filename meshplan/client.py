@@ -186,7 +186,7 @@ class _Methods(CheckMethods):
 
     @call
     def verification(self, study_id: str, plan_id: str) -> Flow[JsonObject]:
-        """Counts of the framework beside the price of a plan, as they were kept; a 404 if there are none."""
+        """Counts of the framework beside the price of a plan, as they were kept; ``verification`` is null if there are none."""
         return self._json("GET", f"/v1/studies/{study_id}/plans/{plan_id}/verification")
 
     @call

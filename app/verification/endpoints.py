@@ -10,25 +10,22 @@ from fastapi.concurrency import run_in_threadpool
 
 from app.http.bodies import StrictRoute, sent
 from app.http.priced_requests import heavily_priced
-from app.http.problems import ServiceError, described
+from app.http.problems import described
 from app.http.state import ServerState, state_of
 from app.studies.endpoints import PlanId, StudyId
 from app.text.json_documents import DescribedBy
 from app.verification import kept
 from app.verification.schemas import CountsDocument, KeptVerification
-from documents.sentences import Sentence, all_unpacked
+from documents.sentences import all_unpacked
 
 router = APIRouter(prefix="/studies/{study_id}/plans/{plan_id}/verification", tags=["studies"], route_class=StrictRoute)
 
 
 @router.get("", responses=described("not-found"))
 def get_plan_verification(request: Request, study_id: StudyId, plan_id: PlanId) -> KeptVerification:
-    """Counts of the framework beside the price of a plan, as they were kept."""
+    """Counts of the framework beside the price of a plan, as they were kept; `verification` is null before there are any."""
     with state_of(request).database.read() as session:
-        found = kept.find(session, study_id, plan_id)
-    if found is None:
-        raise ServiceError("not-found", Sentence("The plan {} has not been verified.", plan_id), parameter="plan_id")
-    return found
+        return kept.find(session, study_id, plan_id)
 
 
 @router.put(

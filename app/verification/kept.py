@@ -32,17 +32,17 @@ def keep(session: Session, study_id: str, plan_id: str, document: dict[str, Any]
     row.created_at_s, row.document = now_s(session), document
     session.add(row)
     session.flush()
-    return _view(row)
+    return _view(plan_id, row.created_at_s, row.document)
 
 
-def find(session: Session, study_id: str, plan_id: str) -> KeptVerification | None:
-    """The verification of a plan, if there is one; ``StudyNotFound`` or ``PlanNotFound``."""
+def find(session: Session, study_id: str, plan_id: str) -> KeptVerification:
+    """The verification of a plan, or nulls; ``StudyNotFound`` or ``PlanNotFound``."""
     studies.get_plan(session, study_id, plan_id)
     row = session.get(PlanVerification, (study_id, plan_id))
-    return None if row is None else _view(row)
+    return _view(plan_id, None, None) if row is None else _view(plan_id, row.created_at_s, row.document)
 
 
-def _view(row: PlanVerification) -> KeptVerification:
+def _view(plan_id: str, created_at_s: float | None, document: dict[str, Any] | None) -> KeptVerification:
     return KeptVerification.model_validate(
-        {"schema_version": 1, "plan_id": row.plan_id, "created_at_s": row.created_at_s, "verification": row.document}
+        {"schema_version": 1, "plan_id": plan_id, "created_at_s": created_at_s, "verification": document}
     )

@@ -151,9 +151,9 @@ class VerificationDocument(Document):
 
 
 class KeptVerification(Document):
-    """The verification that is kept with a plan of a study."""
+    """The verification that is kept with a plan of a study; nulls before there is one."""
 
     schema_version: Literal[1]
     plan_id: str
-    created_at_s: float
-    verification: VerificationDocument
+    created_at_s: float | None
+    verification: VerificationDocument | None

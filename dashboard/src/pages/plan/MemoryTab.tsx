@@ -22,6 +22,8 @@ const GIB = 2 ** 30;
 const MEMORY_OVER_TIME_PX = 480;
 const MemoryOverTime = lazyPart(async () => (await import("./MemoryOverTime")).MemoryOverTime);
 
+const Verified = lazyPart(async () => (await import("./Verified")).Verified);
+
 export function MemoryTab({ studyId, plan }: { studyId: string; plan: Plan }) {
   return (
     <Analysed studyId={studyId} plan={plan}>
@@ -34,6 +36,9 @@ export function MemoryTab({ studyId, plan }: { studyId: string; plan: Plan }) {
             </Suspense>
           </WhenVisible>
           <StageTable analysis={analysis} />
+          <Suspense fallback={null}>
+            <Verified studyId={studyId} planId={plan.plan_id} />
+          </Suspense>
         </Stack>
       )}
     </Analysed>

@@ -21,6 +21,13 @@ export const analysisQuery = (studyId: string, planId: string) =>
     ...fixed,
   });
 
+export const verificationQuery = (studyId: string, planId: string) =>
+  queryOptions({
+    queryKey: ["verification", studyId, planId],
+    queryFn: ({ signal }) =>
+      answered(api.GET("/v1/studies/{study_id}/plans/{plan_id}/verification", { params: at(studyId, planId), signal })),
+  });
+
 export const launchQuery = (studyId: string, planId: string) =>
   queryOptions({
     queryKey: ["launch", studyId, planId],
