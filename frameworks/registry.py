@@ -5,6 +5,8 @@ Targets, legality rules, launch blocks and files, documents and the names in a j
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cost_models.shapes.switches import SWITCHES, Feature
 from cost_models.shapes.traits import family_traits
 from documents.errors import did_you_mean
@@ -40,7 +42,7 @@ def parse_target(text: str) -> Target:
         return named[0]
     for target in named:
         if release in (target.release, *target.other_releases):
-            return target
+            return replace(target, year=target.earlier.get(release, target.year))
     releases = joined(", ", (r for target in named for r in (target.release, *target.other_releases) if r)) or Sentence(
         "no release"
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from documents.errors import InputError
 
@@ -16,7 +17,7 @@ class Target:
     """A framework and the release whose rules apply; ``any`` has no release.
 
     ``families`` are the device families that the framework runs on. ``year`` is the release's date (2024.5: July 2024), where
-    prices depend on it.
+    prices depend on it; ``earlier`` are the years of releases with the same rules that are priced apart.
     """
 
     name: str
@@ -24,6 +25,7 @@ class Target:
     other_releases: tuple[str, ...] = ()  # spellings of it, and releases with the same rules
     families: tuple[str, ...] = ()
     year: float | None = None
+    earlier: Mapping[str, float] = field(default_factory=dict, compare=False)
 
     @property
     def label(self) -> str:

@@ -6,15 +6,16 @@ from dataclasses import dataclass, fields
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cost_models.layer.adapters import adapter_output_bytes
 from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
+from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
-from cost_models.layer.expert_rows import peak_expert_rows, routed_copies
+from cost_models.layer.expert_rows import peak_expert_rows
 from cost_models.layer.linear_attention import linear_attention_states_bytes
-from cost_models.layer.quantisation import QUANTISED_PRECISIONS
+from cost_models.layer.linear_inputs import kept_input_bytes, linear_input_bytes
+from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.unfused_bytes import (
     expert_product_bytes,
     gate_copy_bytes,
@@ -24,7 +25,6 @@ from cost_models.layer.unfused_bytes import (
 )
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import MoeShape, Workload
@@ -37,7 +37,6 @@ SCORE_GRADIENT_BYTES = 4  # during the backward: gradients of the scores before 
 ALIBI_BYTES = 2  # each layer has its own tensor with the scaled position bias of its heads [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # fraction of expert internals that level0 keeps [mindspeed, moe-zero-memory.md]
 DROPPED_BY = {  # tensor classes that one module computes again as a whole
-    "norm_output": RecomputeModule.LAYERNORM,
     "attention_scores": RecomputeModule.CORE_ATTN,
     "mlp": RecomputeModule.MLP,
     "routed_experts": RecomputeModule.MOE,
@@ -71,27 +70,6 @@ class LayerActivations:
         return {f.name: value for f in fields(self) if not isinstance(value := getattr(self, f.name), dict)}
 
 
-def linear_input_bytes(workload: Workload) -> int:
-    """Bytes that a linear layer keeps for each element of its input: 1 or 2.
-
-    Transformer Engine keeps the input in 8 bits if it multiplies in 8 bits or fewer [transformer-engine, linear.py].
-    """
-    kept = workload.device_traits.keeps_quantised_inputs and workload.software_traits.uses_transformer_engine
-    return 1 if kept and workload.training.precision in QUANTISED_PRECISIONS else ELEMENT_BYTES
-
-
-def kept_input_bytes(workload: Workload, target: Target) -> int:
-    """Bytes that the layers of ``target`` keep for each element of their input; 0 if they are frozen and have no adapter.
-
-    An adapter multiplies in 16 bits, whatever its layer does. A frozen layer needs its weight alone for the gradient of its
-    input [megatron-0.12, layers.py].
-    """
-    task = workload.training.task
-    if not task.is_frozen:
-        return linear_input_bytes(workload)
-    return ELEMENT_BYTES if task.trains(target) else 0
-
-
 def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     """Bytes that a router keeps for each channel of its input, in addition to the layer norm's output. ``[k]``
 
@@ -111,37 +89,6 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     stands = traits.copied_router_input and shape is not None and shape.shared_expert_ffn_hidden_size == 0
     copy = ROUTER_INPUT_BYTES - np.where(again, 0.0, float(linear * stands))
     return np.where(routes_in_fp32(workload, keys), copy, kept)
-
-
-def expert_copies(workload: Workload, keys: LayerKeys, shape: MoeShape) -> Floats:
-    """Bytes of token copies that live while an MoE layer exchanges them: sent, received and sorted. ``[k]``
-
-    With an all-gather, the gathered tokens of all ranks replace the sent ones. A router in FP32 doubles the bytes of their
-    outputs; if overlapped, the backward gathers them again while it holds its gradient. An overlapped all-to-all holds the
-    buffers of two exchanges at once [mindspeed-moe-overlap]. Merged passes hold the buffers of a forward and a backward
-    [mindspeed-fb-overlap].
-
-    Returns
-    -------
-    Floats, ``[k]``, bytes
-        For one micro batch, at the layer's worst moment. No layer keeps them for its backward.
-
-    Notes
-    -----
-    Memory uses the rank that holds the most rows (``peak_expert_rows``). Time uses the mean over layers of the fullest rank.
-    """
-    h, training = float(workload.model.hidden_size), workload.training
-    sent = ELEMENT_BYTES * h * routed_copies(keys, shape, training)
-    received = 2.0 * ELEMENT_BYTES * h * peak_expert_rows(keys, shape, training)  # received and sorted copies
-    travels = keys.ep * keys.etp > 1
-    gathers = travels & (keys.dispatcher == int(Dispatcher.ALLGATHER))
-    gathered = ELEMENT_BYTES * h * keys.sharded_tokens(training) * keys.ep * keys.etp
-    # Outputs are summed in the precision of their weights.
-    twice = keys.has(Feature.MOE_ALLGATHER_OVERLAP_COMM) | routes_in_fp32(workload, keys)
-    gathered = gathered * np.where(twice, 2.0, 1.0)
-    exchanged = (sent + received) * np.where(travels & keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM), 2.0, 1.0)
-    copies: Floats = np.where(gathers, gathered + received, exchanged)
-    return copies * np.where(travels & keys.has(Feature.MOE_COMM_OVERLAP), 2.0, 1.0)
 
 
 def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool = False) -> LayerActivations:
@@ -167,7 +114,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         whole["adapters"] = adapter_output_bytes(workload, keys, moe=moe)
     kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
     kept_attention = kept_attention + n * core_checkpoint_bytes(workload, keys, local=local)
-    saved = _saved(keys, whole | {"attention": np.where(swapped, 0.0, kept_attention)}, mlp.act)
+    again = _recomputed_activations(workload, mlp), _dropped_outputs(workload, keys, moe=moe, local=local)
+    saved = _saved(keys, whole | {"attention": np.where(swapped, 0.0, kept_attention)}, *again)
     waiting = _waiting(workload, keys, whole, mlp) | ({"adapters": whole["adapters"]} if adapted else {})
     none = np.zeros_like(n)
     experts = sum((whole[name] for name in ("routed_experts", "shared_experts", "router")), none)
@@ -201,26 +149,39 @@ def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
 
 
 def _norm_bytes(workload: Workload, keys: LayerKeys, *, moe: bool) -> dict[str, Floats]:
-    """Bytes of the inputs and outputs of a layer's norms, by tensor class.
+    """Bytes of the inputs and outputs of a layer's norms, by tensor class. ``[k]``"""
+    norms = 2.0 if workload.model.sandwich_norm else 1.0
+    inputs = 2.0 * ELEMENT_BYTES * float(workload.model.hidden_size) * between_blocks_tokens(workload, keys) * norms
+    return {"residual": inputs, "norm_output": sum(_norm_outputs(workload, keys, moe=moe), np.zeros(len(keys.tp)))}
+
+
+def _dropped_outputs(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) -> Floats:
+    """Bytes of the outputs of norms that recompute of norms drops, or that of the MLP which contains its norm. ``[k]``"""
+    outputs, alone = _norm_outputs(workload, keys, moe=moe), lone_norms(workload, keys, moe=moe, local=local)
+    of_norms = np.where(keys.recomputes(RecomputeModule.LAYERNORM), outputs[0] * alone[0] + outputs[1] * alone[1], 0.0)
+    inside = keys.recomputes(RecomputeModule.MLP) & (not moe)
+    return of_norms + np.where(inside, outputs[1] * (1.0 - alone[1]), 0.0)
+
+
+def _norm_outputs(workload: Workload, keys: LayerKeys, *, moe: bool) -> tuple[Floats, Floats]:
+    """Bytes of the outputs of the norms around attention, and of those around the MLP. ``[k]``
 
     A norm's output feeds a linear layer, except for the sandwich norms that follow one. What a norm without its kernel keeps
     beyond its input goes with its output if the norm is recomputed. Frozen weights leave the outputs that adapters need, which
     Megatron Bridge keeps gathered [megatron-bridge, peft/utils.py].
     """
     h, n_l = float(workload.model.hidden_size), between_blocks_tokens(workload, keys)
-    outputs = np.full(len(keys.tp), 2.0 * linear_input_bytes(workload))
+    outputs = (np.full(len(keys.tp), float(linear_input_bytes(workload))),) * 2  # before attention, before the MLP
     task, shape = workload.training.task, workload.model.moe if moe else None
     if task.is_frozen:
         common = shape is None or shape.shared_expert_ffn_hidden_size > 0
         adapted = (kept_input_bytes(workload, Target.QKV), common * kept_input_bytes(workload, Target.FC1))
         gathered = keys.tokens(workload.training) / n_l if workload.software_traits.splits_adapters else np.ones(len(keys.tp))
-        outputs = sum(adapted) * gathered
+        outputs = (adapted[0] * gathered, adapted[1] * gathered)
     norms = 2.0 if workload.model.sandwich_norm else 1.0
-    inside = 2.0 * norms * (norm_input_bytes(workload, keys) - ELEMENT_BYTES)
-    return {
-        "residual": 2.0 * ELEMENT_BYTES * h * n_l * norms,
-        "norm_output": (outputs + 2.0 * ELEMENT_BYTES * (norms - 1.0) + inside) * h * n_l,
-    }
+    inside = norms * (norm_input_bytes(workload, keys) - ELEMENT_BYTES)
+    first, second = (h * n_l * (output + ELEMENT_BYTES * (norms - 1.0) + inside) for output in outputs)
+    return first, second
 
 
 def _score_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
@@ -289,13 +250,6 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
     return _Mlp(kept, {"mlp": channels.behind * width}, none, waiting, none)
 
 
-def keeps_expert_outputs(keys: LayerKeys) -> NDArray[np.bool_]:
-    """Whether the backward of an overlapped exchange starts from the experts' outputs [mindspeed-moe-overlap]. ``[k]``"""
-    exchanges = keys.has(Feature.MOE_ALLTOALL_OVERLAP_COMM) & (keys.dispatcher != int(Dispatcher.ALLGATHER))
-    found: NDArray[np.bool_] = exchanges & (keys.ep * keys.etp > 1)
-    return found
-
-
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     """Activation bytes of routed and shared experts, in the MoE layer whose busiest rank receives the most tokens."""
     training, h = workload.training, float(workload.model.hidden_size)
@@ -305,23 +259,30 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
     clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)
     inside = clamped + expert_product_bytes(workload, keys) * width
-    outputs = np.where(keeps_expert_outputs(keys), ELEMENT_BYTES * h * rows, 0.0)
+    outputs = expert_output_bytes(workload, keys, shape)
+    gathered = gathered_shared_input_bytes(workload, keys)
     kept = {
         "mlp": np.zeros_like(n),
         "routed_experts": linear * h * rows + channels.kept * width + inside + outputs,
-        "shared_experts": channels.kept * shared_width,
+        "shared_experts": channels.kept * shared_width + gathered,
         "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * n_l,
     }
     act = {"routed_experts": channels.behind * width + inside, "shared_experts": channels.behind * shared_width}
     waiting = {
         "mlp": np.zeros_like(n),
         "routed_experts": 2.0 * linear * h * rows + channels.waiting * width,
-        "shared_experts": channels.waiting * shared_width,
+        "shared_experts": channels.waiting * shared_width + gathered,
     }
     return _Mlp(kept, act, expert_copies(workload, keys, shape), waiting, width)
 
 
-def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) -> dict[str, Floats]:
+def _recomputed_activations(workload: Workload, mlp: _Mlp) -> dict[str, Floats]:
+    """Bytes from the activation function on that its recompute drops, by tensor class. ``[k]``"""
+    routed = workload.software_traits.recomputes_routed_activations
+    return {name: act for name, act in mlp.act.items() if name == "routed_experts" or not routed}
+
+
+def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats], norm_outputs: Floats) -> dict[str, Floats]:
     """Bytes kept for the backward by tensor class, without the tensors that the key recomputes. ``[k]``
 
     Parameters
@@ -329,13 +290,17 @@ def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats]) ->
     whole : ``[k]``, bytes
         With nothing recomputed, except that attention is already as the key keeps it.
     act : ``[k]``, bytes
-        The part behind the activation function.
+        The part that recompute of activation functions drops.
+    norm_outputs : ``[k]``, bytes
+        Outputs of norms that are computed again.
     """
     zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
     saved = {}
     for name, kept in whole.items():
         if name in act:
             kept = kept - np.where(keys.recomputes(RecomputeModule.MLP_ACT), act[name], 0.0)
+        if name == "norm_output":
+            kept = kept - norm_outputs
         if name in ("routed_experts", "shared_experts"):
             kept = zero_memory * kept
         saved[name] = np.where(keys.recomputes(DROPPED_BY[name]), 0.0, kept) if name in DROPPED_BY else kept

@@ -14,6 +14,7 @@ from cost_models.shapes.training_task import Target
 from cost_models.shapes.workload import Workload
 
 ROTARY_TABLES = 4  # sines and cosines, for queries and for keys
+ANGLE_BYTES = 4  # sine and cosine of a position and channel of latent attention [megatron-0.12, yarn_rotary_pos_embedding.py]
 ROTARY_TABLE_BYTES = 2  # sine or cosine of a token and channel [megatron-0.12, rope_utils.py]
 
 
@@ -27,7 +28,9 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     repeat keys and values for every head [mindspeed-attention].
     MLA: 4 (ql + kl) + 4 H (dn + dr) + 4 H dv + statistics, / t, and the shared rope key 2 dr, which every rank holds. Without
     sequence parallelism every rank also holds the whole latents. Recomputing the up-projections starts from the latents before
-    their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm, multi_latent_attention.py].
+    their norms [megatron-0.12, gpt_layer_specs.py; mindspeed-llm, multi_latent_attention.py]. In Megatron-Core each layer has a
+    table of its angles, 4 dr a position, and the rope key lives on inside the keys alone; with the up-projections recomputed it
+    stays, gathered and as it was [megatron-0.12, multi_latent_attention.py].
     Frozen up-projections keep no input.
     Ulysses: attention keeps its output, and the projection keeps it again after the exchange. An output gate keeps itself and
     the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``.
@@ -65,7 +68,13 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     latent = ELEMENT_BYTES * (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)  # before a norm, and again behind it
     queries_and_keys = 2.0 * ELEMENT_BYTES * heads * mla.qk_head_dim
     expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
-    rest = (ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + ELEMENT_BYTES * mla.qk_rope_head_dim + latent
+    rest = (ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + latent
+    rope, angles = float(ELEMENT_BYTES * mla.qk_rope_head_dim), ANGLE_BYTES * mla.qk_rope_head_dim / keys.micro_batch_size
+    if workload.software_traits.own_angles:
+        angles = angles / element_factor(workload)
+        behind = latent * (not task.is_frozen)
+        return rest + angles + expanded / t + behind, rest + angles + rope + rope / latent_ranks(keys)
+    rest = rest + rope
     behind = latent * (not task.is_frozen)  # up-projections have no adapters
     return rest + expanded / t + behind, rest
 

@@ -10,7 +10,7 @@ from cost_models.constants import Constants
 from cost_models.layer.adapters import adapter_comm
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
-from cost_models.layer.expert_rows import load_factor, token_holders, uneven_experts
+from cost_models.layer.expert_rows import gathers_shared_input, load_factor, token_holders, uneven_experts
 from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.layer.unfused_bytes import routes_in_fp32
 from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
@@ -63,10 +63,10 @@ def tensor_parallel_comm(
     Notes
     -----
     Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s``
-    gathers the saved inputs again while the gradients of inputs are computed. Without sequence parallelism each block all-reduces
-    once in each pass, with equal bytes, but the gradients of latents at their own width. The shared rope key enters no linear
-    layer: it is gathered once, and its gradient is reduced under sequence parallelism only. Shared heads: a gather of
-    2 n d (H + 2 Hk) bytes forward, a reduce-scatter of as many backward.
+    gathers the saved inputs again while the gradients of inputs are computed; overlapped shared experts keep theirs gathered.
+    Without sequence parallelism each block all-reduces once in each pass, with equal bytes, but the gradients of latents at
+    their own width. The shared rope key enters no linear layer: it is gathered once, and its gradient is reduced under sequence
+    parallelism only. Shared heads: a gather of 2 n d (H + 2 Hk) bytes forward, a reduce-scatter of as many backward.
     """
     model, training = workload.model, workload.training
     n = keys.tokens(training)
@@ -100,10 +100,11 @@ def tensor_parallel_comm(
     regathers = (
         sp & ~grid & (not training.task.is_frozen)
     )  # frozen weights need no input in a backward [megatron-0.12, layers.py]
+    kept = moe & gathers_shared_input(workload, keys)
     return TensorParallelComm(
         forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,
         backward + reduce_scatter_s(shared, keys.tp, stride, network) + low_rank_back,
-        np.where(regathers, again + blocks * gather, 0.0),
+        np.where(regathers, again + np.where(kept, 0.0, blocks * gather), 0.0),
         mlp,
         latents,
     )

@@ -29,8 +29,14 @@ class EdgeCosts:
     head_weight_gradient_s: Floats  # part of ``head_backward_s``
     head_regather_s: Floats  # gathers the head's input again beside its weight gradient, which hides it
     mtp_projection_s: Floats  # forward; backward twice that
-    mtp_comm_s: tuple[Floats, Floats]  # collectives of one MTP projection and its embedding, both ways; no part of a step's time
+    mtp_comm_s: tuple[Floats, Floats]  # collectives around one MTP projection and its embedding, forward and backward
     mtp_regather_s: Floats  # gathers the projection's input again beside its weight gradient, which hides it
+
+    @property
+    def mtp_module_s(self) -> Floats:
+        """Forward and backward of an MTP module without its layer and its head, ``[k]``."""
+        both: Floats = 3.0 * self.mtp_projection_s + self.mtp_comm_s[0] + self.mtp_comm_s[1]
+        return both
 
 
 def edge_costs(workload: Workload, keys: LayerKeys, device: Device, network: Network) -> EdgeCosts:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import ExpertSpread
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import MoeShape, TrainingJob
+from cost_models.shapes.workload import MoeShape, TrainingJob, Workload
 
 
 def routed_copies(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Floats:
@@ -23,6 +24,18 @@ def routed_copies(keys: LayerKeys, shape: MoeShape, training: TrainingJob) -> Fl
 def token_holders(keys: LayerKeys) -> Floats:
     """Ranks of one etp group with the same tokens: 1 under sequence parallelism, else the ranks that share a tp group. ``[k]``"""
     return np.where(keys.sequence_parallel != 0, 1.0, np.minimum(keys.etp, keys.tp))
+
+
+def gathers_shared_input(workload: Workload, keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether overlapped shared experts gather their input before they run, and keep it as a whole. ``[k]``
+
+    A compiled graph has no such experts; without sequence parallelism their input is whole anyway.
+    """
+    shape = workload.model.moe
+    shared = shape is not None and shape.shared_expert_ffn_hidden_size > 0 and workload.software_traits.eager
+    whole = keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP) & (keys.sequence_parallel != 0) & (keys.tp > 1)
+    whole = whole & (keys.ep * keys.etp > 1)
+    return whole if shared else np.zeros_like(whole)
 
 
 def padded(keys: LayerKeys, shape: MoeShape) -> np.ndarray:

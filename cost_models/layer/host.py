@@ -9,6 +9,7 @@ from cost_models.constants import Constants
 from cost_models.layer.adapters import adapter_kernels
 from cost_models.layer.expert_passes import BIAS_KERNELS
 from cost_models.layer.expert_rows import padded
+from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.modules import has_one_expert_kernel
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -30,7 +31,7 @@ FUSED_KERNELS_SAVED = {Feature.FUSED_NORM: 6, Feature.FUSED_SWIGLU: 2, Feature.F
 CHECKPOINT_KERNELS = 10
 REPEATED_KERNELS = {
     RecomputeModule.CORE_ATTN: CHECKPOINT_KERNELS + 2,
-    RecomputeModule.LAYERNORM: 2 * (CHECKPOINT_KERNELS + 1),
+    RecomputeModule.LAYERNORM: CHECKPOINT_KERNELS + 1,  # each
     RecomputeModule.MLP_ACT: CHECKPOINT_KERNELS + 1,
     RecomputeModule.MLA_UP_PROJ: CHECKPOINT_KERNELS + 6,
     RecomputeModule.MLP: CHECKPOINT_KERNELS + MLP_KERNELS,
@@ -76,14 +77,17 @@ def host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bo
     return dispatch, waits * constants.host_moe_sync_s
 
 
-def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool) -> Floats:
+def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *, moe: bool, local: bool = False) -> Floats:
     """Host time to dispatch the recompute of selected modules in a backward, in addition to two forwards' worth. [s] ``[k]``"""
     kernels = np.zeros(len(keys.tp))
     block = keys.recomputes(RecomputeModule.MOE if moe else RecomputeModule.MLP)  # includes all modules inside the block
+    lone = sum(lone_norms(workload, keys, moe=moe, local=local), np.zeros(len(keys.tp)))
+    idle = RecomputeModule.MLP_ACT if workload.software_traits.recomputes_routed_activations and not moe else None
     for module, repeated in REPEATED_KERNELS.items():
         if MODULES[module].in_layer(workload.model, moe):
             alone = keys.recomputes(module) & ~(block & MODULES[module].inside)
-            kernels = kernels + np.where(alone, repeated, 0)
+            times = lone if module is RecomputeModule.LAYERNORM else float(module is not idle)
+            kernels = kernels + np.where(alone, times * repeated, 0)
     return kernels * _kernel_s(workload, keys, constants)
 
 

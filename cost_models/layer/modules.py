@@ -21,6 +21,7 @@ from cost_models.layer.compute import (
 from cost_models.layer.expert_passes import ExpertPasses, expert_passes
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.linear_attention import linear_attention_moved_bytes, linear_attention_s
+from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
 from cost_models.shapes.flops import attended_length, attention_score_flops_per_token
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -242,12 +243,15 @@ def _mask_s(workload: Workload, keys: LayerKeys, flops: Floats, head_dim: int, d
 
 @dataclass(frozen=True)
 class VectorTimes:
-    """Forward seconds of memory-bound operators, ``[k]``."""
+    """Forward seconds of memory-bound operators, ``[k]``. ``*_again`` are the parts that recompute of the operators repeats."""
 
     norms: Floats
     rope: Floats
     activation: Floats
     rest: Floats
+    norms_again: Floats
+    activation_again: Floats
+    mlp_norm: Floats  # that a dense MLP contains
 
     @property
     def total(self) -> Floats:
@@ -283,21 +287,25 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
         moved_bytes = moved_bytes + (READ_WRITE_BYTES + ADD_BYTES) * heads * d  # split off, and multiplied with the output
     shape = model.moe if moe else None
     if shape is None:
-        widths, router = n * model.ffn_hidden_size / t, zero
+        routed, common, router = zero, n * model.ffn_hidden_size / t, zero
     else:
-        rows = expert_rows(keys, shape, training)
-        widths = rows * shape.expert_ffn_hidden_size / keys.etp + n * shape.shared_expert_ffn_hidden_size / t
+        routed = expert_rows(keys, shape, training) * shape.expert_ffn_hidden_size / keys.etp
+        common = n * shape.shared_expert_ffn_hidden_size / t
         router = ROUTER_BYTES * shape.num_experts * n_l
 
     def unfused(feature: Feature) -> Floats:
         return np.where(keys.has(feature), 1.0, UNFUSED_VECTOR_FACTOR)
 
     norms = 2.0 * READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
-    activation = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * widths * unfused(Feature.FUSED_SWIGLU)
+    channel = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * unfused(Feature.FUSED_SWIGLU)
     rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
     # Two residual adds; split and transpose of q, k and v.
     rest = 2.0 * ADD_BYTES * h * n_l + moved_bytes * n / t + router
-    return VectorTimes(*(vector_s(part, device) for part in (norms, rope, activation, rest)))
+    first, second = lone_norms(workload, keys, moe=moe, local=local)
+    again = routed if workload.software_traits.recomputes_routed_activations else routed + common
+    parts = (norms, rope, channel * (routed + common), rest, (first + second) / 2.0 * norms)
+    parts = (*parts, channel * again, (1.0 - second) / 2.0 * norms)
+    return VectorTimes(*(vector_s(part, device) for part in parts))
 
 
 def _permute_s(workload: Workload, keys: LayerKeys, device: Device) -> Floats:
@@ -334,13 +342,14 @@ def _selective_recompute(
     """
     again = keys.recomputes
     repeated = np.where(again(RecomputeModule.CORE_ATTN), attention_forward, 0.0)
-    repeated = repeated + np.where(again(RecomputeModule.LAYERNORM), vector.norms, 0.0)
+    repeated = repeated + np.where(again(RecomputeModule.LAYERNORM), vector.norms_again, 0.0)
     repeated = repeated + np.where(again(RecomputeModule.MLA_UP_PROJ), matmuls.mla_up + vector.rope, 0.0)
-    module = np.where(again(RecomputeModule.MLP), matmuls.mlp, 0.0)
+    module = np.where(again(RecomputeModule.MLP) & (matmuls.mlp > 0), matmuls.mlp + vector.mlp_norm, 0.0)
     module = module + np.where(again(RecomputeModule.MOE), matmuls.moe + permute + passes.biases_forward, 0.0)
     zero_memory = keys.has(Feature.MOE_ZERO_MEMORY) & (matmuls.moe > 0)
-    activation = again(RecomputeModule.MLP_ACT) | zero_memory | (module > 0)
-    return repeated + module + np.where(activation, vector.activation + passes.clamps_forward, 0.0)
+    whole, part = zero_memory | (module > 0), again(RecomputeModule.MLP_ACT)
+    activation = np.where(whole, vector.activation, vector.activation_again) + passes.clamps_forward
+    return repeated + module + np.where(whole | part, activation, 0.0)
 
 
 @dataclass(frozen=True)

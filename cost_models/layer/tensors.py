@@ -10,8 +10,6 @@ import numpy as np
 from cost_models.layer.activations import (
     LayerActivations,
     channel_bytes,
-    keeps_expert_outputs,
-    kept_input_bytes,
     layer_activations,
 )
 from cost_models.layer.attention_bytes import (
@@ -23,7 +21,9 @@ from cost_models.layer.attention_bytes import (
 )
 from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
 from cost_models.layer.costs import LayerCosts
+from cost_models.layer.expert_bytes import expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_rows import peak_expert_rows
+from cost_models.layer.linear_inputs import kept_input_bytes
 from cost_models.layer.modules import ROUTER_BYTES, LayerCompute, layer_compute
 from cost_models.layer.overlap import host_copy_stretch, layer_comm
 from cost_models.layer.unfused_bytes import expert_product_bytes
@@ -194,10 +194,11 @@ def _expert_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) 
     assert shape is not None
     rows = peak_expert_rows(keys, shape, workload.training)
     tokens = kept_input_bytes(workload, Target.FC1) * workload.model.hidden_size * rows
-    outputs = np.where(keeps_expert_outputs(keys), ELEMENT_BYTES * workload.model.hidden_size * rows, 0.0)
+    outputs = expert_output_bytes(workload, keys, shape)
     width = rows * shape.expert_ffn_hidden_size / keys.etp
     behind = width * (channels.behind + expert_product_bytes(workload, keys))
-    shared = kept["shared_experts"] * channels.behind / channels.kept
+    inside = kept["shared_experts"] - gathered_shared_input_bytes(workload, keys)
+    shared = inside * channels.behind / channels.kept
     return {
         Tensor.ROUTER: kept["router"],
         Tensor.EXPERT_INPUT: tokens,

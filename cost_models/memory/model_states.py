@@ -236,7 +236,8 @@ def model_states(
     megatron-0.12, dist_optimizer.md].
 
     FP32 parameters need no master copy: in FP32 jobs, in MindFormers, whose parallel optimizer also shards the weights
-    [mindformers-1.8], and in PyTorch FSDP, which casts a shard when it gathers it [pytorch-fsdp, section 4.4]. DeepSpeed
+    [mindformers-1.8], and in PyTorch FSDP, which casts a shard when it gathers it, under ZeRO-2 as well
+    [pytorch-fsdp, section 4.4]. DeepSpeed
     accumulates BF16 gradients in FP32 in addition to those that the backward writes [deepspeed, bf16_optimizer.py]. With 16-bit
     gradients, Megatron's optimizer works on an FP32 copy of its shard. In FP8 without the distributed optimizer, weights are
     also kept in 16 bits; tables and norms count as if they were cast. With it the layers' weights are twice 8 bits
@@ -274,7 +275,8 @@ def model_states(
     def shared(bytes_each: Floats | float, from_stage: int) -> Floats:
         return divided(trained.dense, trained.experts, from_stage) * bytes_each
 
-    task, weights = workload.training.task, shared(weight_bytes, 1 if software.fp32_parameters else 3)
+    shards_from = 1 if software.fp32_parameters else 2 if workload.software_traits.fp32_shards else 3
+    task, weights = workload.training.task, shared(weight_bytes, shards_from)
     if task.is_frozen:
         saved = WEIGHT_BYTES - task.stored_bytes
         weights = weights + WEIGHT_BYTES * divided(parameters.dense, parameters.experts, 3)

@@ -11,6 +11,7 @@ from cost_models.constants import Constants
 from cost_models.layer.activations import ALIBI_BYTES, LayerActivations
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor
 from cost_models.memory.held_layers import KeptLayers, expanded_layers, kept_layers, layers_in_flight
+from cost_models.memory.losses import logits_bytes, loss_bytes, weight_gradient_bytes
 from cost_models.memory.model_states import (
     SWAP_OPTIMIZER_TIMES,
     WEIGHT_BYTES,
@@ -27,15 +28,6 @@ from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, S
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
-# Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Eager code on Ascend also keeps a copy with
-# the maximum subtracted; a fused kernel or a compiled graph does not.
-LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
-# PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
-PLAIN_LOGIT_BYTES = 12
-# Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
-# gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
-WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
-MTP_INPUTS = 4  # tensors as large as a layer's input that an MTP module keeps beyond its layer
 DROPLESS_POOL_FACTOR = 2.0  # sizes that change every step fragment the pool more [mindspeed]
 LEAST_POOL_FRACTION = 0.005  # fraction of the pool that is left when memory runs out: median of failed allocations [npu-oom]
 
@@ -108,44 +100,6 @@ def saved_bytes(layers: KeptLayers, activations: tuple[LayerActivations, ...]) -
     more += [number * each.waiting_bytes for number, each in waiting if number.any()]
     held: Floats = sum(more, first)
     return held
-
-
-def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers, input_bytes: Floats) -> Floats:
-    """Bytes of losses that wait for their backward, and of heads that wait for their weight gradient, ``[stage, n]``.
-
-    MTP modules have the same. The head keeps its input, divided under sequence parallelism, and with each loss waits what
-    ``mtp_bytes`` counts. The running loss is ``logits_bytes``.
-
-    Parameters
-    ----------
-    layers : ``[stage, n]``
-        Losses and heads in flight.
-    input_bytes : ``[n]``
-        Of a layer's input.
-    """
-    if not (layers.losses.any() or layers.waiting_heads.any()):
-        return np.zeros_like(layers.losses)
-    tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
-    rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
-    head_input = ELEMENT_BYTES * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
-    loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
-    tokens = tokens * element_factor(workload)
-    held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
-    return held + layers.losses * mtp_bytes(workload, input_bytes)
-
-
-def mtp_bytes(workload: Workload, input_bytes: Floats) -> Floats:
-    """Bytes of one micro batch that the MTP modules keep for their backward beyond their layers, ``[n]``, on the head's rank.
-
-    Each keeps the shifted embedding, its concatenation with the hidden state, and the input of its last norm: four inputs of a
-    layer [megatron-0.19, multi_token_prediction.py].
-
-    Parameters
-    ----------
-    input_bytes : ``[n]``
-        Of a layer's input.
-    """
-    return MTP_INPUTS * workload.model.mtp_num_layers * input_bytes
 
 
 def held_activations(
@@ -284,61 +238,29 @@ def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
     return sum((g.astype(np.float64) for g in groups), np.zeros(len(batch)))
 
 
-def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
-    """Bytes that the losses of one micro batch hold on the rank of the head. ``[n]``
-
-    These are logits, the head's input gathered from the tensor-parallel ranks with its gradient, the gradient of its weights, and
-    ``mtp_bytes``. PyTorch's own loss is over when the head's backward starts, and both are never held together; other stacks
-    reach peaks as if they were. MTP modules compute their losses before the model's, and keep what waits for the backward
-    [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward to the end of
-    the backward [pytorch-fsdp, section 4.2].
-
-    Parameters
-    ----------
-    input_bytes : ``[n]``
-        Of a layer's input.
-    """
-    model, software = workload.model, workload.software
-    logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
-    if workload.software_traits.eager and workload.device_traits.eager_loss_copies_logits:
-        logit_bytes = EAGER_ASCEND_LOGIT_BYTES
-    tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
-    rows = model.vocab_size / batch.tp
-    hidden = ELEMENT_BYTES * model.hidden_size
-    tokens = element_factor(workload) * tokens
-    waiting = model.mtp_num_layers * tokens * (WAITING_LOSS_LOGIT_BYTES * rows + 2.0 * hidden)
-    head = 0.0 if workload.training.task.is_frozen else weight_gradient_bytes(workload) * rows * model.hidden_size
-    loss = tokens * (logit_bytes * rows + hidden)
-    held: Floats = loss + tokens * hidden + head
-    if software.plain_cross_entropy:
-        held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
-    tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
-    gathered = (batch.zero_stage == 3) & workload.software_traits.fp32_shards
-    held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)
-    return waiting + held + mtp_bytes(workload, input_bytes)
-
-
-def weight_gradient_bytes(workload: Workload) -> float:
-    """Bytes a parameter of a weight gradient before it is added to the buffer.
-
-    Eager code creates a tensor for it [megatron-0.12, layers.py].
-    """
-    return element_factor(workload) * WEIGHT_BYTES if workload.software_traits.eager else 0.0
-
-
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters, trained: StageParameters) -> Floats:
     """Bytes of parameters and gradients that live while a layer runs. ``[stage, n]``
 
     They are the gradient of the largest trained tensor, gradients of the largest layer if they are scattered at once, under
     ZeRO-3 the weights of the layer and of the next, and a quantised weight in 16 bits while its matmul runs. ZeRO-3 counts
-    quantised weights as 16 bits.
+    quantised weights as 16 bits. ``whole_weights_bytes`` are included.
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     gathered = np.where(batch.zero_stage == 3, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
     held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * trained.largest_tensor
     if workload.training.task.dequantises:
         held = held + WEIGHT_BYTES * largest_matrix(workload, batch)
-    return gathered * parameters.largest_layer + held
+    return gathered * parameters.largest_layer + held + whole_weights_bytes(workload, batch, parameters)
+
+
+def whole_weights_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
+    """Bytes of weights that sharded PyTorch keeps gathered from the forward to the backward under ZeRO-2. ``[stage, n]``
+
+    It is 0 for other stacks, whose ZeRO-2 does not divide the weights [pytorch-fsdp, section 3.3].
+    """
+    gathered = (batch.zero_stage == 2) & workload.software_traits.fp32_shards
+    each = np.where(gathered, element_factor(workload) * WEIGHT_BYTES, 0.0)
+    return each * (parameters.dense + parameters.experts)
 
 
 def largest_matrix(workload: Workload, batch: StrategyBatch) -> Floats:
@@ -431,6 +353,7 @@ def memory_estimate(
     """
     profile = workload.cluster.profile
     logits = stages.is_last * logits_bytes(workload, batch, held.activations[0].input_bytes)
+    logits = logits + stages.is_last * whole_weights_bytes(workload, batch, parameters)
     working_set = held.working_set + gathered_bytes(workload, batch, parameters, trained)
     in_loss = logits > working_set  # the loss ends before the backward reaches a layer
     activations = held.saved_bytes + held.checkpoints + held.losses + np.maximum(logits, working_set)

@@ -11,8 +11,15 @@ from cost_models.constants import Constants
 from cost_models.layer.activations import LayerActivations
 from cost_models.memory.fit import fit_rule
 from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
+from cost_models.memory.losses import logits_bytes, loss_bytes
 from cost_models.memory.model_states import StageParameters
-from cost_models.memory.peak import MemoryEstimate, gathered_bytes, layers_beside, logits_bytes, loss_bytes, saved_bytes
+from cost_models.memory.peak import (
+    MemoryEstimate,
+    gathered_bytes,
+    layers_beside,
+    saved_bytes,
+    whole_weights_bytes,
+)
 from cost_models.pipeline.stage_times import chunk_counts
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
@@ -85,6 +92,7 @@ def room(
         in_flight.append([count[:, 0] for count in held])
     # A merged pair holds one layer more, whatever it keeps: a layer that keeps everything is the most.
     merged = layers_beside(stages, batch) * np.max([each.saved_bytes for each in activations], axis=0)
+    whole = whole_weights_bytes(workload, batch, parameters)
     pool = peak.parts["allocator_pool"]
     outside, slope = peak.peak - peak.allocated - pool, 1.0 + pool / peak.allocated
     of_passes = [each for name, each in peak.parts.items() if name.startswith("activations_") or name in IN_ACTIVATIONS]
@@ -93,7 +101,7 @@ def room(
     return Room(
         in_flight=np.array(in_flight),
         fixed_bytes=np.array(fixed)[:, :, 0],
-        least_bytes=(stages.is_last * logits_bytes(workload, batch, activations[0].input_bytes))[:, 0],
+        least_bytes=(stages.is_last * (logits_bytes(workload, batch, activations[0].input_bytes) + whole))[:, 0],
         beside_bytes=np.broadcast_to(gathered_bytes(workload, batch, parameters, trained) + merged, none.shape)[:, 0],
         most_bytes=np.where(peak.parts["optimizer_transient"] > most, -1.0, most)[:, 0],
     )

@@ -65,9 +65,9 @@ class PassTimes:
     """Seconds of one micro batch on the layers in ``counts``, ``[kind, n]``; each sum is computed on first use.
 
     ``forward`` and ``backward`` (with recompute) include exposed communication. An MTP module is one more layer and a
-    projection, and one more head on the head's rank. ``relay_s`` is one send for MTP modules between their stage and the
-    head's. ``extra_s`` is extra time of the backward. ``pair_saving`` is the saving of merging a forward with another micro
-    batch's backward.
+    projection with its collectives, and one more head on the head's rank. ``relay_s`` is one send for MTP modules between their
+    stage and the head's. ``extra_s`` is extra time of the backward. ``pair_saving`` is the saving of merging a forward with
+    another micro batch's backward.
     """
 
     counts: LayerCounts
@@ -81,13 +81,13 @@ class PassTimes:
     @cached_property
     def forward(self) -> Floats:
         """Seconds of the forward, ``[kind, n]``."""
-        edge = self._edge(self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0)
+        edge = self._edge(self.edges.embedding_forward_s, self.edges.head_forward_s, 1.0, self.edges.mtp_comm_s[0])
         return self._relayed(self._sum("forward_s", self._num_layers) + edge, 0)
 
     @cached_property
     def backward(self) -> Floats:
         """Seconds of the backward, ``[kind, n]``: gradients of inputs and weights, recompute, ``extra_s``."""
-        edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0)
+        edge = self._edge(self.edges.embedding_backward_s, self.edges.head_backward_s, 2.0, self.edges.mtp_comm_s[1])
         again = self._sum("full_recompute_s", self.counts.again)
         return self._relayed(self._sum("backward_s", self._num_layers) + again + edge + self.extra_s, 1)
 
@@ -106,7 +106,7 @@ class PassTimes:
     def weight_gradient(self) -> Floats:
         """Seconds of the part of the backward that can run separately, ``[kind, n]``."""
         none = np.zeros_like(self.edges.head_weight_gradient_s)
-        return self._sum("weight_gradient_s", self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0)
+        return self._sum("weight_gradient_s", self._num_layers) + self._edge(none, self.edges.head_weight_gradient_s, 1.0, none)
 
     @property
     def whole(self) -> Floats:
@@ -122,10 +122,12 @@ class PassTimes:
         total: Floats = sum(parts[1:], parts[0])
         return total
 
-    def _edge(self, embedding_s: Floats, head_s: Floats, projections: float) -> Floats:
+    def _edge(self, embedding_s: Floats, head_s: Floats, projections: float, mtp_comm_s: Floats) -> Floats:
         modules = self.stages.mtp_layers
         total: Floats = self.counts.embeddings * embedding_s + self.counts.heads * (1 + modules) * head_s
-        return total if not modules else total + projections * modules * self.counts.mtps * self.edges.mtp_projection_s
+        if not modules:
+            return total
+        return total + modules * self.counts.mtps * (projections * self.edges.mtp_projection_s + mtp_comm_s)
 
     def _relayed(self, seconds: Floats, direction: int) -> Floats:
         relays = self.counts.relays[direction]

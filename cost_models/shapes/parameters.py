@@ -35,6 +35,11 @@ class LayerParameters:
         """Parameters without the routed experts."""
         return self.attention_sharded + self.attention_replicated + self.norms + self.mlp + self.router + self.shared_experts
 
+    @property
+    def replicated(self) -> int:
+        """Parameters that every tensor-parallel rank holds whole."""
+        return self.attention_replicated + self.norms + self.router
+
     def chosen_experts(self, shape: MoeShape) -> int:
         """Parameters of the routed experts that one token passes."""
         return self.experts // shape.num_experts * shape.top_k
@@ -133,8 +138,7 @@ def layer_rank_parameters(
     They are not yet sharded over data parallel. Fewer key/value heads than tp count as divided all the same.
     """
     parts = layer_parameters(model, moe=moe, local=local)
-    sharded = (parts.attention_sharded + parts.mlp + parts.shared_experts) / rows.tp
-    dense = sharded + parts.attention_replicated + parts.norms + parts.router
+    dense = (parts.dense - parts.replicated) / rows.tp + parts.replicated
     return dense, parts.experts / (rows.ep * rows.etp)
 
 

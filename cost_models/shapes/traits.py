@@ -141,8 +141,8 @@ class SoftwareTraits:
         [megatron-0.19, moe_utils.py].
     gate_offset_year : first release whose unfused gated activation adds an offset to the value, and keeps the sum; core 0.15
         [megatron-0.19, mlp.py]. ``None``: it keeps none.
-    expert_weight_year : first release that multiplies an expert's activation by the weight of its token; before, and with
-        ``None``, the expert's output is multiplied [megatron-0.12, experts.py].
+    expert_weight_year : first release that multiplies an expert's activation by the weight of its token, core 0.12.1; before,
+        and with ``None``, the expert's output is multiplied [megatron-0.12, experts.py].
     expert_weights_fused : the fused activation does that as well. MindSpeed has an operator of its own for it
         [mindspeed, moe_layer_overlap].
     whole_sends_year : first release whose pipeline sends the hidden state as a rank holds it: whole without sequence parallelism
@@ -161,6 +161,11 @@ class SoftwareTraits:
     splits_adapters : tensor parallelism divides both matrices of an adapter; PEFT divides one [megatron-bridge, peft/utils.py;
         peft, tp_layer.py].
     shares_expert_adapters : the experts of a rank share one adapter [megatron-bridge, peft/lora.py].
+    norms_inside_linears : the linear layer of fused kernels contains the norm before it, which recompute of norms then leaves
+        alone: before queries, keys and values, and before a dense MLP [megatron-0.12, gpt_layer_specs.py; transformer-engine,
+        layernorm_linear.py].
+    own_angles : each layer of latent attention keeps a table of its rotary angles [megatron-0.12, multi_latent_attention.py].
+    recomputes_routed_activations : recompute of activation functions is of routed experts alone [megatron-0.12, experts.py].
     releases : the releases between which device time differs; ``None``: not known.
     """
 
@@ -186,6 +191,9 @@ class SoftwareTraits:
     repeats_allocations: bool = False
     splits_adapters: bool = False
     shares_expert_adapters: bool = False
+    norms_inside_linears: bool = False
+    own_angles: bool = False
+    recomputes_routed_activations: bool = False
     releases: Ladder | None = None
 
 
@@ -207,6 +215,7 @@ class Stack:
 
 ROUTER_RELEASE = 2025.5
 WHOLE_SENDS = 2023.25  # Megatron-Core 0.1
+EXPERT_WEIGHTS = 2025.38  # core 0.12.1, of 20 May
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
 FP32_ROUTER_EXPERTS = 32  # Megatron warns without an FP32 router from here on [megatron-0.12, arguments.py]
 MEGATRON_CORE = SoftwareTraits(
@@ -216,12 +225,15 @@ MEGATRON_CORE = SoftwareTraits(
     copied_router_input=True,
     sorted_map_year=2026.25,
     gate_offset_year=2025.75,
-    expert_weight_year=2025.25,
+    expert_weight_year=EXPERT_WEIGHTS,
     whole_sends_year=WHOLE_SENDS,
     each_optimizer_gathers=True,
     repeats_allocations=True,
     splits_adapters=True,
     shares_expert_adapters=True,
+    norms_inside_linears=True,
+    own_angles=True,
+    recomputes_routed_activations=True,
 )
 STACKS = {  # the first stack for a kind of devices is the default there
     "mindspeed-llm": Stack(

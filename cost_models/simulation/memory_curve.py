@@ -8,6 +8,7 @@ import numpy as np
 
 from cost_models.memory import peak
 from cost_models.memory.held_layers import KeptLayers, kept_layers, waiting_layers
+from cost_models.memory.losses import logits_bytes, loss_bytes
 from cost_models.schedules.tasks import BACKWARDS, FORWARDS, Pass
 from cost_models.shapes.workload import Workload
 from cost_models.simulation.replay import Replay
@@ -99,7 +100,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     def per_chunk(layers: KeptLayers, *, losses: bool) -> list[list[float]]:
         """Bytes that layers, or losses and heads, keep: ``[rank][chunk]``."""
         parts = [
-            peak.loss_bytes(workload, batch, each, priced.activations[0].input_bytes)
+            loss_bytes(workload, batch, each, priced.activations[0].input_bytes)
             if losses
             else peak.saved_bytes(each, priced.activations) + each.inputs * priced.activations[0].input_bytes
             for each in map(layers.chunk, range(stages.num_chunks))
@@ -112,7 +113,8 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
     heads = per_chunk(waiting, losses=True)
     needed = [[a + b for a, b in zip(*rank, strict=True)] for rank in zip(per_chunk(waiting, losses=False), heads, strict=True)]
     gathered = peak.gathered_bytes(workload, batch, sharded.parameters, sharded.trained)
-    logits = peak.logits_bytes(workload, batch, priced.activations[0].input_bytes)
+    logits = logits_bytes(workload, batch, priced.activations[0].input_bytes)
+    logits = logits + peak.whole_weights_bytes(workload, batch, sharded.parameters)
     columns = {"transient": held.transient + gathered, "expanded": held.expanded, "logits": logits}
     parts = {name: np.broadcast_to(column, (shape.pp, 1))[:, 0].tolist() for name, column in columns.items()}
     states = (sharded.states.total + peak.module_buffers(workload, batch, stages, priced.activations[0]))[:, 0].tolist()

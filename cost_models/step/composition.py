@@ -23,8 +23,6 @@ from cost_models.step.priced_groups import KnownPipelines, PricedBatch, PricedGr
 from cost_models.step.priced_keys import LayerPrices
 from cost_models.step.result import Breakdown, Estimate
 
-MTP_PROJECTIONS = 3.0  # projections of an MTP module in a step: one forward, two backward
-
 
 @dataclass(frozen=True)
 class StepTime:
@@ -176,7 +174,7 @@ def _critical_parts(group: PricedGroup, time: StepTime, stretch: float) -> tuple
     steady["recompute"] = steady["recompute"] + passes * again
     steady["embedding"] = passes * embeddings * (edges.embedding_forward_s + edges.embedding_backward_s)
     head = heads * (1 + stages.mtp_layers) * (edges.head_forward_s + edges.head_backward_s)
-    steady["head_and_loss"] = passes * (head + MTP_PROJECTIONS * mtp * edges.mtp_projection_s)
+    steady["head_and_loss"] = passes * (head + mtp * edges.mtp_module_s)
     hidden = time.pair_saving_s / (1.0 - stretch)
     steady["ep_comm"] = steady["ep_comm"] - hidden
     masked["ep_comm"] = masked["ep_comm"] + hidden

@@ -18,7 +18,9 @@ from cost_models.memory.model_states import (
 )
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
+from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
+from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
@@ -31,16 +33,17 @@ FP32_ACCUMULATION_BYTES = ELEMENT_BYTES + 2 * FP32_BYTES  # a gradient is read, 
 
 @dataclass(frozen=True)
 class GradientExchange:
-    """Seconds ``[stage, n]``: gradient reduction at the end of a step, weight gathering at the start of the next.
+    """Seconds ``[stage, n]`` of a step: gradient reduction behind backwards, weight gathering before forwards.
 
-    ``table_s`` follows the reduction, and nothing hides it: see ``shared_table_s``.
+    ``sums_s`` follows the reduction, and nothing hides it: see ``shared_table_s`` and ``replicated_sums_s``.
     """
 
     reduce_s: Floats
     gather_s: Floats
-    table_s: Floats
-    num_reductions: IntColumn  # a step, ``[n]``
+    sums_s: Floats
+    num_reductions: IntColumn  # backwards with a reduction, ``[n]``
     num_gathers: IntColumn  # a step, where no forward hides them, ``[n]``
+    num_gathered: IntColumn  # forwards with a gather, ``[n]``
 
 
 def gradient_exchange(
@@ -48,7 +51,7 @@ def gradient_exchange(
     batch: StrategyBatch,
     trained: StageParameters,
     edge_only: StageParameters,
-    table_s: Floats,
+    sums_s: Floats,
     network: Network,
 ) -> GradientExchange:
     """Time to reduce gradients and gather weights over the replicas, before compute hides it; experts over their own replicas.
@@ -56,21 +59,22 @@ def gradient_exchange(
     Each parameter has g bytes of gradient to reduce-scatter and 2 bytes of weight to all-gather. Without sharding the gradients
     are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step (``scatters_each_micro_batch``). Under
     ZeRO-3 the layers do this themselves (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends
-    remain [rajbhandari2020].
+    remain, which every micro batch gathers and scatters [rajbhandari2020]. Fully sharded PyTorch frees what it has gathered
+    behind each backward, also under ZeRO-2 (``reshard_after_forward=False``) [pytorch-fsdp, section 3.3].
 
     Parameters
     ----------
     edge_only
         Parameters of embedding, head and MTP alone, trained or not.
-    table_s : ``[stage, n]``
-        From ``shared_table_s``.
+    sums_s : ``[stage, n]``
+        From ``shared_table_s`` and ``replicated_sums_s``.
 
     Notes
     -----
-    Reduce-scatter g P over D' ranks once a step (ZeRO-2 without a pipeline: m times), all-gather 2 P; P parameters on the rank,
-    D' = dp cp, for experts tp cp dp / (ep etp). Megatron-Core has one optimizer for dense parameters and one for experts that are
-    apart (ep > 1). After its update each gathers the parameters of both, unless the gather waits for the next forward
-    [megatron-0.12, distrib_optimizer.py].
+    Reduce-scatter g P over D' ranks once a step (ZeRO-3, and ZeRO-2 without a pipeline: m times), all-gather 2 P (ZeRO-3: m
+    times); P parameters on the rank, D' = dp cp, for experts tp cp dp / (ep etp). Megatron-Core has one optimizer for dense
+    parameters and one for experts that are apart (ep > 1). After its update each gathers the parameters of both, unless the
+    gather waits for the next forward [megatron-0.12, distrib_optimizer.py].
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     whole = batch.zero_stage == 3
@@ -80,18 +84,21 @@ def gradient_exchange(
     sizes = np.stack([replicas, expert_replicas])[:, None]  # in the order of ``held``, [dense or experts, stage, n]
     strides = np.stack([batch.tp, batch.ep * batch.etp])[:, None]
     g = gradient_bytes(workload, batch)
-    each = (batch.zero_stage == 2) & scatters_each_micro_batch(workload, batch)
-    times = np.where(each, batch.num_microbatches(workload.training.global_batch_size), 1)
+    each = scatters_each_micro_batch(workload, batch)
+    micro_batches = batch.num_microbatches(workload.training.global_batch_size)
+    times = np.where(each, micro_batches, 1)
+    gathered = np.where(each & (whole | workload.software_traits.fp32_shards), micro_batches, 1)
     scatter = reduce_scatter_s(g * reduced, sizes, strides, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
     gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     return GradientExchange(
         reduce_s=scatter * times + np.where(unsharded, gather, 0.0),
-        gather_s=np.where(unsharded, 0.0, gather),
-        table_s=table_s,
+        gather_s=np.where(unsharded, 0.0, gather * gathered),
+        sums_s=sums_s,
         num_reductions=times,
         num_gathers=np.where(workload.software_traits.each_optimizer_gathers & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
+        num_gathered=gathered,
     )
 
 
@@ -119,10 +126,36 @@ def shared_table_s(
     return np.where(shares & (tied | copied) & (not workload.training.task.is_frozen), time_s, 0.0)
 
 
+def replicated_sums_s(
+    workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_last: Floats, is_mtp: Floats, network: Network
+) -> Floats:
+    """Seconds a step to add the gradients of weights that all tensor-parallel ranks hold whole, ``[stage, n]``.
+
+    Under sequence parallelism each rank has those of its tokens: norms, routers, and the down-projections of latents. One
+    all-reduce of g bytes each follows the reduction over the replicas [megatron-0.12, finalize_model_grads.py]. Compiled graphs
+    are not known to have one; frozen weights have no gradients.
+
+    Parameters
+    ----------
+    layers : ``[stage, 1]``
+        Layers of each kind.
+    is_last, is_mtp : ``[stage, 1]``
+        As in ``stage_parameters``.
+    """
+    model = workload.model
+    each = {kind: layer_parameters(model, moe=kind.moe, local=kind.local).replicated for kind in model.layer_kinds()}
+    held = sum((number * each[kind] for kind, number in zip(model.layer_kinds(), layers, strict=True)), np.zeros_like(layers[0]))
+    held = held + is_last * model.hidden_size
+    held = held + is_mtp * model.mtp_num_layers * (each[model.kinds_of_layers()[-1]] + MTP_NORMS * model.hidden_size)
+    sums = workload.software_traits.eager and not workload.training.task.is_frozen
+    summed = np.where((batch.sequence_parallel != 0) & sums, gradient_bytes(workload, batch) * held, 0.0)
+    return all_reduce_s(summed, batch.tp, np.ones_like(batch.tp), network)
+
+
 def exchange_of_step_s(batch: StrategyBatch, exchange: GradientExchange) -> tuple[Floats, Floats]:
     """Seconds of reduction, and of gathering, in a step, hidden or not. ``[stage, n]``"""
     gathers = np.where(batch.has(Feature.OVERLAP_PARAM_GATHER), 1, exchange.num_gathers)
-    return exchange.reduce_s + exchange.table_s, gathers * exchange.gather_s
+    return exchange.reduce_s + exchange.sums_s, gathers * exchange.gather_s
 
 
 def exchange_beyond_compute_s(
@@ -131,7 +164,7 @@ def exchange_beyond_compute_s(
     """Seconds of each stage's reduction and gather that exceed the passes they overlap, ``[stage, n]`` each.
 
     With overlap, a fraction ``exposed_fraction`` (``dp_exposed_fraction``) is always exposed, and at least the part that the last
-    backward (or the first forward) of one micro batch cannot hide. ZeRO-2 reduces during every backward
+    backward (or the first forward) of one micro batch cannot hide. ZeRO-2 and ZeRO-3 reduce during every backward
     [megatron-0.12, distributed_data_parallel.py].
 
     Parameters
@@ -145,8 +178,8 @@ def exchange_beyond_compute_s(
         return np.where(batch.has(feature), overlapped, time)
 
     reduce = left(exchange.reduce_s, exchange.num_reductions * backward_s, Feature.OVERLAP_GRAD_REDUCE)
-    gather = left(exchange_of_step_s(batch, exchange)[1], forward_s, Feature.OVERLAP_PARAM_GATHER)
-    return reduce + exchange.table_s, gather
+    gather = left(exchange_of_step_s(batch, exchange)[1], exchange.num_gathered * forward_s, Feature.OVERLAP_PARAM_GATHER)
+    return reduce + exchange.sums_s, gather
 
 
 def exposed_exchange_s(

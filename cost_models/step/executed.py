@@ -9,7 +9,8 @@ import numpy as np
 from cost_models.constants import Constants
 from cost_models.layer.activations import layer_activations
 from cost_models.layer.compute import ELEMENT_BYTES
-from cost_models.memory.peak import held_activations, loss_bytes
+from cost_models.memory.losses import loss_bytes
+from cost_models.memory.peak import held_activations
 from cost_models.shapes.flops import layer_flops_per_token
 from cost_models.shapes.layer_keys import Floats, layer_keys
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch

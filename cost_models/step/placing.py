@@ -350,7 +350,7 @@ class Work(NamedTuple):
 
 
 def work(priced: PricedBatch) -> Work:
-    """Seconds of layers, embedding and heads over all ranks. Recompute counts only if it covers every layer."""
+    """Seconds of layers, embedding, heads and MTP modules over all ranks. Recompute counts only if it covers every layer."""
     model, batch = priced.workload.model, priced.batch
     keys, of_row = priced.fewer
     number = Counter(model.kinds_of_layers())
@@ -360,7 +360,7 @@ def work(priced: PricedBatch) -> Work:
     all_s = all_s + (1 + mtp) * (edges.head_forward_s + edges.head_backward_s)
     for count, costs in zip(numbers, keys.layers, strict=True):
         all_s = all_s + count * (costs.forward_s + costs.backward_s)
-    all_s = all_s + mtp * (keys.layers[last].forward_s + keys.layers[last].backward_s)
+    all_s = all_s + mtp * (keys.layers[last].forward_s + keys.layers[last].backward_s + edges.mtp_module_s)
     again_s = sum(count * costs.full_recompute_s for count, costs in zip(numbers, keys.layers, strict=True))
     every_layer = (batch.recompute == int(Recompute.FULL)) & (batch.recompute_method == int(RecomputeMethod.UNIFORM))
     alone_s = all_s[of_row] + np.where(every_layer, np.broadcast_to(again_s, all_s.shape)[of_row], 0.0)

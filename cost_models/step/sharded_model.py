@@ -23,10 +23,17 @@ from cost_models.shapes.layer_keys import Floats, distinct_rows
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Place
 from cost_models.shapes.workload import Workload
-from cost_models.step.data_parallel import GradientExchange, accumulation_s, gradient_exchange, optimizer_s, shared_table_s
+from cost_models.step.data_parallel import (
+    GradientExchange,
+    accumulation_s,
+    gradient_exchange,
+    optimizer_s,
+    replicated_sums_s,
+    shared_table_s,
+)
 from cost_models.step.priced_keys import Costs, Rows, joined, numbered, taken
 
-SHARDING_COLUMNS = ("tp", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
+SHARDING_COLUMNS = ("tp", "sequence_parallel", "dp", "cp", "ep", "etp", "zero_stage", "optimizer_shard_size")
 # All columns that the formulas read: those of a sharding, those that a group shares, and one that only ZeRO-2 needs.
 SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "mtp_before_head", "micro_batch_size")
 
@@ -62,8 +69,9 @@ class Shardings:
         """Gradient reduction and weight gathering."""
         unsharded = not (self.few.zero_stage == 3).any()
         edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
-        table_s = shared_table_s(self.workload, self.few, *self._ends, self.network)
-        return gradient_exchange(self.workload, self.few, self.trained, edge_only, table_s, self.network)
+        tables_s = shared_table_s(self.workload, self.few, *self._ends, self.network)
+        sums_s = tables_s + replicated_sums_s(self.workload, self.few, tuple(self._layers), *self._ends[1:], self.network)
+        return gradient_exchange(self.workload, self.few, self.trained, edge_only, sums_s, self.network)
 
     @cached_property
     def accumulation_s(self) -> Floats:
@@ -193,7 +201,7 @@ class KnownShardings:
 def _distinct(batch: StrategyBatch) -> tuple[list[IntColumn], IntColumn, IntColumn]:
     """The columns that decide a sharding's cost, the first row of each distinct sharding, and each row's sharding."""
     columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
-    columns.append(np.where(batch.zero_stage == 2, batch.micro_batch_size, 0))  # ZeRO-2 scatters once a micro batch
+    columns.append(np.where(batch.zero_stage >= 2, batch.micro_batch_size, 0))  # scatters once a micro batch
     columns.append(batch.features & PRICED[Place.SHARDING])
     return columns, *distinct_rows(columns)
 

@@ -28,7 +28,7 @@ from cost_models.shapes.layer_keys import Floats, LayerKeys, layer_keys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import Cluster, LayerKind, Workload
-from cost_models.step.data_parallel import exchange_of_step_s, gradient_exchange, shared_table_s
+from cost_models.step.data_parallel import exchange_of_step_s, gradient_exchange, replicated_sums_s, shared_table_s
 from cost_models.step.priced_groups import PricedGroup, pipeline_sends_s, priced_groups
 from hardware_profiles.schema import Wiring
 
@@ -136,6 +136,7 @@ def _per_step(workload: Workload, group: PricedGroup, constants: Constants, netw
         for name, (once, whole, selected) in _layer(workload, keys, constants, network, kind).items():
             total[name] = total.get(name, 0.0) + held * once + again * whole + (held - again) * selected
     total = {name: passes * each for name, each in total.items()}
+    total["tp"] = total["tp"] + _sums_s(workload, group, network)
     for name, exchanged in _gradient_exchange(workload, group, network).items():
         total[name] = total.get(name, 0.0) + exchanged
     sends = pipeline_sends_s(workload, group.batch, network)
@@ -191,3 +192,10 @@ def _table_s(workload: Workload, group: PricedGroup, network: Network) -> Floats
     """Seconds a step of the all-reduce of shared embedding tables, ``[stage, 1]``."""
     stages = group.stages
     return shared_table_s(workload, group.batch, stages.is_first, stages.is_last, stages.is_mtp, network)
+
+
+def _sums_s(workload: Workload, group: PricedGroup, network: Network) -> Floats:
+    """Seconds a step of the all-reduce of gradients that tensor-parallel ranks share, ``[stage, 1]``."""
+    stages = group.stages
+    layers = tuple(stages.layers.sum(axis=2, dtype=np.float64)[:, :, None])
+    return replicated_sums_s(workload, group.batch, layers, stages.is_last, stages.is_mtp, network)

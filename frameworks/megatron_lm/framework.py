@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
+from types import MappingProxyType
 
 from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP
 from frameworks.framework import Framework
@@ -15,10 +17,12 @@ from frameworks.megatron_lm.writer import arguments
 from frameworks.target import Target
 
 
-def _framework(dialect: Dialect, year: float, *other_releases: str) -> Framework:
+def _framework(
+    dialect: Dialect, year: float, *other_releases: str, earlier: Mapping[str, float] = MappingProxyType({})
+) -> Framework:
     release = dialect.release
     return Framework(
-        target=Target(release.name, release.version, other_releases, ("nvidia", "amd"), year),
+        target=Target(release.name, release.version, other_releases, ("nvidia", "amd"), year, earlier),
         release=release,
         table=dialect.table,
         rules=dialect.rules,
@@ -37,6 +41,11 @@ def _framework(dialect: Dialect, year: float, *other_releases: str) -> Framework
 
 
 MEGATRON_LM = (
-    _framework(CORE_0_12, 2025.35, "0.12.0", "0.12.1", "0.12.3", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1", "core_v0.12.3"),
+    _framework(
+        CORE_0_12,
+        2025.4,
+        *("0.12.0", "0.12.1", "0.12.3", "core_r0.12.0", "core_v0.12.0", "core_v0.12.1", "core_v0.12.3"),
+        earlier={"0.12.0": 2025.35, "core_v0.12.0": 2025.35},
+    ),
     _framework(CORE_0_19, 2026.63, "0.19.0", "core_v0.19.0"),
 )

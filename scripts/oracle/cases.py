@@ -6,6 +6,7 @@ from typing import Any
 
 Case = dict[str, Any]
 RELEASES = ("0.12", "0.19")
+EVERY = ("0.12.0", *RELEASES)  # 0.12.0 multiplies the outputs of experts by their weights, later releases the activations
 ROUTER_IN_FP32_FROM = 32  # experts, as our launch files set it
 
 DENSE = {
@@ -104,16 +105,18 @@ RECOMPUTE_CASES = [
     case("recompute of MLPs, tp 2", tp=2, recompute=selective("mlp")),
     case("recompute of norms", recompute=selective("layernorm")),
     case("recompute of norms, tp 2", tp=2, recompute=selective("layernorm")),
+    case("recompute of norms, latent attention", MLA, recompute=selective("layernorm")),
+    case("recompute of norms, latent attention, tp 4", MLA, tp=4, recompute=selective("layernorm"), releases=("0.19",)),
 ]
 MOE_CASES = [
-    case("mixture", MOE),
-    case("mixture, router in 16 bits", FEW),
-    case("mixture, ep 2", MOE, devices=4, ep=2),
+    case("mixture", MOE, releases=EVERY),
+    case("mixture, router in 16 bits", FEW, releases=EVERY),
+    case("mixture, ep 2", MOE, devices=4, ep=2, releases=EVERY),
     case("mixture, ep 4", MOE, devices=4, ep=4, micro_batches=2),
     case("mixture, all-gather, ep 2", MOE, devices=2, ep=2, moe_dispatcher="allgather"),
     case("mixture, all-gather, ep 4", MOE, devices=4, ep=4, moe_dispatcher="allgather"),
     case("mixture, all-gather, router in 16 bits", FEW, devices=4, ep=4, moe_dispatcher="allgather"),
-    case("mixture, tp 2 ep 2", MOE, tp=2, devices=4, ep=2),
+    case("mixture, tp 2 ep 2", MOE, tp=2, devices=4, ep=2, releases=EVERY),
     case("mixture, tp 2 ep 4", MOE, tp=2, devices=4, ep=4),
     case("mixture, tp 2 etp 2", MOE, tp=2, etp=2),
     case("mixture, tp 2 etp 2 ep 2", MOE, tp=2, etp=2, ep=2, devices=4),
@@ -126,6 +129,20 @@ MOE_CASES = [
     case("recompute of the mixture", MOE, devices=2, ep=2, recompute=selective("moe")),
     case("recompute of the mixture, shared experts, tp 2", SHARED, tp=2, devices=4, ep=2, recompute=selective("moe")),
     case("recompute of norms, mixture", MOE, devices=2, ep=2, recompute=selective("layernorm"), releases=("0.19",)),
+    case("recompute of norms, dense layers first", MIXED, devices=2, ep=2, recompute=selective("layernorm"), releases=("0.19",)),
+    case("shared experts, overlapped, ep 2", SHARED, devices=2, ep=2, **switched(moe_shared_expert_overlap=True)),
+    case("shared experts, overlapped, tp 2 ep 2", SHARED, tp=2, devices=4, ep=2, **switched(moe_shared_expert_overlap=True)),
+    case("shared experts, overlapped, tp 4 ep 4", SHARED, tp=4, devices=4, ep=4, **switched(moe_shared_expert_overlap=True)),
+    case(
+        "shared experts, overlapped, recompute of norms, tp 2 ep 2",
+        SHARED,
+        tp=2,
+        devices=4,
+        ep=2,
+        recompute=selective("layernorm"),
+        releases=("0.19",),
+        **switched(moe_shared_expert_overlap=True),
+    ),
     case("MTP, mixture", MTP | MOE, devices=2, ep=2),
 ]
 PIPELINE_CASES = [
@@ -171,6 +188,8 @@ FSDP_CASES = [
     case("Llama", devices=2, **FSDP),
     case("Llama, 4 replicas, 2 micro batches", devices=4, micro_batches=2, **FSDP),
     case("Llama, 2 sequences", devices=2, micro_batch_size=2, **FSDP),
+    case("Llama, ZeRO-2", devices=2, **FSDP | {"zero_stage": 2}),
+    case("Llama, ZeRO-2, 4 replicas, 2 micro batches", devices=4, micro_batches=2, **FSDP | {"zero_stage": 2}),
     case("Llama, full recompute", devices=2, recompute=FULL, **FSDP),
     case("Qwen3", QUERY_NORMS, devices=2, **FSDP),
     case("Qwen3, full recompute", QUERY_NORMS, devices=2, recompute=FULL, **FSDP),

@@ -10,7 +10,7 @@ from scripts.oracle.cases import ROUTER_IN_FP32_FROM
 from scripts.oracle.predicted import Predicted
 
 Rank = dict[str, Any]
-YEARS = {"0.12": 2025.35, "0.19": None, "transformers": None}  # of the releases; none: the newest
+YEARS = {"0.12.0": 2025.35, "0.12": 2025.4, "0.19": None, "transformers": None}  # of the releases; none: the newest
 GROUPS = {"tp": ("tp",), "ep": ("ep", "etp", "etp_ep"), "dp": ("dp",), "expert_dp": ("expert_dp",), "pp": ("pp", "ends")}
 
 
@@ -45,7 +45,7 @@ def rows(case: dict[str, Any], ranks: list[Rank], release: str) -> Iterator[Row]
             yield Row(name, f"order{at}", float(found.order(index) == rank["order"]), 1.0)
     for kind, kept in found.layer_bytes().items():
         if kind in ranks[0]["layers"]:
-            left_out = sum(left_out_bytes(case, release, moe=kind == "moe").values())
+            left_out = sum(left_out_bytes(case, release, moe=kind == "moe", gathered=found.layer_parameters(kind)).values())
             yield Row(name, f"{kind} layer", kept, ranks[0]["layers"][kind], left_out)
     for group, (stage, moved) in found.traffic.items():
         sent, small = sent_bytes(ranks[stage], GROUPS[group])
@@ -57,23 +57,23 @@ def rows(case: dict[str, Any], ranks: list[Rank], release: str) -> Iterator[Row]
         yield Row(name, f"{kind} FLOPs", flops, executed, found.repeated_flops() if kind == "linear" else 0.0)
 
 
-def left_out_bytes(case: dict[str, Any], release: str, *, moe: bool) -> dict[str, float]:
+def left_out_bytes(case: dict[str, Any], release: str, *, moe: bool, gathered: float = 0.0) -> dict[str, float]:
     """Bytes of a layer that the model leaves out by its documents, by what they are; negative where it counts too much.
 
-    Latent attention: its table of rotary positions; the shared rope key, which lives on as a part of the keys alone. Routers of
-    core 0.12 in FP32: a copy of their weight. Recomputed mixtures: what the dispatcher still holds of the last micro batch.
+    Weights that ZeRO-2 keeps gathered, which are no activations. Scores of the balancing loss, which runs in none of the cases.
+    Routers of core 0.12 in FP32: a copy of their weight. Recomputed mixtures: what the dispatcher still holds of the last micro
+    batch.
     """
     plan, found = case["strategy"], {}
     tokens = case["seq_length"] * plan["micro_batch_size"]
     recomputed = plan.get("recompute", {}).get("modules", ())
-    if "mla" in case["model"]:
-        rope = case["model"]["mla"]["qk_rope_head_dim"]
-        found["table of rotary positions"] = 4.0 * rope * case["seq_length"]
-        again = 2.0 * rope * tokens / (plan["tp"] if plan.get("sequence_parallel", True) else 1)
-        found["rope key"] = again if "mla_up_proj" in recomputed else -2.0 * rope * tokens
+    if plan.get("zero_stage") == 2:
+        found["gathered weights"] = 2.0 * gathered
     if moe:
         experts, top_k = case["model"]["moe"]["num_experts"], case["model"]["moe"]["top_k"]
-        if release == "0.12" and experts >= ROUTER_IN_FP32_FROM and "moe" not in recomputed:
+        if "moe" not in recomputed:
+            found["scores of the balancing loss"] = -4.0 * experts * tokens / plan["tp"]
+        if release.startswith("0.12") and experts >= ROUTER_IN_FP32_FROM and "moe" not in recomputed:
             found["weight of the router in FP32"] = 4.0 * case["model"]["hidden_size"] * experts
         if "moe" in recomputed:
             found["map and weights of the last micro batch"] = (5.0 * experts + 8.0 * top_k) * tokens / plan["tp"]
@@ -105,14 +105,14 @@ def sent_bytes(rank: Rank, groups: tuple[str, ...]) -> tuple[float, float]:
     """Bytes that a rank sends in groups, and the part of it that the model leaves out."""
     total = left_out = 0.0
     for call, times in rank["collectives"].items():
-        _, group, kind, num_bytes, dtype = call.split("|")
+        phase, group, kind, num_bytes, dtype = call.split("|")
         name, size = group.split(":")
         if name not in groups:
             continue
         moved = times * moved_bytes(kind, int(num_bytes), int(size))
         total += moved
-        # Sums of the loss over the shards of the vocabulary, and of gradients of norms.
-        if name == "tp" and kind == "all_reduce" and dtype == "float32":
+        # Sums of the loss over the shards of the vocabulary.
+        if name == "tp" and kind == "all_reduce" and dtype == "float32" and phase == "forward":
             left_out += moved
     return total, left_out
 

@@ -78,7 +78,8 @@ GROUPS = {  # variables of parallel_state, and our names of their groups
 
 def model_chunks(case: Case, config: Any) -> list[Any]:
     model, vpp = case["model"], case["strategy"].get("vpp", 1)
-    flash, mla = case["strategy"].get("switches", {}).get("flash_attention", True), "mla" in model
+    switches, mla = case["strategy"].get("switches", {}), "mla" in model
+    flash, fused_norms = (switches.get(name, True) for name in ("flash_attention", "fused_norm"))
     chunks = []
     for stage in range(vpp):
         at = takes(GPTModel.__init__, vp_stage=stage) if vpp > 1 else {}
@@ -107,6 +108,8 @@ def model_chunks(case: Case, config: Any) -> list[Any]:
             each = [spec]
         for layer in each:
             parts = layer.submodules.self_attention.submodules
+            if fused_norms:
+                _contain_norms(layer, mla)
             if flash:
                 parts.core_attention = FusedAttention
             if mla:
@@ -135,6 +138,18 @@ def model_chunks(case: Case, config: Any) -> list[Any]:
             )
         )
     return chunks
+
+
+def _contain_norms(layer: Any, mla: bool) -> None:
+    """Puts norms into the linear layers that follow them, as Transformer Engine's specification of a layer does."""
+    if not mla:
+        layer.submodules.input_layernorm = IdentityOp
+        layer.submodules.self_attention.submodules.linear_qkv = NormedLinear
+    mlp = layer.submodules.mlp
+    parts = mlp.keywords["submodules"] if hasattr(mlp, "keywords") else mlp.submodules
+    if hasattr(parts, "linear_fc1"):  # no mixture
+        layer.submodules.pre_mlp_layernorm = IdentityOp
+        parts.linear_fc1 = NormedLinear
 
 
 def stand_in(case: Case) -> None:

@@ -91,6 +91,7 @@ def config_of(case: Case) -> Any:
             "moe_router_load_balancing_type": "none",
             "moe_router_dtype": "fp32" if moe["num_experts"] >= ROUTER_IN_FP32_FROM else None,
             "moe_grouped_gemm": False,
+            "moe_shared_expert_overlap": switches.get("moe_shared_expert_overlap", False),
         }
     kind = MLATransformerConfig if mla else TransformerConfig
     return kind(**takes(kind, **{name: value for name, value in values.items() if value is not None}))

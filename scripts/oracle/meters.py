@@ -184,6 +184,7 @@ class Collectives:
         own = dict(locals())
         own.pop("self")
         own |= {"_all_gather_base": all_gather_into_tensor, "_reduce_scatter_base": reduce_scatter_tensor}
+        own |= {"all_gather_single": all_gather_into_tensor, "reduce_scatter_single": reduce_scatter_tensor}  # since torch 2.13
         for module in (dist, dist.distributed_c10d):
             for name, function in own.items():
                 setattr(module, name, function)

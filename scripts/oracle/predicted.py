@@ -13,6 +13,7 @@ from cost_models.schedules.orders import rank_orders
 from cost_models.schedules.schedule import PipelineShape
 from cost_models.shapes.flops import attention_score_flops_per_token, layer_flops_per_token
 from cost_models.shapes.layer_keys import layer_keys
+from cost_models.shapes.parameters import layer_parameters
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.step.stage_costs import stage_costs
 from cost_models.step.traffic import GroupTraffic, step_traffic
@@ -67,6 +68,10 @@ class Predicted:
         kept = {name: layer_activations(self.workload, keys, moe=kind.moe, local=kind.local) for name, kind in kinds.items()}
         full = self.case["strategy"].get("recompute", {}).get("granularity") == "full"
         return {name: float((found.input_bytes if full else found.saved_bytes)[0]) for name, found in kept.items()}
+
+    def layer_parameters(self, kind: str) -> int:
+        """Parameters of a whole layer of a kind: dense or moe."""
+        return layer_parameters(self.workload.model, moe=kind == "moe").total
 
     @cached_property
     def traffic(self) -> dict[str, tuple[int, float]]:

@@ -8,7 +8,7 @@ from typing import Any
 
 FOLDER = Path(__file__).with_name("executed")
 MEGATRON = "NVIDIA/Megatron-LM"
-SOURCES = {"0.19": "core_v0.19.0", "0.12": "core_v0.12.3"}  # tags of the releases
+SOURCES = {"0.19": "core_v0.19.0", "0.12": "core_v0.12.3", "0.12.0": "core_v0.12.0"}  # tags of the releases
 TRANSFORMERS = "transformers"  # under FSDP2, of the versions in its records
 RECORDS = (*SOURCES, TRANSFORMERS)
 

@@ -60,8 +60,9 @@ def run(case: Case, rank: int) -> dict[str, Any]:
     SENT.names[mesh.get_group().group_name] = "dp"
     model = model_of(case)
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    again = case["strategy"]["zero_stage"] == 3  # whether the backward gathers weights again
     for layer in model.model.layers:
-        fully_shard(layer, mesh=mesh, mp_policy=policy)
+        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=again)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     entries: list[int] = []

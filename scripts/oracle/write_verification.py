@@ -7,6 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from scripts.oracle import launched, launched_cases
 from scripts.oracle.cases import SECTIONS
 from scripts.oracle.comparison import Row, rows
 from scripts.oracle.records import RECORDS, recorded
@@ -23,9 +24,14 @@ COLUMNS = {  # header: English, Chinese; and the counts that it shows, by their 
     ("PP", "PP"): ("pp bytes",),
     ("order", "执行顺序"): ("order",),
 }
-# Case and count beyond the tolerance: why.
-KNOWN = {
-    ("Llama, 4 replicas, 2 micro batches", "dp bytes"): "FSDP2 gathers and scatters the tables of both ends in each micro batch",
+LAUNCHED_COLUMNS = {
+    ("states", "模型状态"): ("parameters", "weights", "gradients", "master", "moments"),
+    ("layer", "单层激活"): ("dense layer", "moe layer"),
+    ("held", "各遍之间"): ("held",),
+    ("FLOPs", "FLOPs"): ("forward FLOPs",),
+    **{(name.upper(), name.upper()): (f"{name} bytes",) for name in ("tp", "cp", "ep")},
+    ("DP", "DP"): ("dp bytes", "expert_dp bytes"),
+    ("PP", "PP"): ("pp bytes",),
 }
 SECTION_NAMES = {
     "Dense layers": "稠密层",
@@ -36,6 +42,11 @@ SECTION_NAMES = {
     "Pipelines": "流水线并行",
     "Data parallelism": "数据并行",
     "transformers under FSDP2": "FSDP2 下的 transformers",
+    "Context parallelism": "上下文并行",
+    "Recompute by module": "按模块重计算",
+    "Dispatchers and grouped experts": "分发器与分组专家",
+    "Overlapped shared experts": "重叠的共享专家",
+    "Prediction modules and pipelines": "预测模块与流水线",
 }
 
 
@@ -62,17 +73,28 @@ def cell(of_releases: dict[str, list[Row]], counts: tuple[str, ...]) -> str:
     return ", ".join(f"{ratio} ({release})" for release, ratio in found.items())
 
 
+def launched_rows() -> dict[str, dict[str, list[Row]]]:
+    """Counts of each launch file by release."""
+    found: dict[str, dict[str, list[Row]]] = {}
+    for release in launched_cases.RELEASES[::-1]:
+        ran = launched.recorded(release)
+        for case in launched_cases.CASES:
+            if release in case["releases"] and case["name"] in ran:
+                found.setdefault(case["name"], {})[release] = list(launched.rows(case, release, ran[case["name"]]))
+    return found
+
+
 def tables(language: int) -> Iterator[str]:
-    counted = all_rows()
-    first = ("case", "用例")[language]
-    for section, cases in SECTIONS.items():
-        yield f"### {(section, SECTION_NAMES[section])[language]}\n"
-        yield "| " + " | ".join([first, *(header[language] for header in COLUMNS)]) + " |"
-        yield "|---" * (len(COLUMNS) + 1) + "|"
-        for case in cases:
-            cells = [cell(counted[case["name"]], counts) for counts in COLUMNS.values()]
-            yield "| " + " | ".join([case["name"], *cells]) + " |"
-        yield ""
+    parts = (all_rows(), SECTIONS, COLUMNS), (launched_rows(), launched_cases.SECTIONS, LAUNCHED_COLUMNS)
+    for counted, sections, columns in parts:
+        for section, cases in sections.items():
+            yield f"### {(section, SECTION_NAMES[section])[language]}\n"
+            yield "| " + " | ".join([("case", "用例")[language], *(header[language] for header in columns)]) + " |"
+            yield "|---" * (len(columns) + 1) + "|"
+            for case in cases:
+                cells = [cell(counted[case["name"]], counts) for counts in columns.values()]
+                yield "| " + " | ".join([case["name"], *cells]) + " |"
+            yield ""
 
 
 def with_tables(page: str, language: int) -> str:

@@ -97,15 +97,19 @@ def _spreads(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterato
 
 
 def _before_head(contents: Contents, num_stages: int, *, ends_meet: bool) -> Iterator[tuple[int, ...]]:
-    """Placements with the prediction layers on the last virtual stage but one, after which no layer may follow."""
+    """Placements with the prediction layers on the last virtual stage but one, after which no layer may follow.
+
+    A prediction layer takes as long as one or two others, because of its projection and the collectives around that.
+    """
     if num_stages == 2:
         yield contents.num_layers, 0
         return
     fewer = contents.leading + contents.head_layers if ends_meet else 0
     for first in _firsts(contents.num_layers, contents.leading, num_stages - 1, fewer):
-        inside = _even(contents.num_layers - first + contents.mtp_layers, num_stages - 2, ends_meet=ends_meet)
-        if inside is not None and inside[-1] >= contents.mtp_layers:
-            yield (first, *inside[:-1], inside[-1] - contents.mtp_layers, 0)
+        for beside in range(contents.mtp_layers, 2 * contents.mtp_layers + 1):
+            inside = _even(contents.num_layers - first + beside, num_stages - 2, ends_meet=ends_meet)
+            if inside is not None and inside[-1] >= beside:
+                yield (first, *inside[:-1], inside[-1] - beside, 0)
 
 
 def _firsts(layers: int, leading: int, num_stages: int, fewer: int) -> range:

@@ -269,7 +269,8 @@ class Placer:
         """
         (keys, of_row), mtp = priced.fewer, self.workload.model.mtp_num_layers
         layer_s = np.min([_seconds(costs) for costs in keys.layers], axis=0)
-        head_s = (1 + mtp) * (keys.edges.head_forward_s + keys.edges.head_backward_s) + mtp * _seconds(keys.layers[-1])
+        head_s = (1 + mtp) * (keys.edges.head_forward_s + keys.edges.head_backward_s)
+        head_s = head_s + mtp * (_seconds(keys.layers[-1]) + keys.edges.mtp_module_s)
         powers = np.ceil(np.log2(np.maximum(np.ceil(head_s / layer_s), 1.0)))
         rounded: IntColumn = (2**powers).astype(np.int64)[of_row]
         return rounded

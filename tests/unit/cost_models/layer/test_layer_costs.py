@@ -288,9 +288,10 @@ def test_a_checkpoint_of_pytorch_stops_at_what_the_backward_kept() -> None:
     ],
 )
 def test_what_a_selective_recompute_repeats(module: RecomputeModule, model: ModelShape, moe: bool, repeated: float) -> None:
-    again = cost(model, moe=moe, ep=2, recompute_modules=module)
+    job = workload(model, stack="megatron-deepspeed")
+    again = cost(job=job, moe=moe, ep=2, recompute_modules=module)
     assert float(again.backward["recompute"][0]) == pytest.approx(repeated, rel=1e-9)
-    without = cost(model, moe=moe, ep=2)
+    without = cost(job=job, moe=moe, ep=2)
     assert float(again.backward_s[0] - without.backward_s[0]) == pytest.approx(float(again.backward["recompute"][0]))
 
 

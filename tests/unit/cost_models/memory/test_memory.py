@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from cost_models.layer.activations import layer_activations
-from cost_models.memory.peak import logits_bytes, num_communicators
+from cost_models.memory.losses import logits_bytes
+from cost_models.memory.peak import num_communicators
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -45,8 +46,8 @@ def test_one_device_holds_every_layer_once() -> None:
         8 * count,
     )
     assert held(parts) == pytest.approx(8 * activations(job))
-    # 10 B a logit, the head's input and its gradient, the gradient of its weights
-    assert parts["logits"] == 10 * 16384 * 32000 + 4 * 16384 * 1024 + 2 * 32000 * 1024
+    # 10 B a logit, the head's input, its gradient and what its norm takes, the gradient of its weights
+    assert parts["logits"] == 10 * 16384 * 32000 + 6 * 16384 * 1024 + 2 * 32000 * 1024
     assert parts["working_set"] == 0.0  # the loss is over before the backward reaches a layer
     assert parts["runtime"] == 1e9
 
@@ -72,8 +73,8 @@ def test_logits_of_deepseek_v3() -> None:
 def test_losses_of_prediction_modules_wait_beside_that_of_the_model() -> None:
     plain, extra = (memory(workload(replace(DENSE, mtp_num_layers=k), **LONG), ParallelStrategy())["logits"] for k in (0, 2))
     # One head serves all, one after the other: what each leaves is the FP32 softmax, the head's input and its gradient. A module
-    # keeps its embedding (2 bytes a channel), that and the hidden state side by side (4), and what enters its last norm (2).
-    assert extra - plain == 2 * (4 * 16384 * 32000 + 4 * 16384 * 1024 + 8 * 16384 * 1024)
+    # keeps the hidden state and its embedding (2 bytes a channel each), both side by side (4), and what enters its last norm (2).
+    assert extra - plain == 2 * (4 * 16384 * 32000 + 4 * 16384 * 1024 + 10 * 16384 * 1024)
 
 
 def test_the_first_rank_holds_most_micro_batches_and_the_last_the_logits() -> None:

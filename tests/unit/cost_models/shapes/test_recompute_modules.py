@@ -21,7 +21,7 @@ KINDS = [(model, moe) for model in MODELS for moe in (False, True) if moe in mod
 
 def changes(model: ModelShape, module: RecomputeModule, *, moe: bool) -> tuple[set[str], float]:
     """Tensor classes of one layer that become smaller, and seconds of its backward that are added."""
-    job = workload(model)
+    job = workload(model, stack="mindspeed-llm")
     plain, again = (keys(ep=1, features=EAGER_SCORES, recompute_modules=kept) for kept in (RecomputeModule(0), module))
     before, after = (layer_activations(job, key, moe=moe).saved for key in (plain, again))
     assert all(after[name][0] <= before[name][0] for name in before)

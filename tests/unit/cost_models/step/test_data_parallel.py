@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from app.catalogue.models.presets import model_preset
 from cost_models.memory.model_states import StageParameters
 from cost_models.shapes.strategy import Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -18,6 +19,7 @@ from cost_models.step.data_parallel import (
     exposed_exchange_s,
     gradient_exchange,
     optimizer_s,
+    replicated_sums_s,
     shared_table_s,
 )
 from tests.networks import gpu
@@ -98,13 +100,14 @@ def left(
     fraction: float = 0.3,
     reductions: int = 1,
     gathers: int = 1,
+    gathered: int = 1,
     slack: float = 0.0,
     **columns: object,
 ) -> tuple[float, float]:
     """Backward 2 s, forward 1 s on every stage; the second stage has ``slack`` before it."""
     slacks = np.array([[0.0], [slack]])
     columns_s = (np.array([[float(value)] for value in values]) for values in (reduce, gather, [table] * 2))
-    whole = GradientExchange(*columns_s, np.array([reductions]), np.array([gathers]))
+    whole = GradientExchange(*columns_s, np.array([reductions]), np.array([gathers]), np.array([gathered]))
     beyond = exchange_beyond_compute_s(batch(**columns), whole, np.array([[1.0], [1.0]]), np.array([[2.0], [2.0]]), fraction)
     exposed, masked = exposed_exchange_s(exchange_of_step_s(batch(**columns), whole), *beyond, slacks, slacks)
     return float(exposed[0]), float(masked[0])
@@ -123,6 +126,48 @@ def test_each_optimizer_of_a_mixture_gathers_all_parameters_unless_the_next_forw
     assert [gathers("megatron-lm", dp=16, ep=ep) for ep in (1, 4)] == [1, 2]  # unsplit experts share the dense optimizer
     assert [gathers(stack, dp=16, ep=4) for stack in ("mindspeed-llm", "nemo", "mindformers", "fsdp")] == [2, 2, 1, 1]
     assert gathers("megatron-lm", dp=16, ep=4, zero_stage=3) == 1
+
+
+def test_every_forward_hides_what_it_gathers() -> None:
+    assert left([0.0, 0.0], [4.0, 4.0], gathered=4) == (pytest.approx(0.3 * 4.0), pytest.approx(0.7 * 4.0))
+    assert left([0.0, 0.0], [4.0, 4.0]) == (pytest.approx(3.0), pytest.approx(1.0))
+
+
+def test_fully_sharded_pytorch_gathers_and_scatters_with_every_micro_batch() -> None:
+    """Executed with transformers under FSDP2: two micro batches send twice what one does, of the ends or of all."""
+    job = workload(stack="fsdp", global_batch_size=32)
+    for zero_stage in (2, 3):
+        ends = parameters(P / 4)
+        twice, once = (
+            gradient_exchange(
+                replace_batch(job, size), batch(dp=16, zero_stage=zero_stage), parameters(), ends, NO_TABLE, network(job)
+            )
+            for size in (32, 16)
+        )
+        assert (twice.num_reductions[0], twice.num_gathered[0]) == (2, 2)
+        assert twice.reduce_s[0, 0] == pytest.approx(2.0 * once.reduce_s[0, 0])
+        assert twice.gather_s[0, 0] == pytest.approx(2.0 * once.gather_s[0, 0])
+        assert once.gather_s[0, 0] > 0.0
+
+
+def replace_batch(job: Workload, size: int) -> Workload:
+    return replace(job, training=replace(job.training, global_batch_size=size))
+
+
+def test_tensor_parallel_ranks_add_gradients_of_what_they_hold_whole() -> None:
+    """Executed with core 0.19 on the first rank of DeepSeek-V3 at tp 2: an all-reduce of 249,823,232 bytes in FP32.
+
+    By hand, of four layers of which one is a mixture: 7,168 x (1,536 + 512 + 64) of the down-projections, two norms of 7,168 and
+    those of the latents, and 7,168 x 256 of the router.
+    """
+    job = workload(model_preset("deepseek-v3").model, cluster=gpu())
+    layers = tuple(np.array([[float(number)]]) for number in (3, 1))
+    none = np.zeros((1, 1))
+    seconds = replicated_sums_s(job, batch(tp=2, sequence_parallel=True), layers, none, none, network(job))
+    rate = network(job).tiers[0].bandwidth_bytes_per_s
+    assert 4 * (4 * (7_168 * 2_112 + 2 * 7_168 + 2_048) + 7_168 * 256) == 249_823_232
+    assert float(seconds[0, 0]) * rate == pytest.approx(249_823_232)
+    assert replicated_sums_s(job, batch(tp=2, sequence_parallel=False), layers, none, none, network(job)) == 0.0
 
 
 def test_nothing_hides_the_sum_of_shared_tables() -> None:

@@ -1,0 +1,117 @@
+"""Bytes that losses, heads and prediction modules hold: of the running micro batch, and of those that wait."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cost_models.layer.compute import ELEMENT_BYTES, element_factor
+from cost_models.memory.held_layers import KeptLayers
+from cost_models.memory.model_states import WEIGHT_BYTES
+from cost_models.shapes.layer_keys import Floats
+from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.workload import Workload
+
+# Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Eager code on Ascend also keeps a copy with
+# the maximum subtracted; a fused kernel or a compiled graph does not.
+LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
+# PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
+PLAIN_LOGIT_BYTES = 12
+# Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
+# gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
+WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
+PLAIN_NORM_BYTES = 6  # an element: copy in FP32 and normalised input [transformers-main, modeling_llama.py]
+MTP_INPUTS = 5  # tensors as large as a layer's input that an MTP module keeps beyond its layer
+
+
+def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers, input_bytes: Floats) -> Floats:
+    """Bytes of losses that wait for their backward, and of heads that wait for their weight gradient, ``[stage, n]``.
+
+    MTP modules have the same. The head keeps its input, divided under sequence parallelism, the norm before it
+    ``final_norm_bytes``, and with each loss waits what ``mtp_bytes`` counts. The running loss is ``logits_bytes``.
+
+    Parameters
+    ----------
+    layers : ``[stage, n]``
+        Losses and heads in flight.
+    input_bytes : ``[n]``
+        Of a layer's input.
+    """
+    if not (layers.losses.any() or layers.waiting_heads.any()):
+        return np.zeros_like(layers.losses)
+    tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
+    rows, hidden = workload.model.vocab_size / batch.tp, workload.model.hidden_size
+    head_input = ELEMENT_BYTES * hidden / np.where(batch.sequence_parallel != 0, batch.tp, 1)
+    loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
+    tokens = tokens * element_factor(workload)
+    held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
+    return held + layers.losses * (mtp_bytes(workload, batch, input_bytes) + final_norm_bytes(workload, input_bytes))
+
+
+def final_norm_bytes(workload: Workload, input_bytes: Floats) -> Floats:
+    """Bytes of one micro batch that the norm before the head keeps beside its output, ``[n]``: as ``norm_input_bytes``.
+
+    Parameters
+    ----------
+    input_bytes : ``[n]``
+        Of what enters a layer.
+    """
+    plain = workload.software_traits.eager and not workload.software_traits.own_kernels
+    return input_bytes * (PLAIN_NORM_BYTES / ELEMENT_BYTES if plain else 1.0)
+
+
+def mtp_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
+    """Bytes of one micro batch that the MTP modules keep for their backward beyond their layers, ``[n]``, on the head's rank.
+
+    Each keeps the hidden state before it, the shifted embedding, their concatenation behind their norms, and the input of its
+    last norm: five inputs of a layer. Its layer's own input is a part of what tensor parallelism gathered behind the projection,
+    and keeps the whole alive [megatron-0.19, multi_token_prediction.py; mappings.py].
+
+    Parameters
+    ----------
+    input_bytes : ``[n]``
+        What a layer's forward takes.
+    """
+    beside = np.where(batch.sequence_parallel != 0, batch.tp - 1.0, 0.0) * workload.software_traits.eager
+    return (MTP_INPUTS + beside) * workload.model.mtp_num_layers * input_bytes
+
+
+def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
+    """Bytes that the losses of one micro batch hold on the rank of the head. ``[n]``
+
+    These are logits, the head's input gathered from the tensor-parallel ranks with its gradient, the gradient of its weights, and
+    ``mtp_bytes``. PyTorch's own loss is over when the head's backward starts, and both are never held together; other stacks
+    reach peaks as if they were. MTP modules compute their losses before the model's, and keep what waits for the backward
+    [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward to the end of
+    the backward [pytorch-fsdp, section 4.2].
+
+    Parameters
+    ----------
+    input_bytes : ``[n]``
+        Of a layer's input.
+    """
+    model, software = workload.model, workload.software
+    logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
+    if workload.software_traits.eager and workload.device_traits.eager_loss_copies_logits:
+        logit_bytes = EAGER_ASCEND_LOGIT_BYTES
+    tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
+    rows = model.vocab_size / batch.tp
+    hidden = ELEMENT_BYTES * model.hidden_size
+    tokens = element_factor(workload) * tokens
+    waiting = model.mtp_num_layers * tokens * (WAITING_LOSS_LOGIT_BYTES * rows + 2.0 * hidden)
+    head = 0.0 if workload.training.task.is_frozen else weight_gradient_bytes(workload) * rows * model.hidden_size
+    loss = tokens * (logit_bytes * rows + hidden)
+    held: Floats = loss + tokens * hidden + head
+    if software.plain_cross_entropy:
+        held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
+    tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
+    gathered = (batch.zero_stage == 3) & workload.software_traits.fp32_shards
+    held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)
+    return waiting + held + mtp_bytes(workload, batch, input_bytes) + final_norm_bytes(workload, input_bytes)
+
+
+def weight_gradient_bytes(workload: Workload) -> float:
+    """Bytes a parameter of a weight gradient before it is added to the buffer.
+
+    Eager code creates a tensor for it [megatron-0.12, layers.py].
+    """
+    return element_factor(workload) * WEIGHT_BYTES if workload.software_traits.eager else 0.0
