@@ -12,7 +12,7 @@ from cost_models.layer.attention_bytes import attention_bytes_per_token, core_ch
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
-from cost_models.layer.expert_rows import peak_expert_rows
+from cost_models.layer.expert_rows import gathers_shared_input, peak_expert_rows
 from cost_models.layer.linear_attention import linear_attention_states_bytes
 from cost_models.layer.linear_inputs import kept_input_bytes, linear_input_bytes
 from cost_models.layer.lone_norms import lone_norms
@@ -75,8 +75,8 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
 
     A router in FP32 first kept an FP32 copy. Later ones keep the norm's output itself, in 16 bits whatever the linear layers
     keep, as routers in 16 bits do. They keep nothing if the norm is recomputed [megatron-0.19, moe_utils.py]. In Megatron-Core
-    the copy stands for the norm's output, unless shared experts need that too or the norm is recomputed [megatron-0.12,
-    router.py].
+    the copy stands for the norm's output, unless shared experts need that too (overlapped ones have gathered theirs) or the norm
+    is recomputed [megatron-0.12, router.py].
     """
     if workload.training.task.is_frozen:  # no gradient of the router's weight
         return np.zeros(len(keys.tp))
@@ -86,8 +86,9 @@ def router_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     if workload.software.has_since(traits.router_keeps_norm_output_year):
         return kept
     shape = workload.model.moe
-    stands = traits.copied_router_input and shape is not None and shape.shared_expert_ffn_hidden_size == 0
-    copy = ROUTER_INPUT_BYTES - np.where(again, 0.0, float(linear * stands))
+    alone = shape is not None and shape.shared_expert_ffn_hidden_size == 0
+    stands = traits.copied_router_input & (alone | gathers_shared_input(workload, keys))
+    copy = ROUTER_INPUT_BYTES - np.where(again, 0.0, linear * stands.astype(np.float64))
     return np.where(routes_in_fp32(workload, keys), copy, kept)
 
 

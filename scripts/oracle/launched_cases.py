@@ -9,8 +9,7 @@ from app.catalogue.models.presets import model_preset
 from app.catalogue.models.shape import model_to_mapping
 
 Case = dict[str, Any]
-RELEASES = ("0.12", "0.19")
-NEWEST = ("0.19",)
+RELEASES = NEWEST = ("0.19",)
 LAYERS = {"llama-3.1-8b": 4, "qwen3-30b-a3b": 4, "glm-4.5": 6, "deepseek-v3": 6}
 LLAMA, QWEN, GLM, DEEPSEEK = LAYERS
 
@@ -63,7 +62,6 @@ SECTIONS = {
             "norms, activations, up-projections, tp 2", DEEPSEEK, NORMS, ACT, "mla_up_proj", tp=2, ep=8, releases=NEWEST, **FLEX
         ),
         case("mixture, tp 2", GLM, "moe", tp=2, ep=4, releases=NEWEST, **PLAIN),
-        case("MLPs, tp 2", GLM, "mlp", tp=2, ep=4, releases=NEWEST, **PLAIN),
     ],
     "Dispatchers and grouped experts": [
         case("all-to-all, ep 8", QWEN, ep=8, **PLAIN),
