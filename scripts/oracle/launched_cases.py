@@ -80,7 +80,6 @@ SECTIONS = {
     "Prediction modules and pipelines": [
         case("pp 2", GLM, pp=2, ep=4, releases=NEWEST, **PLAIN),
         case("pp 2 tp 2", GLM, pp=2, tp=2, ep=2, releases=NEWEST, **PLAIN),
-        case("pp 2 tp 2", DEEPSEEK, pp=2, tp=2, ep=4, devices=16, releases=NEWEST, **FLEX),
     ],
 }
 CASES = [each for section in SECTIONS.values() for each in section]
