@@ -77,9 +77,5 @@ SECTIONS = {
         case("DeepEP, tp 2", GLM, tp=2, ep=4, switches=BESIDE, releases=NEWEST, **FLEX),
         case("DeepEP, norms, tp 4", DEEPSEEK, NORMS, tp=4, ep=8, switches=BESIDE, releases=NEWEST, **FLEX),
     ],
-    "Prediction modules and pipelines": [
-        case("pp 2", GLM, pp=2, ep=4, releases=NEWEST, **PLAIN),
-        case("pp 2 tp 2", GLM, pp=2, tp=2, ep=2, releases=NEWEST, **PLAIN),
-    ],
 }
 CASES = [each for section in SECTIONS.values() for each in section]

@@ -46,7 +46,6 @@ SECTION_NAMES = {
     "Recompute by module": "按模块重计算",
     "Dispatchers and grouped experts": "分发器与分组专家",
     "Overlapped shared experts": "重叠的共享专家",
-    "Prediction modules and pipelines": "预测模块与流水线",
 }
 
 
