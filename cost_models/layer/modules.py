@@ -303,8 +303,8 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     rest = 2.0 * ADD_BYTES * h * n_l + moved_bytes * n / t + router
     first, second = lone_norms(workload, keys, moe=moe, local=local)
     again = routed if workload.software_traits.recomputes_routed_activations else routed + common
-    parts = (norms, rope, channel * (routed + common), rest, (first + second) / 2.0 * norms)
-    parts = (*parts, channel * again, (1.0 - second) / 2.0 * norms)
+    parts = [norms, rope, channel * (routed + common), rest]
+    parts += [(first + second) / 2.0 * norms, channel * again, (1.0 - second) / 2.0 * norms]
     return VectorTimes(*(vector_s(part, device) for part in parts))
 
 
