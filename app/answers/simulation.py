@@ -15,6 +15,7 @@ from cost_models.simulation.memory_curve import MemoryCurve, memory_curves
 from cost_models.simulation.replay import Replay, replay
 from cost_models.simulation.timeline import MAX_TASKS, Timeline, check_length, num_tasks, origins_s, timeline
 from cost_models.step.result import Estimate
+from cost_models.step.steady_masking import steady_masked_fraction
 from documents.errors import InputError
 from documents.sentences import Sentence
 
@@ -86,7 +87,12 @@ def simulation_document(
     return Simulation(
         closed_form_step_time_s=closed_form_s,
         communication={
-            name: SimulatedCommunication(exposed_s=float(exposed[name][0]), masked_s=float(masked[name][0])) for name in masked
+            name: SimulatedCommunication(
+                exposed_s=float(exposed[name][0]),
+                masked_s=float(masked[name][0]),
+                steady_masked_fraction=steady_masked_fraction(workload, strategy, constants) if name == "ep_comm" else None,
+            )
+            for name in masked
         },
         ranks=[
             SimulatedRank(rank=rank, bubble_s=bubble, peak_memory_bytes=peak, peak_at_s=at_s)

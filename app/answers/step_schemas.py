@@ -15,6 +15,11 @@ class SimulatedCommunication(Document):
 
     exposed_s: float
     masked_s: float
+    steady_masked_fraction: float | None = Field(
+        default=None,
+        description="of ep_comm: the share hidden between warm-up and cool-down, where passes have partners, as publications "
+        "state it; exposed_s and masked_s are of the whole step",
+    )
 
 
 class SimulatedRank(Document):

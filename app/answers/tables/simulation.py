@@ -36,10 +36,11 @@ def _times(estimate: EstimateNumbers, simulation: Simulation) -> Table:
 def _communication(simulation: Simulation) -> Table:
     kinds = {name: part for name, part in simulation.communication.items() if part.exposed_s or part.masked_s}
     times = iter(column_seconds(value for part in kinds.values() for value in (part.exposed_s, part.masked_s)))
-    table = plain_table("communication, critical rank", ">exposed", ">masked", ">masked share")
+    table = plain_table("communication, critical rank", ">exposed", ">masked", ">masked share", ">of a steady step")
     for name, part in kinds.items():
         share = part.masked_s / (part.exposed_s + part.masked_s)
-        table.add_row(word(name), next(times), next(times), percent(share))
+        steady = "" if part.steady_masked_fraction is None else percent(part.steady_masked_fraction)
+        table.add_row(word(name), next(times), next(times), percent(share), steady)
     return table
 
 
