@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from statistics import NormalDist
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from app.text.json_documents import Document
@@ -72,13 +70,3 @@ def _spread(ratios: tuple[float, float]) -> tuple[float, float]:
     """Standard deviations of the logarithm of the step time, below and above the estimate: a tenth lies beyond each end."""
     low, high = (abs(math.log(ratio)) / TENTH for ratio in ratios)
     return low, high
-
-
-def step_factors(estimate: Mapping[str, Any], num_draws: int, seed: int) -> NDArray[np.float64] | None:
-    """Draws of the step time over its estimate, ``[draw]``: log-normal on both sides, a tenth of it beyond each end."""
-    ratios = step_ratios(estimate)
-    if ratios is None:
-        return None
-    draws = np.random.default_rng(seed).standard_normal(num_draws)
-    below, above = _spread(ratios)
-    return np.asarray(np.exp(draws * np.where(draws < 0.0, below, above)), dtype=np.float64)

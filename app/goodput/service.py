@@ -17,7 +17,7 @@ from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.answers.search_limits import limits_of
 from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
-from app.answers.step_interval import intervals_of, step_factors
+from app.answers.step_interval import intervals_of, step_factor_at
 from app.answers.targets import with_usual_target
 from app.calibrations.constants import constants_for
 from app.calibrations.stored import stored_calibrations
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 
 Floats = NDArray[np.float64]
+SHARES = (np.arange(200) + 0.5) / 200  # of the days by failures, and of the step
 SURE = (0.5, 0.8, 0.9, 0.95)  # probabilities of which days are told
 MONTH_S = 30.0 * DAY_S
 CONSIDERED_PLANS = 50  # plans of a search that are ranked by delivered rate
@@ -277,9 +278,9 @@ def _quantiles(
     mean, part = target_s / found.rate / DAY_S, _played_part(found, target_s / found.rate)
     finished = histories(found.campaign, section.histories, section.seed + 1, target_s=target_s * part)
     by_failures = _spread(finished.elapsed_s / part / DAY_S, part)
-    # Failures come by the hour, so a longer step makes the whole longer by the same factor.
-    factors = step_factors(plain(priced.estimate), len(by_failures), section.seed + 2)
-    whole = by_failures if factors is None else by_failures * factors
+    # Failures come by the hour, so a longer step makes the whole longer by the same factor: products of both, at equal shares.
+    factors = [step_factor_at(vars(priced.estimate), share) or 1.0 for share in SHARES]
+    whole = np.outer(np.quantile(by_failures, SHARES), factors).ravel()
     sure_by = [SureBy(probability=each, days=float(np.quantile(whole, each))) for each in SURE]
     return months, _summary(mean, by_failures), _summary(mean, whole), sure_by
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from app.answers.price import estimate_document
 from app.answers.step_interval import intervals_of
 from app.goodput.service import goodput_document
@@ -33,13 +31,14 @@ def test_by_hand_days_grow_and_rates_shrink_with_the_step() -> None:
     assert intervals_of({"step_time_s": 10.0, "step_time_low_s": None, "step_time_high_s": None}, {"days": 1.0}, {}) == {}
 
 
-def carries(document: dict[str, Any], step: dict[str, Any], values: dict[str, float]) -> None:
+def carries(document: dict[str, Any], step: dict[str, Any], values: dict[str, float], *, wider: float = 0.0) -> None:
+    """Whether the ends are those of the step, or ``wider`` by at most that fraction."""
     assert set(values) <= set(document["intervals"])
     shortest, longest = step["step_time_low_s"] / step["step_time_s"], step["step_time_high_s"] / step["step_time_s"]
     for name, value in values.items():
         ends = document["intervals"][name]
         assert ends["low"] < value < ends["high"]
-        assert ends["high"] / ends["low"] == pytest.approx(longest / shortest)
+        assert longest / shortest * (1.0 - 5e-3) <= ends["high"] / ends["low"] <= longest / shortest * (1.0 + wider + 5e-3)
 
 
 def test_delivery_and_goodput_carry_the_interval_of_the_step() -> None:
@@ -49,13 +48,13 @@ def test_delivery_and_goodput_carry_the_interval_of_the_step() -> None:
     delivery = priced["delivery"]
     carries(delivery, priced["estimate"], {name: delivery[name] for name in ("delivered_tokens_per_day", "delivered_days")})
     found = plain(goodput_document(job))
+    carries(found, found["estimate"], {"delivered_tokens_per_day": found["delivered_tokens_per_day"]})
     values = {
         "days": found["days"]["mean"],
-        "delivered_tokens_per_day": found["delivered_tokens_per_day"],
         "energy.kwh": found["energy"]["kwh"],
         "cost.usd": found["cost"]["usd"],
     }
-    carries(found, found["estimate"], values)
+    carries(found, found["estimate"], values, wider=0.05)  # failures too, which decide little here
 
 
 def test_points_of_a_sweep_carry_the_interval_of_the_step() -> None:
