@@ -152,11 +152,11 @@ class Service:
         self.process = self._start()
 
     def children(self) -> list[psutil.Process]:
-        """Workers and pricing processes, without Python's resource tracker, which loses nothing."""
+        """Workers, pricing processes and what they are forked from, without Python's resource tracker, which loses nothing."""
         found = []
-        for child in self.process.children():
+        for child in self.process.children(recursive=True):
             with suppress(psutil.NoSuchProcess):
-                if any("spawn_main" in part for part in child.cmdline()):
+                if not any("resource_tracker" in part for part in child.cmdline()):
                     found.append(child)
         return found
 
