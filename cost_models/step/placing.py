@@ -165,6 +165,13 @@ class Alternatives:
         return cache(partial(slot_table, self.chunks.sorts, merged=self.placed.one.merge_pairs))
 
 
+def _told_apart(priced: PricedBatch, num_microbatches: IntColumn, seconds: Sequence[Floats]) -> list[IntColumn]:
+    """Columns in which strategies of one pipeline differ if their paces may."""
+    batch = priced.batch
+    extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
+    return [priced.key_of, *extent, num_microbatches, *(each.view(np.int64) for each in seconds)]
+
+
 def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.inf) -> Paces:
     """Pace of strategies of one pipeline, computed once for equal layer costs and extent of recompute.
 
@@ -174,14 +181,12 @@ def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.i
     placement can be faster than ``to_beat_s``.
     """
     batch, one, rules = priced.batch, placements.placed.one, placements.placed.one.schedule.rules
-    extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
     num_microbatches = batch.num_microbatches(priced.workload.training.global_batch_size)
-    is_timed = np.isfinite(to_beat_s)
-    alike = [priced.key_of, *extent, num_microbatches]
+    is_timed, host_s = np.isfinite(to_beat_s), np.zeros(len(batch.tp))
+    added_s = np.zeros((0, len(batch.tp)))
     if is_timed:
         host_s, added_s = host_micro_batch_s(priced.workload, batch, priced.constants), added_to_layers_s(priced)
-        alike += [seconds.view(np.int64) for seconds in (host_s, *added_s)]
-    first, index = distinct_rows(alike)
+    first, index = distinct_rows(_told_apart(priced, num_microbatches, [host_s, *added_s]))
     few = priced.take(first)
     keys, chunks = few.gathered(), placements.chunks.chunks
     counts = chunk_counts(chunks, few.batch).chunk(0)
