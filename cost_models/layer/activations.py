@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cost_models.layer.adapters import adapter_output_bytes
-from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes
+from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes, swapped_bytes_per_token
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
@@ -116,7 +116,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
     kept_attention = kept_attention + n * core_checkpoint_bytes(workload, keys, local=local)
     again = _recomputed_activations(workload, mlp), _dropped_outputs(workload, keys, moe=moe, local=local)
-    saved = _saved(keys, whole | {"attention": np.where(swapped, 0.0, kept_attention)}, *again)
+    entering, inside = (np.where(swapped, moved, 0.0) for moved in _swapped_bytes(workload, keys, local=local))
+    saved = _saved(keys, whole | {"attention": kept_attention - inside}, again[0], again[1] + entering)
     waiting = _waiting(workload, keys, whole, mlp) | ({"adapters": whole["adapters"]} if adapted else {})
     none = np.zeros_like(n)
     experts = sum((whole[name] for name in ("routed_experts", "shared_experts", "router")), none)
@@ -136,7 +137,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         waiting_bytes=wide * sum(waiting.values(), none),
         input_bytes=wide * ELEMENT_BYTES * h * between_blocks_tokens(workload, keys),
         unreduced_bytes=wide * sum(whole.values(), none),
-        transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + np.where(swapped, 2.0 * kept_attention, 0.0)),
+        transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + 2.0 * (entering + inside)),
     )
 
 
@@ -293,7 +294,7 @@ def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats], no
     act : ``[k]``, bytes
         The part that recompute of activation functions drops.
     norm_outputs : ``[k]``, bytes
-        Outputs of norms that are computed again.
+        Outputs of norms that are computed again or swapped.
     """
     zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
     saved = {}
@@ -334,12 +335,23 @@ def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp:
     }
 
 
+def _swapped_bytes(workload: Workload, keys: LayerKeys, *, local: bool) -> tuple[Floats, Floats]:
+    """Bytes that ``swap_attention`` moves of a layer: the norm's output that enters attention, and tensors inside. ``[k]``
+
+    A norm that is computed again has no output to move. A compiled graph moves the tensors inside alone.
+    """
+    n_l, kept = between_blocks_tokens(workload, keys), ~keys.recomputes(RecomputeModule.LAYERNORM)
+    entering = np.where(
+        kept & workload.software_traits.eager, linear_input_bytes(workload) * workload.model.hidden_size * n_l, 0.0
+    )
+    return entering, swapped_bytes_per_token(workload, keys, local=local) * keys.tokens(workload.training)
+
+
 def activation_swap_s(workload: Workload, keys: LayerKeys, *, local: bool = False) -> Floats:
     """Time to move one layer's attention tensors to the host in the forward, or back in the backward. [s] ``[k]``
 
     Two layers' tensors stay on the device while they are moved [mindspeed, swap_attention.md]. The time is for one pass of one
     layer and micro batch, before compute hides it. It is 0 if nothing is swapped.
     """
-    kept, _ = attention_bytes_per_token(workload, keys, local=local)
-    moved = kept * keys.tokens(workload.training)
+    moved = sum(_swapped_bytes(workload, keys, local=local))
     return np.where(keys.has(Feature.SWAP_ATTENTION), moved / workload.cluster.profile.host_link_bytes_per_s, 0.0)

@@ -79,6 +79,29 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     return rest + expanded / t + behind, rest
 
 
+def swapped_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> Floats:
+    """Bytes of attention tensors that ``swap_attention`` moves to the host for each token of the context shard. [B] ``[k]``
+
+    MindSpeed moves what fills its storage and has a gradient: queries and keys behind their rotation and, in front of it, behind
+    their norms, the output, and latents behind their norms. The projection stays, since the values are a view of it, and so do
+    statistics and tables [mindspeed, prefetch.py]. A compiled graph moves all.
+    """
+    model, t = workload.model, keys.tp.astype(np.float64)
+    if not workload.software_traits.eager:
+        return attention_bytes_per_token(workload, keys, local=local)[0]
+    linear, heads = model.linear_attention(local=local), model.num_attention_heads
+    if linear is not None:
+        return ELEMENT_BYTES * linear.value_width / t
+    if model.mla is None:
+        rotates = not (model.learned_positions or model.alibi)
+        times = rotates * (1.0 + (keys.has(Feature.FUSED_ROPE) & model.qk_layernorm))
+        return ELEMENT_BYTES * model.kv_channels * (heads + (heads + key_value_heads(model, keys)) * times) / t
+    mla = model.mla
+    latents = (mla.q_lora_rank + mla.kv_lora_rank) / latent_ranks(keys)
+    expanded = np.where(keys.recomputes(RecomputeModule.MLA_UP_PROJ), 0.0, 2.0 * heads * mla.qk_head_dim / t + latents)
+    return ELEMENT_BYTES * (expanded + heads * mla.v_head_dim / t)
+
+
 def statistics_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     """Bytes a token that fused attention keeps of the sums of its scores, for the heads of all ranks. ``[k]``"""
     kept = workload.model.num_attention_heads * workload.device_traits.softmax_statistics_bytes

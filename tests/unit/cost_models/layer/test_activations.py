@@ -1,23 +1,26 @@
 """Bytes that a layer keeps, class by class, and against the published formulas."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from app.catalogue.models.presets import model_preset
+from app.jobs.job import load_job
 from cost_models.layer.activations import LayerActivations, layer_activations
 from cost_models.layer.attention_bytes import attention_bytes_per_token
 from cost_models.layer.expert_bytes import expert_copies
 from cost_models.layer.expert_rows import expert_rows, routed_copies
-from cost_models.shapes.layer_keys import LayerKeys
+from cost_models.shapes.layer_keys import LayerKeys, layer_keys
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import Dispatcher, Recompute
+from cost_models.shapes.strategy import Dispatcher, Recompute, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.networks import gpu
 from tests.worked_examples import worked
 from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, keys, workload
 
+FOLDER = Path(__file__).resolve().parents[3] / "fixtures/verification"
 N = 2048.0  # tokens of a micro batch of one sequence
 
 
@@ -317,8 +320,27 @@ def test_recomputing_the_moe_module_frees_all_of_it() -> None:
     }
 
 
-def test_swapped_attention_leaves_the_device() -> None:
-    assert "attention" not in parts(workload(), keys(features=DEFAULT_FEATURES | Feature.SWAP_ATTENTION))
+@pytest.mark.parametrize(
+    ("plan", "kind", "plain", "swapped"),
+    [
+        ("llama-3.1-70b-a2", "dense", 312_483_840, 260_055_040),
+        ("qwen3-30b-a3b-a2", "moe", 1_136_985_348, 885_327_108),
+    ],
+)
+def test_swap_frees_what_executed_mindspeed_frees(plan: str, kind: str, plain: int, swapped: int) -> None:
+    """Bytes that MindSpeed-LLM c77308a1 keeps of a layer without recompute, 8,192 tokens, without and with --swap-attention."""
+    job = load_job(str(FOLDER / f"{plan}.job.yaml"), {}, {})
+    assert job.strategy is not None
+    own = replace(
+        job.strategy,
+        recompute=Recompute.NONE,
+        recompute_modules=RecomputeModule(0),
+        micro_batch_size=8192 // job.workload.training.seq_length,
+    )
+    rows = StrategyBatch.of([own, replace(own, features=own.features | Feature.SWAP_ATTENTION)])
+    found, of_row = layer_keys(rows)
+    kept = layer_activations(job.workload, found, moe=kind == "moe").saved_bytes[of_row]
+    assert kept[0] - kept[1] == pytest.approx(plain - swapped, rel=1e-5)
 
 
 def test_a_fully_recomputed_layer_keeps_its_input() -> None:
