@@ -162,19 +162,22 @@ def calibrate(
         coverage_of(used),
         len(used),
         command,
-        memory_bands=_rounded_bands(memory_bands(memory)),
-        memory_coverage=memory_coverage(memory),
         mechanisms=tuple(sorted(seen_mechanisms(used))),
         correlations=_correlations(fitted.names, fitted),
     )
     prior_errors = np.array([o.log_error(start) for o in observations])
-    return Outcome(with_intervals(calibration, judged, left_out), fitted, prior_errors, by_architecture, left_out)
+    return Outcome(with_intervals(calibration, judged, left_out, memory), fitted, prior_errors, by_architecture, left_out)
 
 
-def with_intervals(calibration: Calibration, judged: Sequence[RunRecord], left_out: LeftOut) -> Calibration:
-    """The calibration with bands and steps from left-out errors, which are of the ``judged`` runs."""
-    steps = tuple(replace(step, factor=rounded(step.factor)) for step in family_steps(judged, left_out))
-    return replace(calibration, bands=_rounded_bands(family_bands(judged, left_out)), steps=steps)
+def with_intervals(calibration: Calibration, judged: Sequence[RunRecord], left_out: LeftOut, memory: MemoryErrors) -> Calibration:
+    """The calibration with bands and steps from left-out errors, which are of the ``judged`` runs, and from errors of peaks."""
+    return replace(
+        calibration,
+        bands=_rounded_bands(family_bands(judged, left_out)),
+        steps=tuple(replace(step, factor=rounded(step.factor)) for step in family_steps(judged, left_out)),
+        memory_bands=_rounded_bands(memory_bands(memory)),
+        memory_coverage=memory_coverage(memory),
+    )
 
 
 def calibrate_site(

@@ -39,12 +39,12 @@ def shipped_outcome(family: str) -> Outcome:
 
 
 def renew_intervals(family: str) -> None:
-    """Bands and steps of the shipped calibration, from the left-out errors that ship; nothing is fitted."""
+    """Intervals of the shipped calibration, from the left-out errors that ship and today's peaks; nothing is fitted."""
     by_id = {record.id: record for record in records_of(family)}
     left_out, calibration = shipped_left_out(family), shipped_calibration(family)
     judged = [by_id[name] for name in left_out.ids]
     path = ROOT / "calibration/shipped" / f"{family}.json"
-    write_calibration(path, with_intervals(calibration, judged, left_out))
+    write_calibration(path, with_intervals(calibration, judged, left_out, shipped_memory()))
 
 
 def main() -> None:
