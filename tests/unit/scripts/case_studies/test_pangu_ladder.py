@@ -27,9 +27,9 @@ from scripts.case_studies.pangu_ladder import (
 )
 
 
-def test_the_first_two_rungs_are_within_a_tenth_of_the_published() -> None:
-    assert mfu(foot(FIRST)) == pytest.approx(published_mfu(1), rel=0.1)
-    assert mfu(with_systems(foot(), up_to(2))) == pytest.approx(published_mfu(2), rel=0.1)
+def test_the_first_two_rungs_are_within_a_fifth_of_the_published() -> None:
+    assert mfu(foot(FIRST)) == pytest.approx(published_mfu(1), rel=0.2)
+    assert mfu(with_systems(foot(), up_to(2))) == pytest.approx(published_mfu(2), rel=0.2)
 
 
 def test_each_system_changes_the_job_or_the_plan_and_nothing_twice() -> None:
