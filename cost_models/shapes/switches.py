@@ -212,7 +212,7 @@ class Feature(IntFlag):
         source="[mindspeed-fb-overlap]",
         meaning="A forward runs merged with another micro batch's backward, each behind the other's expert communication.")
     MOE_SHARED_EXPERT_OVERLAP = _switch(21, _ROUTED | Scope.SHARED_EXPERTS, _LAYER,
-        in_search=InSearch.ON,
+        in_search=InSearch.LEAN_OFF,
         source="[megatron-0.12, transformer_config.py]", meaning="Shared experts run beside the exchange of the routed ones.")
     MOE_TP_EXTEND_EP = _switch(22, _ROUTED, _NOWHERE,
         source="[mindspeed, tp_extend_ep.py]", meaning="Tensor-parallel ranks hold whole experts instead of slices of them.")
