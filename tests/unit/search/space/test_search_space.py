@@ -40,7 +40,7 @@ def test_default_grid_of_a_moe_model() -> None:
         "full",
     ]
     assert space.features == (DEFAULT_FEATURES,)
-    assert space.wanted & treated(InSearch.ON) == Feature.MC2 | Feature.COC | Feature.MOE_SHARED_EXPERT_OVERLAP
+    assert space.wanted & treated(InSearch.ON) == Feature.MC2 | Feature.COC
     assert space.leaner == treated(InSearch.LEAN_ON, InSearch.LEAN_OFF)
 
 
