@@ -289,7 +289,7 @@ class Measured:
         """The fields that the job's own strategy leaves out."""
         assert section is not None  # there is a strategy
         mapping = strategy_to_mapping(self._workload, plan)
-        names = [name for name in StrategySection.model_fields if name not in section.model_fields_set]
+        names = [name for name in StrategySection.model_fields if name not in {*section.model_fields_set, "switches"}]
         switches = () if section.features is not None else set(priced_switches()) - section.switches.model_fields_set
         yield from self._other_values("strategy", plan, mapping, section, names)
         yield from _other_switches("strategy.switches", plan, switches)
