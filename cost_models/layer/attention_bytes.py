@@ -70,21 +70,20 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     expanded = queries_and_keys + ELEMENT_BYTES * heads * mla.v_head_dim
     rest = (ELEMENT_BYTES * heads * mla.v_head_dim * outputs + statistics) / t + latent
     rope, angles = float(ELEMENT_BYTES * mla.qk_rope_head_dim), ANGLE_BYTES * mla.qk_rope_head_dim / keys.micro_batch_size
+    behind = latent * (not task.is_frozen)  # up-projections have no adapters
     if workload.software_traits.own_angles:
         angles = angles / element_factor(workload)
-        behind = latent * (not task.is_frozen)
         return rest + angles + expanded / t + behind, rest + angles + rope + rope / latent_ranks(keys)
     rest = rest + rope
-    behind = latent * (not task.is_frozen)  # up-projections have no adapters
     return rest + expanded / t + behind, rest
 
 
 def swapped_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: bool = False) -> Floats:
     """Bytes of attention tensors that ``swap_attention`` moves to the host for each token of the context shard. [B] ``[k]``
 
-    MindSpeed moves what fills its storage and has a gradient: queries and keys behind their rotation and, in front of it, behind
-    their norms, the output, and latents behind their norms. The projection stays, since the values are a view of it, and so do
-    statistics and tables [mindspeed, prefetch.py]. A compiled graph moves all.
+    MindSpeed moves tensors that fill their storage and have a gradient: rotated queries and keys, those normed before it,
+    the output, and normed latents. The projection stays, since the values are a view of it, and so do statistics and tables
+    [mindspeed, prefetch.py]. A compiled graph moves all.
     """
     model, t = workload.model, keys.tp.astype(np.float64)
     if not workload.software_traits.eager:

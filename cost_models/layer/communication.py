@@ -97,9 +97,8 @@ def tensor_parallel_comm(
     shared = _shared_heads_bytes(workload, keys, local=local)
     latents = np.where(sp & ~grid & is_latent, again, 0.0)
     low_rank, low_rank_back = adapter_comm(workload, keys, network, moe=moe)
-    regathers = (
-        sp & ~grid & (not training.task.is_frozen)
-    )  # frozen weights need no input in a backward [megatron-0.12, layers.py]
+    # Frozen weights need no input in a backward [megatron-0.12, layers.py].
+    regathers = sp & ~grid & (not training.task.is_frozen)
     kept = moe & gathers_shared_input(workload, keys)
     return TensorParallelComm(
         forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,

@@ -182,8 +182,7 @@ def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.i
     """
     batch, one, rules = priced.batch, placements.placed.one, placements.placed.one.schedule.rules
     num_microbatches = batch.num_microbatches(priced.workload.training.global_batch_size)
-    is_timed, host_s = np.isfinite(to_beat_s), np.zeros(len(batch.tp))
-    added_s = np.zeros((0, len(batch.tp)))
+    is_timed, host_s, added_s = np.isfinite(to_beat_s), np.zeros(len(batch.tp)), np.zeros((0, len(batch.tp)))
     if is_timed:
         host_s, added_s = host_micro_batch_s(priced.workload, batch, priced.constants), added_to_layers_s(priced)
     first, index = distinct_rows(_told_apart(priced, num_microbatches, [host_s, *added_s]))
