@@ -10,7 +10,6 @@ Exit status: 0 all cases ran, 1 some did not.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -19,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from scripts.conformance.checkouts import Checkouts
+from scripts.oracle.arguments import parsed
 from scripts.oracle.cases import CASES, Case
 from scripts.oracle.records import MEGATRON, RECORDS, SOURCES, record, recorded
 
@@ -26,14 +26,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.oracle", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("megatron", type=Path)
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--only", default="", help="a part of the names of the cases that run")
-    parser.add_argument("--release", choices=RECORDS, action="append")
-    options = parser.parse_args()
+    options = parsed("scripts.oracle", __doc__, RECORDS)
     status = 0
-    for release in options.release or RECORDS:
+    for release in options.release:
         chosen = [case for case in CASES if release in case["releases"] and options.only in case["name"]]
         with tempfile.TemporaryDirectory() as scratch:
             if release in SOURCES:

@@ -8,7 +8,6 @@ Exit status: 0 all cases ran, 1 some did not.
 
 from __future__ import annotations
 
-import argparse
 import json
 import sys
 import tempfile
@@ -23,6 +22,7 @@ from app.verification.schemas import CountsDocument, VerificationDocument
 from app.verification.service import verification_document
 from documents.errors import InputError
 from scripts.conformance.checkouts import Checkouts
+from scripts.oracle.arguments import parsed
 from scripts.oracle.comparison import Row
 from scripts.oracle.launched_cases import CASES, RELEASES, Case, job_of
 from scripts.oracle.records import FOLDER, MEGATRON, SOURCES
@@ -92,14 +92,9 @@ def run(case: Case, release: str, python: str, tree: Path) -> dict[str, Any]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m scripts.oracle.launched", description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("megatron", type=Path)
-    parser.add_argument("--python", default=sys.executable)
-    parser.add_argument("--only", default="", help="a part of the names of the cases that run")
-    parser.add_argument("--release", choices=RELEASES, action="append")
-    options = parser.parse_args()
+    options = parsed("scripts.oracle.launched", __doc__, RELEASES)
     status = 0
-    for release in options.release or RELEASES:
+    for release in options.release:
         with tempfile.TemporaryDirectory() as scratch:
             tree = Checkouts({MEGATRON: options.megatron}, Path(scratch)).tree(MEGATRON, SOURCES[release])
             for case in CASES:
