@@ -72,7 +72,7 @@ def offered(target: str, family: str) -> Feature:
 
 
 def fixed_by(target: str) -> tuple[Fixed, ...]:
-    """Usual switches that stay off in some plans for a target; physics alone has all kernels."""
+    """Switches that the target sets by itself in some plans; physics alone sets none."""
     framework = BY_LABEL.get(parse_target(target).label)
     return () if framework is None else framework.fixed
 

@@ -86,8 +86,6 @@ def _experts(draft: Draft) -> None:
         )
     if extends or Feature.MOE_ALLGATHER_OVERLAP_COMM in features:
         draft.add(Feature.MOE_PERMUTATION_ASYNC_COMM, Sentence("moe_tp_extend_ep and moe_allgather_overlap_comm need it"))
-    if Feature.MOE_ALLTOALL_OVERLAP_COMM in features and moe.num_shared_experts and not extends:
-        draft.add(Feature.MOE_SHARED_EXPERT_OVERLAP, Sentence("MindSpeed switches it on with moe_alltoall_overlap_comm"))
 
 
 def _repeatable(draft: Draft) -> None:

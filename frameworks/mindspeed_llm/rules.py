@@ -446,6 +446,11 @@ def _unfused_permutation(workload: Workload, batch: StrategyBatch) -> Mask:
     return mask | ~batch.has(Feature.MOE_PAD_TO_CAPACITY) if moe.capacity_factor is not None else mask
 
 
+def _overlaps_shared_experts(workload: Workload, batch: StrategyBatch) -> Mask:
+    mask: Mask = has_effect(workload, batch, Feature.MOE_ALLTOALL_OVERLAP_COMM) & ~batch.has(Feature.MOE_TP_EXTEND_EP)
+    return mask
+
+
 FIXED = (
     Fixed(
         Feature.FUSED_NORM,
@@ -466,6 +471,12 @@ FIXED = (
         Feature.FLASH_ATTENTION,
         lambda w, b: b.cp > 1,
         Sentence("context parallelism of MindSpeed has no other attention"),
+        on=True,
+    ),
+    Fixed(
+        Feature.MOE_SHARED_EXPERT_OVERLAP,
+        _overlaps_shared_experts,
+        Sentence("MindSpeed switches it on with moe_alltoall_overlap_comm"),
         on=True,
     ),
 )

@@ -126,7 +126,7 @@ class ChunkPricing:
         """
         found = np.zeros(len(batch), dtype=np.bool_)
         is_piped = bool((batch.pp > 1).any())  # else there is one placement
-        made = memory_saving_forms(self.workload.model, batch, self._space.leaner & OF_TASKS) if is_piped else None
+        made = memory_saving_forms(self.workload, batch, self._space.leaner & OF_TASKS) if is_piped else None
         if made is not None:
             forms, of_row = priced_by(self.prices, made[0]), made[1]
             can_be = np.flatnonzero(least_step_times_s(forms, work(forms)).step_s < self._to_beat_s)
@@ -166,7 +166,7 @@ class ChunkPricing:
             return []
         enough_bytes = self.fit_limit_bytes if self._proves_by_time else min(self.fit_limit_bytes, result.incumbents.to_beat)
         could = can_be_lean(self.placer, batch, self._space.leaner, partial(priced_by, self.prices), enough_bytes)
-        found = memory_saving_forms(self.workload.model, batch.take(could), self._space.leaner)
+        found = memory_saving_forms(self.workload, batch.take(could), self._space.leaner)
         if found is None:
             return []
         forms, of_row = found

@@ -63,7 +63,7 @@ def _first_that_fits(
         if not len(legal):
             continue
         forms = (
-            _all_forms(placer, legal, space, constants) if every_form else least_memory_form(workload.model, legal, space.leaner)
+            _all_forms(placer, legal, space, constants) if every_form else least_memory_form(workload, legal, space.leaner)
         )
         if forms is not None:
             legal = concatenate([legal, charge_illegal(workload, forms, rules, rejections)])
@@ -81,7 +81,7 @@ def least_memory(workload: Workload, limits: SearchLimits, constants: Constants)
     space, rules, least = search_space(workload, lean_limits(limits)), option_rules(workload), None
     for chunk in chunks(workload, space, Rejections(), ROWS_AT_ONCE):
         legal = charge_illegal(workload, chunk.batch, rules, Rejections())
-        forms = memory_saving_forms(workload.model, legal, space.leaner) if len(legal) else None
+        forms = memory_saving_forms(workload, legal, space.leaner) if len(legal) else None
         if forms is not None:
             legal = concatenate([legal, charge_illegal(workload, forms[0], rules, Rejections())])
         if len(legal):
@@ -97,7 +97,7 @@ def _all_forms(placer: Placer, batch: StrategyBatch, space: SearchSpace, constan
     workload = placer.workload
     limit_bytes = fit_rule(workload, constants).fit_limit_bytes
     could = can_be_lean(placer, batch, space.leaner, lambda rows: priced_batch(workload, rows, constants), limit_bytes)
-    forms = memory_saving_forms(workload.model, batch.take(could), space.leaner)
+    forms = memory_saving_forms(workload, batch.take(could), space.leaner)
     return None if forms is None else forms[0]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +26,8 @@ def can_be_lean(
 
     No other form of a row needs less memory anywhere, so that none has room where these have none.
     """
-    model = placer.workload.model
-    most, unswapped = (least_memory_form(model, batch, chosen) for chosen in (switches, switches & ~Feature.SWAP_ATTENTION))
+    leanest = partial(least_memory_form, placer.workload, batch)
+    most, unswapped = leanest(switches), leanest(switches & ~Feature.SWAP_ATTENTION)
     others = np.flatnonzero(unswapped.features != most.features)
     both = concatenate([most, unswapped.take(others)])  # once for both: few rows cost little more than one
     like = priced(batch).take(np.concatenate([np.arange(len(batch)), others]))

@@ -232,7 +232,7 @@ class DraftChoices:
             if recompute == BY_TENSOR and feature in LEAN_ON and feature not in plan.features:
                 continue  # tensors are swapped one by one instead, or the choice comes with the plan
             usual = plan.features & ~feature if feature in LEAN_ON else plan.features | feature
-            if all_change(self._workload.model, StrategyBatch.of([replace(plan, features=usual)]), feature)[0]:
+            if all_change(self._workload, StrategyBatch.of([replace(plan, features=usual)]), feature)[0]:
                 on = pick(Sentence("{}.{}", name, place), (False, True))
                 plan = replace(plan, features=plan.features | feature if on else plan.features & ~feature)
         return plan

@@ -16,21 +16,23 @@ from cost_models.shapes import effective_switches
 from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, concatenate
 from cost_models.shapes.switches import SWITCHES, Feature, InSearch, treated
-from cost_models.shapes.workload import ModelShape
+from cost_models.shapes.workload import Workload
 from frameworks.accepted_switches import rivals
+from frameworks.fixed import Fixed
+from frameworks.registry import fixed_by
 
 LEAN_ON = treated(InSearch.LEAN_ON)
 
 
-def memory_saving_forms(model: ModelShape, batch: StrategyBatch, switches: Feature) -> tuple[StrategyBatch, IntColumn] | None:
+def memory_saving_forms(workload: Workload, batch: StrategyBatch, switches: Feature) -> tuple[StrategyBatch, IntColumn] | None:
     """Every form of every row, and the row that each comes from; ``None`` without any.
 
-    A form turns a combination of ``switches``, each of which acts and is not on its memory-saving side yet. Of switches that
-    replace the same thing, one is on.
+    A form turns a combination of ``switches``, each of which acts, is not on its memory-saving side yet, and stays turned in the
+    target. Of switches that replace the same thing, one is on.
     """
     batches, origins = [], []
     for chosen in _combinations(switches):
-        rows = np.flatnonzero(all_change(model, batch, chosen))
+        rows = np.flatnonzero(all_change(workload, batch, chosen))
         if len(rows):
             taken = batch.take(rows)
             batches.append(varied(taken, features=taken.features ^ int(chosen)))
@@ -38,7 +40,7 @@ def memory_saving_forms(model: ModelShape, batch: StrategyBatch, switches: Featu
     return (concatenate(batches), np.concatenate(origins)) if batches else None
 
 
-def least_memory_form(model: ModelShape, batch: StrategyBatch, switches: Feature) -> StrategyBatch:
+def least_memory_form(workload: Workload, batch: StrategyBatch, switches: Feature) -> StrategyBatch:
     """Each row with as many of ``switches`` turned as change it.
 
     No other form needs less memory, except the one without ``swap_attention``. The layer in progress holds the bytes that come
@@ -46,7 +48,7 @@ def least_memory_form(model: ModelShape, batch: StrategyBatch, switches: Feature
     """
     features, is_open = batch.features, np.ones(len(batch), dtype=np.bool_)
     for chosen in reversed(_combinations(switches)):
-        rows = is_open & all_change(model, batch, chosen)
+        rows = is_open & all_change(workload, batch, chosen)
         features = np.where(rows, batch.features ^ int(chosen), features)
         is_open &= ~rows
         if not is_open.any():  # usually the first few are enough
@@ -70,10 +72,19 @@ def _before(chosen: Feature) -> tuple[int, int]:
     return int(chosen) | others, int(chosen & ~on)
 
 
-def all_change(model: ModelShape, batch: StrategyBatch, chosen: Feature) -> NDArray[np.bool_]:
-    """Rows that each of the switches changes when it is turned to its memory-saving side."""
+@lru_cache(maxsize=1024)
+def _fixed_among(target: str, chosen: Feature) -> tuple[Fixed, ...]:
+    """What the target may set back of these switches."""
+    return tuple(each for each in fixed_by(target) if each.feature in chosen)
+
+
+def all_change(workload: Workload, batch: StrategyBatch, chosen: Feature) -> NDArray[np.bool_]:
+    """Rows that each of the switches changes when it is turned to its memory-saving side, in the target too."""
     bits, (read, standing) = int(chosen), _before(chosen)
     changes: NDArray[np.bool_] = (batch.features & read) == standing
     if changes.any():  # usually none does
-        changes &= effective_switches.acting(model, varied(batch, features=batch.features | bits), chosen) == bits
+        turned = varied(batch, features=batch.features | bits)
+        changes &= effective_switches.acting(workload.model, turned, chosen) == bits
+        for each in _fixed_among(workload.software.target, chosen):
+            changes &= ~each.changes(workload, varied(batch, features=batch.features ^ bits))
     return changes

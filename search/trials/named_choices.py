@@ -94,7 +94,7 @@ class StrategyChoices:
         )
         on_space = taken(self._workload, canonical(self._workload, strategy), space.wanted)
         for name, feature in self._leaner.items():
-            if not all_change(model, StrategyBatch.of([on_space]), feature)[0]:
+            if not all_change(self._workload, StrategyBatch.of([on_space]), feature)[0]:
                 continue
             if pick(name, (False, True)) == (feature in LEAN_ON):
                 on_space = replace(on_space, features=on_space.features ^ feature)

@@ -39,7 +39,7 @@ def _legal_rows(workload: Workload, limits: SearchLimits, seed: int) -> list[Par
         if number == MOST_CHUNKS:
             break
         legal = charge_illegal(workload, chunk.batch, rules, rejections)
-        forms = memory_saving_forms(workload.model, legal.take(_some(draw, len(legal))), space.leaner) if len(legal) else None
+        forms = memory_saving_forms(workload, legal.take(_some(draw, len(legal))), space.leaner) if len(legal) else None
         lean = legal.take(np.arange(0)) if forms is None else charge_illegal(workload, forms[0], rules, rejections)
         for batch in (legal, lean):
             found += [batch.row(int(row)) for row in _some(draw, len(batch))]

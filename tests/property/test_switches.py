@@ -107,7 +107,7 @@ def test_leaner_forms_are_every_combination_that_changes_the_strategy(
     job, strategy = drawn
     switches = Feature(sum(chosen))
     batch = StrategyBatch.of([strategy])
-    found = memory_saving_forms(job.model, batch, switches)
+    found = memory_saving_forms(job, batch, switches)
     forms = [] if found is None else found[0].features.tolist()
     assert len(set(forms)) == len(forms)
     expected = set()
@@ -128,7 +128,7 @@ def test_leaner_forms_are_every_combination_that_changes_the_strategy(
     if forms:
         priced = estimate(job, found[0], prior_constants(job.cluster.profile.family)).peak_memory_bytes  # type: ignore[index]
         least = estimate(
-            job, least_memory_form(job.model, batch, switches), prior_constants(job.cluster.profile.family)
+            job, least_memory_form(job, batch, switches), prior_constants(job.cluster.profile.family)
         ).peak_memory_bytes
         assert least[0] <= np.min(priced) or Feature.SWAP_ATTENTION in switches
 

@@ -254,7 +254,7 @@ def test_headroom_is_an_objective() -> None:
     job = workload(DENSE, num_devices=8)
     result = run(job, objective="memory_headroom", top=1)
     batch = StrategyBatch.of(everything(job))
-    forms = memory_saving_forms(job.model, batch, search_space(job).leaner)
+    forms = memory_saving_forms(job, batch, search_space(job).leaner)
     assert forms is not None
     priced = estimate(job, forms[0].take(legal_mask(job, forms[0])), CONSTANTS)
     assert result.plans[0].estimate["peak_memory_bytes"] == pytest.approx(priced.peak_memory_bytes.min(), rel=1e-12)
@@ -381,7 +381,7 @@ def test_nothing_fits_names_the_shortfall_and_devices_that_are_enough() -> None:
     assert f"{result.infeasible.missing_bytes / 2**30:.1f} GiB too much" in result.nearest
     # No legal strategy needs less where its layers lie as usual, in any of its leaner forms.
     rows = StrategyBatch.of(everything(job, SMALL))
-    forms = memory_saving_forms(job.model, rows, search_space(job, SMALL).leaner)
+    forms = memory_saving_forms(job, rows, search_space(job, SMALL).leaner)
     assert forms is not None
     leaner = charge_illegal(job, forms[0], option_rules(job), Rejections())
     least = min(float(estimate(job, batch, CONSTANTS).peak_memory_bytes.min()) for batch in (rows, leaner))

@@ -77,7 +77,7 @@ def lattice_of_the_job() -> set[ParallelStrategy]:
     for chunk in chunks(JOB, SPACE, Rejections()):
         legal = charge_illegal(JOB, chunk.batch, option_rules(JOB), Rejections())
         lattice |= {legal.row(index) for index in range(len(legal))}
-        forms = memory_saving_forms(JOB.model, legal, SPACE.leaner)
+        forms = memory_saving_forms(JOB, legal, SPACE.leaner)
         if forms is not None:
             legal = charge_illegal(JOB, forms[0], option_rules(JOB), Rejections())
             lattice |= {legal.row(index) for index in range(len(legal))}

@@ -49,7 +49,7 @@ def test_peaks_are_exact_up_to_what_is_enough_and_above_it_beyond(case: tuple[Wo
 @pytest.mark.parametrize(("job", "batch"), MADE)
 def test_no_leaner_form_needs_less_than_weights_and_gradients(job: Workload, batch: StrategyBatch) -> None:
     kept = peaks(priced_batch(job, batch, CONSTANTS)).kept_bytes
-    forms = memory_saving_forms(job.model, batch, search_space(job).leaner)
+    forms = memory_saving_forms(job, batch, search_space(job).leaner)
     assert forms is not None
     lean, origin = forms
     assert (estimate(job, lean, CONSTANTS).peak_memory_bytes > kept[origin]).all()
