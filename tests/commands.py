@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
+import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -15,6 +17,7 @@ from app.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[1]
 EXECUTOR = "MESHPLAN_EXECUTOR"
+MESHPLAN = [sys.executable, "-m", "meshplan"]
 NOT_TAKEN_OVER = {"COLUMNS", "LANG", "LC_ALL", "LC_MESSAGES", "MESHPLAN_DEBUG", EXECUTOR, "MESHPLAN_LANGUAGE", "NO_COLOR"}
 
 
@@ -36,13 +39,27 @@ def command(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> 
 
 def process(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> subprocess.CompletedProcess[str]:
     """The same in a new process."""
-    kept = {name: value for name, value in os.environ.items() if name not in NOT_TAKEN_OVER}
     return subprocess.run(
-        [sys.executable, "-m", "meshplan", *map(str, arguments)],
+        [*MESHPLAN, *map(str, arguments)],
         cwd=folder,
-        env={**kept, "PYTHONPATH": str(ROOT), **environment},
+        env=_surroundings(environment),
         capture_output=True,
         text=True,
         timeout=120,
         check=False,
     )
+
+
+def measured(*arguments: str | Path, **environment: str) -> tuple[int, str, resource.struct_rusage]:
+    """The exit code, the output, and what a new process and those that it started have used, whatever else ran before."""
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as written:
+        run = subprocess.Popen([*MESHPLAN, *map(str, arguments)], cwd=ROOT, env=_surroundings(environment), stdout=written)
+        _, status, used = os.wait4(run.pid, 0)
+        run.returncode = os.waitstatus_to_exitcode(status)
+        written.seek(0)
+        return run.returncode, written.read(), used
+
+
+def _surroundings(environment: dict[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in NOT_TAKEN_OVER}
+    return {**kept, "PYTHONPATH": str(ROOT), **environment}
