@@ -181,7 +181,8 @@ def test_a_simulated_step_is_told_beside_the_closed_form(api: TestClient, job: d
     assert min(rank["bubble_s"] for rank in ranks) == pytest.approx(estimate["time_breakdown_s"]["pipeline_bubble"])
     assert all(0 < rank["peak_at_s"] < estimate["step_time_s"] for rank in ranks)
     sends = told["communication"]["pipeline_p2p"]
-    assert sends == {"exposed_s": estimate["time_breakdown_s"]["pipeline_p2p"], "masked_s": estimate["masked_s"]["pipeline_p2p"]}
+    exposed_s, masked_s = estimate["time_breakdown_s"]["pipeline_p2p"], estimate["masked_s"]["pipeline_p2p"]
+    assert sends == {"exposed_s": exposed_s, "masked_s": masked_s, "steady_masked_fraction": None}
 
 
 def test_a_list_is_simulated_as_one_by_one(api: TestClient, job: dict[str, Any]) -> None:
