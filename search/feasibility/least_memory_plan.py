@@ -62,9 +62,7 @@ def _first_that_fits(
             legal = placer.charge_unplaceable(legal, rejections)
         if not len(legal):
             continue
-        forms = (
-            _all_forms(placer, legal, space, constants) if every_form else least_memory_form(workload, legal, space.leaner)
-        )
+        forms = _all_forms(placer, legal, space, constants) if every_form else least_memory_form(workload, legal, space.leaner)
         if forms is not None:
             legal = concatenate([legal, charge_illegal(workload, forms, rules, rejections)])
         placed = placer.fastest_that_fit(priced_batch(workload, legal, constants)).priced
