@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from app.jobs.assumed import text_of
+from app.jobs.assumed import quantity
 from app.jobs.delivery import SOURCES, DeliverySection
 from app.jobs.job import Job
 from cost_models.constants import Constants
@@ -102,7 +102,7 @@ def assumed_sentences(section: DeliverySection, num_nodes: int, *, with_power: b
     unused |= set() if section.loss_spikes_per_trillion_tokens else {"rollback_steps", "skipped_batches"}
     values = resolved(section, num_nodes)
     return [
-        Sentence("delivery.{} = {} {} (not given)", name, text_of(getattr(values, name)), why)
+        Sentence("delivery.{} = {} {} (not given)", name, quantity(name, getattr(values, name)), why)
         for name, why in SOURCES.items()
         if name not in unused
     ]

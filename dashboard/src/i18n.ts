@@ -121,9 +121,17 @@ export function subscribe(listener: () => void): () => void {
   return () => listeners.delete(listener);
 }
 
+let changes = 0;
+
+/** Shows everything anew: the form of numbers has changed, as it does with the language. */
+export function shownAnew(): void {
+  changes += 1;
+  for (const listener of listeners) listener();
+}
+
 export function useTranslation(page = "common"): { t: TFunction; i18n: { language: Language } } {
-  const language = useSyncExternalStore(subscribe, () => current);
-  return useMemo(() => ({ t: translator(language, catalogues[language], page), i18n: { language } }), [language, page]);
+  const shown = useSyncExternalStore(subscribe, () => `${current} ${changes}`);
+  return useMemo(() => ({ t: translator(current, catalogues[current], page), i18n: { language: current } }), [shown, page]);
 }
 
 /** A string whose `<code>words</code>` are shown as `components.code` shows them. */

@@ -321,12 +321,20 @@ def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stor
     expect(page.get_by_role("region", name="On fewer and on more devices").get_by_role("row")).to_have_count(
         1 + len(answer["on_devices"])
     )
-    page.get_by_label("USD a device hour").fill("1.5")
+    expect(page.get_by_role("link", name="robustrl").first).to_have_attribute("href", re.compile("^https://"))
+    page.get_by_role("button", name="Language").click()
+    page.get_by_role("menuitem", name="Currency: USD").click()
+    page.get_by_role("combobox", name="Currency").click()
+    page.get_by_role("option", name="CNY").click()
+    page.get_by_label("1 USD in CNY").fill("8")
+    page.get_by_role("button", name="Show amounts so").click()
+    page.get_by_label("Price of a device-hour").fill("12 CNY")
     page.get_by_label("Spare nodes").fill("4")
     with page.expect_response("**/v1/goodput", timeout=60_000) as second:
         page.get_by_role("button", name="Apply").click()
     changed = second.value.json()
     assert (changed["site"]["spares"], changed["cost"]["device_hour_usd"]) == (4, 1.5)
+    expect(page.get_by_text(re.compile(r"^[\d.,]+[KMBT]? CNY$"))).to_be_visible()
     assert "spares=4" in page.url
     expect(page.get_by_text("no failures at all")).to_be_visible()
     page.mouse.move(0, 0)

@@ -8,6 +8,7 @@ import {
   IconChartDots,
   IconCheck,
   IconChecklist,
+  IconCoin,
   IconCpu,
   IconDeviceDesktop,
   IconFileCode,
@@ -29,12 +30,14 @@ import { Link, Outlet, ScrollRestoration, useLocation, useNavigation } from "rea
 
 import { apiKey, changeApiKey, isApiKeyChanged, isApiKeyWanted, onApiKeyChange } from "../api/key";
 import { healthQuery } from "../api/queries";
-import { LANGUAGES, setLanguage, type Language } from "../i18n";
+import { LANGUAGES, marks, setLanguage, type Language } from "../i18n";
+import { currency } from "../units/currency";
 import { PAGES, useShortcuts } from "./shortcuts";
 import classes from "./Shell.module.css";
 
 // Seldom seen: no page waits for them.
 const ApiKeyDialog = lazy(async () => ({ default: (await import("./ApiKeyDialog")).ApiKeyDialog }));
+const CurrencyDialog = lazy(async () => ({ default: (await import("./CurrencyDialog")).CurrencyDialog }));
 const KeyboardHelp = lazy(async () => ({ default: (await import("./KeyboardHelp")).KeyboardHelp }));
 
 const ICONS = { studies: IconStack2, sweep: IconChartDots, rl: IconRepeat, scripts: IconFileCode, experts: IconGridDots, compare: IconArrowsLeftRight, checks: IconChecklist, accuracy: IconTargetArrow, hardware: IconCpu, models: IconBox };
@@ -147,26 +150,34 @@ function Foot() {
 
 function LanguageMenu() {
   const { t, i18n } = useTranslation();
+  const [isCurrencyOpen, dialog] = useDisclosure();
   return (
-    <Menu position="bottom-end">
-      <Menu.Target>
-        <ActionIcon variant="subtle" color="gray" size="lg" aria-label={t("language")}>
-          <IconLanguage size={18} stroke={1.6} />
-        </ActionIcon>
-      </Menu.Target>
-      <Menu.Dropdown>
-        {(Object.keys(LANGUAGES) as Language[]).map((language) => (
-          <Menu.Item
-            key={language}
-            lang={language}
-            onClick={() => void setLanguage(language)}
-            rightSection={i18n.language === language ? <IconCheck size={14} /> : null}
-          >
-            {LANGUAGES[language]}
+    <>
+      <Menu position="bottom-end">
+        <Menu.Target>
+          <ActionIcon variant="subtle" color="gray" size="lg" aria-label={t("language")}>
+            <IconLanguage size={18} stroke={1.6} />
+          </ActionIcon>
+        </Menu.Target>
+        <Menu.Dropdown>
+          {(Object.keys(LANGUAGES) as Language[]).map((language) => (
+            <Menu.Item
+              key={language}
+              lang={language}
+              onClick={() => void setLanguage(language)}
+              rightSection={i18n.language === language ? <IconCheck size={14} /> : null}
+            >
+              {LANGUAGES[language]}
+            </Menu.Item>
+          ))}
+          <Menu.Divider />
+          <Menu.Item leftSection={<IconCoin size={15} />} onClick={dialog.open}>
+            {`${t("currency.title")}${marks().colon}${currency().code}`}
           </Menu.Item>
-        ))}
-      </Menu.Dropdown>
-    </Menu>
+        </Menu.Dropdown>
+      </Menu>
+      <Suspense>{isCurrencyOpen && <CurrencyDialog onClose={dialog.close} />}</Suspense>
+    </>
   );
 }
 

@@ -8,7 +8,7 @@ import { ChartCard } from "../../components/ChartCard";
 import { tierName } from "../../components/tiers";
 import { bytesPerSecond, number, seconds } from "../../units/format";
 import { ratesOf } from "./numbers";
-import { citedBy } from "./references";
+import { citedBy } from "../../components/references";
 
 type Collective = Schemas["MeasuredCollective"];
 

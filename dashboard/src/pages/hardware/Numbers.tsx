@@ -11,7 +11,7 @@ import { EmptyState } from "../../components/EmptyState";
 import { hasWords, SearchField } from "../../components/SearchField";
 import { useUrlText } from "../../state/url";
 import { numbersOf, type StatedNumber } from "./numbers";
-import { citedBy } from "./references";
+import { citedBy } from "../../components/references";
 
 /** Every number of a profile as its source states it. */
 export function Numbers({ profile }: { profile: Schemas["HardwareDetails"] }) {

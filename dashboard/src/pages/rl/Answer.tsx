@@ -1,8 +1,9 @@
-import { Alert, Card, List, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Alert, Card, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
 import { IconAlertTriangle, IconClockPause } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import { CardHead } from "../../components/CardHead";
+import { Sentences } from "../../components/Sentences";
 import { StatTile } from "../../components/StatTile";
 import { bytes, compact, count, number, seconds, secondsRange, signedPercent } from "../../units/format";
 import { Parts } from "./Parts";
@@ -102,12 +103,7 @@ export function Answer({ answer, onLook }: Props) {
           <Title order={2} mt="md">
             {t("assumed")}
           </Title>
-          <List size="sm" mt="xs" style={{ overflowWrap: "anywhere" }}>
-            {answer.assumptions.map((text) => (
-              <List.Item key={text}>{text}</List.Item>
-            ))}
-            {search?.refused.map((text) => <List.Item key={text}>{t("refused", { reason: text })}</List.Item>)}
-          </List>
+          <Sentences texts={[...answer.assumptions, ...(search?.refused ?? []).map((text) => t("refused", { reason: text }))]} />
         </Card>
       </SimpleGrid>
     </Stack>

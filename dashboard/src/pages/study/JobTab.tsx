@@ -1,9 +1,10 @@
-import { Alert, Card, List, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { Alert, Card, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { IconAlertTriangle } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
 import { CodeBlock } from "../../components/CodeBlock";
+import { Sentences } from "../../components/Sentences";
 import { compact, count, duration, moment, number, seconds } from "../../units/format";
 import type { Result } from "./data";
 import classes from "./Study.module.css";
@@ -27,11 +28,7 @@ export function JobTab({ study, result }: { study: Study; result: Result | null 
             {t("job.assumptions")}
           </Title>
           {study.assumptions.length ? (
-            <List size="sm" spacing={4} style={{ overflowWrap: "anywhere" }}>
-              {study.assumptions.map((assumption) => (
-                <List.Item key={assumption}>{assumption}</List.Item>
-              ))}
-            </List>
+            <Sentences texts={study.assumptions} />
           ) : (
             <Text size="sm" c="dimmed">
               {t("job.noAssumptions")}

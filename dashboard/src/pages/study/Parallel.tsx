@@ -9,13 +9,15 @@ import { seriesColor, type Palette } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { count } from "../../units/format";
 import type { RankedPlan } from "./data";
-import { filterOfIntervals, filterText, intervalsOfFilter, type Dimension, type Filter } from "./dimensions";
+import { axisTexts, filterOfIntervals, filterText, intervalsOfFilter, type Dimension, type Filter } from "./dimensions";
 import { measureText, useDimensionNames } from "./Filters";
 import classes from "./Study.module.css";
 
 const AXIS_WIDTH = 58; // at least
 const WIDTH = 900; // of a usual window, shared by few axes
 const HEIGHT_PX = 330;
+const TOP_PX = 40;
+const BOTTOM_PX = 16;
 const BRUSH_OPACITY = 0.35;
 const MOST_LINES = 1500; // more are a carpet, and cost a second to draw
 
@@ -41,9 +43,13 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
   const option = useMemo<EChartsCoreOption>(() => {
     const tint = stepTints(plans, palette);
     const width = Math.max(AXIS_WIDTH, WIDTH / dimensions.length);
+    const texts = (values: readonly (string | number)[]) => {
+      const found = axisTexts(values, HEIGHT_PX - TOP_PX - BOTTOM_PX);
+      return (at: number) => found[at] ?? "";
+    };
     const line = (plan: RankedPlan) => dimensions.map((dimension) => (dimension.kind === "choice" ? dimension.values.indexOf(dimension.value(plan)) : dimension.value(plan)));
     return {
-      parallel: { left: 28, right: 60, top: 40, bottom: 16 },
+      parallel: { left: 28, right: 60, top: TOP_PX, bottom: BOTTOM_PX },
       parallelAxis: dimensions.map((dimension, index) => ({
         id: dimension.key,
         dim: index,
@@ -60,7 +66,7 @@ export function Parallel({ plans, pins, dimensions, filters, onFilters }: Props)
               min: 0,
               max: dimension.values.length - 1,
               interval: Math.ceil(dimension.values.length / 12),
-              axisLabel: { ...label(palette.surface, width), formatter: (at: number) => String(dimension.values[at] ?? "") },
+              axisLabel: { ...label(palette.surface, width), formatter: texts(dimension.values) },
             }
           : { type: "value", scale: true, min: dimension.low, max: dimension.high, axisLabel: { ...label(palette.surface, width), formatter: (at: number) => measureText(dimension.key, at) } }),
       })),

@@ -2,6 +2,7 @@ import { describe, expect, it } from "vitest";
 
 import type { RankedPlan } from "./data";
 import {
+  axisTexts,
   dimensionsOf,
   filterFromText,
   filterOfIntervals,
@@ -76,4 +77,10 @@ it("the front is what no other plan beats in time and memory", () => {
     { step: 11, memory: 45 },
   ];
   expect(paretoFront(points)).toEqual([{ step: 11, memory: 30 }, { step: 10, memory: 50 }]);
+});
+
+it("values of many parts are told apart by lines where these have room", () => {
+  const values = ["layernorm+mlp_act", "layernorm+mlp_act+mla_up_proj", 4];
+  expect(axisTexts(values, 274)).toEqual(["layernorm\n+mlp_act", "layernorm\n+mlp_act\n+mla_up_proj", "4"]);
+  expect(axisTexts(values, 3 * 3 * 13 - 1)).toEqual(values.map(String));
 });

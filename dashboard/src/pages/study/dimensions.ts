@@ -58,6 +58,15 @@ function byValue(a: string | number, b: string | number): number {
   return typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true });
 }
 
+const LINE_PX = 13;
+
+/** What stands at the values of an axis: the parts of `a+b` on lines of their own where these have room, so that none is cut. */
+export function axisTexts(values: readonly (string | number)[], heightPx: number): readonly string[] {
+  const texts = values.map((value) => String(value).replaceAll("+", "\n+"));
+  const lines = Math.max(...texts.map((text) => text.split("\n").length));
+  return lines * LINE_PX <= heightPx / values.length ? texts : values.map(String);
+}
+
 /** What is kept of one dimension. */
 export type Filter = { key: string; values: readonly string[] } | { key: string; low: number; high: number };
 

@@ -1,8 +1,9 @@
-import { Alert, Card, List, SimpleGrid, Stack, Text, Title } from "@mantine/core";
+import { Alert, Card, SimpleGrid, Stack, Text, Title } from "@mantine/core";
 import { IconAlertTriangle, IconClockPause } from "@tabler/icons-react";
 import { useTranslation } from "../../i18n";
 
 import { CardHead } from "../../components/CardHead";
+import { Sentences } from "../../components/Sentences";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { Warnings } from "../../components/Warnings";
@@ -43,11 +44,7 @@ export function Answer({ sweep }: { sweep: Sweep }) {
       <Points sweep={sweep} />
       <Card component="section" aria-label={t("assumed")}>
         <Title order={2}>{t("assumed")}</Title>
-        <List size="sm" mt="xs" style={{ overflowWrap: "anywhere" }}>
-          {sweep.assumptions.map((text) => (
-            <List.Item key={text}>{text}</List.Item>
-          ))}
-        </List>
+        <Sentences texts={sweep.assumptions} />
       </Card>
     </Stack>
   );

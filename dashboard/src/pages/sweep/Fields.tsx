@@ -7,6 +7,7 @@ import { OBJECTIVES } from "../../api/objectives";
 import { modelsQuery } from "../../api/queries";
 import { CardHead } from "../../components/CardHead";
 import { HardwaresField, NumberField, TextField } from "../../components/JobFields";
+import { otherCode } from "../../units/currency";
 import { STACKS, type Field, type Form } from "./request";
 
 interface Props {
@@ -97,8 +98,8 @@ export function Fields({ form, set, errorOf, jobText, setJobText, isJob }: Props
         />
         <NumberField {...usual("tokens")} placeholder={t("presetTokens")} />
         <NumberField {...usual("deadline")} decimals placeholder={t("none")} />
-        <NumberField {...usual("budget")} decimals placeholder={t("none")} />
-        <NumberField {...usual("price")} decimals placeholder={t("profilePrice")} />
+        <TextField {...usual("budget")} placeholder={t("none")} description={t("common:currency.typed", { code: otherCode() })} />
+        <TextField {...usual("price")} placeholder={t("profilePrice")} description={t("common:currency.typed", { code: otherCode() })} />
         <NumberField {...usual("limit")} decimals placeholder="60" />
       </SimpleGrid>
     </Stack>

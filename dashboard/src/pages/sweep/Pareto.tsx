@@ -8,6 +8,7 @@ import { tooltipHtml } from "../../components/chart/tooltip";
 import { whiskers } from "../../components/chart/whiskers";
 import { strategyText } from "../../components/strategy";
 import { usePalette } from "../../theme/usePalette";
+import { currency, moneyUnit } from "../../units/currency";
 import { compact, count } from "../../units/format";
 import { intervalOf, isPlanned, linesOf, nameOf, pointsOf, varied, type Planned, type Sweep } from "./points";
 import { measured, useWords, type Measure } from "./words";
@@ -57,10 +58,10 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
       xAxis: {
         type: "value",
         scale: true,
-        name: t(`axis.${across}`),
+        name: t(`axis.${across}`, { unit: moneyUnit() }),
         nameLocation: "middle",
         nameGap: 26,
-        axisLabel: { formatter: (value: number) => compact(value) },
+        axisLabel: { formatter: (value: number) => compact(across === "cost_usd" ? value * currency().perUsd : value) },
       },
       yAxis: { type: isWide ? "log" : "value", scale: true, name: t("axis.days"), nameTextStyle: { align: "left" }, axisLabel: { formatter: (value: number) => compact(value) } },
       tooltip: {

@@ -10,6 +10,7 @@ import { tooltipHtml } from "../../components/chart/tooltip";
 import { strategyText } from "../../components/strategy";
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
+import { currency, moneyUnit } from "../../units/currency";
 import { compact, count } from "../../units/format";
 import { intervalOf, isPlanned, linesOf, nameOf, varied, type Planned, type Sweep } from "./points";
 import { measured, useWords, type Measure } from "./words";
@@ -53,7 +54,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
       xAxis: { type: "category", data: counts.map((devices) => count(devices)), name: t("devices"), nameLocation: "middle", nameGap: 26 },
       yAxis: {
         type: groups.length > 1 && Math.max(...all) > WIDE * Math.min(...all) ? "log" : "value",
-        axisLabel: { formatter: (value: number) => compact(value) },
+        axisLabel: { formatter: (value: number) => compact(measure === "cost_usd" ? value * currency().perUsd : value) },
         ...(limit !== undefined && { max: ({ max }: { max: number }) => roundUp(Math.max(max, limit * 1.05)) }),
       },
       tooltip: {
@@ -93,7 +94,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
     <ChartCard
       data={() => linesOf(sweep)}
       title={t(`measure.${measure}`)}
-      subtitle={t(`measureHelp.${measure}`, { tokens: compact(sweep.tokens) })}
+      subtitle={t(`measureHelp.${measure}`, { tokens: compact(sweep.tokens), unit: moneyUnit() })}
       table={{
         columns: [t("devices"), t(`measure.${measure}`), t("interval")],
         rows: points.map((point, place) => [

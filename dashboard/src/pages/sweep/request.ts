@@ -1,5 +1,6 @@
 /** The form as text, and the request that it stands for. */
 import type { Schemas } from "../../api/client";
+import { usdOf } from "../../units/currency";
 import { limitOf } from "../newStudy/form";
 
 export const DEFAULTS = {
@@ -76,10 +77,10 @@ export function requestOf(form: Form, job: Job | null): Schemas["JobDocument"] {
   };
   set(training, "train_tokens", form.tokens);
   set(search, "deadline_days", form.deadline);
-  set(search, "budget_usd", form.budget);
+  if (form.budget.trim()) search.budget_usd = usdOf(form.budget);
   set(search, "time_limit_s", form.limit);
   if (form.objective !== DEFAULTS.objective) set(search, "objective", form.objective);
-  set(delivery, "price_per_device_hour_usd", form.price);
+  if (form.price.trim()) delivery.price_per_device_hour_usd = usdOf(form.price);
   const filled = { cluster, training, software, search, delivery, sweep };
   return {
     ...Object.fromEntries(Object.entries(base).filter(([name]) => !(name in filled))),

@@ -1,6 +1,7 @@
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
+import { money } from "../../units/currency";
 import { compact, count, duration, number } from "../../units/format";
 import type { Point } from "./points";
 
@@ -24,7 +25,7 @@ export type Measure = (typeof MEASURES)[number];
 export const measured: Record<Measure, (value: number | null | undefined) => string> = {
   days: (value) => (value == null ? "–" : duration(value * DAY_S)),
   device_days: (value) => (value != null && value < 100 ? number(value) : compact(value)),
-  cost_usd: (value) => (value == null ? "–" : `${compact(value)} USD`),
+  cost_usd: money,
   energy_kwh: (value) => (value == null ? "–" : value >= 1e4 ? `${count(value / 1e3)} MWh` : `${count(value)} kWh`),
 };
 

@@ -3,6 +3,7 @@
 import pytest
 
 from app.jobs.fields import JobDocument
+from app.jobs.assumed import quantity
 from app.jobs.written_numbers import number, with_numbers
 
 
@@ -75,3 +76,25 @@ def test_a_job_has_numbers_wherever_it_takes_no_text() -> None:
         "strategy": {"recompute": "full", "layer_layout": [16, 16]},
         "unknown": {"seq_length": "8k"},
     }
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "shown"),
+    [
+        ("repair_s", 259_200.0, "3d"),
+        ("detection_s", 60.0, "1min"),
+        ("detection_s", 90.0, "1.5min"),
+        ("checkpoint_fixed_s", 3.0, "3s"),
+        ("checkpoint_fixed_s", 0.0, "0"),
+        ("checkpoint_fixed_s", 0.25, "0.25"),
+        ("noticed_after_s", 3601.0, "3601s"),
+        ("storage_write_bytes_per_s", 1e11, "100GB/s"),
+        ("storage_write_bytes_per_s", 2.5e12, "2.5TB/s"),
+        ("pue", 1.25, "1.25"),
+        ("recovery", "job", "job"),
+    ],
+)
+def test_a_default_is_shown_as_a_job_file_takes_it(field: str, value: float | str, shown: str) -> None:
+    assert quantity(field, value) == shown
+    if isinstance(value, float):
+        assert number(shown, field) == value

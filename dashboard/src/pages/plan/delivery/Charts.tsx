@@ -8,6 +8,7 @@ import type { EChartsCoreOption } from "../../../components/chart/echarts";
 import { tooltipHtml } from "../../../components/chart/tooltip";
 import { seriesColor } from "../../../theme/palette";
 import { usePalette } from "../../../theme/usePalette";
+import { currency, money, moneyUnit } from "../../../units/currency";
 import { compact, count, duration, percent, seconds } from "../../../units/format";
 
 type Goodput = Schemas["GoodputDocument"];
@@ -79,7 +80,7 @@ export function OnDevices({ answer }: { answer: Goodput }) {
       grid: { left: 8, right: 16, top: 34, bottom: 34 },
       legend: { bottom: 0, left: 0, right: 0 },
       xAxis: { type: "category", name: t("delivery.devices"), nameLocation: "middle", nameGap: 24, data: rows.map(({ num_devices: devices }) => count(devices)) },
-      yAxis: hasPrice ? [axis(t("delivery.tokensPerDay")), axis(t("delivery.usd"), { splitLine: { show: false } })] : [axis(t("delivery.tokensPerDay"))],
+      yAxis: hasPrice ? [axis(t("delivery.tokensPerDay")), axis(`${t("delivery.cost")} [${moneyUnit()}]`, { splitLine: { show: false }, axisLabel: { formatter: (value: number) => compact(value * currency().perUsd, 2) } })] : [axis(t("delivery.tokensPerDay"))],
       tooltip: {
         trigger: "axis",
         formatter: (points: { dataIndex: number }[]) => {
@@ -90,7 +91,7 @@ export function OnDevices({ answer }: { answer: Goodput }) {
       series: [
         line(0, t("delivery.delivered"), rows.map((row) => row.delivered_tokens_per_day)),
         line(9, t("delivery.linear"), rows.map((row) => (first ? (first.delivered_tokens_per_day * row.num_devices) / first.num_devices : null)), { symbol: "none", lineStyle: { width: 1.5, type: "dashed" } }),
-        ...(hasPrice ? [line(1, t("delivery.usd"), rows.map((row) => row.usd_per_trillion_tokens), { yAxisIndex: 1 })] : []),
+        ...(hasPrice ? [line(1, t("delivery.cost"), rows.map((row) => row.usd_per_trillion_tokens), { yAxisIndex: 1 })] : []),
       ],
     };
   }, [rows, hasPrice, hasDays, palette, t]);
@@ -117,6 +118,6 @@ function columnsOf(row: Schemas["OnDevices"], t: TFunction, hasDays: boolean, ha
     { name: t("delivery.effective"), value: percent(row.effective_time_fraction, 2) },
     { name: t("delivery.fits"), value: t(row.fits ? "fits" : "tooLarge") },
     ...(hasDays ? [{ name: t("delivery.days"), value: row.delivered_days == null ? "–" : duration(row.delivered_days * 86_400) }] : []),
-    ...(hasPrice ? [{ name: t("delivery.usd"), value: row.usd_per_trillion_tokens == null ? "–" : compact(row.usd_per_trillion_tokens) }] : []),
+    ...(hasPrice ? [{ name: t("delivery.cost"), value: money(row.usd_per_trillion_tokens) }] : []),
   ];
 }

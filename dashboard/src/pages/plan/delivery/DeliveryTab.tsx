@@ -1,4 +1,4 @@
-import { Button, Card, Group, List, NativeSelect, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
+import { Button, Card, Group, NativeSelect, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState, type SyntheticEvent } from "react";
 import { useSearchParams } from "react-router";
@@ -9,9 +9,11 @@ import { toApiError } from "../../../api/problem";
 import type { Plan, Study } from "../../../api/queries";
 import { ErrorState } from "../../../components/ErrorState";
 import { LoadingPage } from "../../../components/Loading";
+import { Sentences } from "../../../components/Sentences";
 import { StatTile } from "../../../components/StatTile";
 import { Warnings } from "../../../components/Warnings";
 import { useUrlChange } from "../../../state/url";
+import { otherCode, money } from "../../../units/currency";
 import { compact, duration, percent, signedPercent, watts } from "../../../units/format";
 import { OnDevices, Waterfall } from "./Charts";
 import { Month } from "./Month";
@@ -57,10 +59,11 @@ function SiteCard({ asked, isBusy, wrong, message }: SiteProps) {
     event.preventDefault();
     change(Object.fromEntries(FIELDS.map((field) => [field, form[field].trim() || null])));
   };
-  const text = (field: Field, placeholder: string) => (
+  const text = (field: Field, placeholder: string, description?: string) => (
     <TextInput
       label={t(`delivery.field.${field}`)}
       placeholder={placeholder}
+      {...(description && { description, inputWrapperOrder: ["label", "input", "description", "error"] })}
       value={form[field]}
       onChange={(event) => set(field, event.currentTarget.value)}
       inputMode="decimal"
@@ -85,7 +88,7 @@ function SiteCard({ asked, isBusy, wrong, message }: SiteProps) {
             {text("spares", t("delivery.sparesDefault"))}
             {text("repair_s", "3")}
             {text("storage_write_bytes_per_s", "100")}
-            {text("price_per_device_hour_usd", t("delivery.default"))}
+            {text("price_per_device_hour_usd", t("delivery.default"), t("common:currency.typed", { code: otherCode() }))}
           </Group>
           <Group gap="md">
             <Button type="submit" loading={isBusy}>
@@ -116,7 +119,7 @@ function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
           value={days ? duration(days.mean * 86_400) : "–"}
           note={days ? t("delivery.range", { low: duration(days.p10 * 86_400), high: duration(days.p90 * 86_400) }) : t("delivery.noDays")}
         />
-        <StatTile label={t("delivery.usd")} value={cost ? compact(cost.usd_per_trillion_tokens) : "–"} note={cost ? cost.basis : t("delivery.noPrice")} />
+        <StatTile label={t("delivery.cost")} value={money(cost?.usd_per_trillion_tokens)} note={cost ? cost.basis : t("delivery.noPrice")} />
         <StatTile
           label={t("delivery.energy")}
           value={energy ? `${compact(energy.kwh_per_billion_tokens)} kWh` : "–"}
@@ -130,11 +133,7 @@ function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
       <Changes answer={answer} />
       <Card component="section" aria-label={t("delivery.assumed")}>
         <Title order={2}>{t("delivery.assumed")}</Title>
-        <List size="sm" mt="xs" style={{ overflowWrap: "anywhere" }}>
-          {answer.assumptions.filter((text) => text.startsWith("delivery.")).map((text) => (
-            <List.Item key={text}>{text}</List.Item>
-          ))}
-        </List>
+        <Sentences texts={answer.assumptions.filter((text) => text.startsWith("delivery."))} />
       </Card>
     </Stack>
   );

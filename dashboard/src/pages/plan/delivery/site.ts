@@ -1,5 +1,6 @@
 import type { Plan, Study } from "../../../api/queries";
 import type { Schemas } from "../../../api/client";
+import { usdOf } from "../../../units/currency";
 
 /** What the form holds, as text: the server says what is wrong with it. Empty: the server's default, which the answer lists. */
 export const FIELDS = ["mtbf_s", "recovery", "spares", "repair_s", "storage_write_bytes_per_s", "price_per_device_hour_usd", "elastic"] as const;
@@ -14,6 +15,7 @@ const HISTORIES = 500; // for quantiles on a page; the command line plays 2,000
 function valueOf(field: Field, text: string): unknown {
   if (field === "recovery") return text;
   if (field === "elastic") return text === "true";
+  if (field === "price_per_device_hour_usd") return usdOf(text);
   const number = Number(text);
   if (!Number.isFinite(number)) return text;
   return number * (UNIT[field] ?? 1);

@@ -1,4 +1,4 @@
-import text from "../../../../docs/references.md?raw";
+import text from "../../../docs/references.md?raw";
 
 export interface Reference {
   key: string;

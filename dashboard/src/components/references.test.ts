@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 
 import { citedBy, parsed } from "./references";
 
-const profiles = import.meta.glob<string>("../../../../hardware_profiles/*/*.yaml", { eager: true, query: "?raw", import: "default" });
+const profiles = import.meta.glob<string>("../../../hardware_profiles/*/*.yaml", { eager: true, query: "?raw", import: "default" });
 
 it("reads a table row", () => {
   const found = parsed("| key | source | read |\n|---|---|---|\n| `hccl-doc` | Ascend, *HCCL* `guide`. <https://a.example/b> | part |\n");
