@@ -4,7 +4,7 @@ import { QueryClient, QueryClientProvider } from "@tanstack/react-query";
 import { RouterProvider } from "react-router/dom";
 
 import { ApiError } from "./api/problem";
-import { subscribe } from "./i18n";
+import { languageTag, subscribe } from "./i18n";
 import { router } from "./router";
 import { theme } from "./theme/theme";
 
@@ -23,7 +23,11 @@ const queries = new QueryClient({
 });
 
 // The server's sentences are in the language that was asked for: after a change of it, all are asked for again.
-subscribe(() => void queries.invalidateQueries());
+let asked = languageTag();
+subscribe(() => {
+  if (asked !== languageTag()) void queries.invalidateQueries();
+  asked = languageTag();
+});
 
 export function App() {
   return (
