@@ -2,8 +2,8 @@
 
 import pytest
 
-from app.jobs.fields import JobDocument
 from app.jobs.assumed import quantity
+from app.jobs.fields import JobDocument
 from app.jobs.written_numbers import number, with_numbers
 
 
