@@ -152,7 +152,7 @@ def all_streams() -> int:
         with TemporaryDirectory() as folder:
             write = partial(write_timeline, workload, batch.row(0), constants, Path(folder, "trace.json"))
             num_bars, timeline_s = write(), best_s(write, NUM_MICROBATCHES)
-        num_keys = len(layer_keys(batch)[0].tp)
+        num_keys = len(layer_keys(workload, batch)[0].tp)
         rates = "".join(f"{n / each:>12,.0f}" for n, each in zip(NUM_CANDIDATES, seconds, strict=True))
         print(f"{name:<20}{num_keys:>10,}{rates}{seconds[0] * 1e3:>7.1f} ms{timeline_s:>8.2f} s{num_bars:>10,}")
         wrong += num_changed(workload, rows_of(batch, NUM_CHECKED), constants)

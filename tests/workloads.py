@@ -109,7 +109,7 @@ def batch(**columns: Any) -> StrategyBatch:
 
 def keys(**columns: Any) -> LayerKeys:
     """The layer key of one strategy."""
-    return layer_keys(batch(**columns))[0]
+    return layer_keys(workload(), batch(**columns))[0]
 
 
 def device(job: Workload, **values: float) -> Device:

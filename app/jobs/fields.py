@@ -281,7 +281,9 @@ class StrategySection(Section):
         default=None, description="interleaved: micro batches a chunk takes in turn; default pp"
     )
     distributed_optimizer: bool | None = Field(default=None, description="true is zero_stage 1, false is 0")
-    zero_stage: ZeroStage | None = Field(default=None, description="default: 1, the distributed optimizer")
+    zero_stage: ZeroStage | None = Field(
+        default=None, description="default: 1, the distributed optimizer; reshard_after_forward of FSDP2: 3 true, 2 false"
+    )
     optimizer_shard_size: int = Field(default=0, ge=0, le=MAX_DEVICES, description="ranks that share one optimizer state; 0: all")
     moe_dispatcher: Annotated[str, OneOf(*DISPATCHERS)] | None = Field(default=None, description="default: alltoall for MoE")
     recompute: RecomputeSection | Name = Field(

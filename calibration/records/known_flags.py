@@ -159,8 +159,13 @@ def _flag(text: str, name: str, value: str | None, kind: str, meaning: Any) -> F
     return Flag(text, name, value, Effect(kind or "not_understood"), str(meaning))
 
 
-def _stated(value: str | None, form: str, *, is_off: bool) -> Any:
-    """The value that a flag states for its field; None if only the record's own section can state it."""
+def _stated(value: str | None, form: str | Mapping[str, Any], *, is_off: bool) -> Any:
+    """The value that a flag states for its field; None if only the record's own section can state it.
+
+    A form is the kind of value, or the stated value of each value of the flag ("" without one).
+    """
+    if not isinstance(form, str):
+        return form.get((value or "").strip().lower())
     if form == "elsewhere":
         return None
     if form == "flag":

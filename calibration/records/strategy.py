@@ -22,6 +22,7 @@ from documents.sentences import Sentence
 # script, which overlaps both [megatron-main, moe/README.md].
 _EXCHANGE_OVERLAP = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _LAYOUTS = ("pp-layout", Sentence("pipeline layout"), "pipeline-model-parallel-layout")
+_SEQUENCE_AT_A_TIME = 2025.25  # torchtitan: micro batches of a pipeline have one sequence by default
 _MEGATRONS = ("mindspeed-llm", "megatron-lm", "nemo")
 _SCHEDULES = {
     **{schedule.label: schedule for schedule in Schedule if schedule},
@@ -106,7 +107,8 @@ def record_strategy(
 ) -> RecordStrategy:
     """Strategy of a record's ``strategy`` section; ``InputError`` if its numbers do not fit together."""
     tp, cp, dp = degrees.tp, degrees.cp, degrees.dp
-    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=_interleaved_parts(section, software))
+    parts, usual_count = _interleaved_parts(section, software), _usual_micro_batches(software, degrees.pp)
+    micro_batch_size = _micro_batch_size(section, notes, dp, global_batch_size, parts=parts, usual_count=usual_count)
     schedule, vpp = _schedule(section, notes, degrees, model.num_layers)
     num_microbatches = global_batch_size // (micro_batch_size * dp)
     if schedule.rules.in_groups and num_microbatches % degrees.pp:  # [megatron-0.12, schedules.py]
@@ -126,7 +128,7 @@ def record_strategy(
     algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
     ep, etp = _expert_degrees(section, notes, degrees, model, software)
     accumulates = global_batch_size > micro_batch_size * dp
-    zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software, accumulates=accumulates)
+    zero_stage, shard_size = _optimizer_sharding(section, dp * cp, software, accumulates=accumulates, pipelined=degrees.pp > 1)
     return RecordStrategy(
         ParallelStrategy(
             tp=tp,
@@ -189,10 +191,22 @@ def _interleaved_parts(section: StrategySection, software: RecordSoftware) -> in
     return parts if parts > 1 and count % parts == 0 else 1
 
 
-def _micro_batch_size(section: StrategySection, notes: Notes, dp: int, global_batch_size: int, *, parts: int) -> int:
+def _usual_micro_batches(software: RecordSoftware, pp: int) -> int | None:
+    """Micro batches of a step if a record does not state them; ``None``: of one sequence each.
+
+    Before April 2025 torchtitan made as many as the pipeline has ranks [torchtitan, commit 5e2033c75].
+    """
+    year = software.software.year
+    return pp if software.software.stack == "fsdp" and pp > 1 and year is not None and year < _SEQUENCE_AT_A_TIME else None
+
+
+def _micro_batch_size(
+    section: StrategySection, notes: Notes, dp: int, global_batch_size: int, *, parts: int, usual_count: int | None
+) -> int:
     size, count = section.micro_batch_size, section.num_microbatches
     size, count = size and size * parts, count and count // parts
     if size is None:
+        count = count or (usual_count if usual_count and global_batch_size >= dp * usual_count else None)
         size = global_batch_size // (dp * count) if count else 1
         notes.add("micro_batch_size", None, Sentence("is not stated, read as {}", size))
     if size < 1 or global_batch_size < size * dp:
@@ -282,17 +296,19 @@ def _expert_degrees(
 
 
 def _optimizer_sharding(
-    section: StrategySection, replicas: int, software: RecordSoftware, *, accumulates: bool
+    section: StrategySection, replicas: int, software: RecordSoftware, *, accumulates: bool, pipelined: bool
 ) -> tuple[int, int]:
     """ZeRO stage and ranks that share a state. FSDP shards everything over ``fsdp_shard_size`` ranks.
 
-    MindSpore's parallel optimizer reduces each gradient at once, so that without accumulation only shards are kept.
+    PyTorch's FSDP frees weights behind a forward, but under a pipeline keeps them by default, because every micro batch would
+    gather them again [torchtitan, distributed/fsdp.py]. MindSpore's parallel optimizer reduces each gradient at once, so that
+    without accumulation only shards are kept.
     """
     shard, stage, distributed = section.fsdp_shard_size, section.zero_stage, section.distributed_optimizer
     stack = software.software.stack
     if stage is None:
         if shard is not None or stack == "fsdp":
-            stage = 3
+            stage = 2 if stack == "fsdp" and pipelined else 3
         elif stack == "megatron-deepspeed" if distributed is None else distributed:
             shards = stack == "mindformers" and (not accumulates or software.has("gradient-accumulation-shard"))
             stage = 2 if shards else 1

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_linears
+from cost_models.shapes.fully_sharded import keeps_whole_stages
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
@@ -214,11 +215,12 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     This holds for ZeRO-3, and for ZeRO-2 without a pipeline. The stages of a pipeline accumulate gradients and reduce them with
     the last micro batch, so ZeRO-2 behaves like ZeRO-1. Exceptions are stacks with
     ``SoftwareTraits.shards_accumulated_gradients`` [megatron-0.12, schedules.py; pytorch, schedules.py; mindformers-1.8,
-    Parallel configuration].
+    Parallel configuration]. ``keeps_whole_stages`` accumulate under ZeRO-3 as well.
     """
     software = workload.software
     at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
-    scatters: NDArray[np.bool_] = (batch.zero_stage == 3) | ((batch.zero_stage == 2) & at_once)
+    sharded = (batch.zero_stage == 3) & ~keeps_whole_stages(workload, batch)
+    scatters: NDArray[np.bool_] = sharded | ((batch.zero_stage == 2) & at_once)
     return scatters
 
 

@@ -22,6 +22,7 @@ from cost_models.memory.model_states import (
 )
 from cost_models.pipeline.stage_times import LayerCounts, chunk_counts
 from cost_models.pipeline.stages import Stages
+from cost_models.shapes.fully_sharded import held_chunks_fraction, keeps_whole_stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, StrategyBatch
@@ -243,11 +244,14 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
 
     They are the gradient of the largest trained tensor, gradients of the largest layer if they are scattered at once, under
     ZeRO-3 the weights of the layer and of the next, and a quantised weight in 16 bits while its matmul runs. ZeRO-3 counts
-    quantised weights as 16 bits. ``whole_weights_bytes`` are included.
+    quantised weights as 16 bits. ``whole_weights_bytes`` are included. ``keeps_whole_stages`` add the gradients of a whole layer
+    at its end [pytorch, _fsdp_param_group.py].
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
-    gathered = np.where(batch.zero_stage == 3, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
-    held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * trained.largest_tensor
+    keeps = keeps_whole_stages(workload, batch)
+    gathered = np.where((batch.zero_stage == 3) & ~keeps, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
+    new = np.where(keeps, trained.largest_layer, trained.largest_tensor)
+    held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * new
     if workload.training.task.dequantises:
         held = held + WEIGHT_BYTES * largest_matrix(workload, batch)
     return gathered * parameters.largest_layer + held + whole_weights_bytes(workload, batch, parameters)
@@ -256,10 +260,11 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
 def whole_weights_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters) -> Floats:
     """Bytes of weights that sharded PyTorch keeps gathered from the forward to the backward under ZeRO-2. ``[stage, n]``
 
-    It is 0 for other stacks, whose ZeRO-2 does not divide the weights [pytorch-fsdp, section 3.3].
+    It is 0 for other stacks, whose ZeRO-2 does not divide the weights [pytorch-fsdp, section 3.3]. ``keeps_whole_stages`` have
+    them under ZeRO-3 as well: at the end of a backward all are there.
     """
-    gathered = (batch.zero_stage == 2) & workload.software_traits.fp32_shards
-    each = np.where(gathered, element_factor(workload) * WEIGHT_BYTES, 0.0)
+    gathered = ((batch.zero_stage == 2) & workload.software_traits.fp32_shards) | keeps_whole_stages(workload, batch)
+    each = np.where(gathered, element_factor(workload) * WEIGHT_BYTES * held_chunks_fraction(workload, batch), 0.0)
     return each * (parameters.dense + parameters.experts)
 
 

@@ -13,10 +13,11 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from cost_models.shapes.fully_sharded import keeps_whole_stages
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
-from cost_models.shapes.workload import ModelShape, TrainingJob
+from cost_models.shapes.workload import ModelShape, TrainingJob, Workload
 
 Floats = NDArray[np.float64]
 
@@ -25,7 +26,7 @@ Floats = NDArray[np.float64]
 class LayerKeys:
     """Distinct combinations of the columns that decide the cost of one layer, ``[k]`` each.
 
-    ``weight_shards`` and ``expert_weight_shards`` are above 1 under ZeRO-3 only.
+    ``weight_shards`` and ``expert_weight_shards`` are above 1 under ZeRO-3 only, and only if every layer gathers its own weights.
     """
 
     tp: IntColumn
@@ -138,10 +139,10 @@ def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
         yield order[start:end]
 
 
-def layer_keys(batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
+def layer_keys(workload: Workload, batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
     """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the index of its key ``[n]``."""
     dense, expert = shard_sizes(batch)
-    gathered = batch.zero_stage == 3
+    gathered = (batch.zero_stage == 3) & ~keeps_whole_stages(workload, batch)
     columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
     columns["features"] = batch.features & PRICED[Place.LAYER]
     columns["weight_shards"] = np.where(gathered, dense, 1)

@@ -125,6 +125,9 @@ class SoftwareTraits:
         only with ``matmul_grad_comm_overlap``, off by default [mindformers-1.8, config_args.py].
     fp32_shards : weights are sharded in FP32 and cast when they are gathered, without a master copy
         [pytorch-fsdp, section 4.4].
+    pipelines_keep_whole_stages : see ``fully_sharded.keeps_whole_stages`` [pytorch, stage.py].
+    active_chunks_year : first release whose schedules keep no more than three chunks of a rank gathered; PyTorch 2.10, whose fix
+        for more chunks was written in October 2025 [pytorch, schedules.py]. ``None``: all stay.
     early_stop_year : first release in which a recomputed layer stops at the last tensor that its backward needs, as PyTorch's
         own checkpoints do from 2.1 on [pytorch-checkpoint]. ``None``: it runs whole, as in Megatron and DeepSpeed.
     uses_transformer_engine : linear layers are Transformer Engine's [transformer-engine, linear.py].
@@ -173,6 +176,8 @@ class SoftwareTraits:
     reads_whole_mask: bool = False
     overlaps_weight_gradients: bool = True
     fp32_shards: bool = False
+    pipelines_keep_whole_stages: bool = False
+    active_chunks_year: float | None = None
     early_stop_year: float | None = None
     uses_transformer_engine: bool = True
     own_kernels: bool = True
@@ -217,6 +222,7 @@ ROUTER_RELEASE = 2025.5
 WHOLE_SENDS = 2023.25  # Megatron-Core 0.1
 EXPERT_WEIGHTS = 2025.38  # core 0.12.1, of 20 May
 PYTORCH_EARLY_STOP = 2023.75  # PyTorch 2.1
+ACTIVE_CHUNKS = 2026.0  # PyTorch 2.10
 FP32_ROUTER_EXPERTS = 32  # Megatron warns without an FP32 router from here on [megatron-0.12, arguments.py]
 MEGATRON_CORE = SoftwareTraits(
     fp32_router_experts=FP32_ROUTER_EXPERTS,
@@ -261,6 +267,8 @@ STACKS = {  # the first stack for a kind of devices is the default there
         "gpu",
         SoftwareTraits(
             fp32_shards=True,
+            pipelines_keep_whole_stages=True,
+            active_chunks_year=ACTIVE_CHUNKS,
             early_stop_year=PYTORCH_EARLY_STOP,
             uses_transformer_engine=False,
             own_kernels=False,

@@ -125,7 +125,7 @@ class _LayerParts:
         """The parts for a group of one strategy with tables of costs."""
         if not kind.moe:
             return cls(costs, 0.0, EVEN_SHARE, False)
-        keys, _ = layer_keys(group.batch)
+        keys, _ = layer_keys(workload, group.batch)
         comm = expert_comm(workload, keys, network_of(workload, constants), constants)
         dispatch, both = float(comm.dispatch_s[0]), float(comm.dispatch_s[0] + comm.combine_s[0])
         return cls(

@@ -21,7 +21,7 @@ def tensors_by_kind(workload: Workload, batch: StrategyBatch, device: Device, ne
 
     Kinds are in the order of ``ModelShape.layer_kinds``. The strategies have no recompute or swap except their tensor plans.
     """
-    keys, index = layer_keys(batch)
+    keys, index = layer_keys(workload, batch)
     found = []
     for kind in workload.model.layer_kinds():
         costs = tensor_costs(workload, keys, device, network, moe=kind.moe, local=kind.local)

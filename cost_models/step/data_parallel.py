@@ -19,6 +19,7 @@ from cost_models.memory.model_states import (
 from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import LayersByKind
+from cost_models.shapes.fully_sharded import gathers_a_step, keeps_whole_stages
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
 from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
@@ -60,7 +61,8 @@ def gradient_exchange(
     are all-reduced. ZeRO-2 scatters after every micro batch, in a pipeline once a step (``scatters_each_micro_batch``). Under
     ZeRO-3 the layers do this themselves (``cost_models.layer.communication.weight_comm``), and only the parameters of the ends
     remain, which every micro batch gathers and scatters [rajbhandari2020]. Fully sharded PyTorch frees what it has gathered
-    behind each backward, also under ZeRO-2 (``reshard_after_forward=False``) [pytorch-fsdp, section 3.3].
+    behind each backward, also under ZeRO-2 (``reshard_after_forward=False``) [pytorch-fsdp, section 3.3], but in a pipeline
+    stages keep it (``keeps_whole_stages``); every forward hides a part of what they gather more than once.
 
     Parameters
     ----------
@@ -77,7 +79,8 @@ def gradient_exchange(
     gather waits for the next forward [megatron-0.12, distrib_optimizer.py].
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
-    whole = batch.zero_stage == 3
+    keeps = keeps_whole_stages(workload, batch)
+    whole = (batch.zero_stage == 3) & ~keeps
     dense = np.where(whole, edge_only.dense, trained.dense)
     held = np.stack([dense, np.where(whole, edge_only.experts, trained.experts)])
     reduced = held * ~(whole & workload.training.task.is_frozen)  # frozen ends are gathered, and have no gradients
@@ -88,17 +91,18 @@ def gradient_exchange(
     micro_batches = batch.num_microbatches(workload.training.global_batch_size)
     times = np.where(each, micro_batches, 1)
     gathered = np.where(each & (whole | workload.software_traits.fp32_shards), micro_batches, 1)
+    gathers = np.where(keeps, gathers_a_step(workload, batch), gathered)
     scatter = reduce_scatter_s(g * reduced, sizes, strides, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
     gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0
     return GradientExchange(
         reduce_s=scatter * times + np.where(unsharded, gather, 0.0),
-        gather_s=np.where(unsharded, 0.0, gather * gathered),
+        gather_s=np.where(unsharded, 0.0, gather * gathers),
         sums_s=sums_s,
         num_reductions=times,
         num_gathers=np.where(workload.software_traits.each_optimizer_gathers & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
-        num_gathered=gathered,
+        num_gathered=np.where(gathers > 1, micro_batches, gathered),
     )
 
 

@@ -66,7 +66,7 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
         return np.broadcast_to(values, (stages.pp, 1))[:, 0]
 
     contents = np.concatenate([*stages.layers, stages.has_embedding, stages.has_head, stages.has_mtp], axis=1)
-    keys, _ = layer_keys(batch)
+    keys, _ = layer_keys(workload, batch)
     return ExecutedCounts(
         num_microbatches=int(group.num_microbatches[0]),
         parameters=column(sharded.parameters.dense),

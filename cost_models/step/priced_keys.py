@@ -170,7 +170,7 @@ class LayerPrices:
         self._number, self._alike, self._keys = Rows(), Rows(), None
 
     def _of(self, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
-        keys, index = layer_keys(batch)
+        keys, index = layer_keys(self.workload, batch)
         columns = {f.name: getattr(keys, f.name) for f in fields(keys)}
         if len(self._number) > self._most_keys:
             self._forget()
@@ -188,12 +188,12 @@ class LayerPrices:
 
 def priced_keys(workload: Workload, batch: StrategyBatch, device: Device, network: Network) -> tuple[PricedKeys, IntColumn]:
     """Prices of one batch's keys with all their parts ``[k]``, and the index of each strategy's key ``[n]``."""
-    keys, index = layer_keys(batch)
+    keys, index = layer_keys(workload, batch)
     return _priced(workload, keys, device, network, Rows()), index
 
 
 def memory_keys(workload: Workload, batch: StrategyBatch) -> tuple[PricedKeys, IntColumn]:
     """Keys without times ``[k]``, for memory alone, and the index of each strategy's key ``[n]``. A formula of times fails."""
-    keys, index = layer_keys(batch)
+    keys, index = layer_keys(workload, batch)
     activations, alike = _kept(workload, keys, Rows())
     return PricedKeys(layers=(), activations=activations, edges=None, savings=None, alike=alike), index  # type: ignore[arg-type]

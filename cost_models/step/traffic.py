@@ -122,7 +122,7 @@ def _counting(network: Network, counted: int) -> Network:
 
 def _per_step(workload: Workload, group: PricedGroup, constants: Constants, network: Network) -> dict[str, Floats]:
     """Seconds of each kind of group over a step, ``[stage]``."""
-    keys, _ = layer_keys(group.batch)
+    keys, _ = layer_keys(workload, group.batch)
     passes = group.num_microbatches * group.stages.passes_fraction
     layers, heads = group.layers, group.layers.heads * (1 + group.stages.mtp_layers)
     held_layers = group.stages.with_mtp(layers.layers, layers.mtps)

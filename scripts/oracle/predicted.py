@@ -63,7 +63,7 @@ class Predicted:
 
     def layer_bytes(self) -> dict[str, float]:
         """Bytes that a layer keeps from its forward, by its kind: dense or moe."""
-        keys, _ = layer_keys(StrategyBatch.of([self.strategy]))
+        keys, _ = layer_keys(self.workload, StrategyBatch.of([self.strategy]))
         kinds = {"moe" if kind.moe else "dense": kind for kind in self.workload.model.layer_kinds()}
         kept = {name: layer_activations(self.workload, keys, moe=kind.moe, local=kind.local) for name, kind in kinds.items()}
         full = self.case["strategy"].get("recompute", {}).get("granularity") == "full"

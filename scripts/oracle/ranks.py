@@ -17,7 +17,7 @@ def run_each(run: Callable[[Case, int], dict[str, Any]], cases: Iterable[Case], 
     found: dict[str, Any] = {}
     failed = False
     for case in cases:
-        answers = [_in_a_process(run, case, rank) for rank in range(case["strategy"]["pp"])]
+        answers = [in_a_process(run, case, rank) for rank in range(case["strategy"]["pp"])]
         if all(answers):
             found[case["name"]] = [json.loads(answer) for answer in answers]
         failed |= not all(answers)
@@ -26,7 +26,7 @@ def run_each(run: Callable[[Case, int], dict[str, Any]], cases: Iterable[Case], 
     return int(failed)
 
 
-def _in_a_process(run: Callable[[Case, int], dict[str, Any]], case: Case, rank: int) -> bytes:
+def in_a_process(run: Callable[[Case, int], dict[str, Any]], case: Case, rank: int) -> bytes:
     """The answer as JSON; empty if it failed."""
     read, write = os.pipe()
     if (child := os.fork()) == 0:

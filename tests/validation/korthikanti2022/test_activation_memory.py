@@ -43,7 +43,7 @@ def saved_per_sbh(name: str, *strategies: ParallelStrategy) -> NDArray[np.float6
         cluster=Cluster(named("a100-sxm-80gb"), TP),
         software=Software("megatron-lm"),
     )
-    keys, index = layer_keys(StrategyBatch.of(strategies))
+    keys, index = layer_keys(workload, StrategyBatch.of(strategies))
     return layer_activations(workload, keys, moe=False).saved_bytes[index] / (SEQUENCE * hidden)
 
 

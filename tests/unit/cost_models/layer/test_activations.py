@@ -338,7 +338,7 @@ def test_swap_frees_what_executed_mindspeed_frees(plan: str, kind: str, plain: i
         micro_batch_size=8192 // job.workload.training.seq_length,
     )
     rows = StrategyBatch.of([own, replace(own, features=own.features | Feature.SWAP_ATTENTION)])
-    found, of_row = layer_keys(rows)
+    found, of_row = layer_keys(job.workload, rows)
     kept = layer_activations(job.workload, found, moe=kind == "moe").saved_bytes[of_row]
     assert kept[0] - kept[1] == pytest.approx(plain - swapped, rel=1e-5)
 

@@ -17,6 +17,7 @@ from tests.workloads import batch, keys, workload
 
 def test_strategies_that_differ_outside_the_layer_share_a_key() -> None:
     columns, index = layer_keys(
+        workload(),
         StrategyBatch.of(
             [
                 ParallelStrategy(tp=2, pp=1, dp=8),
@@ -25,7 +26,7 @@ def test_strategies_that_differ_outside_the_layer_share_a_key() -> None:
                 ParallelStrategy(tp=2, pp=2, dp=4, features=Feature.FLASH_ATTENTION | Feature.OVERLAP_P2P),
                 ParallelStrategy(tp=2, pp=2, dp=4, features=Feature.FLASH_ATTENTION),
             ]
-        )
+        ),
     )
     assert len(columns.tp) == 3
     assert index[0] == index[1]
@@ -52,7 +53,7 @@ def test_strategies_that_differ_outside_the_layer_share_a_key() -> None:
 )
 def test_what_a_layer_costs_depends_on(change: dict[str, Any]) -> None:
     plain = ParallelStrategy(tp=2, dp=8)
-    assert len(layer_keys(StrategyBatch.of([plain, replace(plain, **change)]))[0].tp) == 2
+    assert len(layer_keys(workload(), StrategyBatch.of([plain, replace(plain, **change)]))[0].tp) == 2
 
 
 def test_a_switch_that_layers_do_not_price_cannot_be_asked_of_a_key() -> None:

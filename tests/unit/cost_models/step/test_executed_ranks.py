@@ -33,7 +33,7 @@ JOB = {
 def layer() -> dict[str, float]:
     job = parse_job(JOB, folder=Path(), labels={})
     assert job.strategy is not None
-    keys, _ = layer_keys(StrategyBatch.of([job.strategy]))
+    keys, _ = layer_keys(job.workload, StrategyBatch.of([job.strategy]))
     return {name: float(part[0]) for name, part in layer_activations(job.workload, keys, moe=False).saved.items()}
 
 

@@ -101,7 +101,7 @@ def test_one_stage_equals_brute_force_over_every_set_of_tensors() -> None:
     for fraction in (0.4,):
         job = tight(workload(model, cluster=NODES), replace(strategy, dp=16), fraction)
         found = with_tensors(job, replace(strategy, dp=16), constants())
-        keys, _ = layer_keys(StrategyBatch.of([strategy]))
+        keys, _ = layer_keys(job, StrategyBatch.of([strategy]))
         costs = tensor_costs(job, keys, device(job), network(job), moe=False)
         plans = []
         for ways in product("krs", repeat=len(costs.bytes)):
@@ -121,7 +121,7 @@ def test_one_stage_equals_brute_force_over_every_set_of_tensors() -> None:
 
 def test_options_of_a_layer_are_those_that_no_set_of_tensors_beats() -> None:
     job = workload(DENSE)
-    keys, _ = layer_keys(StrategyBatch.of([ParallelStrategy()]))
+    keys, _ = layer_keys(job, StrategyBatch.of([ParallelStrategy()]))
     costs = tensor_costs(job, keys, device(job), network(job), moe=False)
     found = layer_options(costs, 0.0)
     for again in (sets for size in (1, 2, 3) for sets in combinations(costs.again_s, size)):
