@@ -42,6 +42,8 @@ _LLM_FOUNDRY_YEAR = 2023  # release of its published tables, with Triton's atten
 # Fully sharded frameworks with kernels of their own; others, and anybody's own code, run PyTorch's kernels.
 _FUSING = ("llm-foundry", "composer", "automodel", Sentence("transformer engine"))
 
+_REDUCES_IN_BF16 = "fms-fsdp"  # its policy of mixed precision by default [fms-fsdp, policies/mixed_precision.py]
+
 _MOMENT_DTYPES = ("exp-avg-dtype", "exp-avg-sq-dtype")
 _WEIGHT_PREFETCH = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER
 _FLASH_ATTENTION_RELEASE = 2023  # Megatron-LM's --use-flash-attn; before it scores are materialised
@@ -180,8 +182,9 @@ def record_software(
         if _has_flash_attention(stack, year, flags, precision):
             features |= Feature.FLASH_ATTENTION
     reduced_in_fp32 = flag_value(flags, "grad-reduce-in-fp32")
-    if stack == "nemo" if reduced_in_fp32 is None else reduced_in_fp32.lower() in OFF:
-        features |= Feature.GRAD_REDUCE_IN_BF16  # grad_sync_dtype of its optimizer, grad_reduce_in_fp32=False of its recipes
+    usual = stack == "nemo" or _REDUCES_IN_BF16 in framework.lower()
+    if usual if reduced_in_fp32 is None else reduced_in_fp32.lower() in OFF:
+        features |= Feature.GRAD_REDUCE_IN_BF16  # grad_sync_dtype of NeMo's optimizer, grad_reduce_in_fp32=False of its recipes
     if flag_value(flags, "use-precision-aware-optimizer") is not None and all(
         flag_value(flags, name) == "bf16" for name in _MOMENT_DTYPES
     ):

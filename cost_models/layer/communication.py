@@ -13,7 +13,14 @@ from cost_models.layer.expert_communication import RoutedTokens, expert_combine,
 from cost_models.layer.expert_rows import gathers_shared_input, load_factor, token_holders, uneven_experts
 from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.layer.unfused_bytes import routes_in_fp32
-from cost_models.network.collectives import all_gather_s, all_reduce_s, all_to_all_s, reduce_scatter_s, send_recv_s
+from cost_models.network.collectives import (
+    all_gather_s,
+    all_reduce_s,
+    all_to_all_s,
+    hybrid_scatter_s,
+    reduce_scatter_s,
+    send_recv_s,
+)
 from cost_models.network.tiers import Network
 from cost_models.shapes.adapters import layer_rank_linears, trained_rank_parameters
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
@@ -248,6 +255,8 @@ def weight_comm(
     """ZeRO-3: time to gather one layer's weights, and time to reduce-scatter its gradients. [s] ``[k]``
 
     The forward and the backward each need one gather; the backward needs one reduce-scatter. Both times are 0 without sharding.
+    If several groups of ranks hold the same shards, each shard of gradients is then all-reduced over the groups
+    [pytorch-fsdp, section 3.2.2].
     """
     task = workload.training.task
     whole = layer_rank_parameters(workload.model, keys, moe=moe, local=local)
@@ -260,8 +269,10 @@ def weight_comm(
             ELEMENT_BYTES * (p + low_rank) + (task.stored_bytes - ELEMENT_BYTES) * linear
             for p, linear, low_rank in zip(whole, linears, trained, strict=True)
         ]
-    groups = ((keys.weight_shards, keys.tp), (keys.expert_weight_shards, keys.ep * keys.etp))
-    none = np.zeros(len(keys.tp))
-    gather = sum((all_gather_s(p, *group, network) for p, group in zip(gathered, groups, strict=True)), none)
-    scatter = sum((reduce_scatter_s(gradient * p, *group, network) for p, group in zip(trained, groups, strict=True)), none)
+    dense = (keys.weight_shards, keys.weight_copies, keys.tp)
+    experts = (keys.expert_weight_shards, keys.expert_weight_copies, keys.ep * keys.etp)
+    gather = scatter = np.zeros(len(keys.tp))
+    for weights, gradients, (shards, copies, stride) in zip(gathered, trained, (dense, experts), strict=True):
+        gather = gather + all_gather_s(weights, shards, stride, network)
+        scatter = scatter + hybrid_scatter_s(gradient * gradients, shards, copies, stride, network)
     return gather, scatter

@@ -47,6 +47,16 @@ def reduce_scatter_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike,
     return _single_call_s(_gather(REDUCE_SCATTER, bytes_total, size, stride, network), bytes_total, size, network)
 
 
+def hybrid_scatter_s(bytes_total: ArrayLike, shards: ArrayLike, copies: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
+    """Seconds to reduce over copies of groups of shards; ``bytes_total`` is what a rank holds before; elementwise.
+
+    A reduce-scatter in each group, then an all-reduce of a rank's shard over the ranks that hold the same one in other groups.
+    Groups are consecutive, so that shards stay in the fast tier [pytorch-fsdp, section 3.2.2].
+    """
+    shard, apart = np.asarray(bytes_total) / np.asarray(shards), np.asarray(stride) * np.asarray(shards)
+    return reduce_scatter_s(bytes_total, shards, stride, network) + all_reduce_s(shard, copies, apart, network)
+
+
 def all_reduce_s(bytes_total: ArrayLike, size: ArrayLike, stride: ArrayLike, network: Network) -> Floats:
     """Seconds of an all-reduce; ``bytes_total`` is what a rank holds before and afterwards; elementwise.
 

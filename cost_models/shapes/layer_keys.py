@@ -27,6 +27,7 @@ class LayerKeys:
     """Distinct combinations of the columns that decide the cost of one layer, ``[k]`` each.
 
     ``weight_shards`` and ``expert_weight_shards`` are above 1 under ZeRO-3 only, and only if every layer gathers its own weights.
+    ``weight_copies`` and ``expert_weight_copies`` are the groups of such shards that hold the same weights.
     """
 
     tp: IntColumn
@@ -41,6 +42,8 @@ class LayerKeys:
     features: IntColumn
     weight_shards: IntColumn
     expert_weight_shards: IntColumn
+    weight_copies: IntColumn
+    expert_weight_copies: IntColumn
 
     def has(self, feature: Feature) -> NDArray[np.bool_]:
         """Whether each key has the feature, ``[k]``; of several features, any counts.
@@ -142,11 +145,14 @@ def rows_alike(columns: list[IntColumn]) -> Iterator[IntColumn]:
 def layer_keys(workload: Workload, batch: StrategyBatch) -> tuple[LayerKeys, IntColumn]:
     """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the index of its key ``[n]``."""
     dense, expert = shard_sizes(batch)
+    copies, expert_copies = (ranks // shards for ranks, shards in zip(data_parallel_sizes(batch), (dense, expert), strict=True))
     gathered = (batch.zero_stage == 3) & ~keeps_whole_stages(workload, batch)
     columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
     columns["features"] = batch.features & PRICED[Place.LAYER]
     columns["weight_shards"] = np.where(gathered, dense, 1)
     columns["expert_weight_shards"] = np.where(gathered, expert, 1)
+    columns["weight_copies"] = np.where(gathered, copies, 1)
+    columns["expert_weight_copies"] = np.where(gathered, expert_copies, 1)
     present = {name: column for name, column in columns.items() if column is not None}
     first, inverse = distinct_rows(list(present.values()))
     return LayerKeys(**{name: column[first] for name, column in present.items()}), inverse

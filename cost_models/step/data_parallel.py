@@ -16,7 +16,7 @@ from cost_models.memory.model_states import (
     scatters_each_micro_batch,
     table_copies,
 )
-from cost_models.network.collectives import all_gather_s, all_reduce_s, reduce_scatter_s
+from cost_models.network.collectives import all_gather_s, all_reduce_s, hybrid_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.fully_sharded import gathers_a_step, keeps_whole_stages
@@ -74,7 +74,8 @@ def gradient_exchange(
     Notes
     -----
     Reduce-scatter g P over D' ranks once a step (ZeRO-3, and ZeRO-2 without a pipeline: m times), all-gather 2 P (ZeRO-3: m
-    times); P parameters on the rank, D' = dp cp, for experts tp cp dp / (ep etp). Megatron-Core has one optimizer for dense
+    times); P parameters on the rank, D' = dp cp, for experts tp cp dp / (ep etp). From ZeRO-2 on D' are the ranks that share a
+    state, and their shards are all-reduced over the groups of them. Megatron-Core has one optimizer for dense
     parameters and one for experts that are apart (ep > 1). After its update each gathers the parameters of both, unless the
     gather waits for the next forward [megatron-0.12, distrib_optimizer.py].
     """
@@ -84,7 +85,8 @@ def gradient_exchange(
     dense = np.where(whole, edge_only.dense, trained.dense)
     held = np.stack([dense, np.where(whole, edge_only.experts, trained.experts)])
     reduced = held * ~(whole & workload.training.task.is_frozen)  # frozen ends are gathered, and have no gradients
-    sizes = np.stack([replicas, expert_replicas])[:, None]  # in the order of ``held``, [dense or experts, stage, n]
+    ranks = np.stack([replicas, expert_replicas])[:, None]  # in the order of ``held``, [dense or experts, stage, n]
+    sizes = np.where(batch.zero_stage >= 2, np.stack(shard_sizes(batch))[:, None], ranks)
     strides = np.stack([batch.tp, batch.ep * batch.etp])[:, None]
     g = gradient_bytes(workload, batch)
     each = scatters_each_micro_batch(workload, batch)
@@ -92,7 +94,7 @@ def gradient_exchange(
     times = np.where(each, micro_batches, 1)
     gathered = np.where(each & (whole | workload.software_traits.fp32_shards), micro_batches, 1)
     gathers = np.where(keeps, gathers_a_step(workload, batch), gathered)
-    scatter = reduce_scatter_s(g * reduced, sizes, strides, network).sum(axis=0)
+    scatter = hybrid_scatter_s(g * reduced, sizes, ranks // sizes, strides, network).sum(axis=0)
     weight = np.where(batch.zero_stage == 0, g, WEIGHT_BYTES)
     gather = all_gather_s(weight * held, sizes, strides, network).sum(axis=0)
     unsharded = batch.zero_stage == 0

@@ -167,7 +167,9 @@ def _layer(
         exchange = ep.dispatch_s + ep.combine_s
         parts["ep"] = (2.0 * exchange, exchange, np.where(keys.recomputes(RecomputeModule.MOE), exchange, 0.0))
     one = np.ones_like(keys.tp)
-    for name, alone in (("dp", replace(keys, expert_weight_shards=one)), ("expert_dp", replace(keys, weight_shards=one))):
+    dense = replace(keys, expert_weight_shards=one, expert_weight_copies=one)
+    experts = replace(keys, weight_shards=one, weight_copies=one)
+    for name, alone in (("dp", dense), ("expert_dp", experts)):
         gather, scatter = weight_comm(workload, alone, network, moe=kind.moe, local=kind.local)
         parts[name] = (2.0 * gather + scatter, none, none)
     return parts

@@ -9,6 +9,13 @@ from cost_models.shapes.switches import Feature
 
 Read = Callable[..., RunRecord]
 Refuse = Callable[..., str]
+TITAN = {"software.framework": "torchtitan"}
+FLAT: dict[str, Any] = {
+    "strategy.pp": 1,
+    "strategy.dp": 8,
+    "strategy.num_microbatches": None,
+    "strategy.distributed_optimizer": None,
+}
 
 
 def test_a_data_parallel_degree_that_does_not_fit_is_derived(read: Read) -> None:
@@ -155,6 +162,16 @@ def test_experts_need_ranks_and_ranks_need_experts(read: Read, refuse: Refuse, m
         ({"strategy.fsdp_shard_size": 2}, (3, 2)),
         ({"strategy.fsdp_shard_size": 64}, (3, 2)),  # no more than the replicas there are
         ({"strategy.fsdp_shard_size": 2, "strategy.zero_stage": 2}, (2, 2)),
+        # torchtitan frees weights behind a forward by default, but not in a pipeline
+        ({**TITAN, **FLAT}, (3, 0)),
+        ({**TITAN}, (2, 0)),
+        ({**TITAN, "software.raw_flags": ["fsdp_reshard_after_forward=default"]}, (2, 0)),
+        ({**TITAN, "software.raw_flags": ["fsdp_reshard_after_forward=always"]}, (3, 0)),
+        ({**TITAN, **FLAT, "software.raw_flags": ["fsdp_reshard_after_forward=never"]}, (2, 0)),
+        ({**TITAN, **FLAT, "software.raw_flags": ["reshard_after_forward=false"]}, (2, 0)),
+        # its context-parallel ranks share states too
+        ({**TITAN, **FLAT, "strategy.cp": 2, "strategy.dp": 4, "strategy.fsdp_shard_size": 4}, (3, 8)),
+        ({**FLAT, "strategy.cp": 2, "strategy.dp": 4, "strategy.fsdp_shard_size": 4}, (3, 4)),
     ],
 )
 def test_optimizer_sharding(read: Read, changes: dict[str, Any], expected: tuple[int, int]) -> None:
@@ -168,7 +185,15 @@ def test_mindspore_keeps_gradient_shards_unless_it_accumulates(read: Read, micro
     assert read({**changes, "strategy.micro_batch_size": micro_batch_size}).strategy.zero_stage == stage
 
 
+@pytest.mark.parametrize(("version", "size"), [("2024-12", 8), ("2025-06", 1), ("", 1)])
+def test_early_torchtitan_makes_a_micro_batch_of_each_rank_of_a_pipeline(read: Read, version: str, size: int) -> None:
+    unstated = {"software.version": version, "strategy.micro_batch_size": None, "strategy.num_microbatches": None}
+    assert read({**TITAN, **unstated}).strategy.micro_batch_size == size  # 64 samples over dp 2 and 4 ranks
+    assert read(unstated).strategy.micro_batch_size == 1
+
+
 def test_nemo_reduces_gradients_in_bf16(read: Read) -> None:
+    assert Feature.GRAD_REDUCE_IN_BF16 in read({"software.framework": "fms-fsdp"}).strategy.features
     assert Feature.GRAD_REDUCE_IN_BF16 in read({"software.framework": "NeMo / Megatron-Core"}).strategy.features
     assert Feature.GRAD_REDUCE_IN_BF16 not in read({"software.framework": "Megatron-LM"}).strategy.features
 

@@ -160,6 +160,17 @@ def test_zero3_gathers_weights_and_scatters_gradients() -> None:
     assert float(scatter[0]) == pytest.approx(4 * layer / 8 / LINK)
 
 
+def test_shards_inside_a_node_are_all_reduced_between_nodes() -> None:
+    """Each of 8 shards over 4 nodes: a rank sends its eighth of the gradients twice, less its own quarter, through its NIC."""
+    job = workload()
+    hybrid, inside = (keys(dp=dp, zero_stage=3, optimizer_shard_size=size) for dp, size in ((32, 8), (8, 0)))
+    gather, scatter = weight_comm(job, hybrid, network(job), moe=False)
+    gather_inside, scatter_inside = weight_comm(job, inside, network(job), moe=False)
+    layer = 1024 * 128 * 32 + 3 * 1024 * 4096 + 2 * 1024
+    assert float(gather[0]) == float(gather_inside[0])
+    assert float(scatter[0] - scatter_inside[0]) == pytest.approx(2 * 3 / 4 * 4 * layer / 8 / 20e9)
+
+
 def test_sharded_optimizer_gathers_nothing_a_layer() -> None:
     job = workload()
     gather, scatter = weight_comm(job, keys(dp=8, zero_stage=1), network(job), moe=False)

@@ -93,6 +93,19 @@ def test_a_step_sends_what_was_sent(zero_stage: int, gathers: int) -> None:
     assert found.num_reductions[0] == 1
 
 
+def test_copies_of_a_group_of_shards_add_their_shards() -> None:
+    """As executed: an all-reduce of 524,288 bytes, a quarter of a layer's gradients in FP32, behind every reduce-scatter."""
+    one = job()
+    times, rate = [], network(one).tiers[0].bandwidth_bytes_per_s
+    for dp, size in ((8, 4), (4, 0)):
+        plan = StrategyBatch.of([ParallelStrategy(pp=1, dp=dp, zero_stage=KEEPS, optimizer_shard_size=size)])
+        again = replace(one, training=replace(one.training, global_batch_size=4 * dp))
+        times.append(gradient_exchange(again, plan, stage(2), stage(0), np.zeros((1, 1)), network(again)))
+    hybrid, alone = times
+    assert (hybrid.num_reductions[0], hybrid.gather_s[0, 0]) == (4, alone.gather_s[0, 0])
+    assert (hybrid.reduce_s - alone.reduce_s)[0, 0] * rate == pytest.approx(2 * 1 / 2 * 8 * 524_288)
+
+
 @pytest.mark.parametrize("zero_stage", [KEEPS, FREES])
 def test_a_stage_holds_what_it_held(zero_stage: int) -> None:
     one, its = job(), stage(2)
