@@ -28,7 +28,7 @@ export default defineConfig({
           groups: [
             { name: "charts", test: /node_modules\/(zrender\/(?!lib\/svg)|echarts\/(?!lib\/(chart\/heatmap|chart\/parallel|component\/parallel|coord\/parallel|component\/(axis\/[Pp]arallel|helper\/([Bb]rush|sliderMove))|component\/visualMap|visual\/visual|renderer\/installSVG)))/ },
             { name: "vendor", minShareCount: 9, test: /node_modules\// },
-            { name: "shared", minShareCount: 5, test: /src\/(api|components(?!\/(chart|ChartCard))|state|theme|units)\// },
+            { name: "shared", minShareCount: 5, test: /src\/(api|components(?!\/(chart|ChartCard|Sentences))|state|theme|units(?!\/currency))\// },
           ],
         },
       },

@@ -8,7 +8,6 @@ import {
   IconChartDots,
   IconCheck,
   IconChecklist,
-  IconCoin,
   IconCpu,
   IconDeviceDesktop,
   IconFileCode,
@@ -30,8 +29,7 @@ import { Link, Outlet, ScrollRestoration, useLocation, useNavigation } from "rea
 
 import { apiKey, changeApiKey, isApiKeyChanged, isApiKeyWanted, onApiKeyChange } from "../api/key";
 import { healthQuery } from "../api/queries";
-import { LANGUAGES, marks, setLanguage, type Language } from "../i18n";
-import { currency } from "../units/currency";
+import { LANGUAGES, setLanguage, type Language } from "../i18n";
 import { PAGES, useShortcuts } from "./shortcuts";
 import classes from "./Shell.module.css";
 
@@ -171,9 +169,7 @@ function LanguageMenu() {
             </Menu.Item>
           ))}
           <Menu.Divider />
-          <Menu.Item leftSection={<IconCoin size={15} />} onClick={dialog.open}>
-            {`${t("currency.title")}${marks().colon}${currency().code}`}
-          </Menu.Item>
+          <Menu.Item onClick={dialog.open}>{t("currency.title")}</Menu.Item>
         </Menu.Dropdown>
       </Menu>
       <Suspense>{isCurrencyOpen && <CurrencyDialog onClose={dialog.close} />}</Suspense>
