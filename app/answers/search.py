@@ -69,7 +69,7 @@ def request_of(
         space,
         constants,
         objective=STEP_TIME if criteria is not None else OBJECTIVES[settings.objectives[0]],
-        top=settings.top,
+        listed=settings.top,
         criteria=criteria,
         physics=physics,
         limits=job.limits,

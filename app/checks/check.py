@@ -111,7 +111,7 @@ def _best_plan(job: Job, own: Sequence[Calibration], on_progress: ProgressCallba
         job.workload,
         search_space(job.workload, job.limits),
         constants_for(job.workload, own),
-        top=1 if job.strategy else job.settings.top,
+        listed=1 if job.strategy else job.settings.top,
         limits=job.limits,
         baseline=job.strategy,
         paired_error=paired_error_of(job.workload, own),

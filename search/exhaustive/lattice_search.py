@@ -35,14 +35,13 @@ from search.ranking.proof import Proof
 from search.results.result_builder import ResultBuilder
 from search.results.search_result import Counts, SearchResult, Timing, listed_rejections
 from search.session.progress import ENUMERATE, SEARCHED, SIMULATE, Clock, Progress, ProgressCallback
-from search.session.request import SearchRequest
+from search.session.request import MOST_CLIMBED, SearchRequest
 from search.session.runner import check_time_limit, explained_result, run_to_end
 from search.space.enumeration import Chunk, Rejections, charge_illegal, chunks
 from search.space.lattice_size import lattice_size
 from search.tensor_choice.tensor_refinement import TensorRefinement, refined
 from search.trials.trial import Trial
 
-MOST_CLIMBED = 20  # plans: moving layers takes as long as all else of a plan
 GRAIN = Sentence("the values of space.dimensions; a value between them is outside of the proof")
 SHOWN_AT_ONCE = 256  # rows that are simulated for display alone: a second
 
@@ -297,8 +296,9 @@ class LatticeSearch:
         begun_s = self._now()
         shown, ranked = self._found(is_cut=stopped_by is not None)
         simulated_s = self._now()
-        criteria, compared = self._criteria, self._builder.plans(ranked)
-        plans = compared if criteria is None else compared[: criteria.top]
+        criteria, listed = self._criteria, self.request.listed
+        compared = self._builder.plans(ranked if criteria else ranked[:listed])
+        plans = compared[:listed]
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.candidates.pool is None else len(state.candidates.pool)
         if shown is not None and waiting:

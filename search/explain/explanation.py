@@ -90,6 +90,8 @@ def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], fa
             seconds = joined(" and ", (Sentence("{:.3g} s on {}", abs(parts[part]), part_name(part)) for part in listed))
             reasons.append(Sentence("loses {}", seconds) if is_lost else Sentence("saves {}", seconds))
     order = reasons if extra_s > 0 else reasons[::-1]
+    if share >= 1.0:
+        return Sentence("{} takes {:.2f} times as long as {}: it {}.", name, 1.0 + share, faster_name, joined(", and ", order))
     return Sentence(
         "{} is {:.1%} {} than {}: it {}.",
         name,

@@ -75,11 +75,16 @@ _REFUSALS = {
 }
 
 
+MOST_CLIMBED = 20  # plans whose layers are moved: that takes as long as all else of a plan
+
+
 @dataclass(frozen=True)
 class SearchRequest:
     """Request of a search: the space, the ranking and limits of its plans, and the mode.
 
-    ``objective`` orders the lattice; ``criteria`` rank plans too and then decide ``objective`` and ``top``. ``physics`` is
+    ``objective`` orders the lattice, of which ``top`` structures are compared. With ``listed`` the answer has that many of them,
+    and ``top`` is ``MOST_CLIMBED`` at least, so that a short list begins as a long one does. ``criteria`` rank plans too and then
+    decide these. ``physics`` is
     the space of the same limits without a target: with it, the search also finds the best plan that the target refuses.
     ``limits`` are the limits of ``space``; they explain an empty result. ``baseline`` is the strategy to beat (default: the
     first of ``published`` that runs, else ``default_baseline``). ``paired_error`` decides which plans tie. ``clock`` returns
@@ -92,6 +97,7 @@ class SearchRequest:
     constants: Constants
     objective: Objective = STEP_TIME
     top: int = 20
+    listed: int | None = None
     criteria: RankingCriteria | None = None
     physics: SearchSpace | None = None
     limits: SearchLimits = field(default_factory=SearchLimits)
@@ -105,6 +111,9 @@ class SearchRequest:
         if self.criteria is not None:
             object.__setattr__(self, "objective", self.criteria.of_lattice)
             object.__setattr__(self, "top", self.criteria.considered)
+            object.__setattr__(self, "listed", self.criteria.top)
+        elif self.listed is not None:
+            object.__setattr__(self, "top", max(self.listed, MOST_CLIMBED))
         options = self.options
         if self.objective.orders_lattice_by is None:
             raise SearchError(Sentence("objective: {!r} is not one of {}.", self.objective.name, joined(", ", OF_LATTICE)))

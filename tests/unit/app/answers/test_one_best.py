@@ -45,6 +45,18 @@ JOBS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize("name", ["dense, physics alone, five plans", "experts"])
+def test_a_short_list_begins_as_a_long_one_does(name: str) -> None:
+    shown = [
+        [
+            plan.plan_id
+            for plan in search_document(parse_job({**JOBS[name], "search": {**JOBS[name]["search"], "top": top}})).plans
+        ]
+        for top in (20, 3, 1)
+    ]
+    assert shown[1:] == [shown[0][:3], shown[0][:1]]
+
+
 def recommended(document: SearchDocument) -> dict[str, Any]:
     assert document.recommended is not None
     (plan,) = [plan for plan in document.plans if plan.plan_id == document.recommended.plan_id]
