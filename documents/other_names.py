@@ -10,7 +10,7 @@ OTHER_NAMES: Mapping[str, str] = {
     for name, others in {
         "devices": "gpus npus cards num-gpus num-npus num-devices n-gpus ngpus nproc world-size",
         "hardware": "gpu npu accelerator cluster",
-        "global-batch-size": "gbs global-batch",
+        "global-batch-size": "gbs global-batch batch batch-size",
         "micro-batch-size": "mbs micro-batch",
         "seq-length": "seq-len seqlen sequence-length max-seq-length max-seq-len context-length seq",
         "train-tokens": "tokens num-tokens",

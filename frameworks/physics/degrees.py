@@ -34,18 +34,28 @@ WORLD_SIZE = Rule(
     layout_only=True,
 )
 
+
+def _nearest_batches(batch: int, divisor: int) -> Sentence:
+    """The batches below and above ``batch`` that ``divisor`` divides."""
+    below = batch // divisor * divisor
+    if not below:
+        return Sentence("a batch of {}", divisor)
+    return Sentence("a batch of {} or {}", below, below + divisor)
+
+
 GLOBAL_BATCH = Rule(
     "global_batch",
     "[megatron-0.12, num_microbatches_calculator.py]",
     Sentence("micro_batch_size x dp divides the global batch"),
     lambda w, b: w.training.global_batch_size % (b.micro_batch_size * b.dp) != 0,
     lambda w, s: Sentence(
-        "micro_batch_size {} x dp {} = {} does not divide global_batch_size {}; {}",
+        "micro_batch_size {} x dp {} = {} does not divide global_batch_size {}; {}, or {}",
         s.micro_batch_size,
         s.dp,
         s.micro_batch_size * s.dp,
         w.training.global_batch_size,
         nearest_divisors(w.training.global_batch_size, s.micro_batch_size * s.dp),
+        _nearest_batches(w.training.global_batch_size, s.micro_batch_size * s.dp),
     ),
     layout_only=True,
 )

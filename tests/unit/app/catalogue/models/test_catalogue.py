@@ -134,6 +134,7 @@ def test_unpublished_training_is_marked() -> None:
     [
         ("deepseek-v33", "the nearest is deepseek-v3"),
         ("Qwen/Qwen3-9B", "the nearest is qwen3-8b"),
+        ("qwen3-30b", "the nearest is qwen3-30b-a3b"),
         ("pangu", "the nearest are pangu-pro-moe-72b, pangu-ultra-135b, pangu-ultra-moe-718b"),
         ("zz", "there are deepseek-v2"),
     ],
