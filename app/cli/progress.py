@@ -13,7 +13,7 @@ from app.language.choice import said
 from app.text.terminal import messages
 from documents.printable import printable
 from documents.quantities import seconds
-from documents.sentences import Sentence
+from documents.sentences import Sentence, word
 from search.session.progress import ENUMERATE, EXPLAIN, PRICE, REFINE, SAMPLE, SIMULATE
 from search.session.progress import Progress as SearchProgress
 
@@ -26,7 +26,7 @@ MANY_STRATEGIES = 10_000_000  # of such a lattice the first line comes at once: 
 
 
 _DOING = {
-    ENUMERATE: Sentence("enumerating and bounding"),
+    ENUMERATE: "enumerating and bounding",
     SIMULATE: "simulating",
     SAMPLE: "sampling",
     REFINE: "refining",
@@ -37,7 +37,7 @@ _DOING = {
 
 def _text(progress: SearchProgress) -> str:
     tried = {SIMULATE: progress.simulated, SAMPLE: progress.sampled, REFINE: progress.sampled}.get(progress.phase)
-    doing = _DOING[progress.phase] + ("" if tried is None else Sentence(" ({:,})", tried))
+    doing = word(_DOING[progress.phase]) if tried is None else Sentence("{} ({:,})", word(_DOING[progress.phase]), tried)
     best = Sentence(", best {} a step", seconds(progress.best_step_time_s)) if progress.best_step_time_s else ""
     counted = progress.enumerated, progress.legal, progress.fits_memory, best
     if progress.phase == ENUMERATE and progress.lattice is not None:

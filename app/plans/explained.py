@@ -67,7 +67,7 @@ def explain_document(
         searched.workload,
         search_space(searched.workload, job.limits),
         constants_for(searched.workload, own),
-        top=job.settings.top,
+        listed=job.settings.top,
         limits=job.limits,
         paired_error=paired_error_of(searched.workload, own),
         clock=time.perf_counter,
@@ -100,6 +100,7 @@ def explain_document(
             "other": None if rival is None else _better(job, own, found, priced, strategy, rival),
             "turning_points": turning,
             "proved_best": found.proof.proved_best,
+            "searched_target": searched.workload.software.target,
         }
     )
 
@@ -144,9 +145,11 @@ def _better(
     mapping = fill_intervals(job.workload, {**plan.to_mapping()}, own)
     mine, its = plain(priced.estimate), mapping["estimate"]
     difference = its["step_time_s"] / mine["step_time_s"] - 1.0
-    name = Sentence("plan {}", plan.plan_id)
     slower_first = difference < 0.0
-    why = compared(Sentence("This plan"), mine, its, name) if slower_first else compared(name, its, mine, Sentence("this plan"))
+    if slower_first:
+        why = compared(Sentence("This plan"), mine, its, Sentence("the plan beside it"))
+    else:
+        why = compared(Sentence("The plan beside it"), its, mine, Sentence("this plan"))
     return Better.model_validate(
         {
             "plan_id": plan.plan_id,

@@ -152,6 +152,7 @@ class ExplainDocument(EstimateDocument):
     other: Better | None = Field(description="the fastest other plan; null where nothing else is legal and fits")
     turning_points: list[TurningPoint] = Field(description="how wrong a number must be for the order of the two to turn")
     proved_best: bool = Field(description="of the search beside it")
+    searched_target: str = Field(description="of that search: the job's, or the usual one where the job names none")
 
 
 class TaskColumns(Document):

@@ -24,6 +24,7 @@ from documents.quantities import GIB, seconds
 from documents.sentences import Sentence, joined, word
 
 SHOWN = 12
+SHOWN_ASSUMPTIONS = 2  # the reasons take the place of the third
 DECIDING = 1e-3  # smallest change of the step time that is shown, as a fraction
 
 
@@ -44,10 +45,10 @@ def _rows(document: ExplainDocument) -> Iterator[Row]:
     yield Sentence("A change"), document.best_change
     if other is not None:
         tie = Sentence(", less than can be told apart") if other.is_tie else ""
-        step = Sentence("{}, {:+.1%}", seconds(other.step_time_s), other.difference_fraction)
-        yield Sentence("Beside"), Sentence("{} ({}{})", other.strategy.name, step, tie)
+        yield Sentence("Beside"), Sentence("{} ({}{})", other.strategy.name, seconds(other.step_time_s), tie)
+        yield "", other.why
     yield Sentence("Proof"), proof_text(document)
-    yield from assumption_rows(document.assumptions)
+    yield from assumption_rows(document.assumptions, SHOWN_ASSUMPTIONS)
     yield Sentence("Next"), more_text(("changes", "sensitivity", "beside"))
 
 
@@ -57,8 +58,8 @@ def proof_text(document: ExplainDocument) -> str:
     if not document.proved_best:
         return Sentence("nothing is proved: the search was cut")
     if other is None or other.step_time_s >= document.estimate.step_time_s:
-        return Sentence("this plan is proved the fastest of the lattice, simulated")
-    return Sentence("the plan beside it is proved the fastest of the lattice, simulated")
+        return Sentence("this plan is the fastest of the lattice of {}, simulated", document.searched_target)
+    return Sentence("the plan beside it is the fastest of {}'s lattice", document.searched_target)
 
 
 def _print_evidence(console: Console, document: ExplainDocument) -> None:

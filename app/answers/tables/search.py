@@ -79,7 +79,7 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
     if plan.delivery is not None:
         yield Sentence("Delivered"), delivered_text(plan.delivery, plan.estimate)
     if document.baseline is not None:
-        yield Sentence("Gain"), gain_text(document.baseline, plan)
+        yield Sentence("Gain"), gain_text(document.baseline, plan, is_proved=document.proof.proved_best)
     yield from labelled(Sentence("Why"), why_texts(document, plan))
     yield Sentence("Proof"), proof_text(document)
     yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
@@ -88,7 +88,7 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
     yield "", more_text(("plans", "reasons", "rejections"))
 
 
-def gain_text(baseline: Baseline, plan: Plan) -> str:
+def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
     """The plan's speed over that of the plan to beat."""
     whose = _whose(baseline)
     numbers = baseline.estimate
@@ -97,6 +97,11 @@ def gain_text(baseline: Baseline, plan: Plan) -> str:
     described = Sentence("{} ({}, {})", whose, baseline.strategy.name, seconds(numbers.step_time_s))
     if baseline.publication is not None:  # the reasons have its plan and where it is published
         described = Sentence("{} ({})", whose, seconds(numbers.step_time_s))
+    if is_proved and numbers.fits and numbers.step_time_s < plan.estimate.step_time_s:
+        beyond = Sentence(
+            "{}, {}, which the lattice of this search does not hold", baseline.strategy.name, seconds(numbers.step_time_s)
+        )
+        described = Sentence("{} ({})", whose, beyond)
     if baseline.rank_group == plan.rank_group:
         return Sentence("not measurably faster than {}, which ties with it", described)
     fits = "" if numbers.fits else Sentence(", which does not fit")
@@ -113,9 +118,11 @@ def _whose(baseline: Baseline) -> Sentence:
 
 def publication_text(publication: Publication) -> str:
     """The recipe and its source, and what it is published for."""
+    script, _, framework = publication.title.rpartition(" of ")
     return Sentence(
-        "{}, for {:,} devices, sequence {:,} and batch {:,} ({}): {}",
-        publication.title,
+        "{} of {}, for {:,} devices, sequence {:,} and batch {:,} ({}): {}",
+        script,
+        framework,
         publication.num_devices,
         publication.seq_length,
         publication.global_batch_size,

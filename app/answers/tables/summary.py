@@ -105,10 +105,10 @@ def memory_line(estimate: EstimateNumbers, job: Mapping[str, Any]) -> str:
     )
 
 
-def assumption_rows(assumptions: Sequence[str]) -> list[Row]:
+def assumption_rows(assumptions: Sequence[str], most: int = SHOWN_ASSUMPTIONS) -> list[Row]:
     """The assumptions that move the answer most. Those of a job come in that order; what a search decides is left out."""
     facts = [sentence for sentence in assumptions if not sentence.startswith(_CHOICES)]
-    shown = [brief(sentence) for sentence in facts[:SHOWN_ASSUMPTIONS]]
+    shown = [brief(sentence) for sentence in facts[:most]]
     return labelled(Sentence("Assumed"), shown)
 
 

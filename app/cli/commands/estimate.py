@@ -36,7 +36,7 @@ STRATEGY = {
     "schedule": _flag(str | None, Sentence("1f1b, interleaved-1f1b, gpipe, zb1p, zb2p, zbv, dualpipe, dualpipev")),
     "microbatch_group_size_per_vp_stage": _DEGREE,
     "mtp_before_head": _flag(int | None, Sentence("virtual stages from that of the MTP modules to that of the head")),
-    "zero_stage": _DEGREE,
+    "zero_stage": _flag(int | None, Sentence("0, 1 (the distributed optimizer, which is usual), 2 or 3")),
     "moe_dispatcher": _CHOICE,
     "recompute": _flag(str | None, Sentence("none, full, full:K, block:K, or modules joined by '+'")),
     "features": _flag(str | None, Sentence("all switches that are on, comma-separated")),

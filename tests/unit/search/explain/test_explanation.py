@@ -56,6 +56,12 @@ def test_a_slower_plan_lacks_what_its_parts_say() -> None:
     )
 
 
+def test_a_plan_of_twice_the_time_is_told_so() -> None:
+    assert compared("Plan 2", priced(matmul=5.0, recompute=7.0), priced(matmul=5.0), "plan 1") == (
+        "Plan 2 takes 2.40 times as long as plan 1: it loses 7 s on recompute."
+    )
+
+
 def test_equal_times_are_told_apart_by_memory() -> None:
     sentence = compared("Plan 2", priced(1.0, matmul=5.0), priced(3.0, matmul=5.0), "this plan")
     assert sentence == "Plan 2 takes as long as this plan, with 2.0 GiB more memory."
