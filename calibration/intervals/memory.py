@@ -68,7 +68,7 @@ def memory_errors(records: Sequence[RunRecord], constants_of: Callable[[Workload
         measured = record.measured
         if not measured.peak_memory_bytes or record.suspect:
             continue
-        found, inferred = predict(record, constants_of(record.workload), price=estimate)
+        found, inferred = predict(record.of_memory, constants_of(record.workload), price=estimate)
         if inferred is None:
             used.append(record)
             errors.append(float(np.log(predicted_peak_bytes(found, measured) / measured.peak_memory_bytes)))

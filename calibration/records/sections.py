@@ -120,10 +120,14 @@ class TrainingSection(RecordSection):
 
 
 class SoftwareSection(RecordSection):
-    """``software``; ``cuda_graph`` is a flag, or text as ``implementation/scope``."""
+    """``software``; ``cuda_graph`` is a flag, or text as ``implementation/scope``.
+
+    ``memory_version``: the version whose memory was measured, if it is not that of the step time.
+    """
 
     framework: bounds.Text = ""
     version: bounds.Text = ""
+    memory_version: bounds.Text = ""
     backend: bounds.Text = ""
     raw_flags: Texts = ()
     cuda_graph: Any = None

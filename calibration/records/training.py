@@ -33,7 +33,7 @@ from calibration.records.sections import (
     quoted,
     refused,
 )
-from calibration.records.software import record_software, software_stack, with_launches
+from calibration.records.software import record_software, release_year, software_stack, with_launches
 from calibration.records.strategy import record_degrees, record_strategy
 from calibration.records.unread_keys import unread_sentences
 from cost_models.shapes.expert_spread import ExpertSpread
@@ -86,7 +86,8 @@ class RunRecord:
     """One run that can be predicted.
 
     ``workload`` and ``strategy`` do not depend on measurements. ``recompute_stated`` is false if the source does not
-    state recompute. ``suspect``, ``is_latest`` and ``hardware_basis`` decide the weight of the run.
+    state recompute. ``memory_year`` is the release date of the software whose memory was measured, if its version is stated apart
+    from that of the step time. ``suspect``, ``is_latest`` and ``hardware_basis`` decide the weight of the run.
     """
 
     id: str
@@ -103,6 +104,15 @@ class RunRecord:
     warnings: tuple[str, ...] = ()
     origin: Origin = NOT_STATED
     flags: RecordFlags = NO_FLAGS
+    memory_year: float | None = None
+
+    @property
+    def of_memory(self) -> RunRecord:
+        """The run under the release whose memory was measured."""
+        if self.memory_year is None:
+            return self
+        software = replace(self.workload.software, year=self.memory_year)
+        return replace(self, workload=replace(self.workload, software=software), memory_year=None)
 
 
 @dataclass(frozen=True)
@@ -170,6 +180,9 @@ def parse_run_record(
         warnings=tuple(warnings),
         origin=origin_of(row.get("source"), workload.software.year),
         flags=flags,
+        memory_year=release_year(workload.software.stack, software.framework, software.memory_version, "")
+        if software.memory_version
+        else None,
     )
 
 

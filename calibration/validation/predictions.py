@@ -151,7 +151,8 @@ def _predicted(record: RunRecord, constants_for: ConstantsFor, interval_for: Int
         return _refused(record, str(error))
     step_time_s = float(found.step_time_s[0])
     interval = interval_for(record, step_time_s) if interval_for else None
-    peak_bytes = predicted_peak_bytes(found, record.measured)
+    of_memory = found if record.memory_year is None else predict(record.of_memory, constants_for(record.workload))[0]
+    peak_bytes = predicted_peak_bytes(of_memory, record.measured)
     return ValidationRow(
         id=record.id,
         category=record.category,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.layer.adapters import AdapterTimes, adapter_times, dequantise_s
+from cost_models.layer.attention_bytes import fused_head_dims
 from cost_models.layer.compute import (
     ADD_BYTES,
     ELEMENT_BYTES,
@@ -183,7 +184,7 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     head_dim = model.kv_channels if model.mla is None else model.mla.qk_head_dim
     flops = attention_score_flops_per_token(model, training.attended_length, local=local) * n / keys.tp
     if model.mla is not None:
-        flops = flops * (sum(_fused_head_dims(model.mla, workload)) / (model.mla.qk_head_dim + model.mla.v_head_dim))
+        flops = flops * (sum(fused_head_dims(model.mla, workload)) / (model.mla.qk_head_dim + model.mla.v_head_dim))
     if model.alibi and workload.device_traits.position_bias_fills_mask:
         flops = 2.0 * flops  # a position bias comes with a full mask: no block is skipped [mindspeed-attention]
     # A ring step sees one shard of the sequence at a time; Ulysses sees the whole gathered sequence.
@@ -199,25 +200,12 @@ def _attention_core(workload: Workload, keys: LayerKeys, device: Device, *, loca
     return np.where(flash, fused[0], unfused[0]), np.where(flash, fused[1], unfused[1])
 
 
-def _fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:
-    """Head dims of queries and keys, and of values, in fused attention. Padding is included.
-
-    MindSpeed pads values with zeros to the width of queries, or in another layout all three to a multiple of
-    ``padded-base-length``, unless ``mla-fa-without-pad`` is set [mindspeed-llm, multi_latent_attention.py].
-    """
-    multiple = workload.software.latent_padding
-    if multiple == 0:
-        return mla.qk_head_dim, mla.v_head_dim
-    padded = -(-max(mla.qk_head_dim, mla.v_head_dim) // multiple) * multiple
-    return padded, padded
-
-
 def _padding_elements(mla: MlaShape, workload: Workload) -> int:
     """Half of the elements of a head that padding reads and writes; 0 without padding.
 
     They belong to queries, keys and values, and to the slice of the output.
     """
-    queries, values = _fused_head_dims(mla, workload)
+    queries, values = fused_head_dims(mla, workload)
     moved = 0
     if queries > mla.qk_head_dim:
         moved += 2 * (mla.qk_head_dim + queries)

@@ -12,9 +12,9 @@ from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
 
-# Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Eager code on Ascend also keeps a copy with
-# the maximum subtracted; a fused kernel or a compiled graph does not.
-LOGIT_BYTES, EAGER_ASCEND_LOGIT_BYTES = 6, 10
+# Bytes a logit: 16-bit logits and their FP32 copy [megatron-0.12, cross_entropy.py]. Releases that do not subtract the maximum
+# in place hold a second FP32 copy [mindspeed-llm, commit 8f37759b].
+LOGIT_BYTES, COPIED_LOGIT_BYTES = 6, 10
 # PyTorch's own loss: logits and their FP32 copy, or log-softmax and its gradients [torchtitan, loss.py].
 PLAIN_LOGIT_BYTES = 12
 # Between the loss' forward and its backward: the FP32 softmax [megatron-0.12, cross_entropy.py]. From there to a separate weight
@@ -79,11 +79,12 @@ def mtp_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> 
 def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
     """Bytes that the losses of one micro batch hold on the rank of the head. ``[n]``
 
-    These are logits, the head's input gathered from the tensor-parallel ranks with its gradient, the gradient of its weights, and
-    ``mtp_bytes``. PyTorch's own loss is over when the head's backward starts, and both are never held together; other stacks
-    reach peaks as if they were. MTP modules compute their losses before the model's, and keep what waits for the backward
-    [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward to the end of
-    the backward [pytorch-fsdp, section 4.2]; ``whole_weights_bytes`` has those of stages that stay gathered.
+    The loss holds its logits and the head's input, gathered from the tensor-parallel ranks. The head's backward holds the 16-bit
+    gradient of the logits, that input with its gradient, and the gradient of the head's weights. PyTorch's own loss and
+    MindSpeed-LLM's are over when it starts, so that the larger counts; other stacks reach peaks as if both were held together.
+    ``mtp_bytes`` and ``final_norm_bytes`` are included. MTP modules compute their losses before the model's, and keep what waits
+    for the backward [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward
+    to the end of the backward [pytorch-fsdp, section 4.2]; ``whole_weights_bytes`` has those of stages that stay gathered.
 
     Parameters
     ----------
@@ -92,8 +93,8 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     """
     model, software = workload.model, workload.software
     logit_bytes = PLAIN_LOGIT_BYTES if software.plain_cross_entropy else LOGIT_BYTES
-    if workload.software_traits.eager and workload.device_traits.eager_loss_copies_logits:
-        logit_bytes = EAGER_ASCEND_LOGIT_BYTES
+    if workload.software_traits.eager and not software.has_since(workload.software_traits.in_place_loss_year):
+        logit_bytes = COPIED_LOGIT_BYTES
     tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
     rows = model.vocab_size / batch.tp
     hidden = ELEMENT_BYTES * model.hidden_size
@@ -102,7 +103,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     head = 0.0 if workload.training.task.is_frozen else weight_gradient_bytes(workload) * rows * model.hidden_size
     loss = tokens * (logit_bytes * rows + hidden)
     held: Floats = loss + tokens * hidden + head
-    if software.plain_cross_entropy:
+    if software.plain_cross_entropy or workload.software_traits.loss_ends_first:
         held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
     tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
     gathered = (batch.zero_stage == 3) & workload.software_traits.fp32_shards & ~keeps_whole_stages(workload, batch)

@@ -50,10 +50,10 @@ class DeviceTraits:
     softmax_statistics_bytes : bytes that fused attention keeps for each token and head. On Ascend the maximum and the sum in
     FP32,
         (B, H, S, 8) [cann]; on a GPU one log-sum-exp in FP32 [flash-attention-2].
-    rotary_keeps_inputs : the fused rotary kernel keeps its inputs, views of the whole projection [mindspeed-attention].
+    rotary_keeps_inputs : the fused rotary kernel keeps its inputs, views of the whole projection, in releases before
+        ``SoftwareTraits.rotary_tables_year`` [mindspeed-attention].
     keeps_quantised_inputs : a linear layer that multiplies in 8 bits or fewer keeps its input in 8 bits, as Transformer
         Engine does [transformer-engine, linear.py].
-    eager_loss_copies_logits : eager cross-entropy also keeps a copy of the FP32 logits, with the maximum subtracted.
     p2p_buffer_bytes : send and receive buffer of a neighbour pair in a pipeline.
     """
 
@@ -67,7 +67,6 @@ class DeviceTraits:
     softmax_statistics_bytes: int = 4
     rotary_keeps_inputs: bool = False
     keeps_quantised_inputs: bool = True
-    eager_loss_copies_logits: bool = False
     p2p_buffer_bytes: int = 0
 
     @property
@@ -88,7 +87,6 @@ FAMILIES = {
         softmax_statistics_bytes=64,
         rotary_keeps_inputs=True,
         keeps_quantised_inputs=False,
-        eager_loss_copies_logits=True,
         p2p_buffer_bytes=2 * 20 * 2**20,  # [cann, P2P_HCCL_BUFFSIZE]
     ),
     "nvidia": replace(GPU, library=Library.CUDA),
@@ -148,6 +146,12 @@ class SoftwareTraits:
         and with ``None``, the expert's output is multiplied [megatron-0.12, experts.py].
     expert_weights_fused : the fused activation does that as well. MindSpeed has an operator of its own for it
         [mindspeed, moe_layer_overlap].
+    in_place_loss_year : first release whose eager cross-entropy subtracts the maximum of the logits in place; MindSpeed-LLM's
+        does since August 2025 [mindspeed-llm, commit 8f37759b]. Before, and with ``None``, it holds another copy of the FP32
+        logits.
+    grouped_exchange_year : first release whose Ulysses does not repeat keys and values for every head before it exchanges them
+        [mindspeed-llm, commit 7cbbd623].
+    loss_ends_first : peaks of runs show that the loss is over when the head's backward starts.
     whole_sends_year : first release whose pipeline sends the hidden state as a rank holds it: whole without sequence parallelism
         [megatron-0.12, schedules.py]. Before, and with ``None``, each tensor-parallel rank sends a slice
         [narayanan2021, section 4.1].
@@ -167,6 +171,12 @@ class SoftwareTraits:
     norms_inside_linears : the linear layer of fused kernels contains the norm before it, which recompute of norms then leaves
         alone: before queries, keys and values, and before a dense MLP [megatron-0.12, gpt_layer_specs.py; transformer-engine,
         layernorm_linear.py].
+    rows_of_heads : fused attention takes queries, keys and values as rows of all heads of a rank: a view of the projection if
+        the rank has one head of keys, else a copy. Norms of queries and keys read the projection itself, if they can
+        [mindspeed-llm, custom_dot_product_attention.py]. Latents and rope key of latent attention come of one projection, and
+        its values are copied for fused attention [mindspeed-llm, multi_latent_attention.py].
+    rotary_tables_year : first release whose fused rotary kernel keeps sines and cosines alone; MindSpeed-LLM took it with core
+        0.12 [mindspeed, npu_rotary_position_embedding.cpp]. ``None``: none does.
     own_angles : each layer of latent attention keeps a table of its rotary angles [megatron-0.12, multi_latent_attention.py].
     recomputes_routed_activations : recompute of activation functions is of routed experts alone [megatron-0.12, experts.py].
     releases : the releases between which device time differs; ``None``: not known.
@@ -189,6 +199,9 @@ class SoftwareTraits:
     gate_offset_year: float | None = None
     expert_weight_year: float | None = None
     expert_weights_fused: bool = True
+    in_place_loss_year: float | None = 0.0
+    grouped_exchange_year: float | None = 0.0
+    loss_ends_first: bool = False
     whole_sends_year: float | None = None
     shards_accumulated_gradients: bool = False
     bf16_gradient_bytes: float = 0.0
@@ -197,6 +210,8 @@ class SoftwareTraits:
     splits_adapters: bool = False
     shares_expert_adapters: bool = False
     norms_inside_linears: bool = False
+    rows_of_heads: bool = False
+    rotary_tables_year: float | None = None
     own_angles: bool = False
     recomputes_routed_activations: bool = False
     releases: Ladder | None = None
@@ -249,6 +264,11 @@ STACKS = {  # the first stack for a kind of devices is the default there
             fp32_router_experts=None,
             expert_weight_year=2025.0,
             expert_weights_fused=False,
+            in_place_loss_year=2025.67,
+            grouped_exchange_year=2025.25,
+            loss_ends_first=True,
+            rows_of_heads=True,
+            rotary_tables_year=2025.42,
             each_optimizer_gathers=True,
             releases=MINDSPEED_LLM,
         ),
@@ -256,7 +276,11 @@ STACKS = {  # the first stack for a kind of devices is the default there
     "mindformers": Stack(
         "ascend",
         SoftwareTraits(
-            reads_whole_mask=True, overlaps_weight_gradients=False, shards_accumulated_gradients=True, releases=MINDFORMERS
+            reads_whole_mask=True,
+            overlaps_weight_gradients=False,
+            in_place_loss_year=None,
+            shards_accumulated_gradients=True,
+            releases=MINDFORMERS,
         ),
         graph_by_default=True,
     ),

@@ -157,7 +157,7 @@ class FamilyAccuracy:
             measured = record.measured
             if not measured.allocated_after_step_by_rank_bytes or record.suspect:
                 continue
-            found, _ = predict(record, self.calibration.constants, breakdown=True)
+            found, _ = predict(record.of_memory, self.calibration.constants, breakdown=True)
             pp = record.strategy.pp
             after.append(_by_rank(found.stage_allocated_after_step_bytes, measured.allocated_after_step_by_rank_bytes, pp))
             peaks.append(_by_rank(found.stage_allocated_first_iteration_bytes, measured.peak_memory_by_rank_bytes, pp))

@@ -30,7 +30,7 @@ RUNS = Path(__file__).resolve().parents[2] / "calibration/runs"
 # Absolute errors [%] over all ranks of all rows, median and mean. After a step only weights, gradients and optimizer
 # states stay: arithmetic without a constant.
 AFTER_STEP_LIMITS = (0.7, 2.0)
-FIRST_PEAK_LIMITS = (1.1, 5.5)
+FIRST_PEAK_LIMITS = (0.6, 1.5)
 # Median absolute error [%] by basis of the published peak.
 PEAK_LIMITS = {
     ("ascend", "allocated_first_iteration"): 1.5,
@@ -65,7 +65,7 @@ def rank_errors(records: list[RunRecord | RefusedRecord], constants_for: Callabl
     for record in records:
         if not isinstance(record, RunRecord) or not record.measured.allocated_after_step_by_rank_bytes or record.suspect:
             continue
-        found, _ = predict(record, constants_for(record.workload), breakdown=True)
+        found, _ = predict(record.of_memory, constants_for(record.workload), breakdown=True)
         pp = record.strategy.pp
         measured = np.array(record.measured.allocated_after_step_by_rank_bytes)
         after.append(by_rank(found.stage_allocated_after_step_bytes, len(measured), pp) / measured - 1.0)

@@ -215,14 +215,13 @@ def test_latent_attention_of_deepseek_v3() -> None:
     job = workload(model_preset("deepseek-v3").model, stack="mindspeed-llm")
     kept, reduced = attention_bytes_per_token(job, keys())
     assert float(kept[0]) == worked("mla-activations")
-    # Recomputing the up-projections frees q, k and v, 128 heads x (4 x 192 + 2 x 128) B = 128 KiB a token, and what enters them,
-    # the latents behind their norms: 2 x (1536 + 512) B.
-    assert float(kept[0] - reduced[0]) == 128 * 1024 + 4096
-    # The rope key is the same for all heads: every tensor-parallel rank keeps it whole, and the latents without sequence
-    # parallelism.
+    # Recomputing the up-projections frees q and k, 128 heads x 4 x 192 B a token, what enters them, the latents behind their
+    # norms, 2 x (1536 + 512) B, and sines and cosines, 4 x 2 x 64 B. Fused attention's copy of v stays.
+    assert float(kept[0] - reduced[0]) == 128 * 768 + 4096 + 512
+    # Every tensor-parallel rank keeps the tables, and without sequence parallelism the projection of latents and rope key.
     split, whole = (attention_bytes_per_token(job, keys(tp=8, sequence_parallel=sp))[0][0] for sp in (True, False))
-    assert float(split) == pytest.approx((float(kept[0]) - 128) / 8 + 128)
-    assert float(whole - split) == pytest.approx(4 * (1536 + 512) * 7 / 8)
+    assert float(split) == pytest.approx((float(kept[0]) - 512) / 8 + 512)
+    assert float(whole - split) == pytest.approx((4 * (1536 + 512) + 128) * 7 / 8)
 
 
 def test_routed_experts_of_deepseek_v3() -> None:

@@ -24,7 +24,8 @@ def changes(model: ModelShape, module: RecomputeModule, *, moe: bool) -> tuple[s
     job = workload(model, stack="mindspeed-llm")
     plain, again = (keys(ep=1, features=EAGER_SCORES, recompute_modules=kept) for kept in (RecomputeModule(0), module))
     before, after = (layer_activations(job, key, moe=moe).saved for key in (plain, again))
-    assert all(after[name][0] <= before[name][0] for name in before)
+    views = {"attention"} if module is RecomputeModule.CORE_ATTN else set()  # its checkpoint keeps values as it gets them
+    assert all(after[name][0] <= before[name][0] for name in before.keys() - views)
     seconds = [layer_costs(job, key, device(job), network(job), moe=moe).backward_s[0] for key in (plain, again)]
     return {name for name in before if after[name][0] < before[name][0]}, seconds[1] - seconds[0]
 
