@@ -134,6 +134,8 @@ class FamilyAccuracy:
         for record, found in zip(self.records, self.predictions, strict=True):
             measured = record.measured
             if measured.peak_memory_bytes and not record.suspect:
+                if record.memory_year is not None:
+                    found, _ = predict(record.of_memory, self.calibration.constants_of(record.workload))
                 predicted = predicted_peak_bytes(found, measured)
                 table.setdefault(measured.peak_memory_basis or "device", []).append(predicted / measured.peak_memory_bytes - 1.0)
         return {basis: np.array(errors) for basis, errors in sorted(table.items())}

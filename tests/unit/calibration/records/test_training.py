@@ -249,3 +249,12 @@ def test_the_last_rank_s_memory_stands_in_for_a_peak_that_is_not_known(read: Rea
     assert measured.allocated_after_step_last_rank_bytes == 6e9
     both = read({**last, "measured.peak_memory_bytes": 7e10, "measured.peak_memory_basis": "device"}).measured
     assert (both.peak_memory_bytes, both.peak_memory_basis, both.peak_of_last_rank) == (7e10, "device", False)
+
+
+def test_memory_may_have_been_measured_under_an_earlier_version(read: Read) -> None:
+    stated = {"software.framework": "MindSpeed-LLM", "software.version": "git 634edae3c3 (2025-06-09)"}
+    plain, apart = read(stated), read({**stated, "software.memory_version": "git 6f6b00ad74 (2024-08-22)"})
+    assert plain.of_memory is plain
+    assert apart.workload == plain.workload
+    assert (apart.workload.software.year, apart.of_memory.workload.software.year) == (2025.42, 2024.58)
+    assert apart.of_memory.of_memory == apart.of_memory

@@ -51,6 +51,18 @@ def test_a_prediction_is_the_estimate_of_the_record(read: Read) -> None:
     assert (row.low_s, row.high_s, row.refused) == (None, None, None)
 
 
+def test_memory_is_predicted_for_the_release_that_it_was_measured_under(read: Read) -> None:
+    last_losses = {"strategy.pp": 1, "strategy.dp": 8, "measured.peak_memory_bytes": 20e9, "training.seq_length": 16384}
+    stated = {"software.framework": "MindSpeed-LLM", "software.version": "2025-12", **last_losses}
+    recent, older = (
+        validate([read({**stated, **more})], priors).rows[0] for more in ({}, {"software.memory_version": "2024-08"})
+    )
+    assert recent.predicted_step_time_s == older.predicted_step_time_s
+    assert recent.predicted_peak_memory_bytes is not None
+    assert older.predicted_peak_memory_bytes is not None
+    assert older.predicted_peak_memory_bytes > recent.predicted_peak_memory_bytes  # a copy of the logits, rotary inputs
+
+
 def test_memory_is_compared_on_its_own_basis(read: Read) -> None:
     found, _ = predict(read(), prior_constants("ascend"))
     peaks = [
