@@ -93,5 +93,5 @@ def unknown_name(field: str, value: str, allowed: Iterable[str], *, what: str = 
     """The error for a name that is not in ``allowed``."""
     names = sorted(allowed)
     guess = nearest(value, names)
-    hint = Sentence("did you mean {!r}? Known: ", guess) if guess else "known: "
+    hint = Sentence("did you mean {!r}? Known: ", guess) if guess else Sentence("known: ")
     return InputError(Sentence("{}: {} is no known {}; {}{}.", field, show(value), what, hint, joined(", ", names)))

@@ -62,7 +62,7 @@ def _why_not(workload: Workload, target: Target, rejections: Rejections) -> str:
     if reason is not None and refusals(workload):
         return Sentence("{} takes no plan of this job: {}", target.label, reason.rstrip("."))
     if reason is None:
-        return Sentence("no plan that {} takes fits", target.label)
+        return Sentence("{} takes no plan of this job that fits", target.label)
     return Sentence("{} takes no plan of this job that fits; most often: {}", target.label, reason.rstrip("."))
 
 

@@ -53,7 +53,7 @@ def hardware_table(profiles: list[HardwareProfile]) -> Table:
             str(profile.devices_per_node),
             f"{profile.tiers[0].bandwidth_bytes_per_s / 1e9:,.4g}",
             f"{profile.tiers[-1].bandwidth_bytes_per_s / 1e9:,.4g}",
-            str(profile.status),
+            word(profile.status),
         )
     return table
 
