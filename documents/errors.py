@@ -45,11 +45,8 @@ def cause_of(error: Exception) -> Sentence:
 
 
 def nearest(value: object, allowed: Iterable[str], cutoff: float = _CUTOFF) -> str | None:
-    """The allowed name that ``value`` begins, the shortest of several, or else the most similar one, if any is similar."""
+    """The allowed name most similar to ``value``, if any is similar."""
     by_lower = {name.lower(): name for name in allowed}
-    begun = [name for name in by_lower if len(str(value)) > 3 and name.startswith(str(value).lower())]
-    if begun:
-        return by_lower[min(begun, key=len)]
     found = difflib.get_close_matches(str(value)[:_COMPARED_CHARACTERS].lower(), by_lower, n=1, cutoff=cutoff)
     return by_lower[found[0]] if found else None
 

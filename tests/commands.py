@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
-import resource
 import subprocess
 import sys
-import tempfile
 from contextlib import redirect_stderr, redirect_stdout
 from io import BytesIO, TextIOWrapper
 from pathlib import Path
@@ -50,14 +49,26 @@ def process(*arguments: str | Path, folder: Path = ROOT, **environment: str) -> 
     )
 
 
-def measured(*arguments: str | Path, **environment: str) -> tuple[int, str, resource.struct_rusage]:
-    """The exit code, the output, and what a new process and those that it started have used, whatever else ran before."""
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as written:
-        run = subprocess.Popen([*MESHPLAN, *map(str, arguments)], cwd=ROOT, env=_surroundings(environment), stdout=written)
-        _, status, used = os.wait4(run.pid, 0)
-        run.returncode = os.waitstatus_to_exitcode(status)
-        written.seek(0)
-        return run.returncode, written.read(), used
+def measured(*arguments: str | Path, **environment: str) -> tuple[subprocess.CompletedProcess[str], dict[str, float]]:
+    """The same, with the CPU time [s] and the largest memory [KiB] of the process and those that it started.
+
+    A process counts as large as the one that it is made from. So a small one makes it, which no test has filled.
+    """
+    run = subprocess.run(
+        [sys.executable, "-c", _MEASURES, *MESHPLAN, *map(str, arguments)],
+        cwd=ROOT, env=_surroundings(environment), capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    *_, used = run.stderr.splitlines()
+    return run, json.loads(used)
+
+
+_MEASURES = """
+import json, resource, subprocess, sys
+code = subprocess.run(sys.argv[1:]).returncode
+used = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps({"cpu_s": used.ru_utime + used.ru_stime, "memory_kib": used.ru_maxrss}), file=sys.stderr)
+sys.exit(code)
+"""
 
 
 def _surroundings(environment: dict[str, str]) -> dict[str, str]:

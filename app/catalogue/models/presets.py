@@ -126,7 +126,8 @@ def model_preset(name: str) -> Preset:
     """The preset of that name (``known_name``); ``InputError`` with the nearest one otherwise."""
     known = known_name(name)
     if known is None:
-        similar, several = nearest(name, names()), holding(name, names())
+        several = holding(name, names())
+        similar = several[0] if len(several) == 1 else nearest(name, names())
         hint = Sentence("the nearest is {}", similar) if similar else Sentence("there are {}", joined(", ", names()))
         if len(several) > 1:
             hint = Sentence("the nearest are {}", joined(", ", several))
