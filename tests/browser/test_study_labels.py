@@ -56,10 +56,16 @@ def test_a_study_is_named_tagged_and_noted_in_place(view: OpenView, site: Site, 
     assert page.get_by_role("row").count() == 2
 
 
-def test_a_rename_does_not_replace_another_persons(view: OpenView, site: Site, study: str) -> None:
+@pytest.mark.parametrize("is_shown", [False, True])
+def test_a_rename_does_not_replace_another_persons(view: OpenView, site: Site, study: str, is_shown: bool) -> None:
     page = view(site.url).open(f"/studies/{study}")
     page.get_by_role("button", name="Name, tags, note").click()
     httpx.patch(f"{site.url}/v1/studies/{study}", json={"name": "by A"}, timeout=30).raise_for_status()
+    if is_shown:  # the page has asked again while the form was open
+        for button, language in (("Language", "中文"), ("语言", "English")):
+            page.get_by_role("button", name=button).click()
+            page.get_by_role("menuitem", name=language).click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("by A")
     page.get_by_label("Name", exact=True).fill("by B")
     page.get_by_role("button", name="Save", exact=True).click()
     expect(page.get_by_text("Somebody else has changed this meanwhile: Name")).to_be_visible()

@@ -12,8 +12,9 @@ import { changesOf, tagsText, type Label } from "./labels";
 /** Name, tags and note of a study to change. Escape gives up. */
 export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void }) {
   const { t } = useTranslation("labels");
-  const { mutate, isPending, error } = useRelabel(study, (changed) => t("form.stale", { labels: changed.map((label) => t(`form.${label}`)).join(marks().list) }));
-  const [given, setGiven] = useState({ name: study.name, tags: tagsText(study.tags), note: study.note });
+  const [opened] = useState(study); // the page may show a newer one meanwhile, which the reader has not looked at
+  const { mutate, isPending, error } = useRelabel(opened, (changed) => t("form.stale", { labels: changed.map((label) => t(`form.${label}`)).join(marks().list) }));
+  const [given, setGiven] = useState({ name: opened.name, tags: tagsText(opened.tags), note: opened.note });
   const first = useRef<HTMLInputElement>(null);
   useEffect(() => first.current?.focus({ preventScroll: true }), []);
   const set = (label: Label, value: string) => setGiven((before) => ({ ...before, [label]: value }));
@@ -22,7 +23,7 @@ export function LabelsForm({ study, onDone }: { study: Study; onDone: () => void
 
   function save(event: SyntheticEvent) {
     event.preventDefault();
-    const changes = changesOf(study, given);
+    const changes = changesOf(opened, given);
     if (Object.keys(changes).length) mutate(changes, { onSuccess: onDone });
     else onDone();
   }

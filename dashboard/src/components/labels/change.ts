@@ -1,5 +1,6 @@
 /** Whose a study is to the reader, and changing it. */
 import { queryOptions, useMutation, useQueryClient } from "@tanstack/react-query";
+import { useRef } from "react";
 
 import { answered, api } from "../../api/client";
 import { studyQuery, type Study } from "../../api/queries";
@@ -26,18 +27,20 @@ export function useChange(studyId: string) {
 const TRIES = 3; // progress of a running study changes its version too
 
 /** Changes labels that are still as the reader saw them. Else it fails with `stale`, and the cache has the newest. */
-export function useRelabel(seen: Study, sayOf: (changed: readonly string[]) => string) {
+export function useRelabel(opened: Study, sayOf: (changed: readonly string[]) => string) {
   const queries = useQueryClient();
+  const seen = useRef(opened);
   return useMutation({
     mutationFn: async (body: Changes): Promise<Study> => {
-      const params = { path: { study_id: seen.id } };
+      const params = { path: { study_id: opened.id } };
       for (let tried = 1; ; tried++) {
         const read = await api.GET("/v1/studies/{study_id}", { params });
         if (!read.response.ok) throw toApiError(read.error, read.response);
         const newest = read.data as Study;
-        const changed = changedSince(seen, newest, body);
+        const changed = changedSince(seen.current, newest, body);
         if (changed.length) {
-          queries.setQueryData(studyQuery(seen.id).queryKey, newest);
+          seen.current = newest; // the refusal says what changed
+          queries.setQueryData(studyQuery(opened.id).queryKey, newest);
           const { problem } = toApiError(undefined, read.response);
           throw new ApiError({ ...problem, type: "urn:meshplan:problem:stale", status: 412, detail: sayOf(changed) });
         }
@@ -50,7 +53,7 @@ export function useRelabel(seen: Study, sayOf: (changed: readonly string[]) => s
       }
     },
     onSuccess: async (changed) => {
-      queries.setQueryData(studyQuery(seen.id).queryKey, changed);
+      queries.setQueryData(studyQuery(opened.id).queryKey, changed);
       await queries.invalidateQueries({ queryKey: ["studies"] });
     },
   });
