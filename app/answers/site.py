@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from app.jobs.assumed import quantity
 from app.jobs.delivery import SOURCES, DeliverySection
 from app.jobs.job import Job
+from app.jobs.written_numbers import quantity
 from cost_models.constants import Constants
 from cost_models.delivery.delivered import RunningPlan, Site
 from cost_models.delivery.failures import DAY_S

@@ -60,22 +60,6 @@ def text_of(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-_SIZES = (
-    ("_bytes_per_s", (("TB/s", 1e12), ("GB/s", 1e9), ("MB/s", 1e6))),
-    ("_s", (("d", 86_400.0), ("h", 3600.0), ("min", 60.0), ("s", 1.0))),
-)
-
-
-def quantity(field: str, value: Any) -> str:
-    """A value as a job file takes it and people read it: ``3d`` and ``100GB/s`` for SI units by the ending of the field."""
-    sizes = next((sizes for ending, sizes in _SIZES if field.endswith(ending)), ())
-    for unit, size in sizes if isinstance(value, float) else ():
-        text = f"{value / size:g}"
-        if value >= size and float(text) * size == value:
-            return text + unit
-    return text_of(value)
-
-
 def field_of(sentence: str) -> str:
     """The field of a sentence in an answer's assumptions."""
     return sentence.partition(" = ")[0]

@@ -1,12 +1,13 @@
-"""Numbers as people write them in flags and job files: 4k, 2T, 400Gbps, 45min, 65,536, 1e3. No other module reads them."""
+"""Numbers as people write them in flags and job files: 4k, 2T, 400Gbps, 45min, 65,536, 1e3. Only this module knows how."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from app.jobs.assumed import text_of
 from documents.checking import Section, with_texts_read
 from documents.errors import InputError, show
 from documents.sentences import Sentence
@@ -43,6 +44,7 @@ _UNITS: Mapping[str, Mapping[str, float]] = {
     },
     "number": {},
 }
+_SHOWN: Mapping[str, Sequence[str]] = {"seconds": ("d", "h", "min", "s"), "bytes_per_s": ("TB/s", "GB/s", "MB/s")}
 _EXAMPLES: Mapping[str, Sentence] = {
     "size": Sentence("a whole number, as in 1024, 1,024 or 1Ki"),
     "length": Sentence("a whole number, as in 4096, 4,096 or 4k (of 1,024)"),
@@ -96,6 +98,17 @@ def _factor(unit: str, units: Mapping[str, float]) -> float | None:
         return units[unit]
     alike = {size for name, size in units.items() if name.lower() == unit.lower()}
     return alike.pop() if len(alike) == 1 else None
+
+
+def quantity(field: str, value: Any) -> str:
+    """A value of a field as ``number`` reads it, in the largest unit that is exact: ``3d``, ``100GB/s``."""
+    kind = kind_of(field)
+    for unit in _SHOWN.get(kind, ()) if isinstance(value, float) else ():
+        size = _UNITS[kind][unit]
+        text = f"{value / size:g}"
+        if value >= size and float(text) * size == value:
+            return text + unit
+    return text_of(value)
 
 
 def given_number(text: str, field: str, label: str, *, whole: bool = False, needs_unit: bool = False) -> int | float:

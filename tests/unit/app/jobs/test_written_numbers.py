@@ -2,9 +2,8 @@
 
 import pytest
 
-from app.jobs.assumed import quantity
 from app.jobs.fields import JobDocument
-from app.jobs.written_numbers import number, with_numbers
+from app.jobs.written_numbers import number, quantity, with_numbers
 
 
 @pytest.mark.parametrize(
