@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.memory.held_layers import KeptLayers
 from cost_models.memory.model_states import WEIGHT_BYTES
-from cost_models.shapes.fully_sharded import keeps_whole_stages
+from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import Workload
@@ -106,7 +106,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     if software.plain_cross_entropy or workload.software_traits.loss_ends_first:
         held = np.maximum(loss, tokens * (WAITING_HEAD_LOGIT_BYTES * rows + 2.0 * hidden) + head)
     tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
-    gathered = (batch.zero_stage == 3) & workload.software_traits.fp32_shards & ~keeps_whole_stages(workload, batch)
+    gathered = shards_each_layer(workload, batch) & workload.software_traits.fp32_shards
     held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)
     return waiting + held + mtp_bytes(workload, batch, input_bytes) + final_norm_bytes(workload, input_bytes)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from cost_models.pipeline.stages import LayersByKind
 from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_linears
-from cost_models.shapes.fully_sharded import keeps_whole_stages
+from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
@@ -219,8 +219,7 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     """
     software = workload.software
     at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
-    sharded = (batch.zero_stage == 3) & ~keeps_whole_stages(workload, batch)
-    scatters: NDArray[np.bool_] = sharded | ((batch.zero_stage == 2) & at_once)
+    scatters: NDArray[np.bool_] = shards_each_layer(workload, batch) | ((batch.zero_stage == 2) & at_once)
     return scatters
 
 

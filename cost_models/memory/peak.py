@@ -22,7 +22,7 @@ from cost_models.memory.model_states import (
 )
 from cost_models.pipeline.stage_times import LayerCounts, chunk_counts
 from cost_models.pipeline.stages import Stages
-from cost_models.shapes.fully_sharded import held_chunks_fraction, keeps_whole_stages
+from cost_models.shapes.fully_sharded import held_chunks_fraction, keeps_whole_stages, shards_each_layer
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, distinct_rows
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, Recompute, RecomputeMethod, StrategyBatch
@@ -249,7 +249,7 @@ def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StagePa
     """
     scattered = np.where(scatters_each_micro_batch(workload, batch), gradient_bytes(workload, batch), 0.0)
     keeps = keeps_whole_stages(workload, batch)
-    gathered = np.where((batch.zero_stage == 3) & ~keeps, 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
+    gathered = np.where(shards_each_layer(workload, batch), 2.0 * element_factor(workload) * WEIGHT_BYTES, 0.0)
     new = np.where(keeps, trained.largest_layer, trained.largest_tensor)
     held = scattered * trained.largest_layer + weight_gradient_bytes(workload) * new
     if workload.training.task.dequantises:

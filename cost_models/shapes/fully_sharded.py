@@ -23,6 +23,15 @@ def keeps_whole_stages(workload: Workload, batch: StrategyBatch) -> NDArray[np.b
     return keeps
 
 
+def shards_each_layer(workload: Workload, batch: StrategyBatch) -> NDArray[np.bool_]:
+    """Whether each layer gathers its weights before it runs, and scatters its gradients behind. ``[n]``
+
+    So it is under ZeRO-3, but in stages that keep whole weights.
+    """
+    sharded: NDArray[np.bool_] = (batch.zero_stage == 3) & ~keeps_whole_stages(workload, batch)
+    return sharded
+
+
 def held_chunks_fraction(workload: Workload, batch: StrategyBatch) -> NDArray[np.float64]:
     """Part of a stage's weights that are gathered at once while it keeps them, ``[n]``: all, or three chunks of the rank's."""
     held: NDArray[np.float64] = np.where(_evicts(workload, batch), ACTIVE_CHUNKS / batch.vpp, 1.0)

@@ -13,7 +13,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.fully_sharded import keeps_whole_stages
+from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
@@ -146,7 +146,7 @@ def layer_keys(workload: Workload, batch: StrategyBatch) -> tuple[LayerKeys, Int
     """Distinct keys ``[k]`` of a batch and, for each of its ``n`` rows, the index of its key ``[n]``."""
     dense, expert = shard_sizes(batch)
     copies, expert_copies = (ranks // shards for ranks, shards in zip(data_parallel_sizes(batch), (dense, expert), strict=True))
-    gathered = (batch.zero_stage == 3) & ~keeps_whole_stages(workload, batch)
+    gathered = shards_each_layer(workload, batch)
     columns = {f.name: getattr(batch, f.name, None) for f in fields(LayerKeys)}
     columns["features"] = batch.features & PRICED[Place.LAYER]
     columns["weight_shards"] = np.where(gathered, dense, 1)

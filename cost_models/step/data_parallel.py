@@ -19,7 +19,7 @@ from cost_models.memory.model_states import (
 from cost_models.network.collectives import all_gather_s, all_reduce_s, hybrid_scatter_s
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import LayersByKind
-from cost_models.shapes.fully_sharded import gathers_a_step, keeps_whole_stages
+from cost_models.shapes.fully_sharded import gathers_a_step, keeps_whole_stages, shards_each_layer
 from cost_models.shapes.layer_keys import Floats, data_parallel_sizes, shard_sizes
 from cost_models.shapes.parameters import MTP_NORMS, layer_parameters
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
@@ -81,7 +81,7 @@ def gradient_exchange(
     """
     replicas, expert_replicas = data_parallel_sizes(batch)
     keeps = keeps_whole_stages(workload, batch)
-    whole = (batch.zero_stage == 3) & ~keeps
+    whole = shards_each_layer(workload, batch)
     dense = np.where(whole, edge_only.dense, trained.dense)
     held = np.stack([dense, np.where(whole, edge_only.experts, trained.experts)])
     reduced = held * ~(whole & workload.training.task.is_frozen)  # frozen ends are gathered, and have no gradients
