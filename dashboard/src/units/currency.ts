@@ -34,11 +34,14 @@ export const otherCode = (): string => (currency().code === USD.code ? "CNY" : c
 /** The currency as it stands behind an amount and on an axis. */
 export const moneyUnit = (): string => (languageTag().startsWith("zh") && CHINESE[currency().code]) || currency().code;
 
+/** An amount without its currency, as it stands on an axis that names it. */
+export const amount = (usd: number, digits = 3): string => compact(usd * currency().perUsd, digits);
+
 /** 314K USD, 2.23M CNY; in Chinese 223万元. */
 export function money(usd: number | null | undefined): string {
   if (usd == null) return "–";
   const unit = moneyUnit();
-  return `${compact(usd * currency().perUsd)}${/^[A-Z]/.test(unit) ? " " : ""}${unit}`;
+  return `${amount(usd)}${/^[A-Z]/.test(unit) ? " " : ""}${unit}`;
 }
 
 /** Dollars of an amount that the reader typed: "1.5", "12 CNY", "12元". Text of another form or currency stays as it is. */

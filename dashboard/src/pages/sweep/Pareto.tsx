@@ -8,10 +8,10 @@ import { tooltipHtml } from "../../components/chart/tooltip";
 import { whiskers } from "../../components/chart/whiskers";
 import { strategyText } from "../../components/strategy";
 import { usePalette } from "../../theme/usePalette";
-import { currency, moneyUnit } from "../../units/currency";
+import { moneyUnit } from "../../units/currency";
 import { compact, count } from "../../units/format";
 import { intervalOf, isPlanned, linesOf, nameOf, pointsOf, varied, type Planned, type Sweep } from "./points";
-import { measured, useWords, type Measure } from "./words";
+import { measured, onAxis, useWords, type Measure } from "./words";
 
 const WIDE = 8; // days that differ by more are told apart on a logarithmic axis only
 
@@ -61,7 +61,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         name: t(`axis.${across}`, { unit: moneyUnit() }),
         nameLocation: "middle",
         nameGap: 26,
-        axisLabel: { formatter: (value: number) => compact(across === "cost_usd" ? value * currency().perUsd : value) },
+        axisLabel: { formatter: onAxis(across) },
       },
       yAxis: { type: isWide ? "log" : "value", scale: true, name: t("axis.days"), nameTextStyle: { align: "left" }, axisLabel: { formatter: (value: number) => compact(value) } },
       tooltip: {

@@ -10,10 +10,10 @@ import { tooltipHtml } from "../../components/chart/tooltip";
 import { strategyText } from "../../components/strategy";
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
-import { currency, moneyUnit } from "../../units/currency";
+import { moneyUnit } from "../../units/currency";
 import { compact, count } from "../../units/format";
 import { intervalOf, isPlanned, linesOf, nameOf, varied, type Planned, type Sweep } from "./points";
-import { measured, useWords, type Measure } from "./words";
+import { measured, onAxis, useWords, type Measure } from "./words";
 
 const HEIGHT_PX = 260;
 const WIDE = 8; // numbers that differ by more share a linear axis badly
@@ -54,7 +54,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
       xAxis: { type: "category", data: counts.map((devices) => count(devices)), name: t("devices"), nameLocation: "middle", nameGap: 26 },
       yAxis: {
         type: groups.length > 1 && Math.max(...all) > WIDE * Math.min(...all) ? "log" : "value",
-        axisLabel: { formatter: (value: number) => compact(measure === "cost_usd" ? value * currency().perUsd : value) },
+        axisLabel: { formatter: onAxis(measure) },
         ...(limit !== undefined && { max: ({ max }: { max: number }) => roundUp(Math.max(max, limit * 1.05)) }),
       },
       tooltip: {

@@ -1,7 +1,7 @@
 import { useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
-import { money } from "../../units/currency";
+import { amount, money } from "../../units/currency";
 import { compact, count, duration, number } from "../../units/format";
 import type { Point } from "./points";
 
@@ -28,5 +28,8 @@ export const measured: Record<Measure, (value: number | null | undefined) => str
   cost_usd: money,
   energy_kwh: (value) => (value == null ? "–" : value >= 1e4 ? `${count(value / 1e3)} MWh` : `${count(value)} kWh`),
 };
+
+/** What stands at a value of an axis of the measure. */
+export const onAxis = (measure: Measure): ((value: number) => string) => (measure === "cost_usd" ? (usd) => amount(usd) : (value) => compact(value));
 
 export const devicesOf = (point: Point): string => count(point.num_devices);

@@ -8,7 +8,7 @@ import type { EChartsCoreOption } from "../../../components/chart/echarts";
 import { tooltipHtml } from "../../../components/chart/tooltip";
 import { seriesColor } from "../../../theme/palette";
 import { usePalette } from "../../../theme/usePalette";
-import { currency, money, moneyUnit } from "../../../units/currency";
+import { amount, money, moneyUnit } from "../../../units/currency";
 import { compact, count, duration, percent, seconds } from "../../../units/format";
 
 type Goodput = Schemas["GoodputDocument"];
@@ -80,7 +80,7 @@ export function OnDevices({ answer }: { answer: Goodput }) {
       grid: { left: 8, right: 16, top: 34, bottom: 34 },
       legend: { bottom: 0, left: 0, right: 0 },
       xAxis: { type: "category", name: t("delivery.devices"), nameLocation: "middle", nameGap: 24, data: rows.map(({ num_devices: devices }) => count(devices)) },
-      yAxis: hasPrice ? [axis(t("delivery.tokensPerDay")), axis(`${t("delivery.cost")} [${moneyUnit()}]`, { splitLine: { show: false }, axisLabel: { formatter: (value: number) => compact(value * currency().perUsd, 2) } })] : [axis(t("delivery.tokensPerDay"))],
+      yAxis: hasPrice ? [axis(t("delivery.tokensPerDay")), axis(`${t("delivery.cost")} [${moneyUnit()}]`, { splitLine: { show: false }, axisLabel: { formatter: (usd: number) => amount(usd, 2) } })] : [axis(t("delivery.tokensPerDay"))],
       tooltip: {
         trigger: "axis",
         formatter: (points: { dataIndex: number }[]) => {
