@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 
 # Name that people know from frameworks and launchers -> our flag. Underscores and capitals count as hyphens and small letters.
 OTHER_NAMES: Mapping[str, str] = {
@@ -34,3 +34,25 @@ def usual_name(word: str) -> str:
     """Our name of a flag, without its hyphens, for the name that was written."""
     plain = word if len(word) == 1 else word.lower().replace("_", "-")
     return OTHER_NAMES.get(plain, plain)
+
+
+# Flag of a framework whose value is another setting here -> that setting.
+OTHER_SETTINGS: Mapping[str, str] = {
+    "use-distributed-optimizer": "--zero-stage 1",
+    "distributed-optimizer": "--zero-stage 1",
+    "use-megatron-fsdp": "--zero-stage 3",
+    "use-torch-fsdp2": "--zero-stage 3",
+    "fsdp": "--zero-stage 3",
+    "recompute-activations": "--recompute core_attn",
+    "num-layers-per-virtual-pipeline-stage": "--vpp",
+    "nnodes": "--devices",
+    "num-nodes": "--devices",
+    "nodes": "--devices",
+}
+
+
+def usual_setting(flag: str, switches: Container[str]) -> str | None:
+    """Our setting for the flag of a framework, with its hyphens, that has no flag of its own; ``switches`` are all of ours."""
+    name = usual_name(flag.lstrip("-"))
+    switch = name.removeprefix("use-").removeprefix("enable-").replace("-", "_")
+    return OTHER_SETTINGS.get(name) or (f"--switch {switch}=true" if switch in switches else None)

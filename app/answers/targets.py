@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from app.answers.batch_divisors import with_note_on_batch
 from app.answers.names import with_notes_on_names
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
@@ -21,10 +22,10 @@ from search.space.enumeration import Rejections, refusals
 def with_usual_target(job: Job, own: Sequence[Calibration] = ()) -> Job:
     """The job of a search with its target decided, and an assumption with the reason; unchanged if the job names one.
 
-    The target is physics alone only if no release takes a plan that fits, which a warning says first. Its other warnings list
-    names of its limits that have no effect for the target.
+    The target is physics alone only if no release takes a plan that fits and physics has one, which a warning says first. Its
+    other warnings list names of its limits that have no effect for the target.
     """
-    return with_notes_on_names(_with_target(job, own))
+    return with_note_on_batch(with_notes_on_names(_with_target(job, own)))
 
 
 def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
@@ -35,21 +36,31 @@ def _with_target(job: Job, own: Sequence[Calibration]) -> Job:
     if not releases:
         return _assuming(job, Sentence("software.target = any (no launch files are written for stack {})", software.stack))
     reasons = []
-    for framework in sorted(releases, key=lambda one: _shortfall(one, job.workload)):
-        label = framework.target.label
-        workload = replace(job.workload, software=replace(software, target=label))
-        rejections = Rejections()
+    releases = sorted(releases, key=lambda one: _shortfall(one, job.workload))
+    for framework in releases:
+        workload, rejections = _planned_for(job, framework), Rejections()
         if takes_a_plan(workload, job.limits, constants_for(workload, own), rejections):
-            document = {**job.document, "software": {**job.document["software"], "target": label}}
-            sentence = Sentence(
-                "software.target = {} (usual for stack {}; --target any asks for the physics alone)", label, software.stack
-            )
-            warnings = (*job.warnings, *framework.untold(workload), *framework.misstated(workload))
-            return _assuming(replace(job, workload=workload, document=document, warnings=warnings), sentence)
+            return _with_framework(job, framework)
         reasons.append(_why_not(workload, framework.target, rejections))
+    if not takes_a_plan(job.workload, job.limits, constants_for(job.workload, own), Rejections()):
+        return _with_framework(job, releases[0])  # physics refuses it as well, and the search says why
     alone = Sentence("Physics alone: no framework runs these plans as they are, since {}.", reasons[0])
     job = replace(job, warnings=(alone, *job.warnings))
     return _assuming(job, Sentence("software.target = any ({})", reasons[0]))
+
+
+def _planned_for(job: Job, framework: Framework) -> Workload:
+    return replace(job.workload, software=replace(job.workload.software, target=framework.target.label))
+
+
+def _with_framework(job: Job, framework: Framework) -> Job:
+    workload, label = _planned_for(job, framework), framework.target.label
+    document = {**job.document, "software": {**job.document["software"], "target": label}}
+    warnings = (*job.warnings, *framework.untold(workload), *framework.misstated(workload))
+    sentence = Sentence(
+        "software.target = {} (usual for stack {}; --target any asks for the physics alone)", label, workload.software.stack
+    )
+    return _assuming(replace(job, workload=workload, document=document, warnings=warnings), sentence)
 
 
 def _shortfall(framework: Framework, workload: Workload) -> int:

@@ -43,11 +43,12 @@ def _peak(profile: HardwareProfile) -> str:
 
 
 def hardware_table(profiles: list[HardwareProfile]) -> Table:
-    table = plain_table("name", ">TFLOPS", ">HBM GiB", ">node", ">in GB/s", ">out GB/s", "status")
+    table = plain_table("name", "chip", ">TFLOPS", ">HBM GiB", ">node", ">in GB/s", ">out GB/s", "status")
     table.columns[0].no_wrap = True
     for profile in profiles:
         table.add_row(
             profile.name,
+            profile.device,
             _peak(profile),
             f"{profile.hbm_bytes / GIB:,.0f}",
             str(profile.devices_per_node),

@@ -43,6 +43,7 @@ from app.cli.flags import with_own_reading
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE, OUR_FAULT
 from app.language.choice import LANGUAGES, checked, of_environment, said, speak, spoken
 from documents.errors import InfeasibleError, InputError, cause_of
+from documents.other_names import usual_setting
 from documents.printable import printable
 from documents.sentences import Sentence
 
@@ -161,6 +162,18 @@ def _ran(command: Any, words: list[str]) -> object:
     return with_own_reading(command)(args=words, prog_name="meshplan", standalone_mode=False)
 
 
+def _with_setting(error: typer.TyperException) -> Sentence:
+    """The message of the library; for a flag of a framework, with the setting that means the same here."""
+    flag = getattr(error, "option_name", None)
+    if flag is not None:
+        from cost_models.shapes.switches import Feature
+
+        setting = usual_setting(flag, {str(feature.name).lower() for feature in Feature})
+        if setting is not None:
+            return Sentence("{}: no such option; the setting is {}", flag, setting)
+    return Sentence.whole(error.format_message())
+
+
 def main(argv: list[str] | None = None) -> int:
     """Runs one command; ``app.exit_codes`` lists what it returns."""
     words: list[str] = []
@@ -179,7 +192,7 @@ def main(argv: list[str] | None = None) -> int:
         return NOTHING_FEASIBLE
     except typer.TyperException as error:
         if error.format_message():  # none where help was printed in place of a missing command
-            _say(Sentence.whole(error.format_message()))
+            _say(_with_setting(error))
         return BAD_INPUT
     except BrokenPipeError:
         from app.text.terminal import handle_closed_pipe

@@ -87,6 +87,14 @@ def table_texts() -> list[str]:
     return [key_of(text) for text in dict.fromkeys(found) if text]
 
 
+def rule_texts() -> list[str]:
+    """Names of the legality rules as tables show them."""
+    from documents.sentences import word
+    from frameworks.legality import RULES
+
+    return [*dict.fromkeys(word(rule.name) for rule in RULES)]
+
+
 def _yaml(path: Path) -> object:
     import yaml
 
@@ -168,6 +176,7 @@ def wanted() -> dict[str, dict[str, str]]:
     rooms[HELPS] = {text: known.get(HELPS, {}).get(text, "") for text in help_texts()}
     rooms["data"] = {text: known.get("data", {}).get(text, "") for text in data_texts()}
     rooms["cost_models"] = {text: translated.get(text, "") for text in table_texts()}
+    rooms["rules"] = {text: known.get("rules", {}).get(text, "") for text in rule_texts()}
     for each in sentences().values():
         if not any(each.key in rooms[room] for room in BY_HAND):
             rooms.setdefault(each.room, {})[each.key] = translated.get(each.key, "")

@@ -1,4 +1,4 @@
-"""Writes docs/legality.md, and the dashboard's English words for the rules, from the rules themselves."""
+"""Writes docs/legality.md, and the dashboard's words for the rules in both languages, from the rules themselves."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
+from app.language.choice import LANGUAGES, Language, said
 from cost_models.shapes.switches import Feature
 from frameworks.legality import RULES
 from frameworks.registry import FRAMEWORKS, TARGETS
@@ -82,14 +83,15 @@ def _cell(table: Table, feature: Feature) -> str:
     return "itself" if feature in table.implied else ""
 
 
-def words() -> str:
-    """The dashboard's text for each rule; zh/rules.json has the Chinese."""
+def words(language: Language) -> str:
+    """The dashboard's text for each rule."""
     first: dict[str, str] = {}
     for rule in RULES:
-        first.setdefault(rule.name, rule.requirement)
-    return json.dumps(first, indent=2) + "\n"
+        first.setdefault(rule.name, said(rule.requirement, language))
+    return json.dumps(first, indent=2, ensure_ascii=False) + "\n"
 
 
 if __name__ == "__main__":
     (ROOT / "docs" / "legality.md").write_text(document(), encoding="utf-8")
-    (ROOT / "dashboard" / "src" / "locales" / "en" / "rules.json").write_text(words(), encoding="utf-8")
+    for language in LANGUAGES:
+        (ROOT / "dashboard" / "src" / "locales" / language / "rules.json").write_text(words(language), encoding="utf-8")

@@ -55,7 +55,10 @@ def print_search(
     ``saved`` are the paths of the launch files of the plan to run, if the answer is saved.
     """
     rows = _rows(document, saved) if document.plans else warning_rows(document.warnings)
-    print_answer(console, document, job_text(document.job), rows, _PRINTED, shown, _print_nearest)
+    target = document.job["software"]["target"]
+    if any(each.startswith("software.target = ") for each in document.assumptions):
+        target = Sentence("{} by default", target)
+    print_answer(console, document, job_text(document.job, target), rows, _PRINTED, shown, _print_nearest)
 
 
 def _print_nearest(console: Console, document: SearchDocument) -> None:

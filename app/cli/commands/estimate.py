@@ -74,7 +74,7 @@ def estimate(
     lengths: options.Lengths = None,
     files: options.Files = None,
     details: options.Details = False,
-    show: options.Show = None,
+    show: options.EstimateSections = None,
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""

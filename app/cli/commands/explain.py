@@ -15,7 +15,7 @@ def explain(
     model: options.Model,
     executor: options.Executor = None,
     details: options.Details = False,
-    show: options.Show = None,
+    show: options.ExplainSections = None,
     as_json: options.Json = False,
 ) -> int:
     """Explains a plan or, without a strategy, a search's best: its bound, gains of legal changes, and why another is faster."""

@@ -58,8 +58,41 @@ EXECUTOR_AND_SERVER = Sentence("--executor: given beside --server, which works b
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 # Parts of an answer that are printed after its first lines.
 Details = Annotated[bool, typer.Option("--details", help="print the whole answer after its first lines")]
-Show = Annotated[
-    list[str] | None, typer.Option(metavar="SECTIONS", help="print these sections after the first lines, as in plans,assumptions")
+# Sections that the tables of an answer have; help names them without the tables, which take long to load.
+SearchSections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--show",
+        metavar="SECTIONS",
+        help="print these sections after the first lines, between commas: "
+        "warnings, evidence, physics, counts, switches, plans, reasons, assumptions, rejections",
+    ),
+]
+EstimateSections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--show",
+        metavar="SECTIONS",
+        help="print these sections after the first lines, between commas: "
+        "warnings, evidence, time, memory, software, simulation, tensors, runs, assumptions",
+    ),
+]
+TuneSections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--show",
+        metavar="SECTIONS",
+        help="print these sections after the first lines, between commas: warnings, passed, evidence, assumptions, diff",
+    ),
+]
+ExplainSections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--show",
+        metavar="SECTIONS",
+        help="print these sections after the first lines, between commas: "
+        "warnings, evidence, beside, changes, sensitivity, assumptions",
+    ),
 ]
 # Labels of a study on a server.
 Server = Annotated[

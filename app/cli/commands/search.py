@@ -99,7 +99,7 @@ def search(
     note: options.Note = None,
     executor: options.Executor = None,
     details: options.Details = False,
-    show: options.Show = None,
+    show: options.SearchSections = None,
     as_json: options.Json = False,
 ) -> int:
     """Scores every legal layout of the job and ranks the best."""
@@ -164,7 +164,8 @@ def search(
         return SEARCH_CUT
     if not document.plans:
         if not said:
-            terminal.messages().print(Sentence("No plan: {}", document.nearest), markup=False)
+            why = document.nearest if as_json else Sentence("the answer says why")
+            terminal.messages().print(Sentence("No plan: {}", why), markup=False)
         return NOTHING_FEASIBLE
     return DONE
 

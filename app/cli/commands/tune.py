@@ -32,7 +32,7 @@ def tune(
     calibration: options.Calibration = None,
     executor: options.Executor = None,
     details: options.Details = False,
-    show: options.Show = None,
+    show: options.TuneSections = None,
     as_json: options.Json = False,
 ) -> int:
     """Reads a launch script, prices its plan, and shows what to change for the best. Nothing of the script is run."""

@@ -242,7 +242,10 @@ def test_a_million_rows_take_about_a_second() -> None:
 
 def test_the_document_states_the_rules() -> None:
     assert (ROOT / "docs" / "legality.md").read_text(encoding="utf-8") == write_legality.document()
-    assert (ROOT / "dashboard/src/locales/en/rules.json").read_text(encoding="utf-8") == write_legality.words()
+    for language in ("en", "zh"):
+        assert (ROOT / f"dashboard/src/locales/{language}/rules.json").read_text(encoding="utf-8") == write_legality.words(
+            language
+        )
 
 
 def test_published_runs_are_legal() -> None:

@@ -68,6 +68,15 @@ def test_a_job_that_the_framework_takes_no_plan_of_is_planned_on_physics_and_say
     assert "two_level" in found.assumptions[-1]
 
 
+def test_a_job_that_physics_refuses_as_well_stays_with_the_framework() -> None:
+    found = with_usual_target(job({**DENSE, "search": {"tp": 3}}))
+    assert found.workload.software.target.startswith("mindspeed-llm@")
+    assert not found.warnings
+    answer = search_document(found)
+    assert not answer.plans
+    assert "tp 3 does not divide num_attention_heads 32" in answer.nearest
+
+
 def test_the_resolved_job_searches_the_same_again() -> None:
     found = with_usual_target(job(DENSE))
     again = parse_job(found.document)

@@ -11,7 +11,7 @@ import typer.main
 from app.cli.main import application
 from app.jobs.fields import DEFAULT_TRIALS, ClusterSection, SearchSettings, SoftwareSection, StrategySection, TrainingSection
 from cost_models.shapes.strategy import Schedule
-from documents.other_names import OTHER_NAMES
+from documents.other_names import OTHER_NAMES, OTHER_SETTINGS
 from search.objectives.table import OBJECTIVES
 
 PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
@@ -37,7 +37,7 @@ def test_every_command_has_a_section_with_its_flags(command: str) -> None:
 
 def test_no_flag_is_documented_that_does_not_exist() -> None:
     known = set().union(*commands().values(), {"--version", "--help", "--install-completion", "--show-completion"})
-    known |= {f"--{name}" for name in OTHER_NAMES}
+    known |= {f"--{name}" for name in (*OTHER_NAMES, *OTHER_SETTINGS)}
     assert set(re.findall(r"`(--[a-z-]+)`", PAGE)) <= known
 
 

@@ -5,7 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from app.answers.tables import estimate as estimate_tables
+from app.answers.tables import search as search_tables
 from app.cli.main import main
+from app.launch_scripts import table as tune_tables
+from app.plans import tables as explain_tables
 from documents.other_names import OTHER_NAMES
 
 JOB = ("estimate", "qwen3-8b", "--hardware", "atlas-800t-a2", "--devices", "8", "--seq-length", "4096", "--tp", "2")
@@ -53,6 +57,42 @@ def test_a_number_that_is_none_is_shown_with_the_form_it_should_have(
 ) -> None:
     assert main([*JOB, *arguments]) == 2
     assert capsys.readouterr().err == f"meshplan: {expected}\n"
+
+
+@pytest.mark.parametrize(
+    ("flag", "setting"),
+    [
+        ("--use-distributed-optimizer", "--zero-stage 1"),
+        ("--use-torch-fsdp2", "--zero-stage 3"),
+        ("--overlap-grad-reduce", "--switch overlap_grad_reduce=true"),
+        ("--use-fused-swiglu", "--switch fused_swiglu=true"),
+        ("--nnodes=8", "--devices"),
+    ],
+)
+def test_a_flag_of_a_framework_is_answered_with_the_setting_here(
+    capsys: pytest.CaptureFixture[str], flag: str, setting: str
+) -> None:
+    assert main([*JOB, flag]) == 2
+    assert capsys.readouterr().err == f"meshplan: {flag.partition('=')[0]}: no such option; the setting is {setting}.\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "sections"),
+    [
+        ("search", search_tables.SECTIONS),
+        ("estimate", estimate_tables.SECTIONS),
+        ("tune", tune_tables.SECTIONS),
+        ("explain", explain_tables.SECTIONS),
+    ],
+)
+def test_help_names_every_section_that_can_be_shown(command: str, sections: tuple[str, ...]) -> None:
+    from typer.main import get_command
+
+    from app.cli.main import application
+
+    options = get_command(application).commands[command].params  # type: ignore[attr-defined]
+    (show,) = (option for option in options if "--show" in option.opts)
+    assert show.help.partition("commas: ")[2] == ", ".join(sections)
 
 
 def test_a_time_of_a_site_needs_its_unit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,7 +140,7 @@ def test_a_check_says_in_chinese_what_it_found(form: str, tmp_path: Path) -> Non
 def test_what_stands_in_the_way_is_told_in_chinese() -> None:
     refused = command("--language", "zh", "search", "llama-2-70b", "--hardware", "atlas-800t-a2", "--devices", "1")
     assert refused.returncode == 4
-    assert "没有既合法又显存足够的策略" in refused.stderr
+    assert "没有既合法又显存足够的策略" in refused.stdout
     assert not SENTENCE.search(refused.stderr)
 
 
