@@ -17,7 +17,7 @@ from cost_models.layer.tensors import TensorCosts
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.layout import stage_table
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
-from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice, tensor_names
+from cost_models.shapes.tensors import TENSORS, Tensor, TensorChoice, share_ends, tensor_names
 from cost_models.shapes.workload import Workload
 from cost_models.step.chosen_tensors import tensors_by_kind
 from cost_models.step.priced_groups import priced_batch
@@ -104,9 +104,12 @@ def _stages(workload: Workload, answer: TensorAnswer, costs: tuple[TensorCosts, 
     rows = []
     for chunk, row in enumerate(strategy.tensor_plan or ()):
         for stage, choices in enumerate(row):
-            for kind, choice in enumerate(choices):
-                layers = int(table.layers[kind, stage, chunk]) + mtp.get((chunk, stage, kind), 0)
-                if layers and choice != TensorChoice():
+            for kind, shares in enumerate(choices):
+                held = int(table.layers[kind, stage, chunk]) + mtp.get((chunk, stage, kind), 0)
+                for choice, start, end in share_ends(shares, held):
+                    layers = min(end, held) - start
+                    if layers <= 0 or choice == TensorChoice():
+                        continue
                     weights = {name: float(costs[kind].bytes_of(which)[0]) * layers for name, which in _sets(choice).items()}
                     rows.append(
                         {

@@ -28,6 +28,7 @@ class TensorsDocument(Document):
 
     recompute: list[str]
     swap: list[str]
+    layers: int | None = Field(default=None, description="layers that do so, in a list of several choices; the last has the rest")
 
 
 class StrategyDocument(Document):
@@ -60,8 +61,10 @@ class StrategyDocument(Document):
     switches: dict[str, bool] | None = Field(
         default=None, description="default switches that act in the strategy and are not as usual; left out where all are"
     )
-    tensor_plan: list[list[dict[str, TensorsDocument]]] | None = Field(
-        default=None, description="by [chunk][stage] and kind of layer; left out where layers keep what their recompute leaves"
+    tensor_plan: list[list[dict[str, TensorsDocument | list[TensorsDocument]]]] | None = Field(
+        default=None,
+        description="by [chunk][stage] and kind of layer, a list where layers of one kind differ; left out where layers keep "
+        "what their recompute leaves",
     )
 
     @model_validator(mode="wrap")

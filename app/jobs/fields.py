@@ -237,6 +237,7 @@ class RecomputeSection(Section):
 Headroom = Annotated[HeadroomBytes | Annotated[str, Field(max_length=MAX_HEADROOM_TEXT)], AfterValidator(checked_headroom)]
 Offset = Annotated[int, Field(ge=-MAX_LAYERS, le=MAX_LAYERS)]
 SomeLayers = Field(min_length=1, max_length=MAX_LAYERS)
+MAX_SHARES = 8  # choices of tensors among the layers of one kind on a virtual stage
 
 if TYPE_CHECKING:
     Switches = Section
@@ -253,10 +254,16 @@ TensorNames = Annotated[list[Annotated[str, OneOf(*TENSOR_NAMES)]], Field(max_le
 
 
 class TensorSection(Section):
-    """Tensors that the layers of one kind on a virtual stage recompute or swap."""
+    """Tensors that layers of one kind on a virtual stage recompute or swap."""
 
     recompute: TensorNames = Field(default=[], description="tensors that the backward computes again")
     swap: TensorNames = Field(default=[], description="tensors that wait on the host")
+    layers: int | None = Field(
+        default=None, ge=1, le=MAX_LAYERS, description="in a list: layers that do so; the last has the rest"
+    )
+
+
+TensorSections = TensorSection | Annotated[list[TensorSection], Field(min_length=1, max_length=MAX_SHARES)]
 
 
 class StrategySection(Section):
@@ -290,12 +297,12 @@ class StrategySection(Section):
         default=RecomputeSection(),
         description="a mapping, or a mode's name: none, full, full:K, block:K, or modules joined by '+'",
     )
-    tensor_plan: list[Annotated[list[Annotated[dict[KindName, TensorSection], Field(max_length=4)]], SomeLayers]] | None = Field(
+    tensor_plan: list[Annotated[list[Annotated[dict[KindName, TensorSections], Field(max_length=4)]], SomeLayers]] | None = Field(
         default=None,
         min_length=1,
         max_length=MAX_LAYERS,
         description="beside no recompute: what layers do not keep, by [chunk][stage] and kind of layer (dense, moe, dense-local, "
-        "moe-local), as meshplan estimate --memory-plan writes it",
+        "moe-local), as meshplan estimate --memory-plan writes it; a list where layers of one kind differ",
     )
     layer_layout: list[Layers] | list[Annotated[list[Layers], SomeLayers]] | None = Field(
         default=None, min_length=1, max_length=MAX_LAYERS, description="layers of each stage, or of each [chunk][stage]"

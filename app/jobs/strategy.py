@@ -14,15 +14,14 @@ from app.jobs.fields import (
     RECOMPUTE_METHODS,
     RecomputeSection,
     StrategySection,
-    TensorSection,
 )
+from app.jobs.tensor_plan import check_shares, tensor_plan_of
 from cost_models.shapes.canonical import canonical_group_size, schedules_of
 from cost_models.shapes.effective_switches import scope_of, usual_features, why_idle
 from cost_models.shapes.layout import default_layout, has_default_layout, stage_table
 from cost_models.shapes.recompute_modules import MODULE_NAMES, RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, RecomputeMethod, Schedule
 from cost_models.shapes.switches import UNPRICED_FEATURES, Feature, acting_in
-from cost_models.shapes.tensors import TENSOR_NAMES, Tensor, TensorChoice, TensorPlan, drops_nothing
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.bounds import MAX_DEGREE
 from documents.errors import InfeasibleStrategyError, InputError, show
@@ -75,7 +74,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         features=usual_features(workload) if section.features is None else _features(tuple(section.features)),
         recompute_layers_per_stage=_layers_per_stage(recompute, section.pp),
         layer_layout=_layout(section, workload.model, schedule),
-        tensor_plan=None if section.tensor_plan is None else _tensor_plan(section.tensor_plan, section, workload.model),
+        tensor_plan=None if section.tensor_plan is None else tensor_plan_of(section.tensor_plan, section, workload.model),
     )
     if section.features is None:
         # Avoids `replace`, which takes half of the time of reading a list of strategies.
@@ -88,6 +87,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
             stage_table(workload.model, strategy.pp, strategy.vpp, strategy.layer_layout)
         except ValueError:
             raise _misplaced(strategy.layer_layout, workload.model, section) from None
+    check_shares(strategy, workload.model)
     _check_num_microbatches(section, strategy, workload)
     return strategy
 
@@ -340,44 +340,6 @@ def _layers_per_stage(section: RecomputeSection, pp: int) -> tuple[int, ...] | N
             Sentence("strategy.recompute.layers_per_stage: holds {} entries, but pp is {}; give one a stage.", len(layers), pp)
         )
     return tuple(layers)
-
-
-def _tensor_plan(given: list[list[dict[str, TensorSection]]], section: StrategySection, model: ModelShape) -> TensorPlan | None:
-    if [len(row) for row in given] != [section.pp] * section.vpp:
-        raise InputError(
-            Sentence(
-                "strategy.tensor_plan: has {} chunks of {} stages at most; give vpp {} lists of pp {} virtual stages.",
-                len(given),
-                max(map(len, given)),
-                section.vpp,
-                section.pp,
-            )
-        )
-    kinds = {kind.label: number for number, kind in enumerate(model.layer_kinds())}
-    plan = []
-    for chunk, row in enumerate(given):
-        stages = []
-        for stage, named in enumerate(row):
-            choices = [TensorChoice()] * len(kinds)
-            for name, tensors in named.items():
-                if name not in kinds:
-                    raise InputError(
-                        Sentence(
-                            "strategy.tensor_plan[{}][{}]: {} has no {!r} layers; give {}.",
-                            chunk,
-                            stage,
-                            model.name,
-                            name,
-                            either(list(kinds)),
-                        )
-                    )
-                sets = (
-                    reduce(or_, (TENSOR_NAMES[one] for one in names), Tensor(0)) for names in (tensors.recompute, tensors.swap)
-                )
-                choices[kinds[name]] = TensorChoice(*sets)
-            stages.append(tuple(choices))
-        plan.append(tuple(stages))
-    return None if drops_nothing(tuple(plan)) else tuple(plan)
 
 
 def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str]:

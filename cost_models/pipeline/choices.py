@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from cost_models.shapes.tensors import TensorChoice, TensorPlan
+from cost_models.shapes.tensors import TensorChoice, TensorPlan, share_ends
 
 Counts = NDArray[np.int64]
 
@@ -25,7 +25,11 @@ def chosen_kinds(plan: TensorPlan, num_kinds: int) -> tuple[ChosenKind, ...]:
     Kinds are in the order of the model, choices in the order of their first virtual stage.
     """
     stages = [stage for row in plan for stage in row]
-    return tuple(ChosenKind(kind, choice) for kind in range(num_kinds) for choice in dict.fromkeys(s[kind] for s in stages))
+    return tuple(
+        ChosenKind(kind, choice)
+        for kind in range(num_kinds)
+        for choice in dict.fromkeys(share.choice for stage in stages for share in stage[kind])
+    )
 
 
 def by_choice(column: Counts, plan: TensorPlan, kinds: tuple[ChosenKind, ...]) -> Counts:
@@ -39,10 +43,11 @@ def by_choice(column: Counts, plan: TensorPlan, kinds: tuple[ChosenKind, ...]) -
         Must be as long as the pipeline; otherwise ``IndexError`` is raised.
     """
     split = np.zeros((len(kinds), *column.shape[1:]), dtype=np.int64)
-    for number, (kind, choice) in enumerate(kinds):
-        for stage, chunk in np.ndindex(column.shape[1:3]):
-            if plan[chunk][stage][kind] == choice:
-                split[number, stage, chunk] = column[kind, stage, chunk]
+    places, most = {chosen: number for number, chosen in enumerate(kinds)}, int(column.max(initial=0))
+    for kind, stage, chunk in np.ndindex(column.shape[:3]):
+        layers = column[kind, stage, chunk]
+        for choice, start, end in share_ends(plan[chunk][stage][kind], most):
+            split[places[ChosenKind(kind, choice)], stage, chunk] += np.clip(layers, start, max(start, end)) - start
     return split
 
 

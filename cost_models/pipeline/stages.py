@@ -238,7 +238,7 @@ def _by_kind(
     split = chosen_kinds(tensors, len(kinds))
     columns = by_choice(table.layers, tensors, split), by_choice(table.prefix, tensors, split)
     at = max(vpp * pp - 1 - mtp_before_head, 0)  # stage of the MTP modules, which choose like the layers there
-    last = split.index(ChosenKind(last_layer, tensors[at // pp][at % pp][last_layer]))
+    last = split.index(ChosenKind(last_layer, tensors[at // pp][at % pp][last_layer][-1].choice))
     return columns, tuple(kinds[kind.of_model] for kind in split), last, split
 
 

@@ -7,6 +7,7 @@ each tensor (``TensorChoice``), by virtual stage.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntFlag, unique
 from typing import NamedTuple
@@ -87,8 +88,28 @@ class TensorChoice(NamedTuple):
     swap: Tensor = Tensor(0)
 
 
-# The choice of each virtual stage and kind of layer, [chunk][stage][kind], kinds in the order of ``ModelShape.layer_kinds``.
-TensorPlan = tuple[tuple[tuple[TensorChoice, ...], ...], ...]
+class TensorShare(NamedTuple):
+    """A choice, and the number of layers that take it; 0, in the last share alone, stands for all other layers."""
+
+    choice: TensorChoice = TensorChoice()
+    num_layers: int = 0
+
+
+# The choices of the layers of one kind on a virtual stage, in their order. Prediction layers take the last.
+LayerChoices = tuple[TensorShare, ...]
+KEEP_ALL: LayerChoices = (TensorShare(),)
+# The choices of each virtual stage and kind of layer, [chunk][stage][kind], kinds in the order of ``ModelShape.layer_kinds``.
+TensorPlan = tuple[tuple[tuple[LayerChoices, ...], ...], ...]
+
+
+def share_ends(choices: LayerChoices, most: int) -> list[tuple[TensorChoice, int, int]]:
+    """Each choice with the places of its first layer and behind its last, among at most ``most`` layers of the kind."""
+    found, start = [], 0
+    for choice, num_layers in choices:
+        end = start + num_layers if num_layers else most
+        found.append((choice, start, end))
+        start = end
+    return found
 
 
 def tensor_names(tensors: Tensor) -> list[str]:
@@ -96,11 +117,15 @@ def tensor_names(tensors: Tensor) -> list[str]:
     return [name for name, tensor in TENSOR_NAMES.items() if tensor in tensors]
 
 
+def choices_of(plan: TensorPlan) -> Iterator[TensorChoice]:
+    """All choices of a plan, stage by stage."""
+    return (share.choice for row in plan for stage in row for kind in stage for share in kind)
+
+
 def dropped(plan: TensorPlan) -> tuple[Tensor, Tensor]:
     """The tensors that some layer recomputes, and those that some layer swaps to the host."""
-    choices = [choice for row in plan for stage in row for choice in stage]
     again = moved = Tensor(0)
-    for choice in choices:
+    for choice in choices_of(plan):
         again, moved = again | choice.recompute, moved | choice.swap
     return again, moved
 

@@ -7,7 +7,7 @@ import numpy as np
 from cost_models.shapes.recompute_modules import RecomputeModule, present_modules
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Exclusive, Feature
-from cost_models.shapes.tensors import RECOMPUTABLE, dropped, tensor_names
+from cost_models.shapes.tensors import RECOMPUTABLE, choices_of, dropped, tensor_names
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.rule import Mask, Rule, SwitchRule, one_of, rules_in
@@ -167,8 +167,10 @@ def _tensor_plan(workload: Workload, batch: StrategyBatch) -> Mask:
         rows = batch.tensor_plan_index == number
         again, _ = dropped(plan)
         stages = [stage for row in plan for stage in row]
-        both = any(choice.recompute & choice.swap for stage in stages for choice in stage)
-        wrong = bool(again & ~RECOMPUTABLE) or both or any(len(stage) != kinds for stage in stages)
+        both = any(choice.recompute & choice.swap for choice in choices_of(plan))
+        cells = [choices for stage in stages for choices in stage]
+        shared = all(choices and bool(share.num_layers) == (share is not choices[-1]) for choices in cells for share in choices)
+        wrong = bool(again & ~RECOMPUTABLE) or both or not shared or any(len(stage) != kinds for stage in stages)
         pp = len(plan[0]) if plan and len({len(row) for row in plan}) == 1 else 0
         given = np.where(rows, wrong | (batch.pp != pp) | (batch.vpp != len(plan)), given)
     return given
@@ -179,7 +181,7 @@ def _tensor_plan_sentence(workload: Workload, s: ParallelStrategy) -> str:
     again, moved = dropped(plan)
     lost = again & ~RECOMPUTABLE
     return Sentence(
-        "tensor_plan has {} x {} virtual stages; it takes one choice for each of vpp "
+        "tensor_plan has {} x {} virtual stages; it takes choices for each of vpp "
         "{} x pp {} and each kind of layer ({}), of tensors that are either computed "
         "again or moved"
         "{}"
@@ -197,7 +199,7 @@ def _tensor_plan_sentence(workload: Workload, s: ParallelStrategy) -> str:
 TENSOR_PLAN = Rule(
     "tensor_plan",
     "[pangu-ultra-moe-2]",
-    Sentence("tensor_plan has one choice for each virtual stage and kind of layer, and computes again what a forward can"),
+    Sentence("tensor_plan has choices for each virtual stage and kind of layer, and computes again what a forward can"),
     _tensor_plan,
     _tensor_plan_sentence,
 )

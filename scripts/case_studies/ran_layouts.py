@@ -9,7 +9,7 @@ from app.calibrations.constants import constants_for
 from app.jobs.job import parse_job
 from cost_models.memory.peak import held_activations, memory_estimate
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
-from cost_models.shapes.tensors import Tensor, TensorChoice
+from cost_models.shapes.tensors import Tensor, TensorChoice, TensorShare
 from cost_models.shapes.workload import Workload
 from cost_models.step.priced_groups import priced_groups
 from scripts.case_studies.deepseek import MERGED, trained, workload_of
@@ -58,7 +58,7 @@ def llama() -> tuple[Workload, ParallelStrategy]:
 def without_products(strategy: ParallelStrategy) -> ParallelStrategy:
     """Copy with kernels that recompute the product of gate and up in the backward [xformers, swiglu_op.py]."""
     choice = TensorChoice(recompute=Tensor.MLP_ACTIVATION)
-    return replace(strategy, tensor_plan=(((choice,),) * strategy.pp,) * strategy.vpp)
+    return replace(strategy, tensor_plan=((((TensorShare(choice),),),) * strategy.pp,) * strategy.vpp)
 
 
 def deepseek() -> tuple[Workload, ParallelStrategy]:

@@ -19,7 +19,7 @@ from cost_models.shapes.layout import default_layout
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.tensors import TensorChoice, TensorPlan, tensor_names
+from cost_models.shapes.tensors import KEEP_ALL, LayerChoices, TensorPlan, tensor_names
 from cost_models.shapes.workload import Workload
 from cost_models.step.result import Estimate, FloatColumn
 from documents.hashing import text_fingerprint, written
@@ -108,20 +108,29 @@ def strategy_to_mapping(workload: Workload, strategy: ParallelStrategy) -> dict[
     }
 
 
-def tensor_plan_to_mapping(workload: Workload, plan: TensorPlan) -> list[list[dict[str, dict[str, list[str]]]]]:
+def tensor_plan_to_mapping(workload: Workload, plan: TensorPlan) -> list[list[dict[str, Any]]]:
     """The tensor plan by chunk, stage and kind of layer. A kind that keeps everything is left out."""
     kinds = workload.model.layer_kinds()
     return [
         [
-            {
-                kind.label: {"recompute": tensor_names(choice.recompute), "swap": tensor_names(choice.swap)}
-                for kind, choice in zip(kinds, stage, strict=True)
-                if choice != TensorChoice()
-            }
+            {kind.label: _choices(choices) for kind, choices in zip(kinds, stage, strict=True) if choices != KEEP_ALL}
             for stage in row
         ]
         for row in plan
     ]
+
+
+def _choices(choices: LayerChoices) -> Any:
+    """One choice as a mapping; several as a list, in the order of the layers that take them."""
+    shares = [
+        {
+            "recompute": tensor_names(choice.recompute),
+            "swap": tensor_names(choice.swap),
+            **({"layers": num_layers} if num_layers else {}),
+        }
+        for choice, num_layers in choices
+    ]
+    return shares if len(shares) > 1 else shares[0]
 
 
 def estimates_to_mappings(workload: Workload, estimate: Estimate) -> list[dict[str, Any]]:

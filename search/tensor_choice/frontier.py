@@ -13,6 +13,7 @@ from cost_models.shapes.tensors import Tensor, TensorChoice
 
 Floats = NDArray[np.float64]
 Masks = NDArray[np.int64]
+Counts = NDArray[np.int64]
 
 BLOCK = 128  # choices that are compared with the frontier at once
 SMALLEST = 1e-12  # relative; numbers that differ by less are equal
@@ -20,28 +21,30 @@ SMALLEST = 1e-12  # relative; numbers that differ by less are equal
 
 @dataclass(frozen=True)
 class Options:
-    """Choices ``[option]`` among the tensors of layers of one kind, for a micro batch.
-
-    The bytes that each frees, its seconds, and the bytes that a layer needs while it runs. ``recompute`` and ``swap``
-    ``[option]`` are sets of tensors.
-    """
+    """Options ``[option]`` of a part, for a micro batch: bytes that each keeps, its seconds, and what a layer needs in use."""
 
     kept_bytes: Floats
     seconds: Floats
     working_bytes: Floats
-    recompute: Masks
-    swap: Masks
 
     def __len__(self) -> int:
         return len(self.seconds)
 
-    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> Options:
+
+@dataclass(frozen=True)
+class LayerOptions(Options):
+    """Choices among the tensors of a layer. ``recompute`` and ``swap`` ``[option]`` are sets of tensors."""
+
+    recompute: Masks
+    swap: Masks
+
+    def take(self, rows: NDArray[np.int64] | NDArray[np.bool_]) -> LayerOptions:
         """The chosen ones."""
         kept, seconds, working = self.kept_bytes[rows], self.seconds[rows], self.working_bytes[rows]
-        return Options(kept, seconds, working, self.recompute[rows], self.swap[rows])
+        return LayerOptions(kept, seconds, working, self.recompute[rows], self.swap[rows])
 
-    def of_layers(self, number: int) -> Options:
-        """Choices for ``number`` layers of a virtual stage, which run one after the other."""
+    def of_layers(self, number: int) -> LayerOptions:
+        """One choice for all of ``number`` layers of a virtual stage, which run one after the other."""
         return replace(self, kept_bytes=number * self.kept_bytes, seconds=number * self.seconds)
 
     def choice(self, row: int) -> TensorChoice:
@@ -70,7 +73,7 @@ def unbeaten(*columns: Floats) -> NDArray[np.int64]:
     return rows
 
 
-def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
+def layer_options(tensors: TensorCosts, transient_bytes: float) -> LayerOptions:
     """The choices of one layer, from the first column of ``tensors``; ``transient_bytes`` are needed under each.
 
     The frontier grows tensor by tensor, and beaten choices are dropped at once. Only the rotary positions tie tensors together.
@@ -95,7 +98,7 @@ def layer_options(tensors: TensorCosts, transient_bytes: float) -> Options:
         seconds + copies.forward_s + copies.backward_s,
         transient_bytes + working_bytes(total - kept - moved, moved),
     )
-    return Options(np.maximum(kept, 0.0), seconds, working, again, swap)
+    return LayerOptions(np.maximum(kept, 0.0), seconds, working, again, swap)
 
 
 def _states(tensors: TensorCosts) -> list[list[tuple[float, float, float, int, int]]]:

@@ -59,7 +59,7 @@ class Chosen:
 
 
 @dataclass(frozen=True)
-class _Relaxed:
+class Relaxed:
     """A relaxation of one line: ``least_s`` bounds the time of all choices, ``over_s`` is the surplus of an option over it.
 
     ``priced`` are the choices that a price of bytes alone would make.
@@ -81,7 +81,7 @@ def cheapest(parts: Sequence[Options], limits: Limits, worth_s: float = 0.0) -> 
     if not parts:
         return Chosen((), 0.0, 0.0) if bool(limits.fit(np.zeros((len(limits.most_bytes), 1)), np.zeros(1))[0]) else None
     limits = limits.binding()
-    relaxed = max(_relaxations(parts, limits), key=lambda one: one.least_s)
+    relaxed = relaxation(parts, limits)
     fitting = [choice for choice in relaxed.priced if _fits(parts, limits, choice)]
     found = [_improved(parts, limits, choice) for choice in sorted(fitting, key=lambda one: _seconds(parts, one))[:STARTS]]
     best_s, best = min(((_seconds(parts, choice), choice) for choice in found), default=(np.inf, None))
@@ -92,6 +92,11 @@ def cheapest(parts: Sequence[Options], limits: Limits, worth_s: float = 0.0) -> 
     if best is None:
         return None
     return Chosen(best, best_s, min(best_s, least_s if exact else relaxed.least_s))
+
+
+def relaxation(parts: Sequence[Options], limits: Limits) -> Relaxed:
+    """The relaxation of one line with the largest bound. The bound also holds where layers of a part choose apart."""
+    return max(_relaxations(parts, limits), key=lambda one: one.least_s)
 
 
 def _seconds(parts: Sequence[Options], choice: Sequence[int]) -> float:
@@ -124,7 +129,7 @@ def _improved(parts: Sequence[Options], limits: Limits, choice: tuple[int, ...])
     return tuple(rows)
 
 
-def _relaxations(parts: Sequence[Options], limits: Limits) -> Iterator[_Relaxed]:
+def _relaxations(parts: Sequence[Options], limits: Limits) -> Iterator[Relaxed]:
     """Relaxations of each line: with the mean working bytes for the largest one, then with the bytes that are needed anyway."""
     room = limits.most_bytes - limits.fixed_bytes
     for line, in_flight in enumerate(limits.in_flight):
@@ -135,7 +140,7 @@ def _relaxations(parts: Sequence[Options], limits: Limits) -> Iterator[_Relaxed]
             yield _relaxed(parts, held, float(room[line] - limits.least_bytes[line]))
 
 
-def _relaxed(parts: Sequence[Options], held: list[Floats], room_bytes: float) -> _Relaxed:
+def _relaxed(parts: Sequence[Options], held: list[Floats], room_bytes: float) -> Relaxed:
     """Largest Lagrangian lower bound on time under the memory limit. Every price of a byte gives such a bound."""
     priciest = max(float(options.seconds.max()) for options in parts) / max(min(float(h.max()) for h in held), 1.0)
     low, high = 1e-3 * priciest, 1e3 * priciest
@@ -153,11 +158,11 @@ def _relaxed(parts: Sequence[Options], held: list[Floats], room_bytes: float) ->
             least_s, best = bounds[at], float(prices[at])
         prices = np.linspace(prices[max(at - 1, 0)], prices[min(at + 1, len(prices) - 1)], PRICES)
     totals = [options.seconds + best * bytes_ for options, bytes_ in zip(parts, held, strict=True)]
-    return _Relaxed(least_s, [total - total.min() for total in totals], list(dict.fromkeys(priced)))
+    return Relaxed(least_s, [total - total.min() for total in totals], list(dict.fromkeys(priced)))
 
 
 def _merged(
-    parts: Sequence[Options], limits: Limits, relaxed: _Relaxed, below_s: float
+    parts: Sequence[Options], limits: Limits, relaxed: Relaxed, below_s: float
 ) -> tuple[tuple[float, tuple[int, ...]] | None, bool]:
     """The best choice that takes less than ``below_s``, if any, and whether that is proved."""
     most_over_s = below_s - relaxed.least_s + ROUNDING * max(abs(relaxed.least_s), 1e-6)

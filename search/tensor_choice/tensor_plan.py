@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,13 +15,14 @@ from cost_models.pipeline.stages import by_rank
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.tensors import TensorChoice, TensorPlan
+from cost_models.shapes.tensors import KEEP_ALL, TensorPlan, drops_nothing, share_ends
 from cost_models.shapes.workload import Workload
 from cost_models.step.chosen_tensors import tensors_by_kind
 from cost_models.step.group_memory import group_memory
 from cost_models.step.priced_groups import PricedGroup, priced_batch
 from search.tensor_choice.frontier import layer_options
-from search.tensor_choice.solver import Limits, cheapest
+from search.tensor_choice.mixtures import LayerPart, cheapest_mixtures
+from search.tensor_choice.solver import Limits
 
 WORTH = 1e-4  # minimum gain, as a fraction of a rank's time per micro batch
 SAVES_OTHERWISE = Feature.SWAP_ATTENTION | Feature.MOE_ZERO_MEMORY  # switches that the choice of tensors replaces
@@ -73,9 +75,21 @@ def with_tensors(workload: Workload, strategy: ParallelStrategy, constants: Cons
     if found is None:
         return None
     plan, seconds, gap_s = found
-    nothing = all(choice == TensorChoice() for row in plan for stage in row for choice in stage)
-    chosen = whole if nothing else replace(whole, tensor_plan=plan)
+    chosen = whole if drops_nothing(plan) else replace(whole, tensor_plan=plan)
     return TensorAnswer(chosen, seconds, gap_s, pipeline.host_bytes(plan, tensors))
+
+
+class _Layers(NamedTuple):
+    """The layers of one kind on a virtual stage; prediction layers among them come last."""
+
+    stage: int
+    kind: int
+    num_layers: int
+    num_prediction_layers: int
+
+    @property
+    def num_all(self) -> int:
+        return self.num_layers + self.num_prediction_layers
 
 
 class _Pipeline:
@@ -87,32 +101,32 @@ class _Pipeline:
         numbered = np.arange(stages.pp * stages.vpp).reshape(1, stages.vpp, stages.pp).swapaxes(1, 2)
         self._of_rank = by_rank(numbered, stages.schedule)[0]  # [rank, chunk]: which virtual stage, in the order of a layout
         self._passes_s = np.broadcast_to(group.rank.whole, (stages.pp, 1))[:, 0]
-        mtp = stages.has_mtp * stages.mtp_layers
-        self._layers = stages.layers + (np.arange(len(stages.layers)) == stages.last_layer)[:, None, None] * mtp
+        self._layers = stages.layers  # [kind, rank, chunk]
+        self._mtp = (np.arange(len(stages.layers)) == stages.last_layer)[:, None, None] * (stages.has_mtp * stages.mtp_layers)
 
     def solved(
         self, tensors: tuple[TensorCosts, ...], activations: tuple[LayerActivations, ...]
     ) -> tuple[TensorPlan, tuple[float, ...], float] | None:
         """The plan, the seconds that it adds by rank, and how far they can be above the least."""
         pp, vpp = self._stages.pp, self._stages.vpp
-        plan = [[TensorChoice()] * len(tensors) for _ in range(pp * vpp)]
+        plan = [[KEEP_ALL] * len(tensors) for _ in range(pp * vpp)]
         seconds, gap_s = [0.0] * (pp * vpp), 0.0
         crowded = [ranks for ranks in self._sharing() if not self._fits_whole(activations, ranks)]
         kinds = {
             kind: layer_options(tensors[kind], float(activations[kind].transient_bytes[0]))
-            for kind in {kind for ranks in crowded for _, kind, _ in self._parts(ranks)}
+            for kind in {part.kind for ranks in crowded for part in self._parts(ranks)}
         }
         for ranks in crowded:
             parts = self._parts(ranks)
-            options = [kinds[kind].of_layers(layers) for _, kind, layers in parts]
-            limits = self._limits(ranks, [number for number, _, _ in parts])
-            chosen = cheapest(options, limits, WORTH * sum(float(self._passes_s[rank]) for rank in ranks))
+            layers = [LayerPart(kinds[part.kind], part.num_layers, part.num_prediction_layers) for part in parts]
+            limits = self._limits(ranks, [part.stage for part in parts])
+            chosen = cheapest_mixtures(layers, limits, WORTH * sum(float(self._passes_s[rank]) for rank in ranks))
             if chosen is None:
                 return None
-            gap_s = max(gap_s, chosen.seconds - chosen.least_s)
-            for (number, kind, _), table, row in zip(parts, options, chosen.options, strict=True):
-                plan[number][kind] = table.choice(row)
-                seconds[number] += float(table.seconds[row])
+            gap_s = max(gap_s, chosen.gap_s)
+            for part, choices, added_s in zip(parts, chosen.choices, chosen.seconds, strict=True):
+                plan[part.stage][part.kind] = choices
+                seconds[part.stage] += added_s
         whole = [tuple(choices) for choices in plan]
         of_rank = tuple(float(sum(seconds[number] for number in held)) for held in self._of_rank.tolist())
         return tuple(tuple(whole[row : row + pp]) for row in range(0, pp * vpp, pp)), of_rank, gap_s
@@ -121,9 +135,14 @@ class _Pipeline:
         """The most bytes that micro batches of one rank have on the host at a moment."""
         flat = [stage for row in plan for stage in row]
         moved = np.zeros(self._of_rank.shape)
+        all_layers = self._layers + self._mtp
         for (rank, chunk), number in np.ndenumerate(self._of_rank):
-            choices = zip(self._layers[:, rank, chunk].tolist(), tensors, flat[int(number)], strict=True)
-            moved[rank, chunk] = sum(layers * float(costs.bytes_of(choice.swap)[0]) for layers, costs, choice in choices)
+            of_kinds = zip(all_layers[:, rank, chunk].tolist(), tensors, flat[int(number)], strict=True)
+            moved[rank, chunk] = sum(
+                max(min(end, layers) - start, 0) * float(costs.bytes_of(choice.swap)[0])
+                for layers, costs, choices in of_kinds
+                for choice, start, end in share_ends(choices, layers)
+            )
         return float(np.einsum("mcr,rc->mr", self._space.in_flight, moved).max())
 
     def _sharing(self) -> list[tuple[int, ...]]:
@@ -134,11 +153,14 @@ class _Pipeline:
                 of_stage.setdefault(number, set()).add(rank)
         return sorted({tuple(sorted(ranks)) for ranks in of_stage.values()})
 
-    def _parts(self, ranks: tuple[int, ...]) -> list[tuple[int, int, int]]:
-        """(virtual stage, kind of layer, number of layers) of all layers of the ranks, with prediction layers."""
+    def _parts(self, ranks: tuple[int, ...]) -> list[_Layers]:
+        """All layers of the ranks."""
         held = {int(number): (rank, chunk) for rank in ranks for chunk, number in enumerate(self._of_rank[rank])}
-        counts = ((number, self._layers[:, rank, chunk].tolist()) for number, (rank, chunk) in sorted(held.items()))
-        return [(number, kind, layers) for number, each in counts for kind, layers in enumerate(each) if layers]
+        counts = (
+            (number, zip(self._layers[:, rank, chunk].tolist(), self._mtp[:, rank, chunk].tolist(), strict=True))
+            for number, (rank, chunk) in sorted(held.items())
+        )
+        return [_Layers(number, kind, *pair) for number, pairs in counts for kind, pair in enumerate(pairs) if any(pair)]
 
     def _limits(self, ranks: tuple[int, ...], stages: list[int]) -> Limits:
         """The limits of parts on the given virtual stages."""
@@ -154,7 +176,7 @@ class _Pipeline:
 
     def _fits_whole(self, activations: tuple[LayerActivations, ...], ranks: tuple[int, ...]) -> bool:
         parts = self._parts(ranks)
-        limits = self._limits(ranks, [number for number, _, _ in parts])
-        kept = np.array([layers * float(activations[kind].saved_bytes[0]) for _, kind, layers in parts])
-        works = max((float(activations[kind].transient_bytes[0]) for _, kind, _ in parts), default=0.0)
+        limits = self._limits(ranks, [part.stage for part in parts])
+        kept = np.array([part.num_all * float(activations[part.kind].saved_bytes[0]) for part in parts])
+        works = max((float(activations[part.kind].transient_bytes[0]) for part in parts), default=0.0)
         return bool(limits.fit((limits.in_flight @ kept)[:, None], np.array([works]))[0])

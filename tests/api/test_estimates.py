@@ -258,6 +258,7 @@ def test_tensors_are_chosen_so_that_the_strategy_fits_and_the_plan_is_a_strategy
 def test_a_tensor_plan_that_cannot_be_is_refused(api: TestClient, job: dict[str, Any]) -> None:
     choice = {"dense": {"recompute": ["norm_output"], "swap": ["block_input"]}}
     strategy = {"pp": 2, "tp": 2, "tensor_plan": [[choice, {}]]}
+    drops = {"recompute": ["norm_output"]}
     assert api.post("/v1/estimates", json={**job, "strategy": strategy}).status_code == 200
     wrong = (
         ([[choice]], "pp 2"),
@@ -265,6 +266,12 @@ def test_a_tensor_plan_that_cannot_be_is_refused(api: TestClient, job: dict[str,
         ([[{"dense": {"recompute": ["block_input"]}}, {}]], "nothing computes block_input again"),
         ([[{"dense": {"recompute": ["norm_output"], "swap": ["norm_output"]}}, {}]], "both"),
         ([[{"dense": {"recompute": ["weights"]}}, {}]], "weights"),
+        (
+            [[{"dense": {**drops, "layers": 2}}, {}]],
+            "tensor_plan[0][0].dense.layers: give it for every choice of a list but the last",
+        ),
+        ([[{"dense": [drops, drops]}, {}]], "tensor_plan[0][0].dense.layers: give it for every choice of a list but the last"),
+        ([[{"dense": [{**drops, "layers": 4000}, {}]}, {}]], "names 4,000 layers, and the virtual stage has "),
     )
     for plan, words in wrong:
         response = api.post("/v1/estimates", json={**job, "strategy": {**strategy, "tensor_plan": plan}})
@@ -273,6 +280,22 @@ def test_a_tensor_plan_that_cannot_be_is_refused(api: TestClient, job: dict[str,
     lists = {**job, "strategies": [strategy], "memory_plan": True}
     assert api.post("/v1/estimates", json=lists).status_code == 422
     assert api.post("/v1/estimates", json={**job, "strategy": strategy, "memory_plan": 1}).status_code == 422
+
+
+def test_layers_of_a_virtual_stage_may_choose_apart(api: TestClient, job: dict[str, Any]) -> None:
+    drops = {"recompute": ["norm_output"], "swap": []}
+    keeps: dict[str, list[str]] = {"recompute": [], "swap": []}
+    peaks = []
+    for of_stage in (keeps, [{**drops, "layers": 1}, keeps], drops):
+        strategy = {"pp": 1, "tp": 2, "tensor_plan": [[{"dense": of_stage}]]}
+        answer = api.post("/v1/estimates", json={**job, "strategy": strategy}).json()
+        assert answer["strategy"].get("tensor_plan") == (None if of_stage == keeps else strategy["tensor_plan"])
+        again = api.post("/v1/estimates", json={**job, "strategy": answer["strategy"]}).json()
+        assert again["estimate"] == answer["estimate"]
+        peaks.append(answer["estimate"]["memory_breakdown_bytes"]["activations_norm_output"])
+    none, one, every = peaks
+    layers = (none - every) / (none - one)
+    assert layers == pytest.approx(32)  # of llama-2-7b
 
 
 def test_a_caller_that_wants_no_advice_gets_the_same_without_it(api: TestClient) -> None:

@@ -9,7 +9,7 @@ from cost_models.shapes.model_constants import ModelConstants, RouterConstants
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.tensors import Tensor, TensorChoice, TensorPlan
+from cost_models.shapes.tensors import Tensor, TensorChoice, TensorPlan, TensorShare
 from cost_models.shapes.training_task import MEGATRON_MODULES, Adapters, BasePrecision, Reference, Task, TrainingTask
 from cost_models.shapes.workload import LocalAttention, Workload
 from tests.unit.frameworks.legality_workloads import (
@@ -70,7 +70,7 @@ def with_features(strategy: ParallelStrategy, *features: Feature, base: Feature 
 
 def by_tensor(strategy: ParallelStrategy, tensors: Tensor) -> TensorPlan:
     """The same tensors computed again on every virtual stage of a dense model."""
-    return (((TensorChoice(tensors),),) * strategy.pp,) * strategy.vpp
+    return ((((TensorShare(TensorChoice(tensors)),),),) * strategy.pp,) * strategy.vpp
 
 
 MLA_JOB = job(LATENT)

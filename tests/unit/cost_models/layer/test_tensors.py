@@ -14,7 +14,7 @@ from cost_models.layer.overlap import layer_comm
 from cost_models.layer.tensors import TensorCosts, chosen_activations, chosen_costs, tensor_costs
 from cost_models.shapes.recompute_modules import MODULES, RecomputeModule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.tensors import RECOMPUTABLE, TENSORS, Tensor, TensorChoice, covering_modules, tensor_names
+from cost_models.shapes.tensors import RECOMPUTABLE, TENSORS, Tensor, TensorChoice, TensorShare, covering_modules, tensor_names
 from cost_models.shapes.workload import LocalAttention, ModelShape
 from tests.workloads import DENSE, GROUPED, LATENT, SPARSE, constants, device, keys, network, workload
 
@@ -154,7 +154,8 @@ def test_what_a_choice_does_to_a_layer() -> None:
 
 
 def test_modules_that_cover_a_plan() -> None:
-    plan = (((TensorChoice(Tensor.NORM_OUTPUT, Tensor.KEYS_VALUES),), (TensorChoice(Tensor(0), Tensor.EXPERT_INPUT),)),)
+    first, second = TensorChoice(Tensor.NORM_OUTPUT, Tensor.KEYS_VALUES), TensorChoice(Tensor(0), Tensor.EXPERT_INPUT)
+    plan = ((((TensorShare(first),),), ((TensorShare(TensorChoice(), 2), TensorShare(second)),)),)
     assert covering_modules(plan) == RecomputeModule.LAYERNORM | RecomputeModule.MLA_UP_PROJ | RecomputeModule.MOE
 
 

@@ -20,8 +20,7 @@ def options(draw: st.DrawFn) -> Options:
         np.array(column, dtype=np.float64) * scale
         for column, scale in zip(zip(*rows, strict=True), (1e6, 1e-3, 1e6), strict=True)
     )
-    none = np.zeros(len(rows), dtype=np.int64)
-    return Options(kept, seconds, works, none, none)
+    return Options(kept, seconds, works)
 
 
 @st.composite
