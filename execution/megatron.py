@@ -21,6 +21,7 @@ from typing import Any
 
 from execution import devices, packages, running, triton_kernels
 from execution import transformer_engine as te
+from execution.meters import WEIGHTS
 from execution.running import calls, enter, live, meter
 
 import torch  # isort: skip
@@ -51,6 +52,19 @@ GROUPS = {
     "_POSITION_EMBEDDING_GROUP": "embedding", "_MODEL_PARALLEL_GROUP": "model", "_TENSOR_AND_CONTEXT_PARALLEL_GROUP": "tp-cp",
     "_TENSOR_AND_DATA_PARALLEL_GROUP_WITH_CP": "tp-dp", "_TENSOR_AND_DATA_PARALLEL_GROUP": "tp-dp",
     "_EXPERT_TENSOR_MODEL_PIPELINE_PARALLEL_GROUP": "expert model",
+}  # fmt: skip
+
+MERGING = "mindspeed.core.transformer.moe.moe_feature.fb_overlap"
+# Functions of the schedules that make a pass, in the module that calls them.
+PASSES = {
+    "megatron.core.pipeline_parallel.schedules": {"forward_step": "forward", "backward_step": "backward"},
+    "megatron.core.pipeline_parallel.combined_1f1b": {"combined_forward_backward_step": "merged"},
+    "mindspeed.core.pipeline_parallel.dualpipev.dualpipev_schedules": {
+        "forward_step_with_model_graph": "forward", "forward_step_no_model_graph": "forward",
+        "backward_step_with_model_graph": "backward", "backward_step": "backward",
+    },
+    f"{MERGING}.vpp_schedules": {"forward_step": "forward", "backward_step": "backward"},
+    f"{MERGING}.no_pipelining_schedules": {"forward_step": "forward", "backward_step": "backward"},
 }  # fmt: skip
 
 
@@ -135,7 +149,7 @@ def run(question: dict[str, Any], rank: int, stages: list[str], variant: Variant
     return found | {
         "calls": calls.by_group(),
         "flops": dict(meter.flops),
-        "assumed": dict(meter.assumed),
+        "assumed": dict(meter.assumed + running.answers),
         "kernels": {
             name: {"count": count, "keeps": variant.kept.get(name, "nothing of its own" if name.startswith("Triton") else "")}
             for name, count in running.kernels.items()
@@ -214,7 +228,7 @@ def _parameters(chunk: Any) -> dict[str, int]:
 
 def _bytes(tensors: Any) -> int:
     """Of distinct storages."""
-    storages = {id(each.untyped_storage()): each.untyped_storage().nbytes() for each in tensors if each is not None}
+    storages = {id(each.untyped_storage()): live.held(each.untyped_storage()) for each in tensors if each is not None}
     return sum(storages.values())
 
 
@@ -226,6 +240,7 @@ def _states(model: Any, optimizer: Any) -> dict[str, int]:
     for each in getattr(optimizer, "chained_optimizers", [optimizer]):
         for name in ("shard_fp32_from_float16_groups", "fp32_from_float16_groups"):
             masters += [part for group in getattr(each, name, []) for part in group]
+        masters += getattr(each, "shard_main_param_res_buffers", [])  # MindSpeed: the lower halves
         moments += [value for state in each.optimizer.state.values() for value in state.values() if torch.is_tensor(value)]
     return found | {"master": _bytes(masters), "moments": _bytes(moments)}
 
@@ -278,13 +293,15 @@ class Watch:
         def run(*values: Any, **keywords: Any) -> Any:
             given = {**dict(zip(names, values, strict=False)), **keywords}
             chunk = given.get("model", given.get("f_model"))
-            before = enter(name)
+            before = enter("merged" if given.get("extra_block_kwargs") is not None else name)
             try:
-                return function(*values, **keywords)
+                out = function(*values, **keywords)
             finally:
                 enter(before)
+            if before in ("between", "setup"):  # else it is a part of another pass
                 kind = "backward" if chunk is None else "loss" if _has_head(chunk) else "forward"
                 self._hold(kind, live.total - self.static)
+            return out
 
         return run
 
@@ -308,11 +325,13 @@ def _step(args: Any, entry: Any, model: Any, optimizer: Any, scheduler: Any) -> 
             if type(module).__name__ == "TransformerLayer" and ".mtp." not in f".{name}.":
                 module.register_forward_pre_hook(lambda _m, _a: watch.enter_layer())
                 module.register_forward_hook(lambda each, _a, _o: watch.leave_layer(each))
-    schedules.forward_step = watch.passed(schedules.forward_step, "forward")
-    schedules.backward_step = watch.passed(schedules.backward_step, "backward")
-    merged = sys.modules.get("megatron.core.pipeline_parallel.combined_1f1b")
-    if merged is not None:
-        merged.combined_forward_backward_step = watch.passed(merged.combined_forward_backward_step, "merged")
+    for module, functions in PASSES.items():
+        library = sys.modules.get(module)
+        for name, phase in functions.items() if library is not None else ():
+            setattr(library, name, watch.passed(getattr(library, name), phase))
+    weights = sys.modules.get(f"{MERGING}.modules.weight_grad_store")
+    if weights is not None:
+        weights.WeightGradStore.pop = watch.passed(weights.WeightGradStore.pop, WEIGHTS)
     iterators = [_batches(args) for _ in model] if len(model) > 1 else _batches(args)
     model[0].train()
     for chunk in model:

@@ -15,6 +15,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 aten = torch.ops.aten
 MATMULS = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1, "aten::addmm_": 1, "aten::baddbmm_": 1}
+WEIGHTS = "weights"  # the phase of weight gradients that are made apart from a backward
 HOST = "host"  # the class of tensors in the host's memory
 
 
@@ -36,11 +37,7 @@ class Live:
 
         def resize_(storage: Any, size: int) -> Any:
             out = real(storage, size)
-            entry = self.entries.get(id(storage))
-            if entry is not None and entry[0]() is storage:
-                self._add(entry[2], size - entry[1])
-                entry[1] = size
-                self._notice("resize")
+            self._resize(storage, size)
             return out
 
         torch.UntypedStorage.resize_ = resize_
@@ -58,6 +55,13 @@ class Live:
         self.now[kind] += nbytes
         if kind != HOST:
             self.total += nbytes
+
+    def _resize(self, storage: Any, size: int) -> None:
+        entry = self.entries.get(id(storage))
+        if entry is not None and entry[0]() is storage:
+            self._add(entry[2], size - entry[1])
+            entry[1] = size
+            self._notice("resize")
 
     def _notice(self, label: str) -> None:
         if self.total > self.peak:
@@ -82,6 +86,15 @@ class Live:
         self.entries[key] = [weakref.ref(storage, gone), storage.nbytes(), self.kind, label, self.number]
         self._add(self.kind, storage.nbytes())
         self._notice(label)
+
+    def release(self, tensor: torch.Tensor) -> None:
+        """The storage of a tensor becomes a part of another one, and needs no memory of its own."""
+        self._resize(tensor.untyped_storage(), 0)
+
+    def held(self, storage: Any) -> int:
+        """Bytes of a storage."""
+        entry = self.entries.get(id(storage))
+        return int(storage.nbytes() if entry is None else entry[1])
 
     @contextlib.contextmanager
     def of_kind(self, kind: str) -> Any:
@@ -151,9 +164,10 @@ class Meter(TorchDispatchMode):
                 self.live.see(tensor, "/".join([*self.path[-3:], name]))
 
     def multiplied(self, kind: str, flops: int) -> None:
-        """Count FLOPs as of the backward if autograd is at work, with what it computes again, else as of the forward."""
+        """Count FLOPs as of the backward if autograd is at work, with what it computes again, or a weight gradient is late."""
         if self.phase != "setup":
-            self.flops[f"{'forward' if torch._C._current_graph_task_id() == -1 else 'backward'}/{kind}"] += flops
+            backward = self.phase == WEIGHTS or torch._C._current_graph_task_id() != -1
+            self.flops[f"{'backward' if backward else 'forward'}/{kind}"] += flops
 
     def assume(self, what: str) -> None:
         """Note an answer that was assumed, with the line that wanted it."""

@@ -18,7 +18,8 @@ import torch.distributed as dist
 KEPT = npu_kernels.KEPT
 ADDED = (
     *("--no-check-for-nan-in-loss-and-grad", "--rerun-mode", "disabled", "--distributed-timeout-minutes", "10"),
-    *("--disable-gloo-process-groups", "--tokenizer-type", "NullTokenizer", "--no-create-attention-mask-in-dataloader"),
+    *("--disable-gloo-process-groups", "--disable-gloo-group", "--tokenizer-type", "NullTokenizer"),
+    "--no-create-attention-mask-in-dataloader",
 )
 # Packages that the framework imports, and that its step does not need.
 IMPORTED = (

@@ -13,9 +13,10 @@ import torch
 
 from execution import running
 from execution.devices import Nothing
-from execution.running import UnknownKernelError, used
+from execution.running import UnknownKernelError, answer, used
 
 VERSION, DEVICE = "2.7.1", "Ascend910B"
+CANN = "8.3.RC1"  # MindSpeed asks whether it is 8.0.RC2 or older: core/transformer/moe/legacy_a2a_token_dispatcher.py
 KEPT = {
     "npu_rms_norm": "input, gain, FP32 1 / rms: torch_npu derivatives.yaml, npu_rms_norm",
     "npu_swiglu": "input: torch_npu derivatives.yaml, npu_swiglu",
@@ -31,6 +32,7 @@ KEPT = {
     "npu_apply_fused_adamw_v2": "nothing: mindspeed/ops/npu_apply_fused_adamw_v2.py:10",
     "npu_gmm": "rows, weights, rows of each expert: mindspeed/ops/gmm.py:37",
     "npu_groupmatmul_add_fp32": "nothing: mindspeed/ops/npu_groupmatmul_add.py:11",
+    "reuse_data_ptr": "nothing, and frees the target's memory: mindspeed/ops/csrc/algorithm/algorithm.cpp:3",
 }
 
 
@@ -248,7 +250,9 @@ def modules() -> dict[str, dict[str, Any]]:
     return {
         "torch_npu": {**TORCH_NPU, "__version__": VERSION, "__file__": __file__},
         "torch_npu.npu": {name: value for name, value in vars(torch.cuda).items() if not name.startswith("__")}
-        | {"_lazy_call": lambda *_values: None, "get_device_name": lambda *_values: DEVICE},
+        | {"_lazy_call": lambda *_values: None, "get_device_name": lambda *_values: answer("device", DEVICE)},
+        "torch_npu.utils": {},
+        "torch_npu.utils.collect_env": {"get_cann_version": lambda: answer("CANN", CANN)},
         "torch_npu._C": {},
         "torch_npu._C._distributed_c10d": {"ProcessGroupHCCL": types.SimpleNamespace(Options=Nothing)},
     }
@@ -259,7 +263,14 @@ def fused_adamw(*_values: Any) -> None:
     used("npu_apply_fused_adamw_v2")
 
 
+def reuse_data_ptr(target: torch.Tensor, _source: torch.Tensor, _offset: int) -> None:
+    """MindSpeed's ``reuse_data_ptr``: the target's storage becomes a part of the source's, and its own memory is freed."""
+    used("reuse_data_ptr")
+    running.live.release(target)
+
+
 BUILT = {
+    "reuse_data_ptr": reuse_data_ptr,
     "npu_apply_fused_adamw_v2": fused_adamw,
     "npu_gmm": grouped,
     "npu_gmm_backward": grouped_backward,

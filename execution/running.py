@@ -11,6 +11,7 @@ live = Live()
 meter = Meter(live)
 calls = Calls()
 kernels: Counter[str] = Counter()
+answers: Counter[str] = Counter()  # what was said of the device that is not there
 routing: dict[str, Any] = {}  # of the model: experts, experts a token, rows a rank receives of its peers
 
 
@@ -21,6 +22,12 @@ class UnknownKernelError(Exception):
 def used(name: str) -> None:
     """Note a kernel."""
     kernels[name] += 1
+
+
+def answer(what: str, value: str) -> str:
+    """Say something of the device that is not there."""
+    answers[f"{what} {value}"] += 1
+    return value
 
 
 def enter(phase: str) -> str:

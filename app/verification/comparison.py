@@ -87,9 +87,9 @@ def compared(
 
 def _held(counted: CountedRank, pipeline_rank: int, predicted: ExecutedCounts) -> Row:
     """Bytes between passes. After a forward of the head the running loss is held as well, which the price counts at its peak."""
-    between = [value for kind, value in counted.held if kind == "f"]
+    between = [value for kind, value in counted.held if kind != "l"]
     loss = 0.0
-    if not between:  # every forward ends in the loss
+    if all(kind != "f" for kind, _ in counted.held):  # every forward ends in the loss
         between, loss = [value for _, value in counted.held], predicted.loss_bytes
     held = max(between, default=0) - counted.dummies
     return row("held between passes", "", "bytes", held, float(predicted.held_bytes[pipeline_rank]) + loss, HELD)

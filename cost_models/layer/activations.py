@@ -12,7 +12,7 @@ from cost_models.layer.attention_bytes import attention_bytes_per_token, core_ch
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
-from cost_models.layer.expert_rows import gathers_shared_input, peak_expert_rows
+from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
 from cost_models.layer.linear_attention import linear_attention_states_bytes
 from cost_models.layer.linear_inputs import kept_input_bytes, linear_input_bytes
 from cost_models.layer.lone_norms import lone_norms
@@ -23,7 +23,7 @@ from cost_models.layer.unfused_bytes import (
     routes_in_fp32,
     routing_bytes,
 )
-from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Target
@@ -117,8 +117,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     kept_attention = kept_attention + n * core_checkpoint_bytes(workload, keys, local=local)
     again = _recomputed_activations(workload, mlp), _dropped_outputs(workload, keys, moe=moe, local=local)
     entering, inside = (np.where(swapped, moved, 0.0) for moved in _swapped_bytes(workload, keys, local=local))
-    saved = _saved(keys, whole | {"attention": kept_attention - inside}, again[0], again[1] + entering)
-    waiting = _waiting(workload, keys, whole, mlp) | ({"adapters": whole["adapters"]} if adapted else {})
+    saved = _saved(keys, whole | {"attention": kept_attention - inside}, again[0], again[1] + entering, mlp.expert_inputs)
+    waiting = _waiting(workload, keys, whole, mlp, moe=moe, local=local) | ({"adapters": whole["adapters"]} if adapted else {})
     none = np.zeros_like(n)
     experts = sum((whole[name] for name in ("routed_experts", "shared_experts", "router")), none)
     recomputed = np.maximum(
@@ -232,7 +232,7 @@ class _Mlp:
 
     ``kept`` is by tensor class, and ``act`` is the part behind the activation function. ``copies`` are token copies that live
     during the exchange. ``waiting`` is what a separate weight-gradient pass needs, without the gradient of the block's output.
-    ``expert_width`` is routed rows times channels.
+    ``expert_width`` is routed rows times channels, and ``expert_inputs`` are the inputs of the activation function there.
     """
 
     kept: dict[str, Floats]
@@ -240,6 +240,7 @@ class _Mlp:
     copies: Floats
     waiting: dict[str, Floats]
     expert_width: Floats
+    expert_inputs: Floats
 
 
 def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
@@ -249,7 +250,7 @@ def _dense_mlp(workload: Workload, keys: LayerKeys) -> _Mlp:
     width, channels = workload.model.ffn_hidden_size * n / t, channel_bytes(workload, keys)
     kept = {"mlp": channels.kept * width, "routed_experts": none, "shared_experts": none, "router": none}
     waiting = {"mlp": channels.waiting * width, "routed_experts": none, "shared_experts": none}
-    return _Mlp(kept, {"mlp": channels.behind * width}, none, waiting, none)
+    return _Mlp(kept, {"mlp": channels.behind * width}, none, waiting, none, none)
 
 
 def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
@@ -275,7 +276,8 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
         "routed_experts": 2.0 * linear * h * rows + channels.waiting * width,
         "shared_experts": channels.waiting * shared_width + gathered,
     }
-    return _Mlp(kept, act, expert_copies(workload, keys, shape), waiting, width)
+    entering = (channels.kept - channels.behind) * width
+    return _Mlp(kept, act, expert_copies(workload, keys, shape), waiting, width, entering)
 
 
 def _recomputed_activations(workload: Workload, mlp: _Mlp) -> dict[str, Floats]:
@@ -284,7 +286,9 @@ def _recomputed_activations(workload: Workload, mlp: _Mlp) -> dict[str, Floats]:
     return {name: act for name, act in mlp.act.items() if name == "routed_experts" or not routed}
 
 
-def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats], norm_outputs: Floats) -> dict[str, Floats]:
+def _saved(
+    keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats], norm_outputs: Floats, expert_inputs: Floats
+) -> dict[str, Floats]:
     """Bytes kept for the backward by tensor class, without the tensors that the key recomputes. ``[k]``
 
     Parameters
@@ -295,6 +299,8 @@ def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats], no
         The part that recompute of activation functions drops.
     norm_outputs : ``[k]``, bytes
         Outputs of norms that are computed again or swapped.
+    expert_inputs : ``[k]``, bytes
+        All that routed experts keep where ``drops_expert_inputs``.
     """
     zero_memory = np.where(keys.has(Feature.MOE_ZERO_MEMORY), ZERO_MEMORY_KEPT_FRACTION, 1.0)
     saved = {}
@@ -305,14 +311,20 @@ def _saved(keys: LayerKeys, whole: dict[str, Floats], act: dict[str, Floats], no
             kept = kept - norm_outputs
         if name in ("routed_experts", "shared_experts"):
             kept = zero_memory * kept
+        if name == "routed_experts":
+            kept = np.where(drops_expert_inputs(keys), expert_inputs, kept)
         saved[name] = np.where(keys.recomputes(DROPPED_BY[name]), 0.0, kept) if name in DROPPED_BY else kept
     return saved
 
 
-def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp: _Mlp) -> dict[str, Floats]:
+def _waiting(
+    workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp: _Mlp, *, moe: bool, local: bool
+) -> dict[str, Floats]:
     """Bytes that a separate weight-gradient pass needs, by tensor class. ``[k]``
 
-    Gradients of q, k and v are as large as these. Every tensor-parallel rank holds the whole gradient of a block's output.
+    These are the inputs of linear layers and the gradients of their outputs; a router's weight gradient does not wait
+    [mindspeed-fb-overlap, weight_grad_store.py]. Latent attention and recurrences are taken to need all that they keep. Every
+    tensor-parallel rank holds the whole gradient of a block's output.
     Transformer Engine keeps gradients in the precision in which it multiplies them, also in 8 bits
     [transformer-engine, linear.py].
 
@@ -323,15 +335,22 @@ def _waiting(workload: Workload, keys: LayerKeys, whole: dict[str, Floats], mlp:
     """
     n, h, linear = keys.tokens(workload.training), float(workload.model.hidden_size), linear_input_bytes(workload)
     none, block_gradient = np.zeros_like(n), linear * h * n
+    model, shape = workload.model, workload.model.moe if moe else None
+    norms = 2.0 if shape is None or shape.shared_expert_ffn_hidden_size else 1.0
+    attention = whole["attention"] * linear / ELEMENT_BYTES
+    if model.mla is None and model.linear_attention(local=local) is None:
+        gates = 2.0 if model.attention_output_gate else 1.0
+        heads = (1.0 + gates) * model.num_attention_heads + 2.0 * key_value_heads(model, keys)
+        attention = linear * model.kv_channels * heads * n / keys.tp
     return {
         "residual": none,
-        "norm_output": 2.0 * linear * h * between_blocks_tokens(workload, keys),
-        "attention": whole["attention"] * linear / ELEMENT_BYTES + block_gradient,
+        "norm_output": norms * linear * h * between_blocks_tokens(workload, keys),
+        "attention": attention + block_gradient,
         "attention_scores": none,
         "mlp": mlp.waiting["mlp"] + block_gradient if "mlp" in mlp.act else none,
         "routed_experts": mlp.waiting["routed_experts"],
         "shared_experts": np.where(whole["shared_experts"] > 0, mlp.waiting["shared_experts"] + block_gradient, 0.0),
-        "router": whole["router"],
+        "router": none,
     }
 
 

@@ -10,7 +10,7 @@ from cost_models.constants import Constants
 from cost_models.layer.adapters import adapter_comm
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
-from cost_models.layer.expert_rows import gathers_shared_input, load_factor, token_holders, uneven_experts
+from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, load_factor, token_holders, uneven_experts
 from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.layer.unfused_bytes import routes_in_fp32
 from cost_models.network.collectives import (
@@ -247,6 +247,15 @@ def expert_comm(workload: Workload, keys: LayerKeys, network: Network, constants
     )
     factor = constants.expert_comm_factor
     return ExpertComm(expert_dispatch(routed).time_s * factor, expert_combine(routed).time_s * factor)
+
+
+def repeated_dispatch_s(keys: LayerKeys, exchange: ExpertComm) -> Floats:
+    """Dispatch that a backward repeats to have the experts' inputs again. [s] ``[k]``
+
+    Merged passes do so under ``moe_zero_memory``. It carries neither counts nor weights, so that it is as long as a combine
+    [mindspeed-fb-overlap, fwdbwd.py; bwd.py].
+    """
+    return np.where(drops_expert_inputs(keys), exchange.combine_s, 0.0)
 
 
 def weight_comm(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cost_models.layer.communication import ExpertComm
+from cost_models.layer.communication import ExpertComm, repeated_dispatch_s
 from cost_models.layer.compute import Device
 from cost_models.layer.host import blocked_s, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
@@ -103,7 +103,7 @@ def layer_costs(
         backward_s=backward_s,
         full_recompute_s=again - np.where(keys.recompute_modules > 0, selective, 0.0),
         weight_gradient_s=compute.matmuls.weight_gradient,
-        pieces=_pieces(workload, compute, alone_forward, alone_backward, exchange, moe=moe),
+        pieces=_pieces(workload, compute, alone_forward, alone_backward, exchange, repeated_dispatch_s(keys, exchange), moe=moe),
         host={"forward": dispatch + wait, "backward": backward_dispatch + wait},
     )
 
@@ -139,6 +139,7 @@ def _pieces(
     alone_forward: Floats,
     alone_backward: Floats,
     exchange: ExpertComm,
+    again_s: Floats,
     *,
     moe: bool,
 ) -> dict[str, Floats]:
@@ -153,6 +154,8 @@ def _pieces(
     alone_backward : ``[k]``, seconds
         The same for a backward.
     exchange : ``[k]``
+    again_s : ``[k]``, seconds
+        A dispatch that the backward repeats. Its own exchange waits for it.
     """
     matmuls, shared, permute = compute.matmuls, compute.shared_expert, compute.permute
     experts = matmuls.moe + matmuls.mlp - shared
@@ -171,4 +174,4 @@ def _pieces(
     if not moe:
         return pieces
     pieces |= {"shared": shared, "dispatch": dispatch, "combine": combine}
-    return pieces | {"shared_back": shared_back, "combine_back": combine, "dispatch_back": dispatch}
+    return pieces | {"shared_back": shared_back, "combine_back": combine, "dispatch_back": dispatch + again_s}

@@ -98,3 +98,11 @@ def peak_expert_rows(keys: LayerKeys, shape: MoeShape, training: TrainingJob) ->
     if isinstance(uneven, ExpertSpread):
         return rows * uneven.peak_load_factor(keys.ep, rows)
     return expert_rows(keys, shape, training) if uneven is None else rows * uneven.peak_load_factor(keys.ep)
+
+
+def drops_expert_inputs(keys: LayerKeys) -> NDArray[np.bool_]:
+    """Whether routed experts keep the inputs of their activation functions alone, and a backward dispatches again. ``[k]``
+
+    Merged passes do so under ``moe_zero_memory`` [mindspeed-fb-overlap, fwd.py; bwd.py].
+    """
+    return keys.has(Feature.MOE_ZERO_MEMORY) & keys.has(Feature.MOE_COMM_OVERLAP) & (keys.ep > 1)

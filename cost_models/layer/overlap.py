@@ -15,6 +15,7 @@ from cost_models.layer.communication import (
     expert_comm,
     exposed_tp_fraction,
     repeated_collectives,
+    repeated_dispatch_s,
     tensor_parallel_comm,
     weight_comm,
 )
@@ -194,9 +195,11 @@ def _expert_parallel(
         return ExpertComm(none, none), Exposed(none, none, none, none, none)
     ep = expert_comm(workload, keys, network, c)
     hidden_forward, hidden_backward = _hidden_exchange_s(workload, keys, ep, compute)
-    ep_s = ep.dispatch_s + ep.combine_s
+    ep_s, again_s = ep.dispatch_s + ep.combine_s, repeated_dispatch_s(keys, ep)
+    # A repeated dispatch runs beside the gradients of the experts' inputs [mindspeed-fb-overlap, bwd.py].
+    hidden_backward = hidden_backward + np.minimum(again_s, compute.matmuls.moe)
     both = hidden_forward + hidden_backward
-    return ep, Exposed(ep_s - hidden_forward, ep_s - hidden_backward, hidden_forward, hidden_backward, both)
+    return ep, Exposed(ep_s - hidden_forward, ep_s + again_s - hidden_backward, hidden_forward, hidden_backward, both)
 
 
 def _hidden_exchange_s(workload: Workload, keys: LayerKeys, exchange: ExpertComm, compute: LayerCompute) -> tuple[Floats, Floats]:

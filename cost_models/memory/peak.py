@@ -139,6 +139,8 @@ def held_activations(
     of_chunks = kept_layers(stages, few, chunks)
     if has_mask:
         of_chunks = of_chunks._replace(inputs=of_chunks.inputs + masks_kept(workload, stages, few, chunks))
+    if workload.device_traits.merged_pairs_keep_outputs:
+        of_chunks = of_chunks._replace(inputs=of_chunks.inputs + layers_beside(stages, few) * (sum(chunks.layers) > 0))
 
     most_bytes, most = np.array(-1.0), None
     for moments in layers_in_flight(stages, few, num_microbatches[of_rows], chunks, of_chunks, len(rows)):
@@ -201,7 +203,7 @@ def layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
     transformer_block.py]; none where every layer is recomputed and keeps its input alone.
     """
     pairs = stages.schedule.rules.pairs
-    if pairs is None or pairs.of_other_chunk:  # two streams: the published counts have both passes of a pair
+    if pairs is None:
         return np.zeros(len(batch))
     block = (batch.recompute_method == int(RecomputeMethod.BLOCK)) & (
         batch.recompute_num_layers < stages.layers.sum(axis=0).max()

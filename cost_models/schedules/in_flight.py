@@ -19,7 +19,8 @@ Moments = Callable[[PipelineShape, int], Iterable[Counts]]  # function from a pi
 def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     """Counts of ``Composition`` in one line while each task of a rank runs, and once an input gradient has ended.
 
-    The loss is a forward's last work and a backward's first, so that a merged pair runs one after the other.
+    A merged pair goes layer by layer from the chunks before it to those after it [mindspeed-fb-overlap, transformer_block.py].
+    The loss is a forward's last work and a backward's first.
     """
     chunks = shape.num_chunks
     following = next_places(shape)
@@ -27,9 +28,12 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     held = [0] * (2 * chunks + 1)
     for task in rank_orders(shape)[rank]:
         back, _ = task.backward
-        begins = task.kind in FORWARDS
+        begins, merged = task.kind in FORWARDS, task.kind is Pass.PAIR
         if task.kind in BACKWARDS and (rank, back) not in following:
             held[losses] -= 1
+        if merged:
+            yield tuple(held)
+            held[back] -= 1
         if begins:
             held[task.chunk] += 1
         yield tuple(held)
@@ -39,7 +43,7 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
             yield tuple(held)
         elif task.kind is Pass.WEIGHT_GRADIENT:
             held[chunks + back] -= 1
-        elif task.kind is not Pass.FORWARD:
+        elif task.kind is Pass.BACKWARD:
             held[back] -= 1
         if begins and (rank, task.chunk) not in following:
             held[losses] += 1

@@ -16,6 +16,7 @@ from cost_models.layer.communication import (
     expert_comm,
     network_of,
     repeated_collectives,
+    repeated_dispatch_s,
     tensor_parallel_comm,
     weight_comm,
 )
@@ -165,7 +166,8 @@ def _layer(
     if kind.moe:
         ep = expert_comm(workload, keys, network, constants)
         exchange = ep.dispatch_s + ep.combine_s
-        parts["ep"] = (2.0 * exchange, exchange, np.where(keys.recomputes(RecomputeModule.MOE), exchange, 0.0))
+        passes = 2.0 * exchange + repeated_dispatch_s(keys, ep)
+        parts["ep"] = (passes, exchange, np.where(keys.recomputes(RecomputeModule.MOE), exchange, 0.0))
     one = np.ones_like(keys.tp)
     dense = replace(keys, expert_weight_shards=one, expert_weight_copies=one)
     experts = replace(keys, weight_shards=one, weight_copies=one)

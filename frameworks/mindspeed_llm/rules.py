@@ -15,6 +15,7 @@ from cost_models.shapes.strategy import (
     Recompute,
     RecomputeMethod,
     StrategyBatch,
+    by_schedule,
 )
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
@@ -48,6 +49,7 @@ from frameworks.rule import (
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindSpeed-LLM"
+IS_VEE = by_schedule(lambda rules: rules.is_vee)
 
 PRECISION = precision_rule(  # fp8 where the devices have it: Ascend 950
     "mindspeed_precision",
@@ -88,21 +90,24 @@ ZERO_STAGE = Rule(
 )
 
 
-def noop_positions(layout: LayerLayout) -> tuple[int, ...]:
-    """Positions, from 0, of the no-op layers that pad every virtual stage to the same length, at its end."""
+def noop_positions(layout: LayerLayout, *, vee: bool) -> tuple[int, ...]:
+    """Positions, from 0, of the no-op layers that pad every virtual stage to the same length, at its end.
+
+    In a V they are at the start of every stage but the model's last. The output of a no-op layer is a view there, and a stage
+    that sends one stops: "counter-productive to free a view" [mindspeed-fb-overlap, fwd.py; mindspeed-dualpipev].
+    """
     slots = max(map(max, layout))
-    pp = len(layout[0])
+    stages = [layers for row in layout for layers in row]
     return tuple(
-        (chunk * pp + stage) * slots + slot
-        for chunk, row in enumerate(layout)
-        for stage, layers in enumerate(row)
-        for slot in range(layers, slots)
+        stage * slots + slot
+        for stage, layers in enumerate(stages)
+        for slot in (range(slots - layers) if vee and stage < len(stages) - 1 else range(layers, slots))
     )
 
 
-def first_moe_position(layout: LayerLayout, model: ModelShape) -> int:
+def first_moe_position(layout: LayerLayout, model: ModelShape, *, vee: bool) -> int:
     """Position of the first MoE layer, including no-op layers: the value of ``--first-k-dense-replace``."""
-    noops = set(noop_positions(layout))
+    noops = set(noop_positions(layout, vee=vee))
     total = max(map(max, layout)) * len(layout) * len(layout[0])
     real = [position for position in range(total) if position not in noops]
     dense = model.moe.num_leading_dense_layers if model.moe else model.num_layers
@@ -170,10 +175,10 @@ COC_BESIDE_EXPERTS = Caution(
 LINEAR_ATTENTION = FACTS("mindspeed_linear_attention", Sentence("linear attention runs with tp 1 and cp 1"))
 
 
-def _shifts_attention(layout: LayerLayout, _before_head: int, model: ModelShape) -> bool:
+def _shifts_attention(vee: bool, layout: LayerLayout, _before_head: int, model: ModelShape) -> bool:
     """Whether no-op layers give a layer another kind of attention than the model has: positions count them."""
     every = model.local_attention.full_attention_every if model.local_attention is not None else 0
-    noops = set(noop_positions(layout))
+    noops = set(noop_positions(layout, vee=vee))
     if not every or not noops:
         return False
     total = max(map(max, layout)) * len(layout) * len(layout[0])
@@ -186,7 +191,7 @@ LINEAR_NOOP = Rule(
     "[mindspeed-llm, transformer_block.py]",
     Sentence("with linear attention, every layer has a multiple of the attention interval of no-op layers before it"),
     lambda w, b: (
-        layout_violates(w, b, _shifts_attention)
+        np.where(IS_VEE[b.schedule], *(layout_violates(w, b, partial(_shifts_attention, vee)) for vee in (True, False)))
         if w.model.local_attention is not None and w.model.local_attention.is_linear
         else none_of(b)
     ),
@@ -195,7 +200,7 @@ LINEAR_NOOP = Rule(
         w.model.local_attention.full_attention_every if w.model.local_attention else 0,
         w.model.num_layers,
         s.pp,
-        joined(", ", map(str, noop_positions(layout_of(w, s)))),
+        joined(", ", map(str, noop_positions(layout_of(w, s), vee=s.schedule.rules.is_vee))),
     ),
     reads_placement=True,
 )
@@ -288,6 +293,22 @@ ALLTOALL_OVERLAP = FACTS(
     ),
 )
 
+
+def _no_pairs_sentence(workload: Workload, strategy: ParallelStrategy) -> Sentence:
+    """Why a schedule merges no passes. That of virtual stages runs pairs only where sends overlap [mindspeed-fb-overlap]."""
+    if not strategy.schedule.rules.in_groups:
+        return Sentence(
+            "runs without a pipeline, with virtual stages or with dualpipev (schedule is {})", strategy.schedule.label
+        )
+    if Feature.OVERLAP_P2P not in strategy.features:
+        return Sentence("needs overlap_p2p with virtual stages")
+    return Sentence(
+        "needs num_microbatches of at least 2 x pp = {} with virtual stages (they are {})",
+        2 * strategy.pp,
+        num_microbatches(workload, strategy),
+    )
+
+
 FB_OVERLAP = FACTS(
     "mindspeed_fb_overlap",
     Sentence(
@@ -297,17 +318,13 @@ FB_OVERLAP = FACTS(
     ),
     extra=Extra(
         lambda w, b: (
-            PAIRS_WAIT[b.schedule] | (IN_GROUPS[b.schedule] & (b.num_microbatches(w.training.global_batch_size) < 2 * b.pp))
-        ),
-        lambda w, s: (
-            Sentence(
-                "needs num_microbatches of at least 2 x pp = {} with virtual stages (they are {})",
-                2 * s.pp,
-                num_microbatches(w, s),
+            PAIRS_WAIT[b.schedule]
+            | (
+                IN_GROUPS[b.schedule]
+                & ((b.num_microbatches(w.training.global_batch_size) < 2 * b.pp) | ~b.has(Feature.OVERLAP_P2P))
             )
-            if s.schedule.rules.in_groups
-            else Sentence("runs without a pipeline, with virtual stages or with dualpipev (schedule is {})", s.schedule.label)
         ),
+        _no_pairs_sentence,
     ),
 )
 
@@ -321,7 +338,7 @@ def _starts_early(layout: LayerLayout, _before_head: int, _model: ModelShape) ->
     It compares one element of a set of positions with the last virtual stage's: the one that Python iterates first, which need
     not be the smallest. Shipped scripts pass with no-op layers in the middle.
     """
-    noops = noop_positions(layout)
+    noops = noop_positions(layout, vee=False)
     slots = max(map(max, layout))
     return bool(noops) and next(iter(set(noops))) < slots * (len(layout) * len(layout[0]) - 1)
 
@@ -361,7 +378,7 @@ FB_NOOP = SwitchRule(
         s.vpp,
         w.model.num_layers,
         s.pp,
-        joined(", ", map(str, noop_positions(layout_of(w, s)))),
+        joined(", ", map(str, noop_positions(layout_of(w, s), vee=s.schedule.rules.is_vee))),
     ),
     subject=Feature.MOE_COMM_OVERLAP,
     reason=lambda w, s: Sentence("it takes no-op layers on the last virtual stage only"),

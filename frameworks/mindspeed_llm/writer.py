@@ -88,7 +88,7 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
     layout = layout_of(workload, s)
     slots = max(map(max, layout))
     arguments: Arguments = {"num-layers": slots * s.pp * s.vpp}
-    noops = noop_positions(layout)
+    noops = noop_positions(layout, vee=s.schedule.rules.is_vee)
     if noops:
         arguments["noop-layers"] = ",".join(map(str, noops))
     method = TABLE.schedules.get(s.schedule)
@@ -148,7 +148,7 @@ def _experts(workload: Workload, s: ParallelStrategy) -> Arguments:
     elif s.ep * s.etp > 1:
         dispatcher = TABLE.dispatchers.get(s.dispatcher, "alltoall")
     return {
-        "first-k-dense-replace": first_moe_position(layout_of(workload, s), workload.model),
+        "first-k-dense-replace": first_moe_position(layout_of(workload, s), workload.model, vee=s.schedule.rules.is_vee),
         "moe-layer-freq": 1,
         TABLE.columns["ep"]: ep,
         TABLE.columns["etp"]: etp,
@@ -175,14 +175,14 @@ def _task_notes(workload: Workload, s: ParallelStrategy) -> list[str]:
     """How a fine-tune starts: the conversion of the model to this plan's layout [mindspeed-llm, convert_ckpt_v2.py]."""
     if workload.training.task.name is Task.PRETRAIN:
         return []
-    layers, layout = _layers(workload, s), layout_of(workload, s)
+    layers = _layers(workload, s)
     given: Arguments = {
         "target-tensor-parallel-size": s.tp,
         "target-pipeline-parallel-size": s.pp,
         **({"target-expert-parallel-size": s.ep} if workload.model.moe is not None else {}),
         **({"expert-tensor-parallel-size": s.etp} if workload.model.moe is not None else {}),
         **{name: layers[name] for name in ("num-layers-per-virtual-pipeline-stage", "schedules-method") if name in layers},
-        **({"num-layers": layers["num-layers"], "noop-layers": layers["noop-layers"]} if noop_positions(layout) else {}),
+        **({name: layers[name] for name in ("num-layers", "noop-layers")} if "noop-layers" in layers else {}),
         **where(workload.model.moe is not None and Feature.MOE_GROUPED_GEMM in s.features, "moe-grouped-gemm"),
         **where("mla-mm-split" in _latent_attention(workload, s), "mla-mm-split"),
     }
@@ -201,7 +201,7 @@ def _notes(workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -
     notes = [start_note(workload, Sentence("torchrun --nnodes and --nproc-per-node")), *unstated_note(RELEASE, MODEL, workload)]
     notes += balance_notes("MindSpeed-LLM", RELEASE, workload)
     layout = layout_of(workload, s)
-    noops = noop_positions(layout)
+    noops = noop_positions(layout, vee=s.schedule.rules.is_vee)
     notes += _task_notes(workload, s)
     if noops:
         total = max(map(max, layout)) * s.pp * s.vpp

@@ -19,6 +19,7 @@ from frameworks.framework import LaunchArguments
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_on, violations
 from frameworks.mindspeed_llm import writer as mindspeed
+from frameworks.mindspeed_llm.rules import noop_positions
 from frameworks.registry import BY_LABEL, BY_NAME
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 
@@ -129,6 +130,13 @@ def test_mindspeed_fills_virtual_stages_with_noop_layers() -> None:
     assert read["--post-norm"] == []
     assert "3 no-op layers fill 61 layers up to 64" in " ".join(launch.notes)
     assert "core_r0.8.0" in " ".join(launch.notes)
+
+
+def test_a_stage_of_a_v_that_sends_ends_in_a_layer() -> None:
+    # Three slots: chunks of 2, 3 and 3, 2 layers. The output of a no-op layer is a view, which MindSpeed cannot free once it is
+    # sent; the model's last stage sends nothing.
+    assert noop_positions(((2, 3), (3, 2)), vee=True) == (0, 11)
+    assert noop_positions(((2, 3), (3, 2)), vee=False) == (2, 11)
 
 
 def test_noop_layers_before_the_first_moe_layer_count() -> None:

@@ -343,6 +343,30 @@ def test_a_mixture_of_mindspeed_llm_is_compared_by_its_own_launch_file() -> None
         assert rows["sent", "dp"].counted == pytest.approx(rows["parameters", ""].counted * (4 + 2) * 15 / 16)
 
 
+def test_a_plan_of_dualpipev_is_compared_by_its_own_launch_file() -> None:
+    document, asked = of_mindspeed("qwen3-30b-a3b-dualpipev")
+    words = asked["arguments"]
+    assert {"dualpipev", "--dualpipev-dw-detach", "--moe-fb-overlap", "--reuse-fp32-param", "level0"} <= {*words}
+    assert words[words.index("--noop-layers") + 1] == "0,1,7,14,21,53,54,55"
+    assert asked["ranks"] == [0, 16, 48]
+    # The list of docs/verify.md, and nothing beside it.
+    assert wrong(document) <= {("sent", "dp"), ("sent", "expert_dp"), ("peak", "")}
+    for rank, layers in zip(document.ranks, (9, 13, 13), strict=True):
+        rows = {(row.quantity, row.detail): row for row in rank.rows}
+        # By hand: experts' three matrices, 16 a layer. Weights in 16 bits are the upper halves of the master weights, whose
+        # lower halves remain: 2 bytes, over 16 ranks, or over the 2 that share experts.
+        experts = layers * 16 * 3 * 2_048 * 768
+        assert rows["parameters", "experts"].counted == experts
+        assert rows["master", ""].counted == pytest.approx(rows["parameters", ""].counted * 2 / 16 + experts * 2 / 2, rel=1e-5)
+        # Five exchanges of 65,536 rows in each layer and micro batch: the backward repeats the dispatch, without weights.
+        sent = (5 * 2 * 2_048 + 2 * 4) * 65_536 * 7 / 8
+        assert rows["sent", "ep"].counted == pytest.approx(layers * 8 * sent, rel=1e-3)
+        assert abs((rows["held between passes", ""].ratio or 0.0) - 1.0) <= 0.01
+    for rank in document.ranks[1:]:
+        (peak,) = (row for row in rank.rows if row.quantity == "peak")
+        assert abs((peak.ratio or 0.0) - 1.0) <= 0.02
+
+
 def test_a_target_that_nobody_runs_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plan = FOLDER / "qwen3-30b-a3b-a2.job.yaml"
     assert main(["verify", str(plan), "--counts", str(COUNTS), "--target", "mindformers"]) == 2
