@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from execution import running
+from execution.even_shares import splits
 from execution.running import used
 
 KEPT = {
@@ -76,22 +77,38 @@ def balance(args: Any) -> None:
     )  # fmt: skip
     dispatchers = importlib.import_module("megatron.core.transformer.moe.token_dispatcher")
     dispatchers.MoEAlltoAllTokenDispatcher._maybe_dtoh_and_synchronize = _host_copy
+    dispatchers.sort_chunks_by_idxs = _in_any_order(dispatchers.sort_chunks_by_idxs)
     if hasattr(dispatchers, "_DeepepManager"):
         dispatchers._DeepepManager._indices_to_multihot = _multihot
+
+
+def rank_of(dispatcher: Any) -> int:
+    """The dispatcher's rank among those that share the experts."""
+    return int(dispatcher.local_expert_indices[0]) // int(dispatcher.num_local_experts)
+
+
+def _in_any_order(sort: Any) -> Any:
+    """A sort of chunks whose order is a tensor without data: their number and sizes decide all that is counted."""
+
+    def sorted_chunks(x: torch.Tensor, split_sizes: Any, order: Any, *values: Any, **keywords: Any) -> Any:
+        unfused = isinstance(split_sizes, Shares) and not keywords.get("fused")
+        return sort(x, split_sizes, Shares(range(len(split_sizes))) if unfused else order, *values, **keywords)
+
+    return sorted_chunks
 
 
 def _host_copy(dispatcher: Any, point: str, tokens_per_expert: Any = None) -> Any:
     """The counts that the dispatcher would copy to the host."""
     if point == dispatcher.cuda_dtoh_point and not dispatcher.drop_and_pad:
         rows, ep, tp = int(dispatcher.num_out_tokens), dispatcher.ep_size, dispatcher.tp_size
+        sent, received, own = splits(rows, dispatcher.num_experts, ep, rank_of(dispatcher))
         if ep > 1 or tp > 1:
-            dispatcher.input_splits = dispatcher.output_splits = [rows // ep] * ep
-            dispatcher.output_splits_tp = Shares([rows] * tp)
-        share = rows // dispatcher.num_experts
+            dispatcher.input_splits, dispatcher.output_splits = sent, received
+            dispatcher.output_splits_tp = Shares([sum(received)] * tp)
         if dispatcher.num_local_experts > 1:
-            dispatcher.num_global_tokens_per_local_expert = Shares([share] * (dispatcher.num_local_experts * ep * tp))
+            dispatcher.num_global_tokens_per_local_expert = Shares(own * (ep * tp))
         running.meter.assume("even shares")
-        return Shares([share * ep * tp] * dispatcher.num_local_experts)
+        return Shares([share * ep * tp for share in own])
     return tokens_per_expert
 
 
@@ -163,11 +180,13 @@ class Buffer:
             x.shape[0],
         )
         experts = running.routing
-        share = x.shape[0] * ranks * experts["top_k"] // experts["experts"]
+        holders = experts["experts"] // experts["local"]  # more ranks than these hold parts of the same experts
+        rows_sent, holder = x.shape[0] * experts["top_k"], self.group.rank() * holders // ranks
+        _, _, own = splits(rows_sent, experts["experts"], holders, holder)
         weights = topk_weights.new_empty((rows, topk_weights.shape[-1]))
         running.meter.assume("even shares")
         return (received, topk_idx.new_empty((rows, topk_idx.shape[-1])), weights,
-                Shares([share] * experts["local"]), handle, Event())  # fmt: skip
+                Shares([share * ranks for share in own]), handle, Event())  # fmt: skip
 
     def combine(self, x: torch.Tensor, handle: Any, topk_weights: Any = None, **_keywords: Any) -> Any:
         used("deep_ep.Buffer.combine")

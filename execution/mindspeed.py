@@ -9,7 +9,7 @@ import sys
 import warnings
 from typing import Any
 
-from execution import devices, experts, megatron, npu_kernels, packages, triton_kernels
+from execution import devices, even_shares, experts, megatron, npu_kernels, packages, triton_kernels
 from execution.running import calls, meter, routing
 
 import torch  # isort: skip
@@ -122,8 +122,9 @@ def _with_even_shares(counted: Any) -> Any:
             del routing["counting"]
         rows = int(each.num_out_tokens)
         if each.ep_size > 1 or each.tp_size > 1:
-            each.input_splits = each.output_splits = experts.Shares([rows // each.ep_size] * each.ep_size)
-            each.output_splits_tp = experts.Shares([rows] * each.tp_size)
+            sent, received, _ = even_shares.splits(rows, each.num_experts, each.ep_size, experts.rank_of(each))
+            each.input_splits, each.output_splits = experts.Shares(sent), experts.Shares(received)
+            each.output_splits_tp = experts.Shares([sum(received)] * each.tp_size)
         meter.assume("even shares")
         return found
 

@@ -16,6 +16,7 @@ from frameworks.megatron_lm.model_table import (
     LOCAL,
     ROUTER,
     SCALING,
+    heads_divide,
     latent,
     rotary,
     routed,
@@ -40,7 +41,13 @@ def stretched(kind: str) -> Any:
     return lambda flat: flat.get(f"{SCALING}.kind") == kind
 
 
+def _states_width(flat: Flat) -> bool:
+    """Whether ``--kv-channels`` is stated. Latent attention has tables of rotary positions as wide, unless YaRN makes them."""
+    return not latent(flat) or flat.get(f"{SCALING}.kind") != YARN or not heads_divide(flat)
+
+
 FACTS = (
+    Fact("kv_channels", "kv-channels", only=_states_width),
     switch("sandwich_norm", "post-norm"),
     Fact(
         "mlp",
@@ -135,6 +142,8 @@ def derived(flat: Flat) -> dict[str, Any]:
         room = round(original * factor)  # the framework derives the factor from it
         found["outgrown"] = seq_length if room < seq_length else None
     found["positions"] = max(room or 0, seq_length) or None
+    if mla and kind != YARN:
+        found["kv_channels"] = flat["mla.qk_rope_head_dim"]
     scale = found["constants.attention_scale"]
     if scale and not mla and isclose(squared := 1 / scale**2, round(squared), rel_tol=1e-6):
         found["constants.attention_scale"] = round(squared)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cost_models.shapes.layout import default_layout
+from cost_models.shapes.model_constants import RopeScaling
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -130,6 +131,18 @@ def test_mindspeed_fills_virtual_stages_with_noop_layers() -> None:
     assert read["--post-norm"] == []
     assert "3 no-op layers fill 61 layers up to 64" in " ".join(launch.notes)
     assert "core_r0.8.0" in " ".join(launch.notes)
+
+
+def test_rotary_tables_of_latent_attention_are_as_wide_as_its_rope_key() -> None:
+    # Without YaRN, MindSpeed-LLM's GPTModel makes them --kv-channels wide, as its scripts for GLM-5.2 and LongCat state.
+    assert PANGU_JOB.model.constants.rope_scaling is None
+    assert flags(mindspeed.arguments(PANGU_JOB, PANGU_PLAN))["--kv-channels"] == ["64"]
+    yarn = RopeScaling(
+        "yarn", 40.0, original_max_position_embeddings=4096, beta_fast=32.0, beta_slow=1.0, mscale=1.0, mscale_all_dim=1.0
+    )
+    constants = replace(PANGU_JOB.model.constants, rope_scaling=yarn)
+    scaled = replace(PANGU_JOB, model=replace(PANGU_JOB.model, constants=constants))
+    assert "--kv-channels" not in flags(mindspeed.arguments(scaled, PANGU_PLAN))
 
 
 def test_a_stage_of_a_v_that_sends_ends_in_a_layer() -> None:
