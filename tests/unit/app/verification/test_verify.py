@@ -287,6 +287,16 @@ def test_the_price_of_a_mixture_is_what_the_framework_counted() -> None:
     assert abs((rows["sent", "tp"].ratio or 0.0) - 1.0) < 1e-4
 
 
+def test_the_first_stage_names_what_it_sends_and_a_gradient() -> None:
+    counts = read_counts((FOLDER / "glm-4.5-pp2.counts.json").read_text(), "counts")
+    document = verification_document(load_job(str(FOLDER / "glm-4.5-pp2.job.yaml"), {}, {}), lambda _question: counts, None, [])
+    held = [row for rank in document.ranks for row in rank.rows if row.quantity == "held between passes"]
+    assert [row.ratio for row in held] == pytest.approx([1.0, 1.0], abs=0.0005)
+    # Two micro batches of three dense layers and, of 4,096 tokens and 5,120 channels in 16 bits, the last output and a gradient.
+    (kept,) = (row for row in document.ranks[0].rows if row.quantity == "kept by a layer")
+    assert held[0].counted == pytest.approx(2 * 3 * kept.counted + 2 * 2 * 4_096 * 5_120, rel=0.0005)
+
+
 def of_mindspeed(name: str) -> tuple[Any, dict[str, Any]]:
     """The document of a plan for Ascend, and the question that the framework got."""
     counts = read_counts((FOLDER / f"{name}.counts.json").read_text(), "counts")
