@@ -61,7 +61,8 @@ class ReadJob:
     others. ``unread``: arguments on which the price depends and that are not understood. ``uneven``: arguments by which samples
     are packed or as short as they are. ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0:
     they are). ``tokenizer``: its name or path. ``warnings``: one sentence for each default of the framework that costs, and that
-    the price leaves out. ``loader_mask``: the data loader makes a mask of sequence x sequence.
+    the price leaves out. ``loader_mask``: the data loader makes a mask of sequence x sequence. ``torch_compile``: whether layers
+    and loss are compiled.
     """
 
     model: ModelShape
@@ -77,6 +78,7 @@ class ReadJob:
     tokenizer: str = ""
     warnings: tuple[str, ...] = ()
     loader_mask: bool = False
+    torch_compile: bool | None = None
     task: TrainingTask = PRETRAIN
 
 

@@ -17,7 +17,8 @@ class Target:
     """A framework and the release whose rules apply; ``any`` has no release.
 
     ``families`` are the device families that the framework runs on. ``year`` is the release's date (2024.5: July 2024), where
-    prices depend on it; ``earlier`` are the years of releases with the same rules that are priced apart.
+    prices depend on it; ``earlier`` are the years of releases with the same rules that are priced apart. ``stack`` is the stack
+    that prices it, if it has another name. ``torch_compile``: a job for it compiles its layers unless it says otherwise.
     """
 
     name: str
@@ -26,6 +27,13 @@ class Target:
     families: tuple[str, ...] = ()
     year: float | None = None
     earlier: Mapping[str, float] = field(default_factory=dict, compare=False)
+    stack: str = ""
+    torch_compile: bool = False
+
+    @property
+    def priced_as(self) -> str:
+        """The stack that prices it."""
+        return self.stack or self.name
 
     @property
     def label(self) -> str:

@@ -89,6 +89,9 @@ def _name(strategy: StrategyDocument) -> str:
         parts.append(Sentence("no SP"))
     if strategy.zero_stage != 1 and strategy.dp * strategy.cp > 1:
         parts.append(f"ZeRO-{strategy.zero_stage}")
+    if strategy.optimizer_shard_size:
+        hybrid = "HSDP " if strategy.zero_stage >= 2 else ""
+        parts.append(Sentence("{}shards of {}", hybrid, strategy.optimizer_shard_size))
     if strategy.moe_dispatcher not in (None, "alltoall"):
         parts.append(str(strategy.moe_dispatcher))
     if strategy.tensor_plan is not None:

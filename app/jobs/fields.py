@@ -196,6 +196,11 @@ class SoftwareSection(Section):
         default=None,
         description="FlashAttention-2 on newer devices, Triton's kernels with a year before 2024; default: true for fsdp",
     )
+    torch_compile: bool | None = Field(
+        default=None,
+        description="torch.compile fuses the kernels and the loss of plain PyTorch (stack fsdp); default: true for target "
+        "torchtitan, else false",
+    )
     loader_mask: bool = Field(
         default=False,
         description="Megatron-LM's data loader makes a mask of sequence x sequence, its default in scripts without "

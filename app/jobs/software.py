@@ -31,16 +31,17 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
             )
         )
     stack: str | None = section.stack
-    if stack is None and target.name in stacks_of(profile.family):
-        stack = target.name
+    if stack is None and target.priced_as in stacks_of(profile.family):
+        stack = target.priced_as
         assumed["software.stack"] = Sentence("(the target)")
     elif stack is None:
         stack = default_stack(profile.family)
         assumed["software.stack"] = Sentence("(default on {} devices)", profile.family)
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
     plain = not STACKS[stack].traits.own_kernels
+    compiled = _is_compiled(section, plain=plain, by_target=target.torch_compile)
     year = _year(section, stack)
-    if year is None and target.year is not None and target.name == stack:
+    if year is None and target.year is not None and target.priced_as == stack:
         year = target.year
         assumed["software.year"] = Sentence("(release of {})", target.label)
     return Software(
@@ -50,11 +51,19 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         fp32_parameters=section.fp32_parameters,
         loader_mask=section.loader_mask,
         portable_attention=plain if section.portable_attention is None else section.portable_attention,
-        plain_cross_entropy=plain,
+        plain_cross_entropy=plain and not compiled,
+        torch_compile=compiled,
         target=target.label,
         time_factor=section.time_factor,
         **_options(section, profile.family, stack, execution),
     )
+
+
+def _is_compiled(section: SoftwareSection, *, plain: bool, by_target: bool) -> bool:
+    """Whether ``torch.compile`` fuses the kernels of plain PyTorch; other stacks have kernels of their own."""
+    if section.torch_compile and not plain:
+        raise InputError(Sentence("software.torch_compile: the stack has fused kernels of its own; give it for stack fsdp."))
+    return plain and (by_target if section.torch_compile is None else section.torch_compile)
 
 
 def _options(section: SoftwareSection, family: str, stack: str, execution: str) -> dict[str, Any]:
@@ -121,15 +130,16 @@ def warn_of_software(workload: Workload, warnings: list[str]) -> None:
         warnings.append(
             Sentence("software.portable_attention has no effect: {} has a fused attention of its vendor's.", profile.name)
         )
-    target = parse_target(software.target).name
-    if target not in ("any", software.stack):
+    named = parse_target(software.target)
+    target, stack = named.name, named.priced_as
+    if stack not in ("any", software.stack):
         warnings.append(
             Sentence(
                 "software.stack is {} and software.target is {}: times are of the one, rules of the other; "
                 "give stack {} unless both are meant.",
                 software.stack,
                 target,
-                target,
+                stack,
             )
         )
 

@@ -254,8 +254,10 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
     if batch is None and framework.suffix == "sh":  # [megatron-0.12, arguments.py]: one micro batch of each replica
         batch = strategy.micro_batch_size * strategy.dp
     software: dict[str, Any] = {"target": framework.target.label if profile.family in framework.target.families else ANY.name}
-    if framework.name in stacks_of(profile.family):
-        software["stack"] = framework.name
+    if framework.target.priced_as in stacks_of(profile.family):
+        software["stack"] = framework.target.priced_as
+    if read.torch_compile is not None:
+        software["torch_compile"] = read.torch_compile
     if read.loader_mask:
         software["loader_mask"] = True
     return {

@@ -19,7 +19,7 @@ from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError
-from frameworks.mindformers.document import options_from_document
+from frameworks.document import options_from_document
 from frameworks.release import Release
 
 _LIMITS = Limits(aliases=True)
@@ -34,7 +34,7 @@ class YamlLaunch:
         self.text, self._given, self._release = text, given, release
         document = parse_document(text, given.name, limits=_LIMITS)
         try:
-            self.arguments = options_from_document(document)
+            self.arguments = options_from_document(release, document)
         except ReadingError as error:
             raise InputError(Sentence("{}: {}.", given.name, error)) from None
         self._said = named_values(release, self.arguments)

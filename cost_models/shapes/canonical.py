@@ -138,7 +138,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         strategy.recompute_num_layers,
         strategy.recompute_modules,
     )
-    tensors = strategy.tensor_plan
+    tensors, shards = strategy.tensor_plan, strategy.optimizer_shard_size
     if strategy.recompute is Recompute.FULL and strategy.recompute_layers_per_stage is not None:
         # A plan by stage alone decides which layers are recomputed; the modules apply to the other layers.
         recompute, method, num_layers, modules = Recompute.FULL, RecomputeMethod.NONE, 0, strategy.recompute_modules
@@ -152,6 +152,7 @@ def canonical(workload: Workload, strategy: ParallelStrategy) -> ParallelStrateg
         ),
         mtp_before_head=canonical_mtp_before_head(model, strategy.pp, strategy.vpp, strategy.mtp_before_head),
         zero_stage=canonical_zero_stage(scope, strategy.zero_stage),
+        optimizer_shard_size=0 if shards == strategy.dp * strategy.cp else shards,
         dispatcher=canonical_dispatcher(model, strategy.ep * strategy.etp, cluster, strategy.dispatcher),
         recompute=recompute,
         recompute_method=method,

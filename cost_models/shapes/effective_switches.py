@@ -123,7 +123,8 @@ def fuses_attention(workload: Workload) -> bool:
 def usual_features(workload: Workload) -> Feature:
     """The switches that are on by default: those of ``DEFAULT_FEATURES`` that the devices and the stack have."""
     missing = Feature(0) if fuses_attention(workload) else Feature.FLASH_ATTENTION
-    if not workload.software_traits.own_kernels and workload.software_traits.eager:
+    traits = workload.software_traits
+    if not traits.own_kernels and traits.eager and not workload.software.torch_compile:
         missing |= FUSED_KERNELS
     return DEFAULT_FEATURES & ~missing
 

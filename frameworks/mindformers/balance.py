@@ -5,7 +5,7 @@ from __future__ import annotations
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence
-from frameworks.mindformers.options import Options
+from frameworks.options import Options
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.router_balance import balance_note, chosen_balance, loss_for

@@ -10,7 +10,7 @@ from cost_models.shapes.model_constants import ModelConstants, RopeScaling, Rout
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence, joined
 from frameworks.mindformers.models import ModelClass
-from frameworks.mindformers.options import Options
+from frameworks.options import Options
 from frameworks.rule import all_of
 
 # Field of the constants -> key. If a model does not state one, the file has the default of the class, with a note.

@@ -10,7 +10,7 @@ from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
-from frameworks.mindformers.options import options_of
+from frameworks.options import options_of
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.unread import CHANGES, Unread

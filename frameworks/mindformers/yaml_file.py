@@ -11,7 +11,7 @@ from typing import Any
 from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading
-from frameworks.mindformers.options import options_of
+from frameworks.options import options_of
 from frameworks.mindformers.table import MODEL
 from frameworks.release import Release
 

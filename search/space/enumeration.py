@@ -271,7 +271,6 @@ class _Slice:
             "schedule": int(self.pipeline.schedule),
             "microbatch_group_size_per_vp_stage": self.pipeline.group_size,
             "mtp_before_head": 0,
-            "optimizer_shard_size": 0,
             "layout_index": -1,
             "recompute_plan_index": -1,
             "tensor_plan_index": -1,

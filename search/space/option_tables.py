@@ -63,13 +63,17 @@ class OptionTable:
 
 
 class OptionTables:
-    """Tables of one space, each built once: sequence parallelism, context parallelism, recompute, dispatcher with switches."""
+    """Tables of one space, each built once.
+
+    They are: sequence parallelism, context parallelism, recompute, ranks that share the optimizer, dispatcher with switches.
+    """
 
     def __init__(self, workload: Workload, space: SearchSpace) -> None:
         self._workload = workload
         self._space = space
         self._sequence_parallel = OptionTable.of(("sequence_parallel",), [[(0,)], [(int(on),) for on in space.sequence_parallel]])
         self._cp = OptionTable.of(("cp_algo", "ulysses_degree"), [_cp_variants(space, cp) for cp in space.cp])
+        self._sharding = OptionTable.of(("optimizer_shard_size",), _shard_variants(space))
         self._recompute: dict[int, OptionTable] = {}
         self._switches: dict[tuple[Scope, tuple[Feature, ...]], OptionTable] = {}
 
@@ -84,7 +88,7 @@ class OptionTables:
         switches = schedule_scope(schedule), self._space.features_with(schedule)  # schedules that agree in both share a table
         if switches not in self._switches:
             self._switches[switches] = self._switch_table(*switches)
-        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._switches[switches]
+        return self._sequence_parallel, self._cp, self._recompute[longest_chunk], self._sharding, self._switches[switches]
 
     def _switch_table(self, of_schedule: Scope, features: tuple[Feature, ...]) -> OptionTable:
         has_experts = self._workload.model.moe is not None
@@ -107,6 +111,7 @@ def option_classes(workload: Workload, space: SearchSpace, layouts: Layouts) -> 
         (layouts.tp > 1).astype(np.int64),
         np.searchsorted(np.array(space.cp), layouts.cp),
         np.zeros_like(layouts.tp),
+        _shard_class(space, layouts.dp * layouts.cp),
         8 * travel + 4 * has_replicas(workload.model, layouts) + 2 * (layouts.cp > 1) + (layouts.tp > 1),
     )
 
@@ -132,6 +137,20 @@ def _cp_variants(space: SearchSpace, cp: int) -> list[Variant]:
             degrees = [degree for degree in range(2, cp) if cp % degree == 0]
         variants += [canonical_cp(cp, algo, degree) for degree in degrees]
     return variants
+
+
+def _shard_variants(space: SearchSpace) -> list[list[Variant]]:
+    """The sizes of each class of ``_shard_class``."""
+    sizes = space.optimizer_shard_size
+    return [[(size,) for bit, size in enumerate(sizes) if code >> bit & 1] for code in range(1 << len(sizes))]
+
+
+def _shard_class(space: SearchSpace, replicas: IntColumn) -> IntColumn:
+    """Which sizes are true parts of so many ranks that hold the same weights, a bit for each ``[k]``; 0 stands for all ranks."""
+    code = np.zeros_like(replicas)
+    for bit, size in enumerate(space.optimizer_shard_size):
+        code += ((replicas % max(size, 1) == 0) & (replicas > size)).astype(np.int64) << bit
+    return code
 
 
 def _recompute_variants(workload: Workload, space: SearchSpace, longest_chunk: int) -> list[Variant]:

@@ -7,7 +7,8 @@ Default grid (a range in the limits selects from it, a list replaces it):
 - ``cp``: powers of two that leave a rank at least 4,096 tokens [mindspeed, auto_settings]; all algorithms
 - ``ep``: divisors of the number of experts, 1 for dense models; all dispatchers
 - ``etp``: powers of two up to a node that leave a shard at least 2,048 columns of an expert, 1 for dense models
-- ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1)
+- ``micro_batch_size``: 1, 2, 4, 8, 16; ``sequence_parallel`` on; distributed optimizer (``zero_stage`` 1), or for a stack
+  that shards weights ``zero_stage`` 3 and 2, over all replicas, over those of a node and over those of an inner tier
 - ``recompute``: none, modules, the first 1 to 16 layers or a quarter, a half and three quarters of each virtual stage, all layers
 - ``schedule``: none, 1F1B or interleaved by the shape, and DualPipeV for experts on several ranks where the target has it;
   an interleaved chunk takes pp micro batches in turn
@@ -85,10 +86,13 @@ class SearchSpace:
     interleaved_features: tuple[Feature, ...]
     wanted: Feature = Feature(0)
     leaner: Feature = Feature(0)
+    optimizer_shard_size: tuple[int, ...] = (0,)  # 0: all ranks that hold the same weights
 
     def dimensions(self) -> dict[str, list[Any]]:
         """The values of every dimension except the switches, as jobs name them."""
         values: dict[str, list[Any]] = {name: list(getattr(self, name)) for name in (*DEGREES, "sequence_parallel", "zero_stage")}
+        if len(self.optimizer_shard_size) > 1:
+            values["optimizer_shard_size"] = list(self.optimizer_shard_size)
         for name in ("cp_algo", "schedule", "dispatcher"):
             values["moe_dispatcher" if name == "dispatcher" else name] = [kind.label for kind in getattr(self, name)]
         return values | {
@@ -135,7 +139,7 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         microbatch_group_size_per_vp_stage=limits.microbatch_group_size_per_vp_stage or (0,),
         dispatcher=options["dispatcher"],
         recompute=options["recompute"],
-        zero_stage=limits.zero_stage or (1,),
+        zero_stage=limits.zero_stage or ((3, 2) if _shards_weights(workload) else (1,)),
         features=features,
         dualpipev_features=merged,
         interleaved_features=tuple(dict.fromkeys((*features, *(merged if _merges_pairs(workload, degrees["ep"]) else ())))),
@@ -143,7 +147,20 @@ def search_space(workload: Workload, limits: SearchLimits | None = None) -> Sear
         | _if_allowed(workload, limits)
         | usual_if_set(workload) & ~Feature(sum(feature for feature, tried in limits.switches.items() if tried != (True,))),
         leaner=_open(workload, limits, InSearch.LEAN_ON, InSearch.LEAN_OFF),
+        optimizer_shard_size=(0, *_inner_domains(workload)) if _shards_weights(workload) else (0,),
     )
+
+
+def _shards_weights(workload: Workload) -> bool:
+    """Whether the stack is fully sharded data parallelism, which has no other form of the optimizer."""
+    return workload.software_traits.fp32_shards
+
+
+def _inner_domains(workload: Workload) -> tuple[int, ...]:
+    """Devices of a node and of each tier inside the outermost, if they are not all of the cluster."""
+    cluster = workload.cluster
+    sizes = {cluster.profile.devices_per_node, *(tier.domain_devices or 0 for tier in cluster.profile.tiers[:-1])}
+    return tuple(size for size in sorted(sizes) if 1 < size < cluster.num_devices)
 
 
 def limits_with_names(workload: Workload, limits: SearchLimits) -> SearchLimits:

@@ -19,6 +19,7 @@ _LABELLED: dict[str, type[Named] | type[Schedule]] = {"cp_algo": CpAlgo, "schedu
 _PLAIN = (*DEGREES, "sequence_parallel", GROUP_SIZE, "zero_stage")
 _COMBINATIONS = ("features", "dualpipev_features", "interleaved_features")
 _SETS = ("wanted", "leaner")
+_SHARDS = "optimizer_shard_size"
 
 
 def space_to_mapping(space: SearchSpace) -> dict[str, Any]:
@@ -29,6 +30,7 @@ def space_to_mapping(space: SearchSpace) -> dict[str, Any]:
         "recompute": [mode.name for mode in space.recompute],
         **{name: [_names(combination) for combination in getattr(space, name)] for name in _COMBINATIONS},
         **{name: _names(getattr(space, name)) for name in _SETS},
+        _SHARDS: list(space.optimizer_shard_size),
     }
 
 
@@ -39,6 +41,7 @@ def space_from_mapping(mapping: Mapping[str, Any]) -> SearchSpace:
         for name in _COMBINATIONS:
             values[name] = tuple(_combination(names) for names in mapping[name])
         values |= {name: _combination(mapping.get(name, "")) for name in _SETS}  # older spaces lack these sets
+        values[_SHARDS] = tuple(mapping.get(_SHARDS, (0,)))  # older spaces lack it
         for name, enumeration in _LABELLED.items():
             by_label = {kind.label: kind for kind in enumeration}
             values[name] = tuple(by_label[label] for label in mapping[name])

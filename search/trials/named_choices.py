@@ -85,6 +85,7 @@ class StrategyChoices:
             schedule=schedule,
             microbatch_group_size_per_vp_stage=group_size,
             zero_stage=pick("zero_stage", space.zero_stage),
+            optimizer_shard_size=pick("optimizer_shard_size", space.optimizer_shard_size),
             dispatcher=DISPATCHERS.get(dispatcher, Dispatcher.NONE),
             recompute=mode.granularity,
             recompute_method=mode.method,
@@ -143,6 +144,7 @@ class StrategyChoices:
             "sequence_parallel": strategy.sequence_parallel,
             "dispatcher": strategy.dispatcher.label,
             "zero_stage": strategy.zero_stage,
+            "optimizer_shard_size": strategy.optimizer_shard_size,
             "recompute": next(same_mode, ""),
             **{name: bool(feature & strategy.features) for name, feature in SWITCHES.items()},
         }

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from frameworks.framework import ReadingError
-from frameworks.mindformers.document import MAX_DEPTH, MAX_OPTIONS, options_from_document
+from frameworks.document import MAX_DEPTH, MAX_OPTIONS, options_from_document
 
 
 def test_sections_become_paths_and_values_json() -> None:
@@ -17,7 +17,7 @@ def test_sections_become_paths_and_values_json() -> None:
         "model": {"model_config": {"architectures": ["Qwen3ForCausalLM"], "rms_norm_eps": 1e-6, "q_lora_rank": None}},
         "callbacks": [{"type": "MFLossMonitor"}],
     }
-    assert options_from_document(document) == [
+    assert options_from_document(RELEASE, document) == [
         "use_legacy=false",
         "parallel_config.data_parallel=4",
         "parallel_config.model_parallel=2",
@@ -30,7 +30,7 @@ def test_sections_become_paths_and_values_json() -> None:
 
 def test_patterns_of_recompute_are_one_value() -> None:
     document = {"recompute_config": {"recompute": True, "select_recompute": {r"mlp\.mul": True}}}
-    assert options_from_document(document) == [
+    assert options_from_document(RELEASE, document) == [
         "recompute_config.recompute=true",
         'recompute_config.select_recompute={"mlp\\\\.mul": true}',
     ]
@@ -54,5 +54,5 @@ def nested(levels: int) -> dict[str, Any]:
 )
 def test_a_document_that_no_options_mean_is_refused_with_the_path(document: dict[Any, Any], words: tuple[str, ...]) -> None:
     with pytest.raises(ReadingError) as refused:
-        options_from_document(document)
+        options_from_document(RELEASE, document)
     assert all(word in str(refused.value) for word in words)

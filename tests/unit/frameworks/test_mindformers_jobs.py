@@ -19,7 +19,7 @@ from cost_models.shapes.strategy import CpAlgo, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MlaShape, ModelShape, Workload
 from frameworks.framework import ReadingError, ReadJob
-from frameworks.mindformers.document import options_from_document
+from frameworks.document import options_from_document
 from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.writer import arguments
@@ -41,7 +41,7 @@ TRAINED: dict[str, tuple[ModelShape, str]] = {
 
 def read(document: Document, num_devices: int | None = None) -> ReadJob:
     assert MINDFORMERS.read_job is not None
-    return MINDFORMERS.read_job(options_from_document(document), num_devices)
+    return MINDFORMERS.read_job(options_from_document(RELEASE, document), num_devices)
 
 
 def again(made: Workload, plan: Any) -> ReadJob:

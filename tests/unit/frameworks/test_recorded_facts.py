@@ -13,7 +13,7 @@ from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Sc
 from cost_models.shapes.workload import Software, Workload
 from frameworks.framework import Framework
 from frameworks.legality import legal_mask, violations
-from frameworks.mindformers.options import as_given, options_of
+from frameworks.options import as_given, options_of
 from frameworks.registry import FRAMEWORKS
 from frameworks.release import problems, read_tokens
 from search.space.enumeration import Rejections, chunks

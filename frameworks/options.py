@@ -1,4 +1,4 @@
-"""Options of ``run_mindformer.py``: ``path=value`` with the value in JSON [mindformers-1.8, template.py]."""
+"""Options of YAML and TOML files: ``path=value`` with the value in JSON, as in MindFormers' ``--options`` [mindformers-1.8, template.py]."""
 
 from __future__ import annotations
 

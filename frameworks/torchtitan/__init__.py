@@ -1,0 +1,1 @@
+"""torchtitan on PyTorch."""

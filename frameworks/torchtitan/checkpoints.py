@@ -1,0 +1,79 @@
+"""Activation checkpoints of torchtitan: none, all layers, or each n-th layer of a rank [torchtitan-0.2, activation_checkpoint.py].
+
+A rank counts its layers over all of its chunks, so each n-th layer is a number of layers of each rank.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod
+
+
+class Mode(NamedTuple):
+    """``activation_checkpoint.mode``, and the option of ``selective``: each n-th layer."""
+
+    mode: str
+    every: int = 0
+
+
+class Checkpoints(NamedTuple):
+    """The same as fields of a strategy, but modules."""
+
+    recompute: Recompute = Recompute.NONE
+    method: RecomputeMethod = RecomputeMethod.NONE
+    num_layers: int = 0
+    layers_per_stage: tuple[int, ...] | None = None
+
+
+NOTHING = Checkpoints()
+EVERYTHING = Checkpoints(Recompute.FULL, RecomputeMethod.UNIFORM, 1)
+
+
+def checkpoints_of(mode: Mode, layout: LayerLayout) -> Checkpoints:
+    """Fields of a strategy for a mode; a block of the first layers of each chunk where it recomputes as many of every chunk."""
+    if mode.mode == "none":
+        return NOTHING
+    if mode.mode == "full" or mode.every <= 1:
+        return EVERYTHING
+    ranks = [[row[stage] for row in layout] for stage in range(len(layout[0]))]
+    by_chunk = [list(_each_nth(chunks, mode.every)) for chunks in ranks]
+    if not any(map(sum, by_chunk)):
+        return NOTHING
+    block = max(map(max, by_chunk))
+    if all(min(block, held) == kept for chunks, of in zip(ranks, by_chunk, strict=True) for held, kept in zip(chunks, of, strict=True)):
+        return Checkpoints(Recompute.FULL, RecomputeMethod.BLOCK, block)
+    return Checkpoints(Recompute.FULL, layers_per_stage=tuple(map(sum, by_chunk)))
+
+
+def _each_nth(chunks: list[int], every: int) -> Iterator[int]:
+    """Recomputed layers of each chunk of a rank."""
+    passed = 0
+    for layers in chunks:
+        yield (passed + layers) // every - passed // every
+        passed += layers
+
+
+@lru_cache(maxsize=4096)
+def mode_of(checkpoints: Checkpoints, layout: LayerLayout) -> Mode | None:
+    """The mode that recomputes so; ``None`` if none does."""
+    if checkpoints == NOTHING:
+        return Mode("none")
+    longest = max(map(max, layout))
+    if checkpoints == EVERYTHING or (checkpoints.method is RecomputeMethod.BLOCK and checkpoints.num_layers >= longest):
+        return Mode("full")
+    return next((mode for mode in _selective(layout) if checkpoints_of(mode, layout) == checkpoints), None)
+
+
+def nearest_mode(num_recomputed: int, layout: LayerLayout) -> Mode:
+    """The mode with the fewest recomputed layers that are not less than given ones of the model."""
+    total = sum(map(sum, layout))
+    fitting = [mode for mode in _selective(layout) if total // mode.every >= num_recomputed]
+    return fitting[-1] if fitting else Mode("full")
+
+
+def _selective(layout: LayerLayout) -> list[Mode]:
+    most = max(sum(row[stage] for row in layout) for stage in range(len(layout[0])))
+    return [Mode("selective", every) for every in range(2, most + 1)]

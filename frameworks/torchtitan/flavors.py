@@ -1,0 +1,201 @@
+"""Models of torchtitan by name and flavor, from the arguments that its registry states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
+from cost_models.shapes.workload import ModelShape, MoeShape
+from documents.sentences import Sentence
+from frameworks.model_facts import flattened
+from frameworks.rule import all_of
+from frameworks.torchtitan.table import RELEASE
+
+CAUSAL = "sdpa"  # the attention of whole sequences; others stay within documents, by kernels that are not priced
+SHOWN = 4  # fields that a sentence names
+_FREE = ("name", "constants")  # fields of a model that leave its layers as they are
+_CONSTANTS = {
+    "constants.norm_epsilon": Sentence("the norms' epsilon"),
+    "constants.rotary_base": Sentence("the rotary base"),
+    "constants.rope_scaling.kind": Sentence("the scaling of rotary positions"),
+    "constants.rope_scaling.factor": Sentence("the factor of rotary positions"),
+    "constants.router.score_function": Sentence("the router's scores"),
+    "constants.router.normalize_topk": Sentence("the normalisation of the router's weights"),
+    "constants.router.topk_scale": Sentence("the scale of the router's weights"),
+    "constants.activation": Sentence("the activation"),
+    "constants.normalization": Sentence("the norm"),
+}
+_BUILDS = ("constants.activation", "constants.normalization")  # constants that make another model
+# Families of torchtitan that are not read, and why.
+UNREAD_FAMILIES: Mapping[str, str] = {
+    "deepseek_v3": Sentence("its attention stays within documents, by a kernel that is not priced"),
+    "llama4": Sentence("some of its layers attend within chunks, which is not priced"),
+    "gpt_oss": Sentence("its attention has windows and a kernel that is not priced"),
+    "llama3_ft": Sentence("its replicas are started by torchft"),
+    "flux": Sentence("it makes pictures"),
+}
+
+
+@dataclass(frozen=True)
+class Flavor:
+    """A model that torchtitan can be told by ``model.name`` and ``model.flavor``, and its attention."""
+
+    name: str
+    flavor: str
+    model: ModelShape
+    attention: str
+
+    @property
+    def has_pipelines(self) -> bool:
+        """Whether the family has a function that makes pipelines [torchtitan-0.2, models/qwen3/__init__.py:199]."""
+        return self.name != "qwen3"
+
+
+def _llama3(stated: Mapping[str, Any]) -> ModelShape:
+    width, multiple = int(2 * 4 * stated["dim"] / 3), stated["multiple_of"]
+    width = int(stated.get("ffn_dim_multiplier", 1) * width)  # [torchtitan-0.2, models/llama3/model/model.py]
+    scaling = stated["rope_scaling_args"]
+    return ModelShape(
+        name="",
+        num_layers=stated["n_layers"],
+        hidden_size=stated["dim"],
+        num_attention_heads=stated["n_heads"],
+        num_query_groups=stated.get("n_kv_heads", stated["n_heads"]),
+        kv_channels=stated["dim"] // stated["n_heads"],
+        ffn_hidden_size=multiple * -(-width // multiple),
+        vocab_size=stated["vocab_size"],
+        constants=ModelConstants(
+            model_type="llama",
+            activation="silu",
+            normalization="rmsnorm",
+            norm_epsilon=stated["norm_eps"],
+            rotary_base=float(stated["rope_theta"]),
+            rope_scaling=RopeScaling(
+                "llama3",
+                scaling["scaling_factor"],
+                scaling["original_max_position_embeddings"],
+                low_freq_factor=scaling["low_freq_factor"],
+                high_freq_factor=scaling["high_freq_factor"],
+            ),
+        ),
+    )
+
+
+def _qwen3(stated: Mapping[str, Any]) -> ModelShape:
+    experts, router = stated["moe_args"], RouterConstants()
+    moe = None
+    if stated["moe_enabled"]:
+        shared = experts["num_shared_experts"]
+        moe = MoeShape(
+            num_experts=experts["num_experts"],
+            top_k=experts["top_k"],
+            expert_ffn_hidden_size=stated["moe_inter_dim"],
+            num_shared_experts=shared,
+            shared_expert_ffn_hidden_size=shared * stated["moe_inter_dim"],
+        )
+        router = RouterConstants(experts["score_func"], experts["route_norm"], experts["route_scale"])
+    return ModelShape(
+        name="",
+        num_layers=stated["n_layers"],
+        hidden_size=stated["dim"],
+        num_attention_heads=stated["n_heads"],
+        num_query_groups=stated["n_kv_heads"],
+        kv_channels=stated["head_dim"],
+        ffn_hidden_size=stated["hidden_dim"],
+        vocab_size=stated["vocab_size"],
+        qk_layernorm=stated["qk_norm"],
+        tied_embeddings=stated["enable_weight_tying"],
+        moe=moe,
+        constants=ModelConstants(
+            model_type="qwen3_moe" if moe else "qwen3",
+            activation="silu",
+            normalization="rmsnorm",
+            norm_epsilon=stated["norm_eps"],
+            rotary_base=float(stated["rope_theta"]),
+            router=router,
+        ),
+    )
+
+
+_FAMILIES = {"llama3": _llama3, "qwen3": _qwen3}
+
+
+def _flavors() -> dict[tuple[str, str], Flavor]:
+    found = {}
+    for label, own in RELEASE.models.items():
+        name, _, flavor = label.partition("/")
+        if flavor:
+            stated = {**RELEASE.models[name], **own}
+            model = replace(_FAMILIES[name](stated), name=f"{name}-{flavor}".lower())
+            found[name, flavor] = Flavor(name, flavor, model, stated["attn_type"])
+    return found
+
+
+FLAVORS = _flavors()
+_PRICED = tuple(each for each in FLAVORS.values() if each.attention == CAUSAL)
+
+
+def flavor_of(model: ModelShape) -> Flavor | None:
+    """The flavor with the model's layers; ``None`` without one."""
+    same = [each for each in _PRICED if not _different(each.model, model)]
+    return same[0] if same else None
+
+
+def no_flavor(model: ModelShape) -> str:
+    """A sentence on a model that is no flavor: what the nearest one has otherwise."""
+    nearest = min(_PRICED, key=lambda each: (len(_different(each.model, model)), abs(each.model.num_layers - model.num_layers)))
+    different = _different(nearest.model, model)
+    more = [Sentence("{} more fields", len(different) - SHOWN)] if len(different) > SHOWN else []
+    return Sentence(
+        "torchtitan {} trains flavors of its own, and {} is none of them; the nearest, {} {}, has another {}",
+        RELEASE.version,
+        model.name,
+        nearest.name,
+        nearest.flavor,
+        all_of([*different[:SHOWN], *more]),
+    )
+
+
+def misstated(model: ModelShape) -> tuple[str, ...]:
+    """A sentence on the constants that the model states and its flavor has otherwise; layers and cost are the same."""
+    flavor = flavor_of(model)
+    if flavor is None:
+        return ()
+    ours, theirs = flattened(model), flattened(flavor.model)
+    said = [
+        Sentence("{} ({} for {})", words, theirs.get(path), ours[path])
+        for path, words in _CONSTANTS.items()
+        if ours.get(path) is not None and ours[path] != theirs.get(path)
+    ]
+    if not said:
+        return ()
+    return (Sentence("torchtitan's flavor {} has other constants: {}.", flavor.flavor, all_of(said)),)
+
+
+def _different(flavor: ModelShape, model: ModelShape) -> list[str]:
+    """Fields in which layers differ."""
+    ours, theirs = flattened(_comparable(model)), flattened(_comparable(flavor))
+    shape = [path for path in {**theirs, **ours} if path.split(".")[0] not in _FREE and ours.get(path) != theirs.get(path)]
+    return shape + [path for path in _BUILDS if ours.get(path) not in (None, theirs.get(path))] + _not_built(model)
+
+
+def _comparable(model: ModelShape) -> ModelShape:
+    """The model without numbers of layers that it does not have: a width of dense layers where all layers have experts."""
+    return replace(model, ffn_hidden_size=0) if model.moe is not None and all(model.moe_layers()) else model
+
+
+_PLAIN = ModelConstants()
+_NOT_BUILT = (
+    *("norm_zero_centered", "rotary_fraction", "local_rotary_base", "attention_output_bias", "attention_scale"),
+    *("attention_softcap", "logit_softcap", "embedding_scale", "attention_sinks", "activation_clamp", "glu_linear_offset"),
+    *("qk_norm_over_heads", "post_norm_residual"),
+)
+
+
+def _not_built(model: ModelShape) -> list[str]:
+    """Constants that no flavor has, and that make another model."""
+    constants = model.constants
+    found = [name for name in _NOT_BUILT if getattr(constants, name) != getattr(_PLAIN, name)]
+    return found + (["shared_expert_gate"] if constants.router.shared_expert_gate else [])

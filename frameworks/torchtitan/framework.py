@@ -1,0 +1,49 @@
+"""torchtitan as a framework."""
+
+from __future__ import annotations
+
+from cost_models.shapes.training_task import Task
+from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
+from frameworks.framework import Framework, untold_task
+from frameworks.torchtitan.flavors import flavor_of, misstated, no_flavor
+from frameworks.torchtitan.job_reader import read_job
+from frameworks.torchtitan.nearest import nearest
+from frameworks.torchtitan.reader import read
+from frameworks.torchtitan.rules import FIXED, NAME, PLACEMENTS, RULES
+from frameworks.torchtitan.table import RELEASE, TABLE
+from frameworks.torchtitan.toml_file import toml_file
+from frameworks.torchtitan.writer import arguments
+from frameworks.target import Target
+
+
+def untold(workload: Workload) -> tuple[str, ...]:
+    """A sentence on a model that is no flavor, and on another task."""
+    model = () if flavor_of(workload.model) else (Sentence("Not the same model: {}.", no_flavor(workload.model)),)
+    return model + untold_task(NAME, (Task.PRETRAIN,), workload)
+
+
+TORCHTITAN = Framework(
+    target=Target(
+        RELEASE.name,
+        RELEASE.version,
+        ("0.2", "v0.2.2"),
+        ("nvidia", "amd"),
+        stack="fsdp",
+        torch_compile=True,
+    ),
+    release=RELEASE,
+    table=TABLE,
+    rules=RULES,
+    placements=PLACEMENTS,
+    fixed=FIXED,
+    nearest=nearest,
+    write=arguments,
+    read=read,
+    read_job=read_job,
+    suffix="toml",
+    purposes={},
+    file=toml_file,
+    untold=untold,
+    misstated=lambda workload: misstated(workload.model),
+)

@@ -1,0 +1,47 @@
+"""Reads options of torchtitan as a whole job: model, strategy, batch, and what of them is not understood."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from cost_models.shapes.router_balance import RouterBalance
+from documents.sentences import Sentence
+from frameworks.framework import ReadJob
+from frameworks.options import as_given
+from frameworks.torchtitan.reader import OP, Reading
+from frameworks.torchtitan.table import RELEASE, TABLE
+from frameworks.unread import CHANGES, Unread, unread
+
+_OPERATORS = "activation_checkpoint.selective_ac_option"
+_EARLY = "activation_checkpoint.early_stop"
+
+
+def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJob:
+    """The job of ``path=value`` arguments; raises ``ReadingError``."""
+    reading = Reading(arguments, num_devices)
+    forced = bool(reading.value("debug.moe_force_load_balance")) and reading.flavor.model.moe is not None
+    return ReadJob(
+        reading.flavor.model,
+        reading.strategy(),
+        reading.number("training.seq_len"),
+        reading.global_batch_size,
+        "bf16",
+        tuple(_assumed(reading)),
+        router_balance=RouterBalance.FORCED if forced else None,
+        unread=(*_by_operator(reading), *unread(RELEASE, {name: as_given(value) for name, value in reading.options.items()})),
+        torch_compile=reading.compiled,
+    )
+
+
+def _by_operator(reading: Reading) -> Iterator[Unread]:
+    """Activation checkpoints by operator, whose saved tensors are not priced."""
+    if reading.value(TABLE.columns["recompute"]) == "selective" and reading.value(_OPERATORS) == OP:
+        yield Unread(_OPERATORS, CHANGES["cost"])
+
+
+def _assumed(reading: Reading) -> Iterator[str]:
+    """Sentences on what is priced in another form."""
+    if reading.mode().mode != "none" and not reading.value(_EARLY):
+        yield Sentence("{} is off; layers are priced as if recompute stopped at the last tensor that is needed", _EARLY)
+    if reading.cp > 1:
+        yield Sentence("{} is priced as keys and values that pass round a ring", TABLE.columns["cp"])

@@ -1,0 +1,205 @@
+"""Reads options of torchtitan as a strategy; missing ones have the release's defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cost_models.shapes.canonical import canonical_schedule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, Schedule
+from cost_models.shapes.switches import FUSED_KERNELS, Feature
+from documents.bounds import MAX_NUMBER
+from documents.sentences import Sentence, joined
+from frameworks.framework import ReadingError
+from frameworks.options import as_given, options_of
+from frameworks.rule import either, unless_default
+from frameworks.table import features_read
+from frameworks.torchtitan.checkpoints import Checkpoints, Mode, checkpoints_of
+from frameworks.torchtitan.flavors import CAUSAL, FLAVORS, UNREAD_FAMILIES, Flavor
+from frameworks.torchtitan.stages import counts_of, layout_from, usual_counts
+from frameworks.torchtitan.table import (
+    COMPILE,
+    COMPILED,
+    PARALLELISM,
+    RELEASE,
+    REPLICAS,
+    RESHARD,
+    SHARDS,
+    STAGES,
+    TABLE,
+)
+
+OP = "op"  # activation checkpoints by operator
+_COMPILED = ("model", "loss")  # what is compiled by default
+
+
+def read(arguments: Sequence[str], num_devices: int | None = None) -> ParallelStrategy:
+    """The strategy of ``path=value`` arguments; ``num_devices`` where the shards are what is left of them."""
+    return Reading(arguments, num_devices).strategy()
+
+
+class Reading:
+    """Options by path, with values as TOML reads them; an empty list is a value that is not given."""
+
+    def __init__(self, arguments: Sequence[str], num_devices: int | None) -> None:
+        self.options: Mapping[str, Any] = {name: value for name, value in options_of(arguments).items() if value != []}
+        self.flavor = self._flavor()
+        self.tp, self.pp, self.cp = (self.number(TABLE.columns[name]) for name in ("tp", "pp", "cp"))
+        self.replicas = self.number(REPLICAS)
+        self.shards = self._shards(num_devices)
+        self.dp = self.replicas * self.shards
+        self.parts = self.options.get(STAGES)
+        self.schedule_name = str(self.value(TABLE.columns["schedule"]))
+        self.layout = self._layout()
+        self.compiled = self._compiled()
+
+    def value(self, name: str) -> Any:
+        """The value, given or by default."""
+        given = self.options.get(name)
+        argument = RELEASE.arguments.get(name)
+        return given if given is not None or argument is None else argument.default
+
+    def number(self, name: str, low: int = 1) -> int:
+        """A whole number within bounds."""
+        value = self.value(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_NUMBER:
+            raise ReadingError(Sentence("{} {!r} is not allowed; give a whole number from {}", name, str(value)[:80], low))
+        return value
+
+    def _flavor(self) -> Flavor:
+        name, flavor = str(self.value("model.name")), str(self.value("model.flavor"))
+        found = FLAVORS.get((name, flavor))
+        if found is None and name in UNREAD_FAMILIES:
+            raise ReadingError(Sentence("model.name {} has no price: {}", name, UNREAD_FAMILIES[name]))
+        if found is None:
+            known = joined(", ", (Sentence("{} {}", *each) for each in FLAVORS))
+            raise ReadingError(Sentence("model {} {} is no flavor that is known here; give one of {}", name[:80], flavor[:80], known))
+        if found.attention != CAUSAL:
+            raise ReadingError(Sentence("model.flavor {} has attention within documents, which has no price", flavor))
+        return found
+
+    def _shards(self, num_devices: int | None) -> int:
+        """``data_parallel_shard_degree``; -1 is what the other degrees leave of the devices [torchtitan-0.2, parallel_dims.py:50]."""
+        given, others = self.number(SHARDS, low=-1), self.replicas * self.tp * self.pp * self.cp
+        if given > 0:
+            return given
+        if num_devices is None:
+            raise ReadingError(Sentence("{} is -1, what the devices leave; --devices states their number", SHARDS))
+        if given == 0 or num_devices % others:
+            raise ReadingError(Sentence("{} devices do not divide over {} ranks of the other degrees", num_devices, others))
+        return num_devices // others
+
+    def _layout(self) -> LayerLayout:
+        layers = self.flavor.model.num_layers
+        if self.pp == 1:
+            return ((layers,),)
+        if self.schedule_name not in TABLE.schedules.values():
+            raise ReadingError(
+                Sentence(
+                    "{} {} has no price; give {}", TABLE.columns["schedule"], self.schedule_name[:80], either([*TABLE.schedules.values()])
+                )
+            )
+        if self.parts is not None:
+            return layout_from(counts_of(self.parts, layers), self.pp)
+        less = [self.number(f"{PARALLELISM}.pipeline_parallel_{end}_stage_less_layers", low=0) for end in ("first", "last")]
+        stages = self.pp * (1 if self._is_single else 2)  # [torchtitan-0.2, pipeline_parallel.py:104]
+        if self.value(f"{PARALLELISM}.pipeline_parallel_layers_per_stage") is not None:
+            each = self.number(f"{PARALLELISM}.pipeline_parallel_layers_per_stage")
+            stages = -(-(layers + sum(less)) // each)
+        return layout_from(usual_counts(layers, stages, *less), self.pp)
+
+    @property
+    def _is_single(self) -> bool:
+        """Whether the schedule has one stage a rank."""
+        return self.schedule_name != TABLE.schedules[Schedule.INTERLEAVED]
+
+    def _compiled(self) -> bool:
+        """Whether layers and loss are compiled; one without the other has no price."""
+        if not self.value(COMPILE):
+            return False
+        components = self.options.get(COMPILED, list(_COMPILED))
+        if not isinstance(components, list) or {*components} != {*_COMPILED}:
+            raise ReadingError(Sentence("{} {} has no price; give model and loss, or no compilation", COMPILED, str(components)[:80]))
+        return True
+
+    @property
+    def at_once(self) -> int:
+        """Samples of a data-parallel rank in one pass of the pipeline, or of the layers without one."""
+        return self.number(TABLE.columns["micro_batch_size"])
+
+    @property
+    def micro_batch_size(self) -> int:
+        """Samples of a micro batch."""
+        if self.pp == 1:
+            return self.at_once
+        size = self.number(f"{PARALLELISM}.pipeline_parallel_microbatch_size")
+        if self.at_once % size:
+            raise ReadingError(Sentence("local_batch_size {} does not divide by micro batches of {}", self.at_once, size))
+        return size
+
+    @property
+    def global_batch_size(self) -> int:
+        """Samples of a step [torchtitan-0.2, train.py:200]. A pipeline that runs several times a step has no price."""
+        given, once = self.number("training.global_batch_size", low=-1), self.at_once * self.dp
+        if given <= 0:
+            return once
+        if given % once:
+            raise ReadingError(Sentence("global_batch_size {} does not divide by {} x {}", given, self.at_once, self.dp))
+        if self.pp > 1 and given != once:
+            raise ReadingError(
+                Sentence("global_batch_size {} runs the pipeline {} times a step, which has no price", given, given // once)
+            )
+        return given
+
+    def mode(self) -> Mode:
+        """The activation checkpoints; those by operator are read as none."""
+        mode = str(self.value(TABLE.columns["recompute"]))
+        if mode != "selective":
+            return Mode(mode if mode == "full" else "none")
+        option = str(self.value("activation_checkpoint.selective_ac_option"))
+        if option == OP:
+            return Mode("none")
+        if not option.isdecimal() or len(option) > 6:
+            raise ReadingError(Sentence("selective_ac_option {!r} is not allowed; give a number of layers", option[:80]))
+        return Mode("selective", int(option))
+
+    def strategy(self) -> ParallelStrategy:
+        """The strategy."""
+        model, pp, vpp = self.flavor.model, len(self.layout[0]), len(self.layout)
+        ep = self.number(TABLE.columns["ep"]) if model.moe else 1
+        etp = self.number(TABLE.columns["etp"]) if model.moe else 1
+        named = next((s for s, name in TABLE.schedules.items() if name == self.schedule_name), Schedule.NONE)
+        found = Checkpoints(*checkpoints_of(self.mode(), self.layout))
+        schedule = canonical_schedule(pp, vpp, named)
+        if pp > 1 and vpp > 1 and self._is_single:
+            raise ReadingError(Sentence("{} has one stage a rank, and the file has {}", self.schedule_name, vpp))
+        given = {name: as_given(value) for name, value in self.options.items() if name in RELEASE.arguments}
+        features = features_read(TABLE, RELEASE, given, self.value) | (TABLE.implied & ~FUSED_KERNELS)
+        return ParallelStrategy(
+            tp=self.tp,
+            pp=pp,
+            dp=self.dp,
+            cp=self.cp,
+            ep=ep,
+            etp=(self.tp if ep == 1 else etp) if model.moe else 1,
+            vpp=vpp,
+            micro_batch_size=self.micro_batch_size,
+            sequence_parallel=self.tp > 1,
+            cp_algo=CpAlgo.RING if self.cp > 1 else CpAlgo.NONE,
+            schedule=schedule,
+            zero_stage=self._zero_stage(),
+            optimizer_shard_size=self.shards * self.cp if self.replicas > 1 else 0,
+            dispatcher=Dispatcher.ALLTOALL if model.moe else Dispatcher.NONE,
+            recompute=found.recompute,
+            recompute_method=found.method,
+            recompute_num_layers=found.num_layers,
+            recompute_layers_per_stage=found.layers_per_stage if found.recompute is Recompute.FULL else None,
+            features=features | (FUSED_KERNELS if self.compiled else Feature(0)),
+            layer_layout=unless_default(self.layout, schedule) if pp > 1 else None,
+        )
+
+    def _zero_stage(self) -> int:
+        policy = self.value(RESHARD)
+        if policy == "default":  # [torchtitan-0.2, models/llama3/infra/parallelize.py:327]
+            return 2 if self.pp > 1 else 3
+        return 3 if policy == "always" else 2

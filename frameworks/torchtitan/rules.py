@@ -1,0 +1,269 @@
+"""Rules of torchtitan 0.2.2: its validators, and what a file of it cannot say or makes another run than the one that is priced.
+
+A source has the file and the line of the release.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cost_models.shapes.layer_keys import distinct_rows
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, Schedule, StrategyBatch
+from cost_models.shapes.switches import FUSED_KERNELS, Feature
+from cost_models.shapes.traits import Generation
+from cost_models.shapes.training_task import Task
+from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
+from frameworks.facts import fact_rule
+from frameworks.fixed import Fixed
+from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule
+from frameworks.physics.memory import tensor_plan_rule
+from frameworks.placements import Placements, placement_rule
+from frameworks.rule import Mask, Rule, every_row, layout_of, none_of, num_microbatches, rules_in
+from frameworks.torchtitan.checkpoints import Checkpoints, mode_of
+from frameworks.torchtitan.flavors import flavor_of, no_flavor
+from frameworks.torchtitan.table import RELEASE, TABLE, TERMS
+
+FACTS = partial(fact_rule, RELEASE, TERMS)
+NAME = "torchtitan"
+
+TASK = task_rule("torchtitan_task", "[torchtitan-0.2, train.py:117]", NAME, Task.PRETRAIN)
+PRECISION = precision_rule("torchtitan_precision", "[torchtitan-0.2, job_config.py:282]", NAME, "bf16")
+MODEL = Rule(
+    "torchtitan_model",
+    "[torchtitan-0.2, train.py:138; torchtitan-0.2, models/llama3/__init__.py; torchtitan-0.2, models/qwen3/__init__.py]",
+    Sentence("the model is a flavor of torchtitan whose attention is that of whole sequences"),
+    lambda w, b: every_row(b, flavor_of(w.model) is None),
+    lambda w, s: no_flavor(w.model),
+    job_only=True,
+)
+SHARDED_STACK = Rule(
+    "torchtitan_stack",
+    "[torchtitan-0.2, models/llama3/infra/parallelize.py:125]",
+    Sentence("times are of stack fsdp"),
+    lambda w, b: every_row(b, not w.software_traits.fp32_shards),
+    lambda w, s: Sentence("torchtitan shards weights by layers in FP32, which stack {} does not", w.software.stack),
+    job_only=True,
+)
+
+
+def shards(batch: StrategyBatch) -> NDArray[np.int64]:
+    """Ranks that share the weights: dp_shard x cp. ``[n]``"""
+    size: NDArray[np.int64] = np.where(batch.optimizer_shard_size > 0, batch.optimizer_shard_size, batch.dp * batch.cp)
+    return size
+
+
+SHARDED = Rule(
+    "torchtitan_sharded",
+    "[torchtitan-0.2, distributed/utils.py:246; torchtitan-0.2, models/llama3/infra/parallelize.py:151]",
+    Sentence("weights are sharded over two ranks or more: others are computed in FP32, or refused beside tp and pp"),
+    lambda w, b: shards(b) < 2,
+    lambda w, s: Sentence(
+        "weights are sharded over {} of dp {} x cp {}, and torchtitan then computes in FP32 or refuses the layout",
+        s.optimizer_shard_size or s.dp * s.cp,
+        s.dp,
+        s.cp,
+    ),
+)
+ZERO_STAGE = Rule(
+    "torchtitan_zero_stage",
+    "[torchtitan-0.2, models/llama3/infra/parallelize.py:319]",
+    Sentence("zero_stage is 3 (fsdp_reshard_after_forward always) or 2 (never)"),
+    lambda w, b: (b.zero_stage < 2) & (shards(b) > 1),
+    lambda w, s: Sentence("zero_stage {}: torchtitan shards weights and gradients in every layout", s.zero_stage),
+)
+SHARD_GROUPS = Rule(
+    "torchtitan_shard_groups",
+    "[torchtitan-0.2, parallel_dims.py:137]",
+    Sentence("cp divides optimizer_shard_size, which is data_parallel_shard_degree x cp"),
+    lambda w, b: (b.optimizer_shard_size % b.cp) != 0,
+    lambda w, s: Sentence("optimizer_shard_size {} is no multiple of cp {}", s.optimizer_shard_size, s.cp),
+)
+REPLICATED_EXPERTS = Rule(
+    "torchtitan_replicated_experts",
+    "[torchtitan-0.2, parallel_dims.py:138]",
+    Sentence("with replicas of shards, an expert has as many shards as other weights: ep x etp is tp"),
+    lambda w, b: (
+        every_row(b, w.model.moe is not None)
+        & (b.optimizer_shard_size > 0)
+        & (b.optimizer_shard_size < b.dp * b.cp)
+        & (b.ep * b.etp != b.tp)
+    ),
+    lambda w, s: Sentence(
+        "ep {} x etp {} = {} is not tp {}: torchtitan then shards experts over {} of the {} ranks of a replica, "
+        "and the price has one size of shards",
+        s.ep,
+        s.etp,
+        s.ep * s.etp,
+        s.tp,
+        max(s.optimizer_shard_size * s.tp // (s.ep * s.etp), 1),
+        s.optimizer_shard_size,
+    ),
+)
+EXPERT_DEGREES = Rule(
+    "torchtitan_expert_degrees",
+    "[torchtitan-0.2, parallel_dims.py:59; torchtitan-0.2, models/qwen3/infra/parallelize.py:111]",
+    Sentence("etp is 1 or tp where experts are divided over ranks, and tp where they are not"),
+    lambda w, b: every_row(b, w.model.moe is not None) & (b.etp != b.tp) & ((b.ep == 1) | (b.etp != 1)),
+    lambda w, s: Sentence("etp {} with ep {} and tp {}: torchtitan takes {}", s.etp, s.ep, s.tp, "1" if s.tp == 1 else _etp(s.ep, s.tp)),
+)
+
+
+def _etp(ep: int, tp: int) -> str:
+    return str(tp) if ep == 1 else Sentence("1 or {}", tp)
+
+
+EXPERT_WORLD = Rule(
+    "torchtitan_expert_world",
+    "[torchtitan-0.2, parallel_dims.py:138]",
+    Sentence("ep x etp divides data_parallel_shard_degree x cp x tp"),
+    lambda w, b: every_row(b, w.model.moe is not None) & ((shards(b) * b.tp) % (b.ep * b.etp) != 0),
+    lambda w, s: Sentence(
+        "ep {} x etp {} does not divide {} x tp {}", s.ep, s.etp, s.optimizer_shard_size or s.dp * s.cp, s.tp
+    ),
+)
+SEQUENCE = Rule(
+    "torchtitan_sequence",
+    "[torchtitan-0.2, parallel_dims.py:372; torchtitan-0.2, models/llama3/infra/parallelize.py:69]",
+    Sentence("the sequence divides by tp x 2 cp"),
+    lambda w, b: w.training.seq_length % (b.tp * 2 * b.cp) != 0,
+    lambda w, s: Sentence("seq_length {} does not divide by tp {} x 2 cp {}", w.training.seq_length, s.tp, s.cp),
+)
+SEQUENCE_PARALLEL = Rule(
+    "torchtitan_sequence_parallel",
+    "[torchtitan-0.2, models/llama3/infra/parallelize.py:161]",
+    Sentence("tensor-parallel layers divide the sequence between them"),
+    lambda w, b: (b.tp > 1) & (b.sequence_parallel == 0),
+    lambda w, s: Sentence("tp {} without sequence parallelism: the layers always have it", s.tp),
+)
+CONTEXT_PARALLEL = Rule(
+    "torchtitan_context_parallel",
+    "[torchtitan-0.2, job_config.py:446]",
+    Sentence("context parallelism is ring"),
+    lambda w, b: (b.cp > 1) & (b.cp_algo != CpAlgo.RING),
+    lambda w, s: Sentence("{} over cp {}: torchtitan passes keys and values, and exchanges no heads", s.cp_algo.label, s.cp),
+)
+PIPELINE = Rule(
+    "torchtitan_pipeline",
+    "[torchtitan-0.2, train.py:222; torchtitan-0.2, models/qwen3/__init__.py:199]",
+    Sentence("a pipeline has a model that torchtitan can cut"),
+    lambda w, b: (b.pp > 1) & every_row(b, (flavor := flavor_of(w.model)) is not None and not flavor.has_pipelines),
+    lambda w, s: Sentence("pp {}: torchtitan has no pipelines for {}", s.pp, w.model.name),
+)
+SCHEDULE = schedule_rule("torchtitan_schedule", "[torchtitan-0.2, pipeline_parallel.py:55]", NAME, TABLE)
+ENOUGH_MICRO_BATCHES = Rule(
+    "torchtitan_micro_batches",
+    "[pytorch, schedules.py, Schedule1F1B]",
+    Sentence("1F1B has a micro batch for each stage"),
+    lambda w, b: (
+        (b.pp > 1)
+        & (b.schedule == Schedule.ONE_F_ONE_B)
+        & (b.num_microbatches(w.training.global_batch_size) < b.pp)
+    ),
+    lambda w, s: Sentence("1F1B over pp {} has {} micro batches, and PyTorch needs {}", s.pp, num_microbatches(w, s), s.pp),
+)
+GROUP_SIZE = Rule(
+    "torchtitan_group_size",
+    "[pytorch, schedules.py, ScheduleInterleaved1F1B]",
+    Sentence("an interleaved chunk takes pp micro batches in turn"),
+    lambda w, b: (b.microbatch_group_size_per_vp_stage != 0) & (b.microbatch_group_size_per_vp_stage != b.pp),
+    lambda w, s: Sentence(
+        "microbatch_group_size_per_vp_stage {}: PyTorch's interleaved schedule takes pp {} in turn",
+        s.microbatch_group_size_per_vp_stage,
+        s.pp,
+    ),
+)
+DISPATCHER = dispatcher_rule(
+    "torchtitan_dispatcher",
+    "[torchtitan-0.2, job_config.py:474]",
+    NAME,
+    TABLE,
+    Sentence("experts are reached by alltoall"),
+)
+FEATURES = offered_rule("torchtitan_features", "[torchtitan-0.2, job_config.py]", NAME, TABLE)
+ASYNC_TP = FACTS("torchtitan_async_tp", Sentence("tp_comm_overlap (async TP) needs compilation"))
+TENSOR_PLAN = tensor_plan_rule("torchtitan_tensor_plan", "[torchtitan-0.2, activation_checkpoint.py:159]", NAME)
+
+_INDEXED = "[torchtitan-0.2, activation_checkpoint.py:39]"
+
+
+def _has_no_mode(workload: Workload, batch: StrategyBatch) -> Mask:
+    """Rows whose recompute no mode of activation checkpoints makes; each distinct one is looked up once."""
+    full = np.flatnonzero((batch.recompute == Recompute.FULL) & (batch.pp * batch.vpp <= workload.model.num_layers + 2))
+    mask = none_of(batch)
+    mask |= batch.recompute == Recompute.SELECTIVE
+    if not len(full):
+        return mask
+    rows = batch.take(full)
+    first, index = distinct_rows(
+        [
+            *(rows.pp, rows.vpp, rows.schedule, rows.layout_index, rows.recompute_plan_index),
+            *(rows.recompute_method, rows.recompute_num_layers, rows.recompute_modules),
+        ]
+    )
+    verdicts = []
+    for row in first:
+        strategy = rows.row(int(row))
+        layout = layout_of(workload, strategy)
+        verdicts.append(bool(strategy.recompute_modules) or mode_of(checkpoints(strategy), layout) is None)
+    mask[full] = np.array(verdicts, dtype=np.bool_)[index]
+    return mask
+
+
+def checkpoints(s: ParallelStrategy) -> Checkpoints:
+    """The recompute of a strategy, but modules."""
+    if s.recompute is not Recompute.FULL:
+        return Checkpoints()
+    if s.recompute_layers_per_stage is not None:
+        return Checkpoints(Recompute.FULL, layers_per_stage=s.recompute_layers_per_stage)
+    return Checkpoints(Recompute.FULL, s.recompute_method, s.recompute_num_layers)
+
+
+RECOMPUTE = Rule(
+    "torchtitan_recompute",
+    _INDEXED,
+    Sentence("recompute is of no layer, of all layers one by one, or of each n-th layer of a rank"),
+    _has_no_mode,
+    lambda w, s: Sentence(
+        "activation checkpoints of torchtitan are of no layer, of all layers, or of each n-th layer of a rank, and the plan's are not"
+    ),
+    reads_placement=True,
+)
+PLACEMENTS = Placements()
+STAGES = placement_rule("torchtitan_stages", "[torchtitan-0.2, pipeline_parallel.py:236]", NAME, PLACEMENTS)
+
+_COMPILED = Sentence("the plan's kernels are those of compiled layers")
+_BY_FSDP = Sentence("FSDP gathers weights and scatters gradients beside the layers")
+FIXED = (
+    *(Fixed(f, lambda w, b: every_row(b, w.software.torch_compile), _COMPILED, on=True) for f in Feature if f in FUSED_KERNELS),
+    *(
+        Fixed(f, lambda w, b: every_row(b, not w.software.torch_compile), Sentence("the layers are not compiled"))
+        for f in Feature
+        if f in FUSED_KERNELS
+    ),
+    Fixed(Feature.FLASH_ATTENTION, lambda w, b: every_row(b, True), Sentence("the layers have no other attention"), on=True),
+    Fixed(
+        Feature.MOE_GROUPED_GEMM,
+        lambda w, b: every_row(b, w.device_traits.generation >= Generation.HOPPER),
+        Sentence("the experts are one grouped matmul"),
+        on=True,
+    ),
+    Fixed(
+        Feature.MOE_GROUPED_GEMM,
+        lambda w, b: every_row(b, w.device_traits.generation < Generation.HOPPER),
+        Sentence("PyTorch's grouped matmul needs a Hopper GPU or a newer one"),
+    ),
+    Fixed(Feature.OVERLAP_GRAD_REDUCE, lambda w, b: every_row(b, True), _BY_FSDP, on=True),
+    Fixed(Feature.OVERLAP_PARAM_GATHER, lambda w, b: every_row(b, True), _BY_FSDP, on=True),
+    Fixed(
+        Feature.OVERLAP_P2P,
+        lambda w, b: every_row(b, True),
+        Sentence("PyTorch's schedule sends beside the next chunk"),
+        on=True,
+    ),
+)
+
+RULES = rules_in(globals())

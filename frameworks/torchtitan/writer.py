@@ -1,0 +1,98 @@
+"""Writes configurations of torchtitan 0.2.2, as ``path=value`` with the value in JSON [torchtitan-0.2, job_config.py]."""
+
+from __future__ import annotations
+
+import json
+
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
+from frameworks.environment import start_note
+from frameworks.framework import LaunchArguments
+from frameworks.options import Options, as_given
+from frameworks.rule import layout_of, num_microbatches
+from frameworks.table import settled
+from frameworks.torchtitan.checkpoints import mode_of
+from frameworks.torchtitan.flavors import flavor_of
+from frameworks.torchtitan.nearest import nearest
+from frameworks.torchtitan.rules import checkpoints
+from frameworks.torchtitan.stages import modules_of
+from frameworks.torchtitan.table import COMPILE, PARALLELISM, RELEASE, REPLICAS, RESHARD, SHARDS, STAGES, TABLE
+
+POLICIES = {3: "always", 2: "never"}
+
+
+def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
+    """Options and notes of the nearest strategy that torchtitan supports."""
+    s, replaced = nearest(workload, planned)
+    options = {**_model(workload), **_batch(workload, s), **_parallelism(workload, s), **_recompute(workload, s)}
+    options[COMPILE] = workload.software.torch_compile
+    written = settled(RELEASE, {**options, **TABLE.arguments_of(TABLE_SWITCHES)}, s.features, as_given)
+    launch = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
+    return LaunchArguments(launch, {}, replaced + _notes(workload, s))
+
+
+TABLE_SWITCHES = TABLE.offered & ~TABLE.implied
+
+
+def _model(workload: Workload) -> Options:
+    flavor = flavor_of(workload.model)
+    return {} if flavor is None else {"model.name": flavor.name, "model.flavor": flavor.flavor}
+
+
+def _batch(workload: Workload, s: ParallelStrategy) -> Options:
+    """Samples of a data-parallel rank at once, which a pipeline cuts in micro batches; what is left is accumulated."""
+    at_once = s.micro_batch_size * (num_microbatches(workload, s) if s.pp > 1 else 1)
+    return {
+        TABLE.columns["micro_batch_size"]: at_once,
+        "training.global_batch_size": workload.training.global_batch_size,
+        "training.seq_len": workload.training.seq_length,
+    }
+
+
+def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
+    names = TABLE.columns
+    shards = (s.optimizer_shard_size or s.dp * s.cp) // s.cp
+    options: Options = {
+        REPLICAS: s.dp // max(shards, 1),
+        SHARDS: shards,
+        RESHARD: POLICIES.get(s.zero_stage, "default"),
+        names["tp"]: s.tp,
+        names["cp"]: s.cp,
+        names["pp"]: s.pp,
+    }
+    if s.pp > 1:
+        options |= {
+            names["schedule"]: TABLE.schedules.get(s.schedule, "1F1B"),
+            f"{PARALLELISM}.pipeline_parallel_microbatch_size": s.micro_batch_size,
+            STAGES: modules_of(layout_of(workload, s)),
+        }
+    if workload.model.moe is not None:
+        options |= {names["ep"]: s.ep, names["etp"]: s.etp if s.ep > 1 else 1}
+    return options
+
+
+def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
+    mode = mode_of(checkpoints(s), layout_of(workload, s))
+    assert mode is not None  # of the nearest strategy
+    options: Options = {TABLE.columns["recompute"]: mode.mode}
+    if mode.mode == "selective":
+        options["activation_checkpoint.selective_ac_option"] = str(mode.every)
+    if mode.mode != "none":
+        options["activation_checkpoint.early_stop"] = True  # as PyTorch's own checkpoints, and the price
+    return options
+
+
+def _notes(workload: Workload, s: ParallelStrategy) -> tuple[str, ...]:
+    notes = [start_note(workload, "torchrun")]
+    if 0 < s.optimizer_shard_size < s.dp * s.cp:
+        notes.append(
+            Sentence(
+                "HSDP: {} replicas of weights over {} shards; the shards of a replica are neighbours.",
+                s.dp * s.cp // s.optimizer_shard_size,
+                s.optimizer_shard_size,
+            )
+        )
+    if s.cp > 1:
+        notes.append(Sentence("torchtitan gathers keys and values over cp, where the plan passes them round a ring."))
+    return tuple(notes)
