@@ -1,4 +1,4 @@
-"""Options of YAML and TOML files: ``path=value`` with the value in JSON, as in MindFormers' ``--options`` [mindformers-1.8, template.py]."""
+"""Options of YAML and TOML files: ``path=value`` with the value in JSON, as MindFormers takes them."""
 
 from __future__ import annotations
 

@@ -131,15 +131,15 @@ def warn_of_software(workload: Workload, warnings: list[str]) -> None:
             Sentence("software.portable_attention has no effect: {} has a fused attention of its vendor's.", profile.name)
         )
     named = parse_target(software.target)
-    target, stack = named.name, named.priced_as
-    if stack not in ("any", software.stack):
+    target, own = named.name, named.priced_as
+    if own not in (ANY.name, software.stack):
         warnings.append(
             Sentence(
                 "software.stack is {} and software.target is {}: times are of the one, rules of the other; "
                 "give stack {} unless both are meant.",
                 software.stack,
                 target,
-                stack,
+                own,
             )
         )
 

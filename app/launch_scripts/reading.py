@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
@@ -11,9 +11,10 @@ from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.jobs.task import task_fields
 from app.launch_scripts.entries import READ
-from app.launch_scripts.forms import is_yaml
+from app.launch_scripts.forms import form_of
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.shell_launch import ShellLaunch
+from app.launch_scripts.toml_launch import TomlLaunch
 from app.launch_scripts.vocabulary import with_vocabulary
 from app.launch_scripts.yaml_launch import YamlLaunch
 from cost_models.shapes.canonical import canonical
@@ -35,6 +36,7 @@ from search.plans.plan import strategy_to_mapping
 MAX_TRIED = 2  # most switches to try: each doubles the space
 MAX_REFUSED = 12  # most arguments that one refusal names
 IGNORED = "ignored"
+_FORMS: Mapping[str, Callable[[str, Given, Release], Launch]] = {"toml": TomlLaunch, "yaml": YamlLaunch, "sh": ShellLaunch}
 Sections = Mapping[str, Mapping[str, Any]]
 
 
@@ -65,7 +67,8 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
     """Read the script for ``target``, or for the release that knows most of its arguments; releases for ``family`` come first."""
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
-    kind, suffix = (YamlLaunch, "yaml") if is_yaml(text) else (ShellLaunch, "sh")
+    suffix = form_of(text)
+    kind = _FORMS[suffix]
     candidates = [framework for framework in FRAMEWORKS if framework.suffix == suffix]
     if target is not None:
         wanted = parse_target(target)
@@ -127,7 +130,7 @@ def read_script_job(
     read = _read_job(framework, launch, given, num_devices)
     ignored = _ignored(framework, read, launch, given, assume or {})
     strategy = read.strategy
-    num_devices = num_devices or (strategy.tp * strategy.pp * strategy.cp * strategy.dp if framework.suffix == "yaml" else None)
+    num_devices = num_devices or (None if framework.suffix == "sh" else strategy.tp * strategy.pp * strategy.cp * strategy.dp)
     if num_devices is None:
         raise InputError(Sentence("devices: the script's launcher does not say how many processes it starts; give --devices."))
     if not 1 <= num_devices <= MAX_DEVICES:

@@ -18,8 +18,8 @@ from app.launch_scripts.launch import Given, Launch, Passed, named_values
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 from documents.sentences import Sentence
-from frameworks.framework import ReadingError
 from frameworks.document import options_from_document
+from frameworks.framework import ReadingError
 from frameworks.release import Release
 
 _LIMITS = Limits(aliases=True)

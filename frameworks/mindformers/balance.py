@@ -5,9 +5,9 @@ from __future__ import annotations
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence
-from frameworks.options import Options
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
+from frameworks.options import Options
 from frameworks.router_balance import balance_note, chosen_balance, loss_for
 
 LOSS, WEIGHT = f"{MODEL}.moe_router_load_balancing_type", f"{MODEL}.moe_aux_loss_coeff"

@@ -10,9 +10,9 @@ from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
-from frameworks.options import options_of
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
+from frameworks.options import options_of
 from frameworks.unread import CHANGES, Unread
 
 PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "float32": "fp32", "fp32": "fp32"}

@@ -14,8 +14,8 @@ from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.models import CLASSES
-from frameworks.options import Options, as_given, options_of
 from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, TABLE
+from frameworks.options import Options, as_given, options_of
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
 

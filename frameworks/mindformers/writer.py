@@ -20,8 +20,8 @@ from frameworks.mindformers.balance import balance_notes, balance_options
 from frameworks.mindformers.constants import constants_written, unstated_note
 from frameworks.mindformers.models import class_of, likest
 from frameworks.mindformers.nearest import nearest
-from frameworks.options import Options, as_given
 from frameworks.mindformers.table import MODEL, RELEASE, TABLE
+from frameworks.options import Options, as_given
 from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
 

@@ -11,8 +11,8 @@ from typing import Any
 from documents.sentences import Sentence
 from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading
-from frameworks.options import options_of
 from frameworks.mindformers.table import MODEL
+from frameworks.options import options_of
 from frameworks.release import Release
 
 SECTIONS = {

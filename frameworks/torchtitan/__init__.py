@@ -1,1 +1,1 @@
-"""torchtitan on PyTorch."""
+"""`torchtitan` on PyTorch: rules, and TOML files of release 0.2."""

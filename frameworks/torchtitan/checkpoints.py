@@ -1,11 +1,11 @@
-"""Activation checkpoints of torchtitan: none, all layers, or each n-th layer of a rank [torchtitan-0.2, activation_checkpoint.py].
+"""Activation checkpoints of torchtitan: none, all layers, or each n-th layer of a rank.
 
-A rank counts its layers over all of its chunks, so each n-th layer is a number of layers of each rank.
+A rank counts its layers over all of its chunks, so each n-th layer is a number of layers of each rank
+[torchtitan-0.2, activation_checkpoint.py].
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -33,27 +33,17 @@ EVERYTHING = Checkpoints(Recompute.FULL, RecomputeMethod.UNIFORM, 1)
 
 
 def checkpoints_of(mode: Mode, layout: LayerLayout) -> Checkpoints:
-    """Fields of a strategy for a mode; a block of the first layers of each chunk where it recomputes as many of every chunk."""
+    """Fields of a strategy for a mode: a block of layers, or in a pipeline layers of each rank."""
     if mode.mode == "none":
         return NOTHING
     if mode.mode == "full" or mode.every <= 1:
         return EVERYTHING
-    ranks = [[row[stage] for row in layout] for stage in range(len(layout[0]))]
-    by_chunk = [list(_each_nth(chunks, mode.every)) for chunks in ranks]
-    if not any(map(sum, by_chunk)):
+    layers = tuple(sum(chunks) // mode.every for chunks in zip(*layout, strict=True))
+    if not any(layers):
         return NOTHING
-    block = max(map(max, by_chunk))
-    if all(min(block, held) == kept for chunks, of in zip(ranks, by_chunk, strict=True) for held, kept in zip(chunks, of, strict=True)):
-        return Checkpoints(Recompute.FULL, RecomputeMethod.BLOCK, block)
-    return Checkpoints(Recompute.FULL, layers_per_stage=tuple(map(sum, by_chunk)))
-
-
-def _each_nth(chunks: list[int], every: int) -> Iterator[int]:
-    """Recomputed layers of each chunk of a rank."""
-    passed = 0
-    for layers in chunks:
-        yield (passed + layers) // every - passed // every
-        passed += layers
+    if len(layers) == 1:
+        return Checkpoints(Recompute.FULL, RecomputeMethod.BLOCK, layers[0])
+    return Checkpoints(Recompute.FULL, layers_per_stage=layers)
 
 
 @lru_cache(maxsize=4096)
@@ -61,8 +51,7 @@ def mode_of(checkpoints: Checkpoints, layout: LayerLayout) -> Mode | None:
     """The mode that recomputes so; ``None`` if none does."""
     if checkpoints == NOTHING:
         return Mode("none")
-    longest = max(map(max, layout))
-    if checkpoints == EVERYTHING or (checkpoints.method is RecomputeMethod.BLOCK and checkpoints.num_layers >= longest):
+    if checkpoints == EVERYTHING:
         return Mode("full")
     return next((mode for mode in _selective(layout) if checkpoints_of(mode, layout) == checkpoints), None)
 

@@ -6,6 +6,7 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.framework import Framework, untold_task
+from frameworks.target import Target
 from frameworks.torchtitan.flavors import flavor_of, misstated, no_flavor
 from frameworks.torchtitan.job_reader import read_job
 from frameworks.torchtitan.nearest import nearest
@@ -14,7 +15,6 @@ from frameworks.torchtitan.rules import FIXED, NAME, PLACEMENTS, RULES
 from frameworks.torchtitan.table import RELEASE, TABLE
 from frameworks.torchtitan.toml_file import toml_file
 from frameworks.torchtitan.writer import arguments
-from frameworks.target import Target
 
 
 def untold(workload: Workload) -> tuple[str, ...]:
@@ -42,7 +42,7 @@ TORCHTITAN = Framework(
     read=read,
     read_job=read_job,
     suffix="toml",
-    purposes={},
+    purposes={"PYTORCH_ALLOC_CONF": Sentence("segments that grow, against fragmentation")},
     file=toml_file,
     untold=untold,
     misstated=lambda workload: misstated(workload.model),

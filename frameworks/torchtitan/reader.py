@@ -73,13 +73,15 @@ class Reading:
             raise ReadingError(Sentence("model.name {} has no price: {}", name, UNREAD_FAMILIES[name]))
         if found is None:
             known = joined(", ", (Sentence("{} {}", *each) for each in FLAVORS))
-            raise ReadingError(Sentence("model {} {} is no flavor that is known here; give one of {}", name[:80], flavor[:80], known))
+            raise ReadingError(
+                Sentence("model {} {} is no flavor that is known here; give one of {}", name[:80], flavor[:80], known)
+            )
         if found.attention != CAUSAL:
             raise ReadingError(Sentence("model.flavor {} has attention within documents, which has no price", flavor))
         return found
 
     def _shards(self, num_devices: int | None) -> int:
-        """``data_parallel_shard_degree``; -1 is what the other degrees leave of the devices [torchtitan-0.2, parallel_dims.py:50]."""
+        """``data_parallel_shard_degree``; -1 is what the others leave of the devices [torchtitan-0.2, parallel_dims.py:50]."""
         given, others = self.number(SHARDS, low=-1), self.replicas * self.tp * self.pp * self.cp
         if given > 0:
             return given
@@ -96,7 +98,10 @@ class Reading:
         if self.schedule_name not in TABLE.schedules.values():
             raise ReadingError(
                 Sentence(
-                    "{} {} has no price; give {}", TABLE.columns["schedule"], self.schedule_name[:80], either([*TABLE.schedules.values()])
+                    "{} {} has no price; give {}",
+                    TABLE.columns["schedule"],
+                    self.schedule_name[:80],
+                    either([*TABLE.schedules.values()]),
                 )
             )
         if self.parts is not None:
@@ -119,7 +124,9 @@ class Reading:
             return False
         components = self.options.get(COMPILED, list(_COMPILED))
         if not isinstance(components, list) or {*components} != {*_COMPILED}:
-            raise ReadingError(Sentence("{} {} has no price; give model and loss, or no compilation", COMPILED, str(components)[:80]))
+            raise ReadingError(
+                Sentence("{} {} has no price; give model and loss, or no compilation", COMPILED, str(components)[:80])
+            )
         return True
 
     @property

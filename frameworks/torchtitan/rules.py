@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.layer_keys import distinct_rows
-from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, Schedule, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
-from cost_models.shapes.traits import Generation
 from cost_models.shapes.training_task import Task
+from cost_models.shapes.traits import Generation
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.facts import fact_rule
 from frameworks.fixed import Fixed
 from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule
-from frameworks.physics.memory import tensor_plan_rule
+from frameworks.physics.memory import module_names, tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
-from frameworks.rule import Mask, Rule, every_row, layout_of, none_of, num_microbatches, rules_in
+from frameworks.rule import Mask, Rule, every_row, layout_of, most_stages, num_microbatches, rules_in
 from frameworks.torchtitan.checkpoints import Checkpoints, mode_of
 from frameworks.torchtitan.flavors import flavor_of, no_flavor
 from frameworks.torchtitan.table import RELEASE, TABLE, TERMS
@@ -38,6 +38,16 @@ MODEL = Rule(
     Sentence("the model is a flavor of torchtitan whose attention is that of whole sequences"),
     lambda w, b: every_row(b, flavor_of(w.model) is None),
     lambda w, s: no_flavor(w.model),
+    job_only=True,
+)
+GROUPED_EXPERTS = Rule(
+    "torchtitan_grouped_experts",
+    "[torchtitan-0.2, models/moe/moe.py:37]",
+    Sentence("experts run on a Hopper GPU or a newer one: on older ones they are not one grouped matmul"),
+    lambda w, b: every_row(b, w.model.moe is not None and w.device_traits.generation < Generation.HOPPER),
+    lambda w, s: Sentence(
+        "{} is older than a Hopper GPU, and experts of {} would run one after the other", w.cluster.profile.device, w.model.name
+    ),
     job_only=True,
 )
 SHARDED_STACK = Rule(
@@ -108,7 +118,9 @@ EXPERT_DEGREES = Rule(
     "[torchtitan-0.2, parallel_dims.py:59; torchtitan-0.2, models/qwen3/infra/parallelize.py:111]",
     Sentence("etp is 1 or tp where experts are divided over ranks, and tp where they are not"),
     lambda w, b: every_row(b, w.model.moe is not None) & (b.etp != b.tp) & ((b.ep == 1) | (b.etp != 1)),
-    lambda w, s: Sentence("etp {} with ep {} and tp {}: torchtitan takes {}", s.etp, s.ep, s.tp, "1" if s.tp == 1 else _etp(s.ep, s.tp)),
+    lambda w, s: Sentence(
+        "etp {} with ep {} and tp {}: torchtitan takes {}", s.etp, s.ep, s.tp, "1" if s.tp == 1 else _etp(s.ep, s.tp)
+    ),
 )
 
 
@@ -121,9 +133,7 @@ EXPERT_WORLD = Rule(
     "[torchtitan-0.2, parallel_dims.py:138]",
     Sentence("ep x etp divides data_parallel_shard_degree x cp x tp"),
     lambda w, b: every_row(b, w.model.moe is not None) & ((shards(b) * b.tp) % (b.ep * b.etp) != 0),
-    lambda w, s: Sentence(
-        "ep {} x etp {} does not divide {} x tp {}", s.ep, s.etp, s.optimizer_shard_size or s.dp * s.cp, s.tp
-    ),
+    lambda w, s: Sentence("ep {} x etp {} does not divide {} x tp {}", s.ep, s.etp, s.optimizer_shard_size or s.dp * s.cp, s.tp),
 )
 SEQUENCE = Rule(
     "torchtitan_sequence",
@@ -158,11 +168,7 @@ ENOUGH_MICRO_BATCHES = Rule(
     "torchtitan_micro_batches",
     "[pytorch, schedules.py, Schedule1F1B]",
     Sentence("1F1B has a micro batch for each stage"),
-    lambda w, b: (
-        (b.pp > 1)
-        & (b.schedule == Schedule.ONE_F_ONE_B)
-        & (b.num_microbatches(w.training.global_batch_size) < b.pp)
-    ),
+    lambda w, b: (b.pp > 1) & (b.schedule == Schedule.ONE_F_ONE_B) & (b.num_microbatches(w.training.global_batch_size) < b.pp),
     lambda w, s: Sentence("1F1B over pp {} has {} micro batches, and PyTorch needs {}", s.pp, num_microbatches(w, s), s.pp),
 )
 GROUP_SIZE = Rule(
@@ -187,29 +193,25 @@ FEATURES = offered_rule("torchtitan_features", "[torchtitan-0.2, job_config.py]"
 ASYNC_TP = FACTS("torchtitan_async_tp", Sentence("tp_comm_overlap (async TP) needs compilation"))
 TENSOR_PLAN = tensor_plan_rule("torchtitan_tensor_plan", "[torchtitan-0.2, activation_checkpoint.py:159]", NAME)
 
-_INDEXED = "[torchtitan-0.2, activation_checkpoint.py:39]"
-
 
 def _has_no_mode(workload: Workload, batch: StrategyBatch) -> Mask:
-    """Rows whose recompute no mode of activation checkpoints makes; each distinct one is looked up once."""
-    full = np.flatnonzero((batch.recompute == Recompute.FULL) & (batch.pp * batch.vpp <= workload.model.num_layers + 2))
-    mask = none_of(batch)
-    mask |= batch.recompute == Recompute.SELECTIVE
-    if not len(full):
+    """Rows whose recompute no mode of activation checkpoints makes; each distinct one is looked up once.
+
+    The placement counts where layers of each rank are given, which a search of placements does not have.
+    """
+    by_rank = batch.recompute_plan_index >= 0
+    block = (batch.recompute == Recompute.FULL) & (batch.recompute_method == RecomputeMethod.BLOCK) & ~by_rank
+    mask: Mask = block & (batch.pp > 1)
+    rows = np.flatnonzero((block & ~mask) | (by_rank & (batch.pp * batch.vpp <= most_stages(workload.model, batch))))
+    if not len(rows):
         return mask
-    rows = batch.take(full)
-    first, index = distinct_rows(
-        [
-            *(rows.pp, rows.vpp, rows.schedule, rows.layout_index, rows.recompute_plan_index),
-            *(rows.recompute_method, rows.recompute_num_layers, rows.recompute_modules),
-        ]
-    )
-    verdicts = []
-    for row in first:
-        strategy = rows.row(int(row))
-        layout = layout_of(workload, strategy)
-        verdicts.append(bool(strategy.recompute_modules) or mode_of(checkpoints(strategy), layout) is None)
-    mask[full] = np.array(verdicts, dtype=np.bool_)[index]
+    chosen = batch.take(rows)
+    columns = [chosen.pp, chosen.vpp, chosen.schedule, chosen.layout_index, chosen.recompute_plan_index]
+    first, index = distinct_rows([*columns, chosen.recompute_num_layers])
+    strategies = [chosen.row(int(row)) for row in first]
+    layers = ((workload.model.num_layers,),)
+    verdicts = [mode_of(checkpoints(s), layers if s.pp == 1 else layout_of(workload, s)) is None for s in strategies]
+    mask[rows] = np.array(verdicts, dtype=np.bool_)[index]
     return mask
 
 
@@ -222,15 +224,27 @@ def checkpoints(s: ParallelStrategy) -> Checkpoints:
     return Checkpoints(Recompute.FULL, s.recompute_method, s.recompute_num_layers)
 
 
+WHOLE_LAYERS = Rule(
+    "torchtitan_whole_layers",
+    "[torchtitan-0.2, activation_checkpoint.py:159]",
+    Sentence("recompute is of whole layers, one by one"),
+    lambda w, b: (
+        (b.recompute_modules != 0)
+        | ((b.recompute == Recompute.FULL) & (b.recompute_method == RecomputeMethod.UNIFORM) & (b.recompute_num_layers > 1))
+    ),
+    lambda w, s: Sentence(
+        "recompute of {}: torchtitan recomputes whole layers, one by one",
+        module_names(s.recompute_modules) if s.recompute_modules else Sentence("groups of {} layers", s.recompute_num_layers),
+    ),
+)
 RECOMPUTE = Rule(
     "torchtitan_recompute",
-    _INDEXED,
-    Sentence("recompute is of no layer, of all layers one by one, or of each n-th layer of a rank"),
+    "[torchtitan-0.2, activation_checkpoint.py:39]",
+    Sentence("recompute is of no layer, of all layers, or of each n-th layer of a rank; in a pipeline by layers_per_stage"),
     _has_no_mode,
     lambda w, s: Sentence(
-        "activation checkpoints of torchtitan are of no layer, of all layers, or of each n-th layer of a rank, and the plan's are not"
+        "torchtitan recomputes no layer, all layers, or each n-th layer of a rank, and the plan recomputes others"
     ),
-    reads_placement=True,
 )
 PLACEMENTS = Placements()
 STAGES = placement_rule("torchtitan_stages", "[torchtitan-0.2, pipeline_parallel.py:236]", NAME, PLACEMENTS)
@@ -245,16 +259,11 @@ FIXED = (
         if f in FUSED_KERNELS
     ),
     Fixed(Feature.FLASH_ATTENTION, lambda w, b: every_row(b, True), Sentence("the layers have no other attention"), on=True),
+    Fixed(Feature.MOE_GROUPED_GEMM, lambda w, b: every_row(b, True), Sentence("the experts are one grouped matmul"), on=True),
     Fixed(
-        Feature.MOE_GROUPED_GEMM,
-        lambda w, b: every_row(b, w.device_traits.generation >= Generation.HOPPER),
-        Sentence("the experts are one grouped matmul"),
-        on=True,
-    ),
-    Fixed(
-        Feature.MOE_GROUPED_GEMM,
-        lambda w, b: every_row(b, w.device_traits.generation < Generation.HOPPER),
-        Sentence("PyTorch's grouped matmul needs a Hopper GPU or a newer one"),
+        Feature.MOE_PERMUTE_FUSION,
+        lambda w, b: every_row(b, True),
+        Sentence("tokens are sorted and then gathered, by two kernels"),
     ),
     Fixed(Feature.OVERLAP_GRAD_REDUCE, lambda w, b: every_row(b, True), _BY_FSDP, on=True),
     Fixed(Feature.OVERLAP_PARAM_GATHER, lambda w, b: every_row(b, True), _BY_FSDP, on=True),

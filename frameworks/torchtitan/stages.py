@@ -24,7 +24,7 @@ def modules_of(layout: LayerLayout) -> list[list[str]]:
 
 
 def counts_of(parts: Any, num_layers: int) -> list[int]:
-    """Layers of each virtual stage from the names of its modules; raises ``ReadingError`` if they are not in the model's order."""
+    """Layers of each virtual stage from the names of its modules; raises ``ReadingError`` for another order than the model's."""
     wanted = [FIRST, *(f"{LAYER}{index}" for index in range(num_layers)), *LAST]
     is_list = isinstance(parts, list) and all(isinstance(part, list) for part in parts)
     if not is_list or [name for part in parts for name in part] != wanted:

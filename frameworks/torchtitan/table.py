@@ -30,6 +30,7 @@ TABLE = Table(
         "schedule": f"{PARALLELISM}.pipeline_parallel_schedule",
         "layer_layout": STAGES,
         "micro_batch_size": "training.local_batch_size",
+        "dispatcher": f"{PARALLELISM}.expert_parallel_comm_backend",
         "recompute": "activation_checkpoint.mode",
     },
     switches=(

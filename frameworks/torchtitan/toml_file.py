@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -30,14 +31,17 @@ _YOURS = {
 _OWN_TABLES = {"optimizer": {"lr": 3e-4}, "lr_scheduler": {"warmup_steps": 200}, "checkpoint": {"enable": False}}
 
 
-def toml_file(release: Release, _purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
+def toml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
     """The file."""
     say, lines = start.say, heading(release, launch, start)
     command = (
         f"torchrun --nnodes {start.num_nodes} --nproc_per_node {start.processes_per_node} --rdzv_backend c10d "
         "--rdzv_endpoint MASTER-ADDRESS:29500 -m torchtitan.train --job.config_file THIS-FILE"
     )
-    lines += ["#", *comment(say, Sentence("On every node:")), f"#   {command}", ""]
+    lines += ["#", *comment(say, Sentence("On every node:"))]
+    for name, value in launch["environment"].items():
+        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {say(purposes[name])}")
+    lines += [f"#   {command}", ""]
     yours = Sentence("Yours: {} marks what is missing; the other values are placeholders as well.", PLACEHOLDER)
     tables: dict[str, dict[str, Any]] = {}
     for name, value in options_of(launch["arguments"]).items():

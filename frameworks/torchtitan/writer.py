@@ -19,6 +19,7 @@ from frameworks.torchtitan.rules import checkpoints
 from frameworks.torchtitan.stages import modules_of
 from frameworks.torchtitan.table import COMPILE, PARALLELISM, RELEASE, REPLICAS, RESHARD, SHARDS, STAGES, TABLE
 
+ENVIRONMENT = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}  # as in its run_train.sh
 POLICIES = {3: "always", 2: "never"}
 
 
@@ -29,7 +30,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     options[COMPILE] = workload.software.torch_compile
     written = settled(RELEASE, {**options, **TABLE.arguments_of(TABLE_SWITCHES)}, s.features, as_given)
     launch = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
-    return LaunchArguments(launch, {}, replaced + _notes(workload, s))
+    return LaunchArguments(launch, ENVIRONMENT, replaced + _notes(workload, s))
 
 
 TABLE_SWITCHES = TABLE.offered & ~TABLE.implied

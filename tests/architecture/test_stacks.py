@@ -39,7 +39,7 @@ def asked_for(source: str) -> Iterator[str]:
         pytest.param(record_strategy._MEGATRONS, id="stacks with Megatron's overlap"),
         pytest.param([*ASCEND_STACK_CONSTANTS, *GPU_STACK_CONSTANTS], id="constants of a stack"),
         pytest.param([c.stack for f in ("ascend", "gpu") for c in shipped_calibration(f).coverage], id="shipped calibrations"),
-        pytest.param([target.name for target in TARGETS if target.name != "any"], id="targets"),
+        pytest.param([target.priced_as for target in TARGETS if target.name != "any"], id="targets"),
     ],
 )
 def test_every_stack_that_a_table_names_is_known(names: list[str]) -> None:

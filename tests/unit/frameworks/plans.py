@@ -13,6 +13,7 @@ from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Software, Workload
 from frameworks.legality import legal_mask
 from frameworks.registry import BY_LABEL, parse_target
+from frameworks.torchtitan.flavors import FLAVORS
 from search.space.enumeration import Rejections, chunks
 from search.space.recompute_modes import recompute_mode
 from search.space.search_space import SearchSpace
@@ -73,11 +74,22 @@ OF_A_CLASS: dict[str, dict[str, Any]] = {name: {"qk_layernorm": True} for name i
     "capacity": {"qk_layernorm": True, "moe": replace(MIXTURE.moe, top_k=1)},
     "latent": {},
 }
+# torchtitan has flavors: one of a kind like each of these. Those of Qwen3 have no pipelines.
+OF_A_FLAVOR = {
+    "dense": ("llama3", "8B"),
+    "uneven": ("llama3", "405B"),
+    "tall": ("llama3", "70B"),
+    "mixture": ("qwen3", "30B-A3B"),
+    "capacity": ("qwen3", "debugmodel_moe"),
+    "latent": ("qwen3", "32B"),
+}
 MOST_PLANS_A_CHUNK = 300
 
 
 def shape(framework: str, model: str) -> ModelShape:
     """The model, as the framework trains it."""
+    if framework == "torchtitan":
+        return FLAVORS[OF_A_FLAVOR[model]].model
     return replace(MODELS[model], **OF_A_CLASS[model]) if framework == "mindformers" else MODELS[model]
 
 
@@ -85,7 +97,10 @@ def workload(framework: str, model: str) -> Workload:
     """Thirty-two devices that the framework, or one release of it, runs on."""
     target = parse_target(framework)
     made = job(shape(target.name, model), 32, family=target.families[0])
-    return replace(made, software=Software(target.name, target=target.label))
+    if target.name == "torchtitan":  # its experts need a GPU with instructions for 8 bits
+        rates = {**made.cluster.profile.matmul_flops_per_s, "fp8": 6e14}
+        made = replace(made, cluster=replace(made.cluster, profile=replace(made.cluster.profile, matmul_flops_per_s=rates)))
+    return replace(made, software=Software(target.priced_as, target=target.label, torch_compile=target.torch_compile))
 
 
 @cache

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from frameworks.framework import ReadingError
 from frameworks.document import MAX_DEPTH, MAX_OPTIONS, options_from_document
+from frameworks.framework import ReadingError
+from frameworks.mindformers.table import RELEASE
 
 
 def test_sections_become_paths_and_values_json() -> None:
@@ -46,7 +47,7 @@ def nested(levels: int) -> dict[str, Any]:
         ({1: 2}, ("'1' is no key",)),
         ({"a": {"b=c": 1}}, ("'a.b=c' is no key",)),
         ({"a": {"": 1}}, ("is no key",)),
-        (nested(MAX_DEPTH), ("deeper than the 10 levels",)),
+        (nested(MAX_DEPTH), ("deeper than 10 levels",)),
         ({str(number): number for number in range(MAX_OPTIONS + 1)}, ("more than 5000 values",)),
         ({"a": "x" * 30_000}, ("a is 30002 characters long",)),
         ({"a": [{(1, 2): 3}]}, ("a has a value that no option can hold",)),

@@ -18,10 +18,11 @@ from cost_models.shapes.parameters import num_parameters
 from cost_models.shapes.strategy import CpAlgo, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MlaShape, ModelShape, Workload
-from frameworks.framework import ReadingError, ReadJob
 from frameworks.document import options_from_document
+from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.mindformers.nearest import nearest
+from frameworks.mindformers.table import RELEASE
 from frameworks.mindformers.writer import arguments
 from tests.unit.frameworks.plans import legal_plans, workload
 from tests.unit.frameworks.test_mindformers_models import DEEPSEEK, QWEN_8B, QWEN_MOE

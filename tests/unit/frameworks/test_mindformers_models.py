@@ -15,9 +15,9 @@ from frameworks.launch import launch_block
 from frameworks.legality import violations
 from frameworks.mindformers.constants import MODEL_KEYS, ROUTER_KEYS
 from frameworks.mindformers.models import CLASSES, NOT_COMPUTED, class_of, untrained
-from frameworks.options import options_of
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.mindformers.writer import arguments
+from frameworks.options import options_of
 from tests.unit.frameworks.legality_workloads import DENSE, MIXTURE, PANGU, job
 from tests.unit.frameworks.megatron_models import DEEPSEEK_V2_LITE, DEEPSEEK_V3, QWEN_30B, SILU
 

@@ -23,7 +23,7 @@ from frameworks.registry import BY_LABEL, BY_NAME
 from frameworks.release import problems, read_tokens
 from tests.choices import any_features, any_modules
 from tests.oracle.launch_files.parsing import parse_arguments, parse_launch
-from tests.unit.frameworks.plans import MODELS, legal_plans, workload
+from tests.unit.frameworks.plans import MODELS, OF_A_FLAVOR, legal_plans, workload
 
 # Switches that a framework sets or clears without being asked: they may differ in a plan that it runs.
 IMPLIED = {
@@ -72,13 +72,15 @@ def made_for_it(model: str) -> bool:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_framework_has_plans_to_try(framework: str, model: str) -> None:
     plans = legal_plans(framework, model)
-    assert len(plans) > 500
-    assert len({plan.recompute for plan in plans}) == 3
-    assert len({plan.features for plan in plans}) > 5
+    assert len(plans) > (30 if framework == "torchtitan" else 500)  # it recomputes none, all or each n-th layer
+    assert len({plan.recompute for plan in plans}) == (2 if framework == "torchtitan" else 3)  # it has no modules
+    assert len({plan.features for plan in plans}) > (4 if framework == "torchtitan" else 5)
     if framework == "megatron-lm" and MODELS[model].num_layers % 2:  # its chunks are equal
         return
     schedules = {plan.schedule for plan in plans}
     lacking = set() if made_for_it(model) else {Schedule.DUALPIPE_V}
+    if framework == "torchtitan" and "qwen3" in OF_A_FLAVOR[model]:
+        lacking = {*Schedule} - {Schedule.NONE}
     assert schedules == {Schedule.NONE, *BY_NAME[framework].table.schedules} - lacking
     if framework in INDEPENDENT:
         assert {plan.microbatch_group_size_per_vp_stage for plan in plans} == ({0} if framework == "mindformers" else {0, 8})

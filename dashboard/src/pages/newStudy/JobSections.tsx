@@ -12,7 +12,7 @@ import { Section, type SectionProps } from "./Section";
 
 const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
 const STACKS = ["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
-const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindformers"], nvidia: ["megatron-lm"], amd: ["megatron-lm"] };
+const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindformers"], nvidia: ["megatron-lm", "torchtitan"], amd: ["megatron-lm", "torchtitan"] };
 const FREE: readonly string[] = [AUTOMATIC, "any"];
 const SAMPLERS = ["exhaustive", "tpe", "nsga2", "random"];
 const EXAMPLES: Record<(typeof LIMITS)[number], string> = {

@@ -1,0 +1,89 @@
+"""Cases of torchtitan's rules, as those of ``legality_cases``. Its models are Llama 3.1 8B, and Qwen3 of its own registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from cost_models.shapes.recompute_modules import RecomputeModule
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
+from cost_models.shapes.tensors import Tensor, TensorChoice
+from cost_models.shapes.training_task import Task, TrainingTask
+from cost_models.shapes.workload import Software, Workload
+from frameworks.torchtitan.flavors import FLAVORS
+from tests.unit.frameworks.legality_workloads import job
+
+LLAMA, QWEN, MIXTURE = (FLAVORS[name].model for name in (("llama3", "8B"), ("qwen3", "32B"), ("qwen3", "30B-A3B")))
+PIPELINE = ParallelStrategy(tp=4, pp=4, dp=4, sequence_parallel=True, schedule=Schedule.ONE_F_ONE_B, zero_stage=2)
+ALONE = ParallelStrategy(tp=4, dp=16, sequence_parallel=True, zero_stage=3)
+RING = replace(ALONE, dp=8, cp=2, cp_algo=CpAlgo.RING)
+EXPERTS = replace(ALONE, ep=8, dispatcher=Dispatcher.ALLTOALL)
+FULL = replace(ALONE, recompute=Recompute.FULL, recompute_method=RecomputeMethod.UNIFORM, recompute_num_layers=1)
+
+
+def on_gpus(model: Any = LLAMA, *, fp8: bool = True, compiled: bool = True, **training: Any) -> Workload:
+    made = job(model, family="nvidia", **training)
+    rates = {**made.cluster.profile.matmul_flops_per_s, **({"fp8": 6e14} if fp8 else {})}
+    cluster = replace(made.cluster, profile=replace(made.cluster.profile, matmul_flops_per_s=rates))
+    return replace(made, cluster=cluster, software=Software("fsdp", target="torchtitan@0.2.2", torch_compile=compiled))
+
+
+def by_layers(strategy: ParallelStrategy, layers: int) -> ParallelStrategy:
+    """Recompute of so many layers of every virtual stage."""
+    return replace(strategy, recompute=Recompute.FULL, recompute_method=RecomputeMethod.BLOCK, recompute_num_layers=layers)
+
+
+def by_rank(*layers: int) -> ParallelStrategy:
+    return replace(PIPELINE, recompute=Recompute.FULL, recompute_layers_per_stage=layers)
+
+
+DENSE, ROUTED = on_gpus(), on_gpus(MIXTURE)
+ASYNC = DEFAULT_FEATURES | Feature.TP_COMM_OVERLAP
+_T = "torchtitan"
+TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, tuple[str, ...]]] = [
+    ("torchtitan_sharded", _T, DENSE, replace(PIPELINE, tp=8, dp=2), replace(PIPELINE, tp=16, dp=1), ("over 1 of dp 1",)),
+    ("torchtitan_zero_stage", _T, DENSE, ALONE, replace(ALONE, zero_stage=1), ("zero_stage 1",)),
+    ("torchtitan_shard_groups", _T, DENSE, replace(RING, optimizer_shard_size=8),
+     replace(RING, dp=4, cp=4, optimizer_shard_size=2), ("size 2", "cp 4")),
+    # A replica of 8 shards x tp 4 = 32 ranks: experts over 8 of them have 4 shards, those over 4 have 8.
+    ("torchtitan_replicated_experts", _T, ROUTED, replace(EXPERTS, ep=4, optimizer_shard_size=8),
+     replace(EXPERTS, optimizer_shard_size=8), ("ep 8", "over 4 of the 8 ranks")),
+    ("torchtitan_expert_degrees", _T, ROUTED, EXPERTS, replace(EXPERTS, etp=2), ("etp 2", "1 or 4")),
+    ("torchtitan_expert_degrees", _T, ROUTED, replace(EXPERTS, ep=1, etp=4), replace(EXPERTS, ep=1), ("etp 1", "takes 4")),
+    ("torchtitan_expert_world", _T, ROUTED, EXPERTS, replace(EXPERTS, ep=16, optimizer_shard_size=2), ("ep 16", "2 x tp 4")),
+    ("torchtitan_sequence", _T, on_gpus(seq_length=4104), replace(ALONE, tp=4), replace(ALONE, tp=8, dp=8), ("4104", "tp 8")),
+    ("torchtitan_sequence", _T, on_gpus(seq_length=4104), ALONE, replace(RING, tp=4), ("2 cp 2",)),
+    ("torchtitan_sequence_parallel", _T, DENSE, ALONE, replace(ALONE, sequence_parallel=False), ("tp 4",)),
+    ("torchtitan_context_parallel", _T, DENSE, RING, replace(RING, cp_algo=CpAlgo.ULYSSES), ("ulysses", "cp 2")),
+    ("torchtitan_pipeline", _T, on_gpus(QWEN), ALONE, PIPELINE, ("pp 4", "qwen3-32b")),
+    ("torchtitan_schedule", _T, DENSE, replace(PIPELINE, schedule=Schedule.GPIPE), replace(PIPELINE, schedule=Schedule.ZB1P),
+     ("zb1p", "1f1b, interleaved-1f1b or gpipe")),
+    ("torchtitan_micro_batches", _T, on_gpus(global_batch_size=8), replace(PIPELINE, dp=2, tp=8), PIPELINE,
+     ("2 micro batches", "needs 4")),
+    ("torchtitan_group_size", _T, DENSE, replace(PIPELINE, vpp=2, schedule=Schedule.INTERLEAVED),
+     replace(PIPELINE, vpp=2, schedule=Schedule.INTERLEAVED, microbatch_group_size_per_vp_stage=8), ("stage 8", "pp 4")),
+    ("torchtitan_dispatcher", _T, ROUTED, EXPERTS, replace(EXPERTS, dispatcher=Dispatcher.ALLGATHER), ("allgather", "alltoall")),
+    ("torchtitan_features", _T, DENSE, replace(ALONE, features=ASYNC), replace(ALONE, features=ASYNC | Feature.CUDA_GRAPH),
+     ("cuda_graph",)),
+    ("torchtitan_async_tp", _T, on_gpus(compiled=False), ALONE, replace(ALONE, features=ASYNC),
+     ("tp_comm_overlap", "torch_compile")),
+    ("torchtitan_whole_layers", _T, DENSE, FULL,
+     replace(ALONE, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.LAYERNORM), ("recompute of layernorm",)),
+    ("torchtitan_whole_layers", _T, DENSE, FULL, replace(FULL, recompute_num_layers=2), ("groups of 2 layers",)),
+    # Each third of 32 layers is 10 of them, each second 16; nothing recomputes 11.
+    ("torchtitan_recompute", _T, DENSE, by_layers(ALONE, 10), by_layers(ALONE, 11), ("each n-th layer",)),
+    ("torchtitan_recompute", _T, DENSE, by_rank(2, 2, 2, 2), by_rank(2, 2, 2, 1), ("each n-th layer",)),
+    ("torchtitan_recompute", _T, DENSE, by_rank(4, 4, 4, 4), by_layers(PIPELINE, 4), ("each n-th layer",)),
+    ("torchtitan_stages", _T, DENSE, replace(PIPELINE, layer_layout=((7, 9, 9, 7),)),
+     replace(PIPELINE, layer_layout=((7, 9, 9, 7),), mtp_before_head=1), ("mtp_before_head",)),
+    ("torchtitan_tensor_plan", _T, DENSE, ALONE, replace(ALONE, tensor_plan=(((TensorChoice(Tensor.NORM_OUTPUT),),),)),
+     ("tensor",)),
+]  # fmt: skip
+JOBS: list[tuple[str, str, Workload, Workload, str]] = [
+    ("torchtitan_task", _T, DENSE, replace(DENSE, training=replace(DENSE.training, task=TrainingTask(Task.SFT))), "not sft"),
+    ("torchtitan_precision", _T, DENSE, on_gpus(precision="fp8"), "fp8"),
+    ("torchtitan_model", _T, DENSE, on_gpus(replace(LLAMA, num_layers=31)), "llama3 8B, has another num_layers"),
+    ("torchtitan_grouped_experts", _T, ROUTED, on_gpus(MIXTURE, fp8=False), "older than a Hopper GPU"),
+    ("torchtitan_stack", _T, DENSE, replace(DENSE, software=replace(DENSE.software, stack="nemo")), "stack nemo"),
+]  # fmt: skip
