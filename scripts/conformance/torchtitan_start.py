@@ -4,7 +4,8 @@ usage: PYTHON scripts/conformance/torchtitan_start.py TREE FILE...
 
 config: ``ConfigManager.parse_args``. degrees: ``ParallelDims`` and its meshes over a fake process group of the file's devices.
 model: the flavor on the meta device. batch: the checks of the trainer. parallel: stages and schedule of a pipeline, and
-tensor parallelism, recompute, compilation and FSDP of the layers. It ends before the first allocation. One line of JSON a file.
+tensor parallelism, recompute, compilation and FSDP of the layers, on the first and the last rank of a pipeline. It ends
+before the first allocation. One line of JSON a file.
 """
 
 from __future__ import annotations
@@ -60,15 +61,10 @@ def _start(file: str, stage: list[str]) -> dict[str, Any]:
     world = math.prod(degrees[name] for name in ("dp_replicate", "dp_shard", "cp", "tp", "pp"))
     stage[0] = "degrees"
     ranks = []
-    for rank in _ranks(world, degrees["pp"]):
-        ranks.append(_rank(config, degrees, world, rank, stage))
+    for place in sorted({0, degrees["pp"] - 1}):
+        ranks.append(_rank(config, degrees, world, place * (world // degrees["pp"]), stage))
         _end()
-    return {"world": world, **ranks[0], "stages": [held for each in ranks for held in each["stages"]]}
-
-
-def _ranks(world: int, pp: int) -> list[int]:
-    """The first rank of each pipeline stage."""
-    return [stage * (world // pp) for stage in range(pp)]
+    return {"world": world, "mode": config.activation_checkpoint.mode, "ranks": ranks}
 
 
 def _rank(config: Any, degrees: dict[str, int], world: int, rank: int, stage: list[str]) -> dict[str, Any]:
@@ -92,19 +88,18 @@ def _rank(config: Any, degrees: dict[str, int], world: int, rank: int, stage: li
     if config.training.global_batch_size % once:
         raise ValueError(f"global batch {config.training.global_batch_size} is no multiple of {once}")
     stage[0] = "parallel"
-    held = []
     if degrees["pp"] > 1:
         if spec.pipelining_fn is None:
             raise RuntimeError(f"{config.model.name} does not support pipelining")
         schedule, parts, _, _ = spec.pipelining_fn(
             model, dims, config, torch.device("cpu"), arguments, spec.parallelize_fn, print
         )
-        held = [len(part.layers) for part in parts]
         made = type(schedule).__name__
         micro_batches = schedule._n_microbatches
     else:
         spec.parallelize_fn(model, dims, config)
         parts, made, micro_batches = [model], "", config.training.global_batch_size // once
+    held = [len(part.layers) for part in parts]
     sharded = sum(
         weight.to_local().numel() if hasattr(weight, "to_local") else weight.numel()
         for part in parts
@@ -112,12 +107,11 @@ def _rank(config: Any, degrees: dict[str, int], world: int, rank: int, stage: li
     )
     return {
         "parameters": parameters,
-        "of_first_rank": sharded,
+        "held": sharded,
         "schedule": made,
         "micro_batches": micro_batches,
-        "stages": held,
+        "layers": held,
         "recomputed": sum(_is_checkpointed(layer) for part in parts for layer in part.layers.values()),
-        "mode": config.activation_checkpoint.mode,
     }
 
 

@@ -1,0 +1,90 @@
+"""Draws legal plans of every preset that torchtitan trains, and records what torchtitan itself makes of their files.
+
+usage: python -m scripts.conformance.torchtitan_record TREE PYTHON
+
+TREE: the files of torchtitan's tag v0.2.2. PYTHON: an interpreter with PyTorch, tyro, tokenizers, datasets and torchdata. The
+record is ``tests/oracle/torchtitan_starts.json``; a test compares it with the plans, without PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from app.catalogue.models.presets import names
+from app.jobs.job import parse_job
+from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.workload import Workload
+from frameworks.framework import Start
+from frameworks.launch import launch_block
+from frameworks.launch_files import launch_file
+from frameworks.legality import legal_mask
+from frameworks.torchtitan.framework import TORCHTITAN
+from search.space.enumeration import Rejections, chunks
+from search.space.search_space import search_space
+
+ROOT = Path(__file__).resolve().parents[2]
+RECORD = ROOT / "tests" / "oracle" / "torchtitan_starts.json"
+START = ROOT / "scripts" / "conformance" / "torchtitan_start.py"
+SIZES = (8, 64, 512)
+PLANS = 4  # of each preset and size
+SEQUENCES_A_DEVICE = 2
+
+
+def main() -> None:
+    tree, python = sys.argv[1:]
+    rows: list[dict[str, Any]] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        files: dict[str, dict[str, Any]] = {}
+        for preset in names():
+            for size in SIZES:
+                for index, (workload, plan) in enumerate(_drawn(preset, size)):
+                    name = f"{preset}-{size}-{index}.toml"
+                    launch = launch_block(workload, plan)["torchtitan"]
+                    profile = workload.cluster.profile
+                    text = launch_file("torchtitan", launch, Start("Plan", size, profile.devices_per_node))[1]
+                    (Path(temporary) / name).write_text(text, encoding="utf-8")
+                    files[name] = {"preset": preset, "devices": size, "arguments": launch["arguments"]}
+        asked = [python, str(START), tree, *(str(Path(temporary) / name) for name in files)]
+        with subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as started:
+            for line in started.stdout or ():
+                said = json.loads(line)
+                print(f"{len(rows) + 1} of {len(files)}: {said['file']}", flush=True)
+                rows.append({**files[said.pop("file")], "said": said})
+    RECORD.write_text("[\n" + ",\n".join(json.dumps(row) for row in rows) + "\n]\n", encoding="utf-8")
+    refused = [row for row in rows if row["said"]["verdict"] != "accept"]
+    print(f"{len(rows)} files, {len(refused)} refused")
+    for row in refused:
+        print(row["preset"], row["devices"], row["said"])
+
+
+def _drawn(preset: str, devices: int) -> Iterator[tuple[Workload, ParallelStrategy]]:
+    """A few legal plans of a preset's lattice, drawn at random; none for a model that torchtitan does not train."""
+    document = {
+        "model": preset,
+        "cluster": {"hardware": "h100-sxm-80gb", "num_devices": devices},
+        "training": {"seq_length": 8192, "global_batch_size": SEQUENCES_A_DEVICE * devices},
+        "software": {"target": TORCHTITAN.target.label},
+    }
+    workload = parse_job(document).workload
+    if TORCHTITAN.untold(workload):
+        return
+    random = np.random.default_rng(devices)
+    found: list[ParallelStrategy] = []
+    for chunk in chunks(workload, search_space(workload), Rejections()):
+        legal = np.flatnonzero(legal_mask(workload, chunk.batch))
+        chosen = random.permutation(legal)[:PLANS]
+        found += [chunk.batch.row(int(row)) for row in chosen]
+    for index in random.permutation(len(found))[:PLANS]:
+        yield workload, found[index]
+
+
+if __name__ == "__main__":
+    main()

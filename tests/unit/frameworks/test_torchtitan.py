@@ -1,0 +1,182 @@
+"""torchtitan: what its own start made of files, its models, and what a file of it says."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.catalogue.models.presets import model_preset, names
+from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.strategy import ParallelStrategy, Recompute, RecomputeMethod, Schedule
+from cost_models.shapes.switches import FUSED_KERNELS, Feature
+from cost_models.shapes.workload import TrainingJob
+from frameworks.framework import ReadingError
+from frameworks.rule import layout_of
+from frameworks.torchtitan.flavors import FLAVORS, flavor_of, misstated, no_flavor
+from frameworks.torchtitan.framework import TORCHTITAN
+from frameworks.torchtitan.stages import usual_counts
+from tests.unit.frameworks.torchtitan_cases import on_gpus
+
+STARTS = json.loads((Path(__file__).parents[2] / "oracle" / "torchtitan_starts.json").read_text(encoding="utf-8"))
+IDS = [f"{row['preset']}-{row['devices']}-{index}" for index, row in enumerate(STARTS)]
+TRAINED = {
+    "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen3-8b", "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b",
+}  # fmt: skip
+BASE = {"model.name": "llama3", "model.flavor": "8B", "parallelism.data_parallel_shard_degree": 8}
+PIPELINE = {**BASE, "parallelism.pipeline_parallel_degree": 2, "training.local_batch_size": 4}
+
+
+def options(**changes: Any) -> list[str]:
+    return [f"{name}={json.dumps(value)}" for name, value in {**BASE, **changes}.items()]
+
+
+def read(changes: dict[str, Any] | None = None, devices: int | None = None) -> ParallelStrategy:
+    return TORCHTITAN.read(options(**(changes or {})), devices)
+
+
+def unread(changes: dict[str, Any]) -> set[str]:
+    return {entry.name for entry in TORCHTITAN.read_job(options(**changes), None).unread}
+
+
+def test_torchtitan_accepted_files_of_every_preset_that_it_trains() -> None:
+    assert {row["said"]["verdict"] for row in STARTS} == {"accept"}
+    assert {row["preset"] for row in STARTS} == TRAINED
+    counted = Counter(row["devices"] for row in STARTS)
+    assert len(counted) == 3
+    assert min(counted.values()) >= 20
+    said = [json.loads(entry.partition("=")[2]) for row in STARTS for entry in row["arguments"] if "replicate_degree" in entry]
+    assert max(said) > 1  # HSDP is among them
+
+
+@pytest.mark.parametrize("row", STARTS, ids=IDS)
+def test_torchtitan_makes_of_a_file_what_the_plan_says(row: dict[str, Any]) -> None:
+    job, said = TORCHTITAN.read_job(row["arguments"], None), row["said"]
+    s, model, ranks = job.strategy, job.model, row["said"]["ranks"]
+    workload = on_gpus(model)
+    assert job.seq_length is not None
+    assert job.global_batch_size is not None
+    workload = replace(
+        workload,
+        training=TrainingJob(job.seq_length, job.global_batch_size),
+        cluster=replace(workload.cluster, num_devices=row["devices"]),
+    )
+    assert s.tp * s.cp * s.pp * s.dp == said["world"] == row["devices"]
+    layout = layout_of(workload, s)
+    for place, rank in zip(sorted({0, s.pp - 1}), ranks, strict=True):
+        held = [chunk[place] for chunk in layout]
+        assert rank["parameters"] == num_parameters(model).total
+        assert rank["layers"] == held
+        assert rank["micro_batches"] == job.global_batch_size // (s.micro_batch_size * s.dp)
+        assert rank["recomputed"] == _recomputed(s, place, sum(held))
+        assert rank["schedule"] == {Schedule.NONE: "", Schedule.ONE_F_ONE_B: "Schedule1F1B"}.get(
+            s.schedule, "ScheduleInterleaved1F1B"
+        )
+        if s.pp == 1 and model.moe is None:  # each rank holds its shard of all weights, which torchtitan rounds up
+            shards = (s.optimizer_shard_size or s.dp * s.cp) * s.tp
+            assert rank["held"] == pytest.approx(rank["parameters"] / shards, rel=0.02)
+    assert TORCHTITAN.write(workload, s).arguments == tuple(row["arguments"])
+
+
+def _recomputed(s: ParallelStrategy, place: int, held: int) -> int:
+    if s.recompute is Recompute.NONE:
+        return 0
+    if s.recompute_layers_per_stage is not None:
+        return s.recompute_layers_per_stage[place]
+    return held if s.recompute_method is RecomputeMethod.UNIFORM else s.recompute_num_layers
+
+
+def test_the_presets_that_are_flavors() -> None:
+    assert {name for name in names() if flavor_of(model_preset(name).model)} == TRAINED
+    # 8.03, 70.55 and 405.85 billion as Meta publishes them; Qwen3's are of its technical report.
+    totals = {f"{name}/{flavor}": num_parameters(each.model).total for (name, flavor), each in FLAVORS.items()}
+    assert [round(totals[f"llama3/{size}"] / 1e9, 2) for size in ("8B", "70B", "405B")] == [8.03, 70.55, 405.85]
+    assert round(totals["qwen3/235B-A22B"] / 1e9) == 235
+
+
+def test_another_model_is_refused_with_the_nearest_flavor() -> None:
+    assert no_flavor(model_preset("llama-2-70b").model).endswith("the nearest, llama3 70B, has another vocab_size")
+    assert "17 more fields" in no_flavor(model_preset("deepseek-v2").model)
+
+
+def test_a_constant_without_cost_is_said() -> None:
+    assert misstated(model_preset("qwen3-235b-a22b").model) == (
+        "torchtitan's flavor 235B-A22B has other constants: the rotary base (5000000.0 for 1000000.0).",
+    )
+    assert misstated(model_preset("llama-3.1-8b").model) == ()
+
+
+def test_defaults_are_those_of_the_release() -> None:
+    plain = read()
+    assert (plain.zero_stage, plain.micro_batch_size, plain.optimizer_shard_size) == (3, 8, 0)
+    assert not plain.features & FUSED_KERNELS  # compilation is off by default
+    # Each second of 32 layers is recomputed by default.
+    assert (plain.recompute, plain.recompute_num_layers) == (Recompute.FULL, 16)
+    staged = read({**PIPELINE})
+    assert (staged.zero_stage, staged.schedule, staged.micro_batch_size) == (2, Schedule.ONE_F_ONE_B, 1)
+    assert staged.recompute_layers_per_stage == (8, 8)
+    assert read({"parallelism.data_parallel_shard_degree": -1}, 64).dp == 64
+    assert read({"parallelism.data_parallel_replicate_degree": 4}).optimizer_shard_size == 8
+    assert read({"compile.enable": True}).features & FUSED_KERNELS == FUSED_KERNELS
+    assert (
+        Feature.TP_COMM_OVERLAP
+        in read(
+            {"parallelism.enable_async_tensor_parallel": True, "compile.enable": True, "parallelism.tensor_parallel_degree": 2}
+        ).features
+    )
+
+
+@pytest.mark.parametrize(
+    ("layers", "stages", "less", "counts"),
+    [
+        # torchtitan's own example counts the embedding and the head as two layers each: 7 over 2 stages.
+        (3, 2, (2, 2), [2, 1]),
+        (32, 4, (1, 1), [8, 9, 8, 7]),
+        (126, 16, (1, 1), [7, *[8] * 14, 7]),
+        (6, 8, (1, 1), [0, *[1] * 6, 0]),
+    ],
+)
+def test_stages_that_no_file_names_are_those_that_the_release_makes(
+    layers: int, stages: int, less: tuple[int, int], counts: list[int]
+) -> None:
+    assert usual_counts(layers, stages, *less) == counts
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model.name": "deepseek_v3", "model.flavor": "16B"}, "within documents"),
+        ({"model.flavor": "8B_flex"}, "within documents"),
+        ({"model.flavor": "9B"}, "no flavor that is known"),
+        ({"parallelism.data_parallel_shard_degree": -1}, "--devices states"),
+        ({**PIPELINE, "parallelism.pipeline_parallel_schedule": "DualPipeV"}, "DualPipeV has no price"),
+        ({**PIPELINE, "training.global_batch_size": 64}, "runs the pipeline 2 times"),
+        ({**PIPELINE, "parallelism.pipeline_parallel_microbatch_size": 3}, "micro batches of 3"),
+        ({**PIPELINE, "parallelism.pipeline_parallel_layers_per_stage": 12}, "3 virtual stages do not divide over pp 2"),
+        ({**PIPELINE, "parallelism.module_fqns_per_model_part": [["tok_embeddings"], ["norm", "output"]]}, "does not place"),
+        ({"compile.enable": True, "compile.components": ["model"]}, "no compilation"),
+        ({"activation_checkpoint.selective_ac_option": "all"}, "'all' is not allowed"),
+        ({"training.global_batch_size": 60}, "does not divide by 8 x 8"),
+    ],
+)
+def test_a_file_without_a_price_is_refused_in_one_sentence(changes: dict[str, Any], words: str) -> None:
+    with pytest.raises(ReadingError, match=words):
+        TORCHTITAN.read_job(options(**changes), None)
+
+
+def test_keys_that_change_the_price_are_named_and_others_are_not() -> None:
+    assert unread({"training.dtype": "float32", "optimizer.lr": 1e-4, "model.converters": [], "metrics.log_freq": 1}) == set()
+    priced_otherwise = {
+        "training.dtype": "bfloat16",
+        "training.enable_cpu_offload": True,
+        "model.converters": ["float8"],
+        "activation_checkpoint.selective_ac_option": "op",
+        "parallelism.expert_parallel_comm_backend": "deepep",
+        "job.custom_config_module": "mine",
+        "parallelism.tensor_paralel_degree": 2,
+    }
+    assert unread(priced_otherwise) == set(priced_otherwise)
