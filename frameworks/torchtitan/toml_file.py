@@ -28,7 +28,7 @@ _YOURS = {
         ("steps", 1000, ""),
     ),
 }
-_OWN_TABLES = {"optimizer": {"lr": 3e-4}, "lr_scheduler": {"warmup_steps": 200}, "checkpoint": {"enable": False}}
+_OWN_TABLES: Mapping[str, Mapping[str, Any]] = {"optimizer": {"lr": 3e-4}, "lr_scheduler": {"warmup_steps": 200}, "checkpoint": {"enable": False}}
 
 
 def toml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
@@ -56,8 +56,8 @@ def toml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str
             lines += _own(table, say)
         lines.append("")
     lines += comment(say, yours)
-    for table, values in _OWN_TABLES.items():
-        lines += [f"[{table}]", *(line for key, value in values.items() for line in _entry(key, value)), ""]
+    for table, own in _OWN_TABLES.items():
+        lines += [f"[{table}]", *(line for key, value in own.items() for line in _entry(key, value)), ""]
     return "\n".join(lines[:-1]) + "\n"
 
 
