@@ -73,6 +73,7 @@ def _rank(config: Any, degrees: dict[str, int], world: int, rank: int, stage: li
     torch.distributed.init_process_group(
         "fake", rank=rank, world_size=world, store=torch.testing._internal.distributed.fake_pg.FakeStore()
     )
+    importlib.import_module("torchtitan.distributed.activation_checkpoint")._layer_sac_count = 0  # as in a process of its own
     dims = importlib.import_module("torchtitan.distributed").ParallelDims(**degrees, world_size=world)
     dims.build_mesh()
     stage[0] = "model"
