@@ -28,7 +28,11 @@ _YOURS = {
         ("steps", 1000, ""),
     ),
 }
-_OWN_TABLES: Mapping[str, Mapping[str, Any]] = {"optimizer": {"lr": 3e-4}, "lr_scheduler": {"warmup_steps": 200}, "checkpoint": {"enable": False}}
+_OWN_TABLES: Mapping[str, Mapping[str, Any]] = {
+    "optimizer": {"lr": 3e-4},
+    "lr_scheduler": {"warmup_steps": 200},
+    "checkpoint": {"enable": False},
+}
 
 
 def toml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
