@@ -8,7 +8,7 @@ from typing import Any
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.tensors import Tensor, TensorChoice
+from cost_models.shapes.tensors import Tensor, TensorChoice, TensorShare
 from cost_models.shapes.training_task import Task, TrainingTask
 from cost_models.shapes.workload import Software, Workload
 from frameworks.torchtitan.flavors import FLAVORS
@@ -77,7 +77,7 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("torchtitan_recompute", _T, DENSE, by_rank(4, 4, 4, 4), by_layers(PIPELINE, 4), ("each n-th layer",)),
     ("torchtitan_stages", _T, DENSE, replace(PIPELINE, layer_layout=((7, 9, 9, 7),)),
      replace(PIPELINE, layer_layout=((7, 9, 9, 7),), mtp_before_head=1), ("mtp_before_head",)),
-    ("torchtitan_tensor_plan", _T, DENSE, ALONE, replace(ALONE, tensor_plan=(((TensorChoice(Tensor.NORM_OUTPUT),),),)),
+    ("torchtitan_tensor_plan", _T, DENSE, ALONE, replace(ALONE, tensor_plan=((((TensorShare(TensorChoice(Tensor.NORM_OUTPUT)),),),),)),
      ("tensor",)),
 ]  # fmt: skip
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
