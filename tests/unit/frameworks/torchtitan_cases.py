@@ -77,7 +77,8 @@ TORCHTITAN: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
     ("torchtitan_recompute", _T, DENSE, by_rank(4, 4, 4, 4), by_layers(PIPELINE, 4), ("each n-th layer",)),
     ("torchtitan_stages", _T, DENSE, replace(PIPELINE, layer_layout=((7, 9, 9, 7),)),
      replace(PIPELINE, layer_layout=((7, 9, 9, 7),), mtp_before_head=1), ("mtp_before_head",)),
-    ("torchtitan_tensor_plan", _T, DENSE, ALONE, replace(ALONE, tensor_plan=((((TensorShare(TensorChoice(Tensor.NORM_OUTPUT)),),),),)),
+    ("torchtitan_tensor_plan", _T, DENSE, ALONE,
+     replace(ALONE, tensor_plan=((((TensorShare(TensorChoice(Tensor.NORM_OUTPUT)),),),),)),
      ("tensor",)),
 ]  # fmt: skip
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
