@@ -203,7 +203,7 @@ def layers_beside(stages: Stages, batch: StrategyBatch) -> Floats:
     transformer_block.py]; none where every layer is recomputed and keeps its input alone.
     """
     pairs = stages.schedule.rules.pairs
-    if pairs is None:
+    if pairs is None or stages.schedule.rules.num_streams > 1:  # the published counts have both passes of a pair
         return np.zeros(len(batch))
     block = (batch.recompute_method == int(RecomputeMethod.BLOCK)) & (
         batch.recompute_num_layers < stages.layers.sum(axis=0).max()

@@ -20,7 +20,8 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     """Counts of ``Composition`` in one line while each task of a rank runs, and once an input gradient has ended.
 
     A merged pair goes layer by layer from the chunks before it to those after it [mindspeed-fb-overlap, transformer_block.py].
-    The loss is a forward's last work and a backward's first.
+    Published counts of two streams have both of its chunks [deepseek-v3, table 2]. The loss is a forward's last work and a
+    backward's first.
     """
     chunks = shape.num_chunks
     following = next_places(shape)
@@ -28,10 +29,10 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
     held = [0] * (2 * chunks + 1)
     for task in rank_orders(shape)[rank]:
         back, _ = task.backward
-        begins, merged = task.kind in FORWARDS, task.kind is Pass.PAIR
+        begins, swaps = task.kind in FORWARDS, task.kind is Pass.PAIR and shape.schedule.rules.num_streams == 1
         if task.kind in BACKWARDS and (rank, back) not in following:
             held[losses] -= 1
-        if merged:
+        if swaps:
             yield tuple(held)
             held[back] -= 1
         if begins:
@@ -43,7 +44,7 @@ def moments(shape: PipelineShape, rank: int) -> Iterator[tuple[int, ...]]:
             yield tuple(held)
         elif task.kind is Pass.WEIGHT_GRADIENT:
             held[chunks + back] -= 1
-        elif task.kind is Pass.BACKWARD:
+        elif task.kind is not Pass.FORWARD and not swaps:
             held[back] -= 1
         if begins and (rank, task.chunk) not in following:
             held[losses] += 1

@@ -28,7 +28,10 @@ class _RankMemory:
     gradient to a weight gradient.
     """
 
-    def __init__(self, chunks: dict[str, list[float]], head: list[bool], working: dict[str, float], states: float) -> None:
+    def __init__(
+        self, chunks: dict[str, list[float]], head: list[bool], working: dict[str, float], states: float, *, swaps: bool
+    ) -> None:
+        self._swaps = swaps  # whether the forward of a pair takes the place of its backward, layer by layer
         self._kept, self._losses, self._waiting = chunks["kept"], chunks["losses"], chunks["waiting"]
         self._head = head
         self._working = working
@@ -67,7 +70,7 @@ class _RankMemory:
             after -= self._waiting[backward_chunk]
         during = {
             Pass.INPUT_GRADIENT: max(self._level, after),
-            Pass.PAIR: max(before, after),  # layer by layer
+            Pass.PAIR: max(before, after) if self._swaps else self._level,
         }.get(kind, self._level)
         if kind in FORWARDS:
             after += self._losses[chunk]
@@ -121,6 +124,7 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
             (stages.has_head[rank] > 0).tolist(),
             {name: column[rank] for name, column in parts.items()},
             states[rank],
+            swaps=shape.schedule.rules.num_streams == 1,
         )
         for rank in range(shape.pp)
     ]

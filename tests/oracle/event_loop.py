@@ -77,22 +77,26 @@ class Result:
         return sum(held_at_peak((span.step for span in self.spans[rank]), self.num_chunks, kept_for_weight_gradient))
 
 
-def held_at_peak(steps: Iterable[Step], num_chunks: int, kept_for_weight_gradient: float = 1.0) -> list[float]:
+def held_at_peak(
+    steps: Iterable[Step], num_chunks: int, kept_for_weight_gradient: float = 1.0, *, both_of_pairs: bool = True
+) -> list[float]:
     """Activations of each chunk of a rank when it first holds the most: from the start of a forward to the end of its backward.
 
-    After an input gradient alone the share ``kept_for_weight_gradient`` stays until the weight gradient ends. The
-    forward of a fused step takes layer by layer the place of its backward.
+    After an input gradient alone the share ``kept_for_weight_gradient`` stays until the weight gradient ends. Published figures
+    count both passes of a fused step; without ``both_of_pairs`` its forward takes layer by layer the place of its backward.
     """
     released = {"BW": 1.0, "B": 1 - kept_for_weight_gradient, "W": kept_for_weight_gradient}
     held, at_peak = [0.0] * num_chunks, [0.0] * num_chunks
     for step in steps:
-        if step.kind == "FB":
+        if step.kind == "FB" and not both_of_pairs:
             held[step.backward_chunk] -= 1
         if step.kind in ("F", "FB"):
             held[step.chunk] += 1
             if sum(held) > sum(at_peak):
                 at_peak = list(held)
-        if step.kind not in ("F", "FB"):
+        if step.kind == "FB":
+            held[step.backward_chunk] -= 1 if both_of_pairs else 0
+        elif step.kind != "F":
             held[step.chunk] -= released[step.kind]
     assert all(abs(chunks) < 1e-6 for chunks in held), "every activation is released"
     return at_peak
