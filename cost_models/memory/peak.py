@@ -139,7 +139,8 @@ def held_activations(
     of_chunks = kept_layers(stages, few, chunks)
     if has_mask:
         of_chunks = of_chunks._replace(inputs=of_chunks.inputs + masks_kept(workload, stages, few, chunks))
-    if workload.device_traits.merged_pairs_keep_outputs:
+    pairs = stages.schedule.rules.pairs
+    if workload.device_traits.merged_pairs_keep_outputs and pairs is not None and pairs.of_other_chunk:
         of_chunks = of_chunks._replace(inputs=of_chunks.inputs + layers_beside(stages, few) * (sum(chunks.layers) > 0))
 
     most_bytes, most = np.array(-1.0), None

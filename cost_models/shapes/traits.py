@@ -47,8 +47,8 @@ class DeviceTraits:
     position_bias_fills_mask : a bias on attention scores needs a full mask, so no block is skipped [mindspeed-attention].
     merged_pairs_overlap_shared_experts : a pass of a merging schedule that runs alone overlaps the shared experts with its
         exchange [mindspeed-fb-overlap, fwd.py; bwd.py]; Megatron's overlap excludes them.
-    merged_pairs_keep_outputs : a chunk of a merging schedule keeps the tensor that it sends, because its layer's graph has it as
-        well [mindspeed-fb-overlap, fwd.py].
+    merged_pairs_keep_outputs : a chunk of a V whose passes are merged keeps the tensor that it sends, because its layer's graph
+        has it as well [mindspeed-fb-overlap, fwd.py].
     softmax_statistics_bytes : bytes that fused attention keeps for each token and head. On Ascend the maximum and the sum in
     FP32,
         (B, H, S, 8) [cann]; on a GPU one log-sum-exp in FP32 [flash-attention-2].
