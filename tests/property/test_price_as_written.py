@@ -61,6 +61,8 @@ def _some(draw: np.random.Generator, number: int) -> np.ndarray:
         ("deepseek-v3", "h100-sxm-80gb", 512, "megatron-lm@0.19", {}),
         ("deepseek-v3", "atlas-800t-a2", 512, "mindformers", {}),
         ("qwen3-30b-a3b", "atlas-800t-a2", 64, "mindformers", {}),
+        ("llama-3.1-70b", "h100-sxm-80gb", 512, "torchtitan", {}),
+        ("qwen3-30b-a3b", "h100-sxm-80gb", 64, "torchtitan", {"pp": [1]}),
     ],
 )
 def test_a_plan_costs_what_its_file_says(
@@ -85,7 +87,7 @@ def test_a_plan_costs_what_its_file_says(
     np.testing.assert_allclose(run.peak_memory_bytes, priced.peak_memory_bytes, rtol=1e-9)
 
 
-HARDWARE = {"megatron-lm@0.12": "h100-sxm-80gb", "megatron-lm@0.19": "h100-sxm-80gb"}  # Ascend for the others
+HARDWARE = dict.fromkeys(("megatron-lm@0.12", "megatron-lm@0.19", "torchtitan@0.2.2"), "h100-sxm-80gb")  # Ascend for the others
 IMPORTED = Path(__file__).resolve().parents[1] / "fixtures/huggingface"
 IMPORTS = ("gpt-oss-120b", "kimi-k2", "qwen3-next-80b-a3b", "glm-4.5")
 READ = 3  # plans of a preset that are read back
@@ -95,6 +97,8 @@ QUICK = {
     ("deepseek-v3", "mindspeed-llm@master"),
     ("qwen3-8b", "mindspeed-llm@master"),
     ("qwen3-32b", "mindformers@1.8"),
+    ("llama-3.1-8b", "torchtitan@0.2.2"),
+    ("llama-3.1-70b", "torchtitan@0.2.2"),
     ("gpt-oss-120b", "megatron-lm@0.19"),
     ("qwen3-next-80b-a3b", "mindspeed-llm@master"),
     ("kimi-k2", "megatron-lm@0.12"),
@@ -109,7 +113,7 @@ def _job(model: str, target: str) -> Job:
             "model": model_to_mapping(shape),
             "cluster": {"hardware": HARDWARE.get(target, "atlas-900-a3-superpod"), "num_devices": 64 if small else 256},
             "training": {"seq_length": 4096, "global_batch_size": 512},
-            "software": {"stack": target.partition("@")[0], "target": target},
+            "software": {"stack": parse_target(target).priced_as, "target": target},
         }
     )
 
