@@ -64,7 +64,7 @@ def strategy_from_section(section: StrategySection, workload: Workload) -> Paral
         schedule=schedule,
         microbatch_group_size_per_vp_stage=_group_size(section, schedule),
         mtp_before_head=_mtp_before_head(section, workload.model),
-        zero_stage=_zero_stage(section),
+        zero_stage=_zero_stage(section, workload),
         optimizer_shard_size=section.optimizer_shard_size,
         dispatcher=_dispatcher(section, workload),
         recompute=GRANULARITIES[recompute.granularity],
@@ -243,8 +243,11 @@ def _mtp_before_head(section: StrategySection, model: ModelShape) -> int:
     return given
 
 
-def _zero_stage(section: StrategySection) -> int:
+def _zero_stage(section: StrategySection, workload: Workload) -> int:
+    """The ZeRO stage; a stack that shards weights frees them behind a forward, but not in a pipeline, as PyTorch's FSDP does."""
     if section.zero_stage is None:
+        if section.distributed_optimizer is None and workload.software_traits.fp32_shards:
+            return 2 if section.pp > 1 else 3
         return 1 if section.distributed_optimizer is None else int(section.distributed_optimizer)
     if section.distributed_optimizer not in (None, section.zero_stage >= 1):
         raise InputError(

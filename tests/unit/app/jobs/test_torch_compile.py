@@ -50,3 +50,20 @@ def test_a_resolved_job_is_the_same_job() -> None:
 def test_times_of_another_stack_than_the_targets_are_warned_of() -> None:
     assert any("give stack fsdp" in warning for warning in job(target="torchtitan", stack="nemo").warnings)
     assert not any("give stack" in warning for warning in job(target="torchtitan").warnings)
+
+
+@pytest.mark.parametrize(
+    ("target", "strategy", "stage"),
+    [
+        ("torchtitan", {"recompute": "full"}, 3),
+        ("torchtitan", {"pp": 4}, 2),
+        ("torchtitan", {"pp": 4, "zero_stage": 3}, 3),
+        ("any", {"distributed_optimizer": True}, 1),
+        ("megatron-lm", {}, 1),
+    ],
+)
+def test_a_strategy_of_fsdp_without_a_zero_stage_has_pytorchs_default(target: str, strategy: dict[str, Any], stage: int) -> None:
+    cluster = {"hardware": "h100-sxm-80gb", "num_devices": 64}
+    made = parse_job({"model": "llama-3.1-8b", "cluster": cluster, "software": {"target": target}, "strategy": strategy})
+    assert made.strategy is not None
+    assert made.strategy.zero_stage == stage
