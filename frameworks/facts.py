@@ -159,7 +159,7 @@ class _Fact:
         return reduce(and_, rows) if rows else True
 
     def words(self, workload: Workload, strategy: ParallelStrategy) -> str:
-        beside = " with ".join(condition.term.said(workload, strategy) for condition in self.beside)
+        beside = joined(" with ", (condition.term.said(workload, strategy) for condition in self.beside))
         needed = joined(" or ", (need.needed(workload, strategy) for need in self.needs))
         return Sentence("with {} needs {}", beside, needed) if beside and needed else beside or needed
 
@@ -216,9 +216,9 @@ def fact_rule(
         needs = [fact.words(workload, strategy) for fact in found if fact.needs and not fact.beside]
         excludes = [fact.words(workload, strategy) for fact in found if fact.beside and not fact.needs]
         if needs:
-            broken.append(Sentence("needs {}", joined(" and ", needs)))
+            broken.append(Sentence("needs {}", joined(", ", needs, " and ")))
         if excludes:
-            broken.append(Sentence("excludes {}", joined(" and ", excludes)))
+            broken.append(Sentence("excludes {}", joined(", ", excludes, " and ")))
         if extra is not None and np.any(extra.broken(workload, one)):
             broken.append(extra.words(workload, strategy))
         return joined(", and ", broken) or Sentence("is refused")

@@ -108,11 +108,12 @@ class PointListing(Listing[Annotated[dict[str, Any], DescribedBy(SweepPoint)]]):
 
 COMPARED = (
     "step_time_s", "step_time_lower_bound_s", "step_time_low_s", "step_time_high_s", "tokens_per_s", "tokens_per_s_per_device",
-    "mfu_fraction", "peak_memory_bytes", "memory_limit_bytes", "headroom_bytes", "fits_probability", "fits", "time_breakdown_s",
-    "bottleneck", "fidelity",
+    "mfu_fraction", "peak_memory_bytes", "memory_limit_bytes", "fit_limit_bytes", "headroom_bytes", "fits_probability", "fits",
+    "time_breakdown_s", "bottleneck", "fidelity",
 )  # fmt: skip
 _FIELDS: dict[str, Any] = {name: (EstimateNumbers.model_fields[name].annotation, ...) for name in COMPARED}
-_FIELDS["fits_probability"] = (float | None, Field(default=None, description="null in studies of earlier versions"))
+for _later in ("fits_probability", "fit_limit_bytes"):
+    _FIELDS[_later] = (float | None, Field(default=None, description="null in studies of earlier versions"))
 RankedEstimate: type[Document] = create_model(
     "RankedEstimate",
     __base__=Document,

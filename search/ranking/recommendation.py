@@ -73,7 +73,12 @@ def why_recommended(candidates: Sequence[Candidate], groups: Sequence[int], plac
     if place == 0:
         if num_tied == 1:
             return Sentence("plan 1 is the fastest by prediction")
-        return Sentence("plan 1 is the fastest by prediction; {} more lie within the error of {:.1%}", num_tied - 1, paired_error)
+        return Sentence(
+            "plan 1 is the fastest by prediction; {} more {} within the error of {:.1%}",
+            num_tied - 1,
+            "lies" if num_tied == 2 else "lie",
+            paired_error,
+        )
     fastest, chosen = candidates[0], candidates[place]
     slower = chosen.numbers[0] / fastest.numbers[0] - 1.0
     return Sentence(

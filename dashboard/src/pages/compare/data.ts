@@ -18,10 +18,9 @@ const planQuery = ({ studyId, planId }: Entry) =>
   queryOptions({
     queryKey: ["plan", studyId, planId],
     queryFn: async ({ signal }): Promise<Plan | null> => {
-      if (planId !== null)
-        return answered(api.GET("/v1/studies/{study_id}/plans/{plan_id}", { params: { path: { study_id: studyId, plan_id: planId } }, signal }));
-      const first = api.GET("/v1/studies/{study_id}/plans", { params: { path: { study_id: studyId }, query: { limit: 1 } }, signal });
-      return (await answered(first)).items[0] ?? null;
+      const study = planId === null ? await answered(api.GET("/v1/studies/{study_id}", { params: { path: { study_id: studyId } }, signal })) : null;
+      const id = planId ?? (study as Study | null)?.result?.recommended?.plan_id;
+      return id ? answered(api.GET("/v1/studies/{study_id}/plans/{plan_id}", { params: { path: { study_id: studyId, plan_id: id } }, signal })) : null;
     },
     staleTime: planId === null ? 2000 : Infinity,
   });

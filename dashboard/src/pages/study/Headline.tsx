@@ -28,6 +28,7 @@ export function Headline({ study, result, best, plans }: Props) {
   const proved = plans.find(({ plan_id }) => plan_id === proof.plan_id);
   const Icon = proof.proved_best ? IconRosetteDiscountCheck : IconAlertTriangle;
   const tone = proof.proved_best ? "good" : "warn";
+  const isAnother = proof.proved_best && proved !== undefined && proved !== best; // the proof is about the fastest
   return (
     <Stack gap="sm" mb="md">
       <Card>
@@ -37,16 +38,20 @@ export function Headline({ study, result, best, plans }: Props) {
         <Anchor component={Link} to={`plans/${best.plan_id}`} fz="lg" fw={600} style={{ overflowWrap: "anywhere" }}>
           {strategyText(best.strategy)}
         </Anchor>
+        {result.recommended?.why && (
+          <Text size="sm" mt={4}>
+            {t("best.why", { rank: best.rank, why: result.recommended.why })}
+          </Text>
+        )}
         <Group gap={8} wrap="nowrap" align="flex-start" mt={8}>
           <ThemeIcon variant="transparent" size={20} c={`var(--tone-${tone})`} aria-hidden>
             <Icon size={18} stroke={1.7} />
           </ThemeIcon>
           <Text size="sm">
             <Text span inherit fw={600} c={`var(--tone-${tone})`}>
-              {t(proof.proved_best ? "proof.isProved" : "proof.isNotProved")}
+              {isAnother ? t("proof.isAbout", { rank: proved.rank }) : t(proof.proved_best ? "proof.isProved" : "proof.isNotProved")}
             </Text>{" "}
             <ProofText result={result} />
-            {proved && proved !== best && ` ${t("proof.isAbout", { rank: proved.rank })}`}
           </Text>
         </Group>
         <Tie result={result} plans={plans} />
