@@ -69,7 +69,12 @@ def test_every_tab_is_accessible_and_fits(view: OpenView, site: Site, study: str
 def test_the_answer_stands_first(view: OpenView, site: Site) -> None:
     page = view(site.url).open(f"/studies/{site.completed}")
     study = httpx.get(f"{site.url}/v1/studies/{site.completed}").json()
-    expect(page.get_by_text("Proved best.")).to_be_visible()
+    recommended, proof = study["result"]["recommended"], study["result"]["proof"]
+    assert recommended["plan_id"] != proof["plan_id"]  # so the page must not call the plan to run the proved one
+    proved = httpx.get(f"{site.url}/v1/studies/{site.completed}/plans/{proof['plan_id']}").json()
+    expect(page.get_by_text(f"Plan {proved['rank']} is proved the fastest.")).to_be_visible()
+    expect(page.get_by_text(f"Plan {recommended['rank']}: {recommended['why']}")).to_be_visible()
+    expect(page.get_by_text("Proved best.")).to_have_count(0)
     expect(page.get_by_text(f"{study['result']['counts']['enumerated']:,} strategies enumerated")).to_be_visible()
     gain = study["result"]["baseline"]["speedup_fraction"]
     expect(page.get_by_text(f"+{gain:.1%}".replace("%", " %"), exact=True)).to_be_visible()
