@@ -11,11 +11,12 @@ from frameworks.environment import HARDWARE_QUEUE, HCCL
 from frameworks.framework import Framework
 from frameworks.megatron_lm.arguments import misstated, untold
 from frameworks.megatron_lm.script import script
+from frameworks.mindspeed_llm.fixed_switches import FIXED
 from frameworks.mindspeed_llm.job_reader import JobReading
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.reader import read
-from frameworks.mindspeed_llm.rules import CAUTIONS, FIXED, MERGED_CHUNKS, NAME, PLACEMENTS, RULES
+from frameworks.mindspeed_llm.rules import CAUTIONS, MERGED_CHUNKS, NAME, PLACEMENTS, RULES
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.mindspeed_llm.tasks import STAGE_OF_TASK, unstartable
 from frameworks.mindspeed_llm.writer import arguments

@@ -13,6 +13,7 @@ from frameworks.draft import Draft, breaks
 from frameworks.facts import beside
 from frameworks.megatron_lm import rules_0_12 as megatron
 from frameworks.mindspeed_llm import rules
+from frameworks.mindspeed_llm.fixed_switches import FIXED
 from frameworks.mindspeed_llm.table import BY_LAYER, HAS_METHOD, TABLE
 from frameworks.physics import memory
 
@@ -43,7 +44,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
     draft.placed(rules.PLACEMENTS, rules.NAME)
     draft.drop_broken(megatron.PARAM_GATHER)
     _experts(draft)
-    draft.fix(rules.FIXED)
+    draft.fix(FIXED)
     _recompute(draft)
     return draft.finish()
 
