@@ -24,7 +24,17 @@ _LETTER = re.compile(r"[A-Za-z]")
 _MARKS = "，。；：、（）？！"
 _MARK_OF = {"; ": "；", ": ": "：", ", ": "，", " (": "（", ")": "）", ". ": "。"}
 _MARK = re.compile("|".join(map(re.escape, sorted(_MARK_OF, key=len, reverse=True))))
-_BETWEEN = {", ": "、", ", and ": "、", ", or ": "或", " and ": "和", " or ": "或", " with ": "且", "; ": "；", ". ": "。"}
+_BETWEEN = {
+    ", ": "、",
+    ", and ": "、",
+    ", or ": "或",
+    " and ": "和",
+    " or ": "或",
+    " with ": "且",
+    " against ": "和",
+    "; ": "；",
+    ". ": "。",
+}
 _HINT = "；"
 
 

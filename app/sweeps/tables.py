@@ -47,7 +47,8 @@ def print_sweep(console: Console, document: SweepDocument, *, details: bool = Fa
             markup=False,
         )
     if document.pareto:
-        against = " against ".join(name.removesuffix("_usd").replace("_", "-") for name in document.pareto_of)
+        weighed = (Sentence.whole(name.removesuffix("_usd").replace("_", "-")) for name in document.pareto_of)
+        against = joined(" against ", weighed)
         console.print(
             Sentence("Pareto-optimal points for {}: {}.", against, joined(", ", map(str, document.pareto))), markup=False
         )

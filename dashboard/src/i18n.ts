@@ -17,9 +17,12 @@ export type TFunction = (key: string, values?: Values) => string;
 /** One chunk a language. A page's strings are in locales/<language>/<page>.json, and `useTranslation("<page>")` reads them. */
 const loaders = { en: () => import("./locales/en"), zh: () => import("./locales/zh") } as const;
 /** Of what few pages show: apart, so that the others need not wait for it. */
-const rarer = { en: () => import("./locales/rarer.en"), zh: () => import("./locales/rarer.zh") } as const;
+const apart = {
+  rarer: { en: () => import("./locales/rarer.en"), zh: () => import("./locales/rarer.zh") },
+  rules: { en: () => import("./locales/rules.en"), zh: () => import("./locales/rules.zh") },
+} as const;
 const catalogues: Partial<Record<Language, Record<string, Strings>>> = {};
-let isRarerWanted = false;
+const wanted = new Set<keyof typeof apart>();
 const STORED = "meshplan-language";
 /** Of the page, and of what the server is asked for. */
 const HTML_LANG = { en: "en", zh: "zh-CN" } as const;
@@ -31,23 +34,23 @@ function isLanguage(text: string | null): text is Language {
   return text !== null && Object.hasOwn(LANGUAGES, text);
 }
 
-/** The address (`?lang=zh`) before the reader's choice before the browser's language. */
+/** The address (`?lang=zh`), which stays for the tab, before the reader's choice before the browser's language. */
 function preferred(): Language {
   const asked = new URLSearchParams(window.location.search).get("lang");
-  if (isLanguage(asked)) return asked;
-  const chosen = localStorage.getItem(STORED);
+  if (isLanguage(asked)) sessionStorage.setItem(STORED, asked);
+  const chosen = sessionStorage.getItem(STORED) ?? localStorage.getItem(STORED);
   if (isLanguage(chosen)) return chosen;
   return navigator.languages.some((name) => name.toLowerCase().startsWith("zh")) ? "zh" : "en";
 }
 
 async function load(language: Language): Promise<void> {
-  const parts = await Promise.all([loaders[language](), ...(isRarerWanted ? [rarer[language]()] : [])]);
+  const parts = await Promise.all([loaders[language](), ...[...wanted].map((name) => apart[name][language]())]);
   catalogues[language] = Object.assign(catalogues[language] ?? {}, ...parts.map((part) => part.default)) as Record<string, Strings>;
 }
 
 /** A module whose components show such strings, once they are there. */
-export async function withRarerStrings<Module>(module: () => Promise<Module>): Promise<Module> {
-  isRarerWanted = true;
+export async function withStrings<Module>(name: keyof typeof apart, module: () => Promise<Module>): Promise<Module> {
+  wanted.add(name);
   const [loaded] = await Promise.all([module(), load(current)]);
   return loaded;
 }
@@ -63,6 +66,7 @@ export const startTranslations = (): Promise<void> => use(preferred());
 
 export async function setLanguage(language: Language): Promise<void> {
   localStorage.setItem(STORED, language);
+  sessionStorage.removeItem(STORED);
   await use(language);
 }
 

@@ -1,6 +1,6 @@
 import { createBrowserRouter, Navigate, type RouteObject } from "react-router";
 
-import { withRarerStrings } from "./i18n";
+import { withStrings } from "./i18n";
 import { Shell } from "./shell/Shell";
 import { NoSuchPage } from "./shell/NoSuchPage";
 import { NotLoaded, PageError } from "./shell/PageError";
@@ -15,7 +15,7 @@ function route(path: string, load: Page): RouteObject {
 }
 
 /** A page with strings that the pages of studies do not show. */
-const rarer = (path: string, load: Page) => route(path, () => withRarerStrings(load));
+const rarer = (path: string, load: Page) => route(path, () => withStrings("rarer", load));
 
 export const router = createBrowserRouter([
   {

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ("README.zh.md", *(f"docs/zh/{name}.md" for name in ("example", "tutorial", "faq", "glossary")))
+PAGES = ("README.zh.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs" / "zh").glob("*.md")))
 # What is written otherwise, by what it is not called: docs/zh/glossary.md.
 WORDS = {
     "研究": "搜索任务",
@@ -21,7 +21,8 @@ WORDS = {
     "显存峰值": "峰值显存",
     "批大小": "批次大小",
     "细化": "精化",
-    "设备日": "设备天",
+    "设备日": "卡天",
+    "设备天": "卡天",
     "吞吐量": "吞吐",
     "定价": "估算",
     "计价": "估算",

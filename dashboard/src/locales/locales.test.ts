@@ -3,6 +3,8 @@ import { describe, expect, it } from "vitest";
 import en from "./en";
 import rarerEn from "./rarer.en";
 import rarerZh from "./rarer.zh";
+import rulesEn from "./rules.en";
+import rulesZh from "./rules.zh";
 import zh from "./zh";
 
 type Strings = Record<string, unknown>;
@@ -18,7 +20,7 @@ function flat(strings: Strings, prefix = ""): Map<string, string> {
   return found;
 }
 
-const catalogues = { en: { ...en, ...rarerEn }, zh: { ...zh, ...rarerZh } };
+const catalogues = { en: { ...en, ...rarerEn, ...rulesEn }, zh: { ...zh, ...rarerZh, ...rulesZh } };
 const flatEn = new Map(Object.entries(catalogues.en).map(([name, strings]) => [name, flat(strings)]));
 const sources = import.meta.glob<string>("../**/*.{ts,tsx}", { eager: true, query: "?raw", import: "default" });
 

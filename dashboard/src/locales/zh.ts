@@ -1,4 +1,4 @@
-const files = import.meta.glob<Record<string, unknown>>(["./zh/*.json", "!./zh/{accuracy,checks,compare,experts,hardware,models,newStudy,rl,scripts,sweep}.json"], { eager: true, import: "default" });
+const files = import.meta.glob<Record<string, unknown>>(["./zh/*.json", "!./zh/{accuracy,checks,compare,experts,hardware,models,newStudy,rl,rules,scripts,sweep}.json"], { eager: true, import: "default" });
 
 const namespaces: Record<string, Record<string, unknown>> = {};
 for (const [path, strings] of Object.entries(files)) namespaces[path.replace(/^.*\/|\.json$/g, "")] = strings;

@@ -1,5 +1,5 @@
 import { Badge, Card, Code, Group, Text, Title } from "@mantine/core";
-import { marks, useTranslation } from "../../i18n";
+import { bracketed, marks, useTranslation } from "../../i18n";
 
 import type { Plan, Strategy, Study } from "../../api/queries";
 import { changeText } from "../../components/strategy";
@@ -25,7 +25,7 @@ export function StrategyFacts({ plan, study }: { plan: Plan; study: Study }) {
     [t("common:strategy.recompute"), recompute(strategy)],
     [t("common:strategy.zero_stage"), String(strategy.zero_stage)],
     [t("common:strategy.sequence_parallel"), t(strategy.sequence_parallel ? "strategy.on" : "strategy.off")],
-    [t("strategy.layers"), layers(strategy)],
+    [t("strategy.layers"), layers(strategy, t("strategy.empty", { count: strategy.noop_layers, number: count(strategy.noop_layers) }))],
   ];
   return (
     <Card>
@@ -80,7 +80,7 @@ function recompute({ recompute: { granularity, method, num_layers, modules, laye
 }
 
 /** Layers of each stage, one group a chunk; a run of equal numbers is told once. */
-function layers({ layer_layout, noop_layers }: Strategy): string {
+function layers({ layer_layout, noop_layers }: Strategy, empty: string): string {
   const chunk = (row: readonly number[]) => (row.every((each) => each === row[0]) ? `${row.length} × ${row[0]}` : row.join(" "));
-  return layer_layout.map(chunk).join(" | ") + (noop_layers ? ` (+${noop_layers} no-op)` : "");
+  return layer_layout.map(chunk).join(" | ") + (noop_layers ? bracketed(empty) : "");
 }

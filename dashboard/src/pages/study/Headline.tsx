@@ -93,6 +93,7 @@ function Tiles({ study, result: { baseline }, best: { estimate } }: Omit<Props, 
   const { t } = useTranslation("study");
   const { step_time_low_s: low, step_time_high_s: high } = estimate;
   const tokens = trainTokens(study);
+  const lasting = (stepS: number) => duration(((tokens ?? 0) / estimate.tokens_per_s) * (stepS / estimate.step_time_s));
   return (
     <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="sm">
       <StatTile
@@ -118,7 +119,15 @@ function Tiles({ study, result: { baseline }, best: { estimate } }: Omit<Props, 
         })}
       />
       {tokens !== null && (
-        <StatTile label={t("tile.training")} value={duration(tokens / estimate.tokens_per_s)} note={t("tile.trainingNote", { tokens: compact(tokens) })} />
+        <StatTile
+          label={t("tile.training")}
+          value={duration(tokens / estimate.tokens_per_s)}
+          note={
+            low == null || high == null
+              ? t("tile.trainingNote", { tokens: compact(tokens) })
+              : t("tile.trainingInterval", { tokens: compact(tokens), low: unbroken(lasting(low)), high: unbroken(lasting(high)) })
+          }
+        />
       )}
     </SimpleGrid>
   );

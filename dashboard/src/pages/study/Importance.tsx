@@ -49,7 +49,8 @@ export function Importance({ plans, dimensions }: { plans: readonly RankedPlan[]
     // The texts are made of the rows.
     [rows, palette, t],
   );
-  if (rows.length === 0) return null;
+  const isTied = plans.every(({ rank_group }) => rank_group === 1); // what sets plans apart that cannot be told apart is no news
+  if (rows.length === 0 || isTied) return null;
   return (
     <ChartCard
       title={t("importance.title")}

@@ -1,7 +1,7 @@
 import { Alert, Button, Group, Progress, Stack, Text } from "@mantine/core";
 import { IconBan, IconCopyPlus, IconDownload } from "@tabler/icons-react";
 import { lazy, Suspense } from "react";
-import { useTranslation, withRarerStrings } from "../../i18n";
+import { useTranslation, withStrings } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Schemas } from "../../api/client";
@@ -19,8 +19,8 @@ import { Labels } from "./Labels";
 import { CancelButton, ResumeButton } from "./StudyActions";
 
 // Each answer is that of its own page, with the charts that this draws.
-const SweepAnswer = lazy(async () => ({ default: (await withRarerStrings(() => import("../sweep/Answer"))).Answer }));
-const PlacementsAnswer = lazy(async () => ({ default: (await withRarerStrings(() => import("../rl/Answer"))).Answer }));
+const SweepAnswer = lazy(async () => ({ default: (await withStrings("rarer", () => import("../sweep/Answer"))).Answer }));
+const PlacementsAnswer = lazy(async () => ({ default: (await withStrings("rarer", () => import("../rl/Answer"))).Answer }));
 
 /** A study that is no search: how far it is, and its answer as the page of its kind shows it. */
 export function OtherKind({ study }: { study: Study }) {

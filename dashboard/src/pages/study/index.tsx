@@ -2,7 +2,7 @@ import { Alert, Button, Tabs, Text } from "@mantine/core";
 import { IconBan, IconZoomExclamation } from "@tabler/icons-react";
 import { useInfiniteQuery, usePrefetchInfiniteQuery, useQuery, useQueryClient } from "@tanstack/react-query";
 import { Suspense, useEffect, useMemo } from "react";
-import { useTranslation } from "../../i18n";
+import { useTranslation, withStrings } from "../../i18n";
 import { Link, useParams } from "react-router";
 
 import { FINISHED, studyQuery, type Study } from "../../api/queries";
@@ -25,15 +25,15 @@ import { Labels } from "./Labels";
 import { OtherKind } from "./OtherKind";
 import { PlansTab } from "./PlansTab";
 import { SearchText } from "./Proof";
-import { RejectionsTab } from "./RejectionsTab";
 import { ResumeButton, StudyActions } from "./StudyActions";
 import { useLive, type Live } from "./useLive";
 
 // The library that draws is as large as all else; the table does not wait for it.
 const LiveTab = lazyPart(async () => (await import("./LiveTab")).LiveTab);
 // What few studies have.
-const Infeasible = lazyPart(async () => (await import("./Infeasible")).Infeasible);
-const TrialsTab = lazyPart(async () => (await import("./TrialsTab")).TrialsTab);
+const Infeasible = lazyPart(async () => (await withStrings("rules", () => import("./Infeasible"))).Infeasible);
+const TrialsTab = lazyPart(async () => (await withStrings("rules", () => import("./TrialsTab"))).TrialsTab);
+const RejectionsTab = lazyPart(async () => (await withStrings("rules", () => import("./RejectionsTab"))).RejectionsTab);
 
 const ASKED_MS = 2000; // of a study that is not followed by its stream
 const SLOW_MS = 10_000; // the stream tells of changes; asking covers a proxy that holds it back
@@ -193,7 +193,9 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
         )}
         {result && (
           <Tabs.Panel value="rejections">
-            <RejectionsTab study={study} counts={result.counts} />
+            <Suspense fallback={<LoadingPage tiles={0} />}>
+              <RejectionsTab study={study} counts={result.counts} />
+            </Suspense>
           </Tabs.Panel>
         )}
         {hasTrials && (

@@ -1,0 +1,5 @@
+import rules from "./en/rules.json";
+
+const namespaces: Record<string, Record<string, unknown>> = { rules };
+
+export default namespaces;
