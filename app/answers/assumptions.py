@@ -17,7 +17,7 @@ from app.jobs.assumed import NOT_GIVEN, Assumption, joined, text_of
 from app.jobs.defaults import KEEP_PEAK, SHOWN, Other, others, others_of_plan, priced_switches
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
-from app.jobs.strategy import strategy_from_section
+from app.jobs.strategy import strategy_from_section, usual_zero_stage
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.effective_switches import usual_features
 from cost_models.shapes.record_copies import varied
@@ -231,7 +231,7 @@ class Measured:
         for entry, shown, values in self._changed:
             effects: list[list[_Effect]] = [[] for _ in now]
             for value, prices in values:
-                under = batch if prices is None else self._with_usual_kernels(prices.layers.workload, asked, batch)
+                under = batch if prices is None else self._with_usual(prices.layers.workload, asked, batch)
                 rows = [] if prices is None else np.flatnonzero(self._runs(prices, under, kept, everyone)).tolist()
                 keeps_peak = entry.field in KEEP_PEAK
                 found = [] if prices is None or not rows else _priced(prices, under.take(np.array(rows)), memory=not keeps_peak)
@@ -244,13 +244,18 @@ class Measured:
                 of_plan.append(_Line(entry.sentence(shown), entry.is_silent, tuple(own) if values else None))
         return lines
 
-    def _with_usual_kernels(self, workload: Workload, asked: Sequence[Asked], batch: StrategyBatch) -> StrategyBatch:
-        """The plans with the fused kernels that are usual under another workload, where the job does not state them."""
+    def _with_usual(self, workload: Workload, asked: Sequence[Asked], batch: StrategyBatch) -> StrategyBatch:
+        """The plans with the fused kernels and the ZeRO stage usual under another workload, where the job does not state them."""
         before, after = (int(usual_features(each) & FUSED_KERNELS) for each in (self._workload, workload))
-        if before == after:
-            return batch
-        free = np.array([int(_unstated_kernels(one.section)) for one in asked])
-        return varied(batch, features=(batch.features & ~(free & before)) | (free & after))
+        if before != after:
+            free = np.array([int(_unstated_kernels(one.section)) for one in asked])
+            batch = varied(batch, features=(batch.features & ~(free & before)) | (free & after))
+        if workload.software_traits.fp32_shards != self._workload.software_traits.fp32_shards:
+            pairs = list(zip(asked, batch.zero_stage.tolist(), strict=True))
+            usual = [usual_zero_stage(workload, one.plan.pp) if _is_usual_stage(one.section) else given for one, given in pairs]
+            replicated = batch.dp * batch.cp > 1
+            batch = varied(batch, zero_stage=np.where(replicated, np.array(usual), batch.zero_stage))
+        return batch
 
     @cached_property
     def _changed(self) -> list[_Changed]:
@@ -334,6 +339,11 @@ class Measured:
         anyone = StrategyBatch.of([ParallelStrategy()])
         broken = tuple(bool(rule.violates(workload, anyone)[0]) if rule.job_only else None for rule in self._rules)
         return _Prices(layers, KnownPipelines(), broken)
+
+
+def _is_usual_stage(section: StrategySection | None) -> bool:
+    """Whether a strategy leaves its ZeRO stage open."""
+    return section is None or (section.zero_stage is None and section.distributed_optimizer is None)
 
 
 def _unstated_kernels(section: StrategySection | None) -> Feature:

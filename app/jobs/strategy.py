@@ -243,12 +243,20 @@ def _mtp_before_head(section: StrategySection, model: ModelShape) -> int:
     return given
 
 
+def usual_zero_stage(workload: Workload, pp: int) -> int:
+    """The ZeRO stage where none is stated: a stack that shards weights keeps them behind a forward in a pipeline alone."""
+    if not workload.software_traits.fp32_shards:
+        return 1
+    return 2 if pp > 1 else 3  # as PyTorch's FSDP does
+
+
 def _zero_stage(section: StrategySection, workload: Workload) -> int:
-    """The ZeRO stage; a stack that shards weights frees them behind a forward, but not in a pipeline, as PyTorch's FSDP does."""
     if section.zero_stage is None:
-        if section.distributed_optimizer is None and workload.software_traits.fp32_shards:
-            return 2 if section.pp > 1 else 3
-        return 1 if section.distributed_optimizer is None else int(section.distributed_optimizer)
+        return (
+            usual_zero_stage(workload, section.pp)
+            if section.distributed_optimizer is None
+            else int(section.distributed_optimizer)
+        )
     if section.distributed_optimizer not in (None, section.zero_stage >= 1):
         raise InputError(
             Sentence(

@@ -55,6 +55,20 @@ export async function withStrings<Module>(name: keyof typeof apart, module: () =
   return loaded;
 }
 
+/** Load such strings for what shows keys until they are there. */
+export async function loadStrings(name: keyof typeof apart): Promise<void> {
+  if (wanted.has(name)) return;
+  wanted.add(name);
+  try {
+    await load(current);
+  } catch {
+    wanted.delete(name); // keys stay until the server answers again
+    return;
+  }
+  changes += 1;
+  for (const listener of listeners) listener();
+}
+
 async function use(language: Language): Promise<void> {
   await load(language);
   current = language;

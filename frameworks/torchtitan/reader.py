@@ -116,7 +116,7 @@ class Reading:
     @property
     def _is_single(self) -> bool:
         """Whether the schedule has one stage a rank."""
-        return self.schedule_name != TABLE.schedules[Schedule.INTERLEAVED]
+        return not any(name == self.schedule_name and schedule.rules.in_groups for schedule, name in TABLE.schedules.items())
 
     def _compiled(self) -> bool:
         """Whether layers and loss are compiled; one without the other has no price."""

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.layer_keys import distinct_rows
-from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, Schedule, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.traits import Generation
@@ -164,11 +164,12 @@ PIPELINE = Rule(
     lambda w, s: Sentence("pp {}: torchtitan has no pipelines for {}", s.pp, w.model.name),
 )
 SCHEDULE = schedule_rule("torchtitan_schedule", "[torchtitan-0.2, pipeline_parallel.py:55]", NAME, TABLE)
+_1F1B = [schedule for schedule, name in TABLE.schedules.items() if name == "1F1B"]
 ENOUGH_MICRO_BATCHES = Rule(
     "torchtitan_micro_batches",
     "[pytorch, schedules.py, Schedule1F1B]",
     Sentence("1F1B has a micro batch for each stage"),
-    lambda w, b: (b.pp > 1) & (b.schedule == Schedule.ONE_F_ONE_B) & (b.num_microbatches(w.training.global_batch_size) < b.pp),
+    lambda w, b: (b.pp > 1) & np.isin(b.schedule, _1F1B) & (b.num_microbatches(w.training.global_batch_size) < b.pp),
     lambda w, s: Sentence("1F1B over pp {} has {} micro batches, and PyTorch needs {}", s.pp, num_microbatches(w, s), s.pp),
 )
 GROUP_SIZE = Rule(

@@ -36,7 +36,7 @@ LAUNCHED_COLUMNS = {
 SECTION_NAMES = {
     "Dense layers": "稠密层",
     "Without fused kernels": "不使用融合算子",
-    "Latent attention": "潜在注意力（MLA）",
+    "Latent attention": "多头潜在注意力（MLA）",
     "Recompute": "重计算",
     "Mixtures": "混合专家",
     "Pipelines": "流水线并行",

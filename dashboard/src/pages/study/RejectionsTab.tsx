@@ -1,6 +1,7 @@
 import { Alert, Button, Card, Group, Stack, Table, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useTranslation } from "../../i18n";
+import { useEffect } from "react";
+import { loadStrings, useTranslation } from "../../i18n";
 
 import type { Study } from "../../api/queries";
 import { CardHead } from "../../components/CardHead";
@@ -16,6 +17,7 @@ const MEMORY = "memory"; // not a rule: what is legal but too large
 /** Why strategies are no plans: the rules they break, the memory they need. */
 export function RejectionsTab({ study, counts }: { study: Study; counts: Counts }) {
   const { t } = useTranslation("study");
+  useEffect(() => void loadStrings("rules"), []);
   const { data: rejections, error, refetch } = useQuery(rejectionsQuery(study.id));
   if (error) return <ErrorState error={error} action={<Button onClick={() => void refetch()}>{t("common:error.retry")}</Button>} />;
   if (!rejections) return <LoadingRows />;

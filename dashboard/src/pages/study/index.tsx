@@ -25,6 +25,7 @@ import { Labels } from "./Labels";
 import { OtherKind } from "./OtherKind";
 import { PlansTab } from "./PlansTab";
 import { SearchText } from "./Proof";
+import { RejectionsTab } from "./RejectionsTab";
 import { ResumeButton, StudyActions } from "./StudyActions";
 import { useLive, type Live } from "./useLive";
 
@@ -33,7 +34,6 @@ const LiveTab = lazyPart(async () => (await import("./LiveTab")).LiveTab);
 // What few studies have.
 const Infeasible = lazyPart(async () => (await withStrings("rules", () => import("./Infeasible"))).Infeasible);
 const TrialsTab = lazyPart(async () => (await withStrings("rules", () => import("./TrialsTab"))).TrialsTab);
-const RejectionsTab = lazyPart(async () => (await withStrings("rules", () => import("./RejectionsTab"))).RejectionsTab);
 
 const ASKED_MS = 2000; // of a study that is not followed by its stream
 const SLOW_MS = 10_000; // the stream tells of changes; asking covers a proxy that holds it back
@@ -193,9 +193,7 @@ function Content({ study, plans, isComplete, live }: ContentProps) {
         )}
         {result && (
           <Tabs.Panel value="rejections">
-            <Suspense fallback={<LoadingPage tiles={0} />}>
-              <RejectionsTab study={study} counts={result.counts} />
-            </Suspense>
+            <RejectionsTab study={study} counts={result.counts} />
           </Tabs.Panel>
         )}
         {hasTrials && (

@@ -87,7 +87,7 @@ def test_adapters_of_experts_keep_their_dispatcher() -> None:
     own = script.job.strategy
     assert own is not None
     merged = replace(own, vpp=2, schedule=Schedule.INTERLEAVED, recompute=Recompute.NONE, recompute_num_layers=0)
-    merged = replace(merged, features=(merged.features | Feature.MOE_COMM_OVERLAP) & ~REPLICAS)
+    merged = replace(merged, features=(merged.features | Feature.MOE_COMM_OVERLAP | Feature.OVERLAP_P2P) & ~REPLICAS)
     assert "lora-target-modules and num-experts>0 needs" in " ".join(changed(script, merged).refused)
 
 

@@ -43,7 +43,9 @@ def test_a_report_holds_the_figures_of_its_answer(answer: SearchDocument, form: 
         assert figure in text
     for plan in answer.plans:
         assert seconds(plan.estimate.step_time_s) in text
-    assert all(each.rule.replace("_", " ") in text for each in answer.rejections)
+    names = {each.rule.replace("_", " ") for each in answer.rejections}
+    chinese = json.loads((ROOT / "app/language/zh/rules.json").read_text(encoding="utf-8"))
+    assert all((name if language == "en" else chinese[name]) in text for name in names)
     assert "--tensor-model-parallel-size" in text
     assert best.delivery is not None
     assert f"{best.delivery.effective_time_fraction:.1%}" in text
