@@ -252,11 +252,8 @@ def usual_zero_stage(workload: Workload, pp: int) -> int:
 
 def _zero_stage(section: StrategySection, workload: Workload) -> int:
     if section.zero_stage is None:
-        return (
-            usual_zero_stage(workload, section.pp)
-            if section.distributed_optimizer is None
-            else int(section.distributed_optimizer)
-        )
+        usual, given = usual_zero_stage(workload, section.pp), section.distributed_optimizer
+        return usual if given is None else int(given)
     if section.distributed_optimizer not in (None, section.zero_stage >= 1):
         raise InputError(
             Sentence(

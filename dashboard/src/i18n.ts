@@ -65,8 +65,7 @@ export async function loadStrings(name: keyof typeof apart): Promise<void> {
     wanted.delete(name); // keys stay until the server answers again
     return;
   }
-  changes += 1;
-  for (const listener of listeners) listener();
+  shownAnew();
 }
 
 async function use(language: Language): Promise<void> {

@@ -241,6 +241,7 @@ NAMED = {
     "frameworks/megatron_lm/table.py": "schedules that Megatron-LM has",
     "frameworks/mindformers/table.py": "schedules that MindFormers has",
     "frameworks/mindspeed_llm/table.py": "schedules that MindSpeed-LLM has",
+    "frameworks/torchtitan/table.py": "schedules that torchtitan has",
     "cost_models/shapes/strategy.py": "the members",
 }
 MEMBERS = {schedule.name for schedule in Schedule}
