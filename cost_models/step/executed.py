@@ -56,9 +56,7 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
     memory = group_memory(workload, group, constants, breakdown=True)
     outside = sum((memory.parts[name] for name in OUTSIDE_THE_ALLOCATOR), np.zeros_like(memory.peak))
     between = held.saved_bytes + held.checkpoints + held.losses + memory.parts["module_buffers"]
-    if (
-        strategy.pp > 1
-    ):  # The first stage names what it sends next, and the gradient of what it sent before [megatron-0.12, schedules.py].
+    if strategy.pp > 1:  # the first stage names what it sends next, and a gradient [megatron-0.12, schedules.py]
         between = between + stages.is_first * 2.0 * held.activations[0].input_bytes
     if strategy.sequence_parallel and strategy.tp > 1:  # a buffer for the head's gathered input stays [megatron-0.12, utils.py]
         tokens = workload.training.seq_length * strategy.micro_batch_size / strategy.cp

@@ -21,6 +21,7 @@ from frameworks.torchtitan.table import COMPILE, PARALLELISM, RELEASE, REPLICAS,
 
 ENVIRONMENT = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}  # as in its run_train.sh
 POLICIES = {3: "always", 2: "never"}
+TABLE_SWITCHES = TABLE.offered & ~TABLE.implied
 
 
 def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
@@ -31,9 +32,6 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
     written = settled(RELEASE, {**options, **TABLE.arguments_of(TABLE_SWITCHES)}, s.features, as_given)
     launch = tuple(f"{name}={json.dumps(value)}" for name, value in written.items())
     return LaunchArguments(launch, ENVIRONMENT, replaced + _notes(workload, s))
-
-
-TABLE_SWITCHES = TABLE.offered & ~TABLE.implied
 
 
 def _model(workload: Workload) -> Options:

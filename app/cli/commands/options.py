@@ -58,42 +58,23 @@ EXECUTOR_AND_SERVER = Sentence("--executor: given beside --server, which works b
 Json = Annotated[bool, typer.Option("--json", help="one JSON document on standard output")]
 # Parts of an answer that are printed after its first lines.
 Details = Annotated[bool, typer.Option("--details", help="print the whole answer after its first lines")]
+
+
+def _show(sections: str) -> Any:
+    return typer.Option(
+        "--show", metavar="SECTIONS", help=f"print these sections after the first lines, between commas: {sections}"
+    )
+
+
 # Sections that the tables of an answer have; help names them without the tables, which take long to load.
 SearchSections = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--show",
-        metavar="SECTIONS",
-        help="print these sections after the first lines, between commas: "
-        "warnings, evidence, physics, counts, switches, plans, reasons, assumptions, rejections",
-    ),
+    list[str] | None, _show("warnings, evidence, physics, counts, switches, plans, reasons, assumptions, rejections")
 ]
 EstimateSections = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--show",
-        metavar="SECTIONS",
-        help="print these sections after the first lines, between commas: "
-        "warnings, evidence, time, memory, software, simulation, tensors, runs, assumptions",
-    ),
+    list[str] | None, _show("warnings, evidence, time, memory, software, simulation, tensors, runs, assumptions")
 ]
-TuneSections = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--show",
-        metavar="SECTIONS",
-        help="print these sections after the first lines, between commas: warnings, passed, evidence, assumptions, diff",
-    ),
-]
-ExplainSections = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--show",
-        metavar="SECTIONS",
-        help="print these sections after the first lines, between commas: "
-        "warnings, evidence, beside, changes, sensitivity, assumptions",
-    ),
-]
+TuneSections = Annotated[list[str] | None, _show("warnings, passed, evidence, assumptions, diff")]
+ExplainSections = Annotated[list[str] | None, _show("warnings, evidence, beside, changes, sensitivity, assumptions")]
 # Labels of a study on a server.
 Server = Annotated[
     str | None, typer.Option(metavar="URL", help="run it on this server (key in MESHPLAN_API_KEY)", rich_help_panel="Server")
