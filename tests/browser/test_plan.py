@@ -78,8 +78,9 @@ def test_the_overview_says_why_and_adds_up(view: OpenView, site: Site, stored: S
     parts = [
         part for part, seconds in estimate["time_breakdown_s"].items() if seconds > 0 or estimate["masked_s"].get(part, 0) > 0
     ]
-    expect(rows).to_have_count(len(parts) + 2)  # heading and sum
-    expect(rows.last).to_contain_text("100.0 %")
+    expect(rows).to_have_count(len(parts) + 3)  # heading, sum, and the communication in it
+    expect(rows.nth(-2)).to_contain_text("100.0 %")
+    expect(rows.last).to_contain_text("of it exposed communication")
     expect(page.get_by_role("img", name="80 % interval from")).to_be_visible()
 
 
@@ -206,6 +207,38 @@ def test_a_task_is_chosen_with_the_mouse_and_kept_by_the_address(view: OpenView,
     until(page, lambda: abs(int(_picture(page).get_attribute("data-tasks") or 0) - shown) <= 4)
 
 
+COMMUNICATION = ("tp_comm", "cp_comm", "ep_comm", "dp_comm", "weight_gather", "pipeline_p2p")
+
+
+def test_exposed_communication_means_one_thing(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    """The overview and the table of plans sum the parts of the critical rank; streams of a timeline are called otherwise."""
+    opened = view(site.url)
+    page = opened.open(stored.path)
+    estimate = stored.document["estimate"]
+    exposed = sum(estimate["time_breakdown_s"].get(part, 0.0) for part in COMMUNICATION)
+    share = f"{100 * exposed / estimate['step_time_s']:.1f} %"
+    expect(page.get_by_role("row").filter(has_text="of it exposed communication")).to_contain_text(share)
+    page = opened.open(f"{stored.path.rpartition('/plans/')[0]}?columns=communication")
+    expect(page.get_by_role("row").nth(stored.document["rank"])).to_contain_text(share)
+    page = opened.open(f"{stored.path}?tab=timeline")
+    expect(page.get_by_role("columnheader", name="Communication streams alone")).to_be_visible()
+    expect(page.get_by_text("Exposed communication")).to_have_count(0)
+
+
+def test_the_legend_of_a_timeline_says_why_its_shares_add_up_to_more_than_the_step(
+    view: OpenView, site: Site, stored: StoredPlan
+) -> None:
+    page = view(site.url).open(f"{stored.path}?tab=timeline")
+    tasks, streams = stored.timeline["tasks"], stored.timeline["streams"]
+    spans = zip(tasks["stream"], tasks["start_s"], tasks["end_s"], strict=True)
+    sums = {True: 0.0, False: 0.0}
+    for stream, start_s, end_s in spans:
+        sums[streams[stream] in ("compute", "optimizer")] += end_s - start_s
+    whole_s = stored.timeline["step_time_s"] * stored.timeline["num_ranks"]
+    shares = [f"{100 * sums[is_compute] / whole_s:.1f} %" for is_compute in (True, False)]
+    expect(page.get_by_text(f"Streams run at the same time: {shares[0]} compute, the others add {shares[1]}.")).to_be_visible()
+
+
 def test_the_timeline_is_read_with_the_keyboard_alone(view: OpenView, site: Site, stored: StoredPlan) -> None:
     opened = view(site.url)
     page = opened.open(f"{stored.path}?tab=timeline")
@@ -307,6 +340,10 @@ def test_a_long_name_fits_on_a_phone(view: OpenView, site: Site) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE
 
 
+def _millions(tokens: float) -> str:
+    return f"{tokens / 1e6:.0f}M"
+
+
 def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stored: StoredPlan) -> None:
     opened = view(site.url)
     with opened.page.expect_response("**/v1/goodput", timeout=60_000) as first:
@@ -315,6 +352,12 @@ def test_a_plan_says_what_it_delivers_on_a_site(view: OpenView, site: Site, stor
     assert answer["mtbf_s"] == pytest.approx(6 * 3600)
     month = page.get_by_role("img", name="30 days of a simulated history")
     expect(month).to_have_attribute("aria-label", re.compile("Runs .*Recovers "))
+    # The quantiles over months are of failures: an interval without the error of the step would be false certainty.
+    ends = answer["intervals"]["delivered_tokens_per_day"]
+    expect(page.get_by_text("Delivered", exact=True).first.locator("xpath=..")).to_contain_text(
+        f"80 %: {_millions(ends['low'])} to {_millions(ends['high'])}month by month, from failures alone"
+    )
+    assert ends["high"] / ends["low"] > 1.2
     peak, delivered = answer["waterfall"][0]["tokens_per_day"], answer["delivered_tokens_per_day"]
     expect(page.get_by_role("img", name=f"{100 * delivered / peak:.1f} % of the devices' peak")).to_be_visible()
     page.get_by_role("button", name=re.compile("^On fewer and on more devices: Show")).click()

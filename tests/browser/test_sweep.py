@@ -76,6 +76,30 @@ def test_charts_are_saved_as_picture_drawing_and_data(view: OpenView, site: Site
         assert (float(line["days"]) if line["days"] else None) == point.days
 
 
+def _days(days: float) -> str:
+    return f"{days:.3g} d" if days >= 2 else f"{24 * days:.2g} h"
+
+
+def test_days_and_cost_carry_the_interval_of_the_step(view: OpenView, site: Site) -> None:
+    page = view(site.url).open(ADDRESS)
+    answer = swept(page)
+    (best,) = (point for point in answer.points if answer.best is not None and point.point == answer.best.point)
+    days = best.intervals["days"]
+    tile = page.get_by_text("Days", exact=True).first.locator("xpath=..")
+    expect(tile).to_contain_text(f"80 %: {_days(days.low)} to {_days(days.high)}".replace(" d", "\u00a0d"))
+    row = page.get_by_role("region", name="Points", exact=True).get_by_role("row").nth(best.point)
+    expect(row).to_contain_text(f"{_days(days.low)} – {_days(days.high)}")
+    page.get_by_role("region", name="Points", exact=True).scroll_into_view_if_needed()
+    page.get_by_role("button", name="Export").last.click()
+    with page.expect_download() as download:
+        page.get_by_role("menuitem", name="CSV").click()
+    lines = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
+    line = next(line for line in lines if line["point"] == str(best.point))
+    assert [float(line["days_low"]), float(line["days_high"])] == pytest.approx([days.low, days.high])
+    cost = best.intervals["cost_usd"]
+    assert [float(line["cost_usd_low"]), float(line["cost_usd_high"])] == pytest.approx([cost.low, cost.high])
+
+
 def test_a_study_is_swept_as_its_job_was(view: OpenView, site: Site) -> None:
     opened = view(site.url)
     page = opened.open(f"/studies/{site.completed}")

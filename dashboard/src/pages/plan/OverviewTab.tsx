@@ -3,6 +3,7 @@ import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Estimate, Plan, Study } from "../../api/queries";
+import { exposedCommunication } from "../../components/communication";
 import { Drawn } from "../../components/chart/Drawn";
 import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
@@ -31,6 +32,7 @@ function Waterfall({ estimate }: { estimate: Estimate }) {
   const { t } = useTranslation("plan");
   const palette = usePalette();
   const step = estimate.step_time_s;
+  const communication = exposedCommunication(estimate);
   const rows = largest(estimate.time_breakdown_s);
   const hiddenOnly = Object.keys(estimate.masked_s).filter((part) => (estimate.masked_s[part] ?? 0) > 0 && !rows.some((row) => row.part === part));
   const lines = () => [
@@ -96,6 +98,17 @@ function Waterfall({ estimate }: { estimate: Estimate }) {
                 <Table.Td className={classes.figure}>{percent(1)}</Table.Td>
                 <Table.Td />
               </Table.Tr>
+              {communication > 0 && (
+                <Table.Tr>
+                  <Table.Th scope="row">
+                    <Explained text={t("time.communicationHelp")}>{t("time.communication")}</Explained>
+                  </Table.Th>
+                  <Table.Td className={classes.barColumn} />
+                  <Table.Td className={classes.figure}>{seconds(communication)}</Table.Td>
+                  <Table.Td className={classes.figure}>{percent(communication / step)}</Table.Td>
+                  <Table.Td />
+                </Table.Tr>
+              )}
             </Table.Tfoot>
           </Table>
         </Table.ScrollContainer>

@@ -17,7 +17,8 @@ import { StatTile } from "../../components/StatTile";
 import { Warnings } from "../../components/Warnings";
 import { lazyPart } from "../../components/lazyPart";
 import { useUrlChange, useUrlChoice } from "../../state/url";
-import { bytes, count, percent, seconds, tokensPerSecond } from "../../units/format";
+import { bytes, compact, count, percent, seconds, tokensPerSecond } from "../../units/format";
+import { intervalText, stepText, withStep } from "../../units/interval";
 import { FIELDS as OF_THE_SITE } from "./delivery/site";
 import { analysisQuery, loadTrace, timelineQuery } from "./data";
 import { OverviewTab } from "./OverviewTab";
@@ -149,18 +150,22 @@ function Fit({ plan }: { plan: Plan }) {
 
 function Tiles({ plan: { estimate } }: { plan: Plan }) {
   const { t } = useTranslation("plan");
-  const { step_time_low_s: low, step_time_high_s: high } = estimate;
   return (
     <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
       <StatTile
         label={t("tile.step")}
         value={seconds(estimate.step_time_s)}
-        note={low != null && high != null ? t("tile.interval", { low: seconds(low, 3), high: seconds(high, 3) }) : t("tile.noInterval")}
+        note={intervalText(t, withStep(estimate, estimate.step_time_s), stepText)}
       />
       <StatTile
         label={t("tile.throughput")}
         value={tokensPerSecond(estimate.tokens_per_s)}
-        note={t("tile.perDevice", { rate: tokensPerSecond(estimate.tokens_per_s_per_device) })}
+        note={
+          <>
+            <div>{t("tile.perDevice", { rate: tokensPerSecond(estimate.tokens_per_s_per_device) })}</div>
+            {intervalText(t, withStep(estimate, estimate.tokens_per_s, "shrinks"), compact)}
+          </>
+        }
       />
       <StatTile label={t("tile.mfu")} help={estimate.mfu_convention} value={percent(estimate.mfu_fraction)} note={t("tile.mfuNote")} />
       <StatTile

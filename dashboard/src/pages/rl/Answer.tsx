@@ -5,7 +5,8 @@ import { useTranslation } from "../../i18n";
 import { CardHead } from "../../components/CardHead";
 import { Sentences } from "../../components/Sentences";
 import { StatTile } from "../../components/StatTile";
-import { bytes, compact, count, number, seconds, secondsRange, signedPercent } from "../../units/format";
+import { bytes, compact, count, number, seconds, signedPercent } from "../../units/format";
+import { intervalText, stepText, withStep } from "../../units/interval";
 import { Parts } from "./Parts";
 import { Pareto, Placements } from "./Placements";
 import { changeOf, instanceText, isSearch, layoutText, type Plan, type Search, type Step } from "./steps";
@@ -51,8 +52,8 @@ export function Answer({ answer, onLook }: Props) {
         </Text>
       </Card>
       <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
-        <StatTile label={t("step")} help={t("stepHelp")} value={seconds(step.step_time_s)} note={secondsRange(step.step_time_low_s, step.step_time_high_s)} />
-        <StatTile label={t("throughput")} help={t("throughputHelp")} value={compact(step.tokens_per_s)} note={t("tokensPerS")} />
+        <StatTile label={t("step")} help={t("stepHelp")} value={seconds(step.step_time_s)} note={intervalText(t, withStep(step, step.step_time_s), stepText)} />
+        <StatTile label={t("throughput")} help={t("throughputHelp")} value={compact(step.tokens_per_s)} note={<><div>{t("tokensPerS")}</div>{intervalText(t, withStep(step, step.tokens_per_s, "shrinks"), compact)}</>} />
         <StatTile label={t("perDevice")} value={number(step.tokens_per_s_per_device, 4)} note={t("answersPerDevice", { rate: number(step.output_tokens_per_s_per_device, 4) })} />
         <StatTile
           label={t("weights")}

@@ -7,7 +7,8 @@ import { Link } from "react-router";
 import type { Study } from "../../api/queries";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
-import { bytes, compact, duration, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "../../units/format";
+import { bytes, compact, duration, percent, seconds, signedPercent, tokensPerSecond } from "../../units/format";
+import { intervalText, stepText, withStep } from "../../units/interval";
 import { Beside } from "./Beside";
 import type { RankedPlan, Result } from "./data";
 import { ProofText, SearchText } from "./Proof";
@@ -87,26 +88,29 @@ function Tie({ result, plans }: Pick<Props, "result" | "plans">) {
 }
 
 /** Numbers keep their unit when a line breaks. */
-const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0").replaceAll("–", "–\u2060");
+const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0");
 
 function Tiles({ study, result: { baseline }, best: { estimate } }: Omit<Props, "plans">) {
   const { t } = useTranslation("study");
-  const { step_time_low_s: low, step_time_high_s: high } = estimate;
   const tokens = trainTokens(study);
-  const lasting = (stepS: number) => duration(((tokens ?? 0) / estimate.tokens_per_s) * (stepS / estimate.step_time_s));
   return (
     <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="sm">
       <StatTile
         label={t("tile.step")}
         help={t("tile.stepHelp")}
         value={seconds(estimate.step_time_s)}
-        note={low == null || high == null ? t("tile.noInterval") : t("tile.interval", { range: unbroken(secondsRange(low, high)) })}
+        note={intervalText(t, withStep(estimate, estimate.step_time_s), stepText)}
       />
       <Gain baseline={baseline} />
       <StatTile
         label={t("tile.throughput")}
         value={<WithUnit text={tokensPerSecond(estimate.tokens_per_s)} />}
-        note={t("tile.perDevice", { rate: tokensPerSecond(estimate.tokens_per_s_per_device) })}
+        note={
+          <>
+            <div>{t("tile.perDevice", { rate: tokensPerSecond(estimate.tokens_per_s_per_device) })}</div>
+            {intervalText(t, withStep(estimate, estimate.tokens_per_s, "shrinks"), compact)}
+          </>
+        }
       />
       <StatTile label={t("tile.mfu")} help={t("tile.mfuHelp")} value={percent(estimate.mfu_fraction)} />
       <StatTile
@@ -123,9 +127,10 @@ function Tiles({ study, result: { baseline }, best: { estimate } }: Omit<Props, 
           label={t("tile.training")}
           value={duration(tokens / estimate.tokens_per_s)}
           note={
-            low == null || high == null
-              ? t("tile.trainingNote", { tokens: compact(tokens) })
-              : t("tile.trainingInterval", { tokens: compact(tokens), low: unbroken(lasting(low)), high: unbroken(lasting(high)) })
+            <>
+              <div>{t("tile.trainingNote", { tokens: compact(tokens) })}</div>
+              {intervalText(t, withStep(estimate, tokens / estimate.tokens_per_s), duration)}
+            </>
           }
         />
       )}

@@ -1,4 +1,5 @@
 /** What plans differ in: the axes of the parallel coordinates, and the filters that brushing them makes. */
+import { exposedCommunication } from "../../components/communication";
 import { recomputeText } from "../../components/strategy";
 import type { RankedPlan } from "./data";
 
@@ -28,12 +29,6 @@ const MEASURES: Record<string, (plan: RankedPlan) => number> = {
   memory: ({ estimate }) => estimate.peak_memory_bytes,
   step: ({ estimate }) => estimate.step_time_s,
 };
-
-const COMMUNICATION = ["tp_comm", "cp_comm", "ep_comm", "dp_comm", "weight_gather", "pipeline_p2p"];
-
-export function exposedCommunication({ time_breakdown_s: parts }: Pick<RankedPlan["estimate"], "time_breakdown_s">): number {
-  return COMMUNICATION.reduce((sum, part) => sum + (parts[part] ?? 0), 0);
-}
 
 export type Dimension =
   | { key: string; kind: "choice"; value: Of; values: readonly (string | number)[] }

@@ -4,11 +4,11 @@ import { useMemo } from "react";
 import { bracketed, useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
+import { exposedCommunication } from "../../components/communication";
 import type { Column } from "../../components/DataTable";
 import { changeText, recomputeText, strategyParts, strategyText } from "../../components/strategy";
 import { bytes, count, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "../../units/format";
 import type { RankedPlan } from "./data";
-import { exposedCommunication } from "./dimensions";
 import classes from "./Study.module.css";
 
 /** A plan, or below it a variant of the same structure. */

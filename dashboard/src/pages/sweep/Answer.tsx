@@ -7,7 +7,8 @@ import { Sentences } from "../../components/Sentences";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { Warnings } from "../../components/Warnings";
-import { bytes, compact, count, duration, percent, seconds, secondsRange } from "../../units/format";
+import { bytes, compact, count, duration, percent, seconds } from "../../units/format";
+import { intervalText, stepText, withStep } from "../../units/interval";
 import { Pareto } from "./Pareto";
 import { isPlanned, type Planned, type Sweep } from "./points";
 import { Points, Structures } from "./Points";
@@ -61,6 +62,7 @@ function Best({ sweep, planned }: { sweep: Sweep; planned: readonly Planned[] })
     );
   }
   const numWithin = planned.filter(({ within }) => within).length;
+  const interval = (value: number | null | undefined, format: (value: number) => string) => <div>{intervalText(t, withStep(best, value), format)}</div>;
   const isBound = Object.keys(sweep.constraints).length > 0;
   return (
     <>
@@ -78,10 +80,10 @@ function Best({ sweep, planned }: { sweep: Sweep; planned: readonly Planned[] })
       </Card>
       <SimpleGrid cols={{ base: 2, sm: 3, lg: 6 }} spacing="sm">
         <StatTile label={t("devices")} value={count(best.num_devices)} note={best.linearity_fraction == null ? undefined : t("linearNote", { share: percent(best.linearity_fraction) })} />
-        <StatTile label={t("step")} value={seconds(best.step_time_s)} note={secondsRange(best.step_time_low_s, best.step_time_high_s)} />
-        <StatTile label={t("measure.days")} value={measured.days(best.days)} note={t("forTokens", { tokens: compact(sweep.tokens) })} />
-        <StatTile label={t("measure.cost_usd")} value={measured.cost_usd(best.cost_usd)} note={best.cost_usd == null ? t("noPrice") : t("deviceDays", { days: measured.device_days(best.device_days) })} />
-        <StatTile label={t("measure.energy_kwh")} value={measured.energy_kwh(best.energy_kwh)} note={best.energy_kwh == null ? t("noPower") : undefined} />
+        <StatTile label={t("step")} value={seconds(best.step_time_s)} note={interval(best.step_time_s, stepText)} />
+        <StatTile label={t("measure.days")} value={measured.days(best.days)} note={<>{interval(best.days, measured.days)}{t("forTokens", { tokens: compact(sweep.tokens) })}</>} />
+        <StatTile label={t("measure.cost_usd")} value={measured.cost_usd(best.cost_usd)} note={best.cost_usd == null ? t("noPrice") : <>{interval(best.cost_usd, measured.cost_usd)}{t("deviceDays", { days: measured.device_days(best.device_days) })}</>} />
+        <StatTile label={t("measure.energy_kwh")} value={measured.energy_kwh(best.energy_kwh)} note={best.energy_kwh == null ? t("noPower") : interval(best.energy_kwh, measured.energy_kwh)} />
         <StatTile label={t("memory")} value={bytes(best.peak_memory_bytes)} note={t("freeNote", { free: bytes(best.headroom_bytes) })} />
       </SimpleGrid>
       <Text size="sm" c="dimmed">

@@ -10,7 +10,8 @@ import { strategyText } from "../../components/strategy";
 import { usePalette } from "../../theme/usePalette";
 import { moneyUnit } from "../../units/currency";
 import { compact, count } from "../../units/format";
-import { intervalOf, isPlanned, linesOf, nameOf, pointsOf, varied, type Planned, type Sweep } from "./points";
+import { rangeText, withStep } from "../../units/interval";
+import { isPlanned, linesOf, nameOf, pointsOf, varied, type Planned, type Sweep } from "./points";
 import { measured, onAxis, useWords, type Measure } from "./words";
 
 const WIDE = 8; // days that differ by more are told apart on a logarithmic axis only
@@ -18,6 +19,12 @@ const WIDE = 8; // days that differ by more are told apart on a logarithmic axis
 interface Item {
   value: [number, number];
   point: Planned;
+}
+
+/** With its interval. */
+function told(point: Planned, measure: Measure): string {
+  const interval = withStep(point, point[measure]);
+  return `${measured[measure](point[measure])}${interval ? bracketed(rangeText(interval, measured[measure])) : ""}`;
 }
 
 /** Days against money, or against device-days where nobody knows a price: every point, its interval, and the front. */
@@ -69,8 +76,7 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         formatter: ({ data: { point } }: { data: Partial<Item> }) => {
           if (!point) return "";
           const row = (measure: Measure) => {
-            const range = intervalOf(point, point[measure])?.map(measured[measure]).join(" – ");
-            return { name: t(`measure.${measure}`), value: `${measured[measure](point[measure])}${range ? bracketed(range) : ""}` };
+            return { name: t(`measure.${measure}`), value: told(point, measure) };
           };
           return tooltipHtml(t("pointTitle", { point: point.point, name: names.get(point.point) }), [
             row("days"),
@@ -98,8 +104,8 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
           t("interval"),
           palette.muted,
           points.flatMap((point) => {
-            const [x, y] = [intervalOf(point, point[across]), intervalOf(point, point.days)];
-            return x && y ? [[x[0], y[0], x[1], y[1]] as const] : [];
+            const [x, y] = [withStep(point, point[across]), withStep(point, point.days)];
+            return x && y ? [[x.low, y.low, x.high, y.high] as const] : [];
           }),
         ),
       ],
@@ -115,8 +121,8 @@ export function Pareto({ sweep }: { sweep: Sweep }) {
         columns: [t("point"), t("measure.days"), t(`measure.${across}`), t("front")],
         rows: points.map((point) => [
           t("pointTitle", { point: point.point, name: names.get(point.point) }),
-          measured.days(point.days),
-          measured[across](point[across]),
+          told(point, "days"),
+          told(point, across),
           sweep.pareto.includes(point.point) ? "✓" : "",
         ]),
       }}

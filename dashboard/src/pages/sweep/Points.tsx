@@ -11,11 +11,15 @@ import { storeModel } from "../../components/customModel";
 import { DataTable, type Column } from "../../components/DataTable";
 import { saveFile } from "../../components/saveFile";
 import { strategyText } from "../../components/strategy";
-import { bytes, compact, count, percent, seconds, secondsRange } from "../../units/format";
+import { bytes, compact, count, percent, seconds } from "../../units/format";
+import { rangeText, stepText, withStep } from "../../units/interval";
 import { isPlanned, linesOf, nameOf, studyAddress, varied, type Point, type Sweep } from "./points";
-import { measured, MEASURES, useWords } from "./words";
+import { measured, MEASURES, useWords, type Measure } from "./words";
 
 const TONES: Record<Point["state"], string> = { proved: "good", found: "warn", infeasible: "bad", refused: "bad" };
+
+/** The name of an end of an interval in a CSV file. */
+const endOf = (key: string, end: "low" | "high"): string => (key === "step_time_s" ? `step_time_${end}_s` : `${key}_${end}`);
 
 /** Every point: its plan or why it has none, its numbers, and the way to a study of it. */
 export function Points({ sweep }: { sweep: Sweep }) {
@@ -26,6 +30,28 @@ export function Points({ sweep }: { sweep: Sweep }) {
     const axes = new Set<string>(varied(sweep.points));
     const isPriced = sweep.points.some(({ cost_usd: usd }) => usd != null);
     const keep = () => storeModel({ model: (sweep.job as Record<string, Record<string, unknown>>).model ?? {}, num_parameters: null });
+    /** With the interval of what follows from the step. */
+    const withInterval = (key: "step_time_s" | "tokens_per_s" | Measure, header: string, format: (value: number | null | undefined) => string, shown = true): Column<Point> => {
+      const interval = (point: Point) => withStep(point, point[key], key === "tokens_per_s" ? "shrinks" : "grows");
+      return {
+        key,
+        header,
+        numeric: true,
+        shown,
+        value: (point) => point[key],
+        csv: { [key]: (point) => point[key], [endOf(key, "low")]: (point) => interval(point)?.low, [endOf(key, "high")]: (point) => interval(point)?.high },
+        cell: (point) => (
+          <>
+            {format(point[key])}
+            {interval(point) && (
+              <Text size="xs" c="dimmed" className="number">
+                {rangeText(interval(point), key === "step_time_s" ? stepText : format)}
+              </Text>
+            )}
+          </>
+        ),
+      };
+    };
     const numeric = (key: keyof Point, header: string, cell: (point: Point) => string, shown = true): Column<Point> => ({
       key,
       header,
@@ -79,22 +105,14 @@ export function Points({ sweep }: { sweep: Sweep }) {
             </Group>
           ),
       },
-      numeric("step_time_s", t("step"), (point) => seconds(point.step_time_s)),
-      {
-        key: "interval",
-        header: t("interval"),
-        numeric: true,
-        shown: false,
-        value: (point) => point.step_time_low_s,
-        cell: (point) => secondsRange(point.step_time_low_s, point.step_time_high_s),
-      },
-      numeric("tokens_per_s", t("tokensPerS"), (point) => compact(point.tokens_per_s)),
+      withInterval("step_time_s", t("step"), seconds),
+      withInterval("tokens_per_s", t("tokensPerS"), compact),
       numeric("linearity_fraction", t("linearity"), (point) => percent(point.linearity_fraction)),
       numeric("marginal_fraction", t("marginal"), (point) => percent(point.marginal_fraction), false),
       numeric("mfu_fraction", t("mfu"), (point) => percent(point.mfu_fraction), false),
       numeric("peak_memory_bytes", t("memory"), (point) => bytes(point.peak_memory_bytes)),
       numeric("headroom_bytes", t("free"), (point) => bytes(point.headroom_bytes), false),
-      ...MEASURES.map((measure) => numeric(measure, t(`measure.${measure}`), (point) => measured[measure](point[measure]), measure !== "device_days" || !isPriced)),
+      ...MEASURES.map((measure) => withInterval(measure, t(`measure.${measure}`), measured[measure], measure !== "device_days" || !isPriced)),
       {
         key: "within",
         header: t("within"),

@@ -13,6 +13,7 @@ import { strategyText } from "../../components/strategy";
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { compact, count, percent, tokensPerSecond } from "../../units/format";
+import { rangeText, withStep } from "../../units/interval";
 import { curvesOf, idealOf, linesOf, type Planned, type Sweep } from "./points";
 import { useWords } from "./words";
 
@@ -117,9 +118,10 @@ function Throughput({ curves, table, data }: Props) {
           whiskers(
             t("interval"),
             color,
-            points.flatMap(({ num_devices: devices, tokens_per_s: rate, step_time_s: step, step_time_low_s: low, step_time_high_s: high }) =>
-              low == null || high == null ? [] : [[devices, (rate * step) / high, devices, (rate * step) / low] as const],
-            ),
+            points.flatMap((point) => {
+              const interval = withStep(point, point.tokens_per_s, "shrinks");
+              return interval ? [[point.num_devices, interval.low, point.num_devices, interval.high] as const] : [];
+            }),
           ),
         ];
       }),
@@ -136,7 +138,7 @@ function Throughput({ curves, table, data }: Props) {
 /** All that the chart draws: rates, their intervals, and the ideal. */
 function ratesOf(curves: Props["curves"]): number[] {
   return curves.flatMap(({ points }) => [
-    ...points.flatMap(({ tokens_per_s: rate, step_time_s: step, step_time_low_s: low, step_time_high_s: high }) => [rate, ...(low && high ? [(rate * step) / low, (rate * step) / high] : [])]),
+    ...points.flatMap((point) => [point.tokens_per_s, ...Object.values(withStep(point, point.tokens_per_s, "shrinks") ?? {})]),
     ...idealOf(points).map(([, rate]) => rate),
   ]);
 }
@@ -152,6 +154,7 @@ function kneesOf(curves: Props["curves"], t: T): string {
 function told(point: Planned, t: T) {
   return [
     { name: t("throughput"), value: tokensPerSecond(point.tokens_per_s) },
+    { name: t("interval"), value: rangeText(withStep(point, point.tokens_per_s, "shrinks"), tokensPerSecond) },
     { name: t("linearity"), value: percent(point.linearity_fraction) },
     { name: t("marginal"), value: percent(point.marginal_fraction) },
     { name: t("mfu"), value: percent(point.mfu_fraction) },

@@ -12,7 +12,8 @@ import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { moneyUnit } from "../../units/currency";
 import { compact, count } from "../../units/format";
-import { intervalOf, isPlanned, linesOf, nameOf, varied, type Planned, type Sweep } from "./points";
+import { rangeText, withStep } from "../../units/interval";
+import { isPlanned, linesOf, nameOf, varied, type Planned, type Sweep } from "./points";
 import { measured, onAxis, useWords, type Measure } from "./words";
 
 const HEIGHT_PX = 260;
@@ -62,10 +63,10 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
         formatter: ({ data }: { data?: { point?: Planned } | null }) => {
           const point = data?.point;
           if (!point) return "";
-          const range = intervalOf(point, point[measure]);
+          const interval = withStep(point, point[measure]);
           return tooltipHtml(names[points.indexOf(point)] ?? "", [
             { name: t(`measure.${measure}`), value: measured[measure](point[measure]) },
-            ...(range ? [{ name: t("interval"), value: range.map(measured[measure]).join(" – ") }] : []),
+            ...(interval ? [{ name: t("interval"), value: rangeText(interval, measured[measure]) }] : []),
             { name: t("plan"), value: strategyText(point.strategy) },
           ]);
         },
@@ -100,7 +101,7 @@ function Bars({ sweep, points, measure }: { sweep: Sweep; points: readonly Plann
         rows: points.map((point, place) => [
           names[place] ?? "",
           measured[measure](point[measure]),
-          intervalOf(point, point[measure])?.map(measured[measure]).join(" – ") ?? "–",
+          rangeText(withStep(point, point[measure]), measured[measure]),
         ]),
       }}
     >

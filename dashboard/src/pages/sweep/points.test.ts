@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { curvesOf, idealOf, intervalOf, linesOf, studyAddress, varied, type Planned, type Point, type Sweep } from "./points";
+import { curvesOf, idealOf, linesOf, studyAddress, varied, type Planned, type Point, type Sweep } from "./points";
 
 const WORDS = { seq_length: (value: string) => `seq ${value}`, global_batch_size: (value: string) => `batch ${value}` };
 
@@ -26,12 +26,6 @@ it("draws the ideal through the smallest count", () => {
   const points = [point(1), point(4, { tokens_per_s: 300 })] as Planned[];
   expect(idealOf(points)).toEqual([[8, 100], [32, 400]]);
   expect(idealOf([])).toEqual([]);
-});
-
-it("scales what a job takes with the ends of the step's interval", () => {
-  expect(intervalOf(point(1) as Planned, 100)).toEqual([80, 150]);
-  expect(intervalOf(point(1) as Planned, null)).toBeNull();
-  expect(intervalOf(point(1, { step_time_low_s: null }) as Planned, 100)).toBeNull();
 });
 
 describe("names", () => {

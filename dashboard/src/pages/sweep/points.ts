@@ -56,12 +56,6 @@ export function idealOf(points: readonly Planned[]): [devices: number, tokensPer
   return first ? points.map(({ num_devices: devices }) => [devices, (first.tokens_per_s / first.num_devices) * devices]) : [];
 }
 
-/** Of a number in proportion to the step time, as days and costs are: at the ends of the 80 % interval of the step. */
-export function intervalOf(point: Planned, value: number | null | undefined): [low: number, high: number] | null {
-  if (value == null || point.step_time_low_s == null || point.step_time_high_s == null) return null;
-  return [(value * point.step_time_low_s) / point.step_time_s, (value * point.step_time_high_s) / point.step_time_s];
-}
-
 const NUMBERS = [
   "point", "hardware", "stack", "target", "num_devices", "global_batch_size", "seq_length", "state", "reason", "plan_id", "step_time_s",
   "step_time_low_s", "step_time_high_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", "peak_memory_bytes", "headroom_bytes",

@@ -7,6 +7,7 @@ import { useTranslation } from "../../../i18n";
 import { answered, api, type Schemas } from "../../../api/client";
 import { toApiError } from "../../../api/problem";
 import type { Plan, Study } from "../../../api/queries";
+import { CardHead } from "../../../components/CardHead";
 import { ErrorState } from "../../../components/ErrorState";
 import { LoadingPage } from "../../../components/Loading";
 import { Sentences } from "../../../components/Sentences";
@@ -15,6 +16,7 @@ import { Warnings } from "../../../components/Warnings";
 import { useUrlChange } from "../../../state/url";
 import { otherCode, money } from "../../../units/currency";
 import { compact, duration, percent, signedPercent, watts } from "../../../units/format";
+import { intervalText } from "../../../units/interval";
 import { OnDevices, Waterfall } from "./Charts";
 import { Month } from "./Month";
 import { FIELDS, fieldOfProblem, RECOVERIES, requestOf, type Field, type SiteForm } from "./site";
@@ -105,25 +107,42 @@ function SiteCard({ asked, isBusy, wrong, message }: SiteProps) {
 function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
   const { t } = useTranslation("plan");
   const { delivered_tokens_per_day_by_month: month, days, cost, energy } = answer;
+  const hasStep = answer.estimate.step_time_low_s != null; // without it, intervals would be of failures alone
+  const interval = (name: string, format: (value: number) => string) => <div>{intervalText(t, hasStep ? answer.intervals?.[name] : null, format)}</div>;
+  const inDays = (value: number) => duration(value * 86_400);
   return (
     <Stack role="status">
       <SimpleGrid cols={{ base: 2, sm: 3, lg: 5 }} spacing="sm">
         <StatTile
           label={t("delivery.delivered")}
           value={t("delivery.perDay", { tokens: compact(answer.delivered_tokens_per_day) })}
-          note={t("delivery.range", { low: compact(month.p10), high: compact(month.p90) })}
+          note={
+            <>
+              {interval("delivered_tokens_per_day", compact)}
+              {t("delivery.failuresByMonth", { low: compact(month.p10), high: compact(month.p90) })}
+            </>
+          }
         />
         <StatTile label={t("delivery.effective")} value={percent(answer.effective_time_fraction, 2)} help={t("delivery.effectiveHelp")} note={t("delivery.every", { time: answer.mtbf_s == null ? "–" : duration(answer.mtbf_s) })} />
         <StatTile
           label={t("delivery.days")}
-          value={days ? duration(days.mean * 86_400) : "–"}
-          note={days ? t("delivery.range", { low: duration(days.p10 * 86_400), high: duration(days.p90 * 86_400) }) : t("delivery.noDays")}
+          value={days ? inDays(days.mean) : "–"}
+          note={
+            days ? (
+              <>
+                {interval("days", inDays)}
+                {t("delivery.failuresAlone", { low: inDays(days.p10), high: inDays(days.p90) })}
+              </>
+            ) : (
+              t("delivery.noDays")
+            )
+          }
         />
-        <StatTile label={t("delivery.cost")} value={money(cost?.usd_per_trillion_tokens)} note={cost ? cost.basis : t("delivery.noPrice")} />
+        <StatTile label={t("delivery.cost")} value={money(cost?.usd_per_trillion_tokens)} note={cost ? <>{interval("cost.usd_per_trillion_tokens", money)}{cost.basis}</> : t("delivery.noPrice")} />
         <StatTile
           label={t("delivery.energy")}
           value={energy ? `${compact(energy.kwh_per_billion_tokens)} kWh` : "–"}
-          note={energy ? t("delivery.power", { power: watts(energy.site_power_w) }) : t("delivery.noPower")}
+          note={energy ? <>{interval("energy.kwh_per_billion_tokens", (kwh) => `${compact(kwh)} kWh`)}{t("delivery.power", { power: watts(energy.site_power_w) })}</> : t("delivery.noPower")}
         />
       </SimpleGrid>
       <Warnings warnings={answer.warnings} />
@@ -144,7 +163,7 @@ function Changes({ answer }: { answer: Schemas["GoodputDocument"] }) {
   const rows = answer.changes.filter(({ gain_fraction: gain }) => gain >= LEAST_GAIN);
   return (
     <Card>
-      <Title order={2}>{t("delivery.changes")}</Title>
+      <CardHead title={t("delivery.changes")} help={t("delivery.changesHelp")} />
       {rows.length === 0 && (
         <Text size="sm" c="dimmed">
           {t("delivery.noChange")}

@@ -12,19 +12,19 @@ export function RankTable({ timeline }: { timeline: Timeline }) {
   const rows = useMemo(() => rankTotals(timeline), [timeline]);
   const { stepS } = timeline;
   const columns = useMemo<Column<RankTotals>[]>(() => {
-    const time = (key: "computeS" | "communicationS" | "exposedS" | "bubbleS", help?: string): Column<RankTotals> => ({
+    const time = (key: "computeS" | "communicationS" | "exposedS" | "bubbleS", help: string): Column<RankTotals> => ({
       key,
       header: t(`timeline.totals.${key}`),
       numeric: true,
       value: (row) => row[key],
       cell: (row) => `${seconds(row[key])}${bracketed(percent(row[key] / stepS))}`,
-      ...(help && { help }),
+      help,
     });
     return [
       { key: "rank", header: t("timeline.fact.rank"), fixed: true, numeric: true, value: (row) => row.rank, cell: (row) => row.rank },
-      time("computeS"),
+      time("computeS", t("timeline.totals.computeHelp")),
       time("bubbleS", t("timeline.totals.bubbleHelp")),
-      time("communicationS"),
+      time("communicationS", t("timeline.totals.communicationHelp")),
       time("exposedS", t("timeline.totals.exposedHelp")),
       { key: "peakBytes", csv: "peak_memory_bytes", header: t("timeline.totals.peakBytes"), numeric: true, value: (row) => row.peakBytes, cell: (row) => bytes(row.peakBytes) },
     ];

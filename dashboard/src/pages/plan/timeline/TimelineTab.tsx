@@ -67,6 +67,8 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
   const microBatch = follow === "on" ? (task?.microBatch ?? null) : null;
   const kind = document.kinds.indexOf(kindName);
   const totals = useMemo(() => kindTotals(timeline), [timeline]);
+  const sharesOf = (isCompute: boolean) =>
+    percent([...totals.values()].reduce((sum, kind) => sum + (kind.isCompute === isCompute ? kind.seconds : 0), 0) / (timeline.stepS * document.num_ranks));
   const used = useMemo(
     () => [...new Set(timeline.lanes.map(({ stream }) => stream))].map((stream) => document.streams[stream] ?? "").filter(Boolean),
     [timeline, document],
@@ -167,6 +169,9 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
             );
           })}
         </div>
+        <Text size="xs" c="dimmed" mb="xs">
+          {t("timeline.kindsNote", { compute: sharesOf(true), others: sharesOf(false) })}
+        </Text>
         <TimelineCanvas
           ref={handle}
           timeline={timeline}

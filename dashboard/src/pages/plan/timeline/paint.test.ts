@@ -111,7 +111,7 @@ describe("lanes", () => {
       { rank: 0, computeS: 4, communicationS: 3, exposedS: 2, bubbleS: 1, peakBytes: 9 },
       { rank: 1, computeS: 2, communicationS: 0, exposedS: 0, bubbleS: 2, peakBytes: null },
     ]);
-    expect(kindTotals(found).get(2)).toEqual({ seconds: 12, count: 2 });
+    expect(kindTotals(found).get(2)).toEqual({ seconds: 12, count: 2, isCompute: false });
     expect(taskAt(found, 2)).toMatchObject({ kind: "backward", microBatch: null, chunk: 0, startS: 1, endS: 2 });
     expect(taskAt(found, 5)).toBeNull();
   });

@@ -192,11 +192,12 @@ function length(spans: readonly Span[]): number {
   return spans.reduce((total, [start, end]) => total + end - start, 0);
 }
 
-/** Seconds of each kind of task over all ranks. */
-export function kindTotals({ document }: Timeline): Map<number, { seconds: number; count: number }> {
-  const totals = new Map<number, { seconds: number; count: number }>();
+/** Seconds of each kind of task over all ranks, and whether the devices compute in them. */
+export function kindTotals({ document }: Timeline): Map<number, { seconds: number; count: number; isCompute: boolean }> {
+  const totals = new Map<number, { seconds: number; count: number; isCompute: boolean }>();
   document.tasks.kind.forEach((kind, task) => {
-    const entry = totals.get(kind) ?? { seconds: 0, count: 0 };
+    const isCompute = COMPUTE.has(document.streams[document.tasks.stream[task] ?? 0] ?? "");
+    const entry = totals.get(kind) ?? { seconds: 0, count: 0, isCompute };
     entry.seconds += (document.tasks.end_s[task] ?? 0) - (document.tasks.start_s[task] ?? 0);
     entry.count++;
     totals.set(kind, entry);

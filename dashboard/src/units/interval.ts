@@ -1,0 +1,38 @@
+/** The 80 % intervals of numbers that follow from a step time: every page scales and words them here. */
+import type { TFunction } from "../i18n";
+import { seconds } from "./format";
+
+export interface Interval {
+  low: number;
+  high: number;
+}
+
+type Value = number | null | undefined;
+
+interface Step {
+  step_time_s?: Value;
+  step_time_low_s?: Value;
+  step_time_high_s?: Value;
+}
+
+/** Of a number in proportion to the step time, as days and money are, or of a rate, which shrinks as the step grows. */
+export function withStep({ step_time_s: step, step_time_low_s: low, step_time_high_s: high }: Step, value: Value, way: "grows" | "shrinks" = "grows"): Interval | null {
+  if (value == null || !step || !low || !high) return null;
+  return way === "grows" ? { low: (value * low) / step, high: (value * high) / step } : { low: (value * step) / high, high: (value * step) / low };
+}
+
+/** Numbers keep their unit when a line breaks. */
+const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0");
+
+/** "80 %: 14.4 s to 23.3 s"; where there is no interval, that there is none. */
+export function intervalText(t: TFunction, interval: Interval | null | undefined, format: (value: number) => string): string {
+  return interval ? t("common:interval", { low: unbroken(format(interval.low)), high: unbroken(format(interval.high)) }) : t("common:noInterval");
+}
+
+/** "14.4 s – 23.3 s", for a column or a line that is called an interval. */
+export function rangeText(interval: Interval | null, format: (value: number) => string): string {
+  return interval ? `${format(interval.low)} – ${format(interval.high)}` : "–";
+}
+
+/** An end of the interval of a step: it is less sure than the step is precise. */
+export const stepText = (value: number): string => seconds(value, 3);
