@@ -79,6 +79,12 @@ SMALL: dict[str, Any] = {
 }
 
 
+PIPELINE = {
+    **SMALL,
+    "cluster": {"hardware": "atlas-800t-a2", "num_devices": 16},
+    "search": {"tp": 1, "cp": 1, "pp": 16, "vpp": 2, "micro_batch_size": 1, "recompute": ["none"], "zero_stage": 1},
+}  # 16 ranks and 64 micro batches
+
 # Pages are as wide as their fonts: Chromium finds these and no others, whatever else the machine has.
 FONTS = ("DejaVu Sans", "DejaVu Sans Mono", "DejaVu Serif", "WenQuanYi Micro Hei", "WenQuanYi Micro Hei Mono")
 FONT_CONFIGURATION = """<?xml version="1.0"?>
@@ -204,6 +210,28 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         client.patch(f"/v1/studies/{sampled}", json=LABELS).raise_for_status()
         best = client.get(f"/v1/studies/{completed}/plans?limit=1").json()["items"][0]["plan_id"]
         yield Site(server.url, completed, sampled, without_plan, failed, cancelled, long_name, best, *_history(client))
+
+
+@dataclass(frozen=True)
+class StoredPlan:
+    path: str
+    document: dict[str, Any]
+    timeline: dict[str, Any]
+    launch: dict[str, Any]
+
+    @property
+    def num_tasks(self) -> int:
+        return len(self.timeline["tasks"]["rank"])
+
+
+@pytest.fixture(scope="package")
+def stored(site: Site) -> StoredPlan:
+    with httpx.Client(base_url=site.url, timeout=90) as client:
+        study = searched(site.url, PIPELINE)
+        plan = client.get(f"/v1/studies/{study}/plans?limit=1").json()["items"][0]
+        path = f"/studies/{study}/plans/{plan['plan_id']}"
+        timeline, launch = (client.get(f"/v1{path}/{part}").json() for part in ("timeline", "launch"))
+        return StoredPlan(path, plan, timeline, launch)
 
 
 @pytest.fixture(scope="package")
