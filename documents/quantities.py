@@ -39,6 +39,12 @@ def span(low_s: float, high_s: float) -> str:
     return Sentence("{} to {} ms", figures(low_s * 1e3), figures(high_s * 1e3))
 
 
+def dashed_span(low_s: float, high_s: float) -> str:
+    """An interval of times, as short as one line of an answer needs it."""
+    size, unit = (1.0, "s") if high_s >= 1 else (1e-3, "ms")
+    return f"{figures(low_s / size)}-{figures(high_s / size)} {unit}"
+
+
 def gibibytes(value: float) -> str:
     """Bytes as GiB."""
     return f"{value / GIB:,.2f} GiB"
@@ -55,6 +61,15 @@ def count(value: float) -> str:
         if abs(value) >= size:
             return Sentence("{:.2f} {}", value / size, letter)
     return f"{value:,.0f}"
+
+
+def short_count(value: float, *ends: float) -> list[str]:
+    """A count, and the ends of its interval as one text, with three significant figures in the unit that suits the count."""
+    size, letter = next(
+        (each for each in ((1e12, " T"), (1e9, " B"), (1e6, " M"), (1e3, " K")) if abs(value) >= each[0]), (1.0, "")
+    )
+    told = [f"{figures(value / size)}{letter}"]
+    return [*told, f"{'-'.join(figures(end / size) for end in ends)}{letter}"] if ends else told
 
 
 def days(value: float) -> str:

@@ -18,6 +18,7 @@ from app.jobs.defaults import KEEP_PEAK, SHOWN, Other, others, others_of_plan, p
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
 from app.jobs.strategy import strategy_from_section, usual_zero_stage
+from app.jobs.written_numbers import quantity
 from calibration.files.calibrations import Calibration
 from cost_models.shapes.effective_switches import usual_features
 from cost_models.shapes.record_copies import varied
@@ -43,6 +44,8 @@ TOLD_STEP_FRACTION: Final = 0.02
 TOLD_PEAK_BYTES: Final = 1.0 * GIB
 MAX_VIRTUAL_STAGES: Final = 128  # pipeline stages at most: a price grows with their square, and this needs dozens of prices
 MOST_KEYS: Final = 1024  # prices of layers under each other value of a job: a few hundred bytes each, kept as long as the job
+FITS = Sentence(", which fits")
+_SWITCH = "strategy.switches."  # a switch is known by its own name
 _NO_OTHER = Sentence("not measured, as no other value runs with this strategy")
 _LIMIT_NAMES = {"moe_dispatcher": "dispatcher"}  # names in the search's limits, if they differ from the strategy's
 _FOLLOWS = ("dp", "num_microbatches", "distributed_optimizer", "noop_layers")  # fields derived from the others
@@ -83,7 +86,7 @@ class _Effect:
         step, peak = f"{abs(self.step_fraction) * 100:.1f}", f"{self.peak_bytes / GIB:+.1f}"
         if float(step) == 0.0 == float(peak):
             return Sentence("{} would move neither the step nor the peak", self.value)
-        fits = {None: "", True: Sentence(", which fits"), False: Sentence(", which does not fit")}[self.fits]
+        fits = {None: "", True: FITS, False: Sentence(", which does not fit")}[self.fits]
         moved = (
             Sentence("make the step {} % {}", step, Sentence("faster") if self.step_fraction < 0 else Sentence("slower"))
             if float(step)
@@ -147,7 +150,8 @@ def brief(sentence: str) -> str:
     if not isinstance(told, Sentence) or len(told.values) < 3:
         return sentence
     *field, value, _ = told.values
-    text = Sentence("{} = {}", ".".join(field), value)
+    name = ".".join(field).removeprefix(_SWITCH)
+    text = Sentence("{} = {}", name, value.partition(", ")[0])
     if not effect:
         return text
     moves = effect[0].values if isinstance(effect[0], Sentence) else ()
@@ -157,9 +161,12 @@ def brief(sentence: str) -> str:
     other, _, peak, fits = moves
     step, way = moved.values or ("0.0", "slower")
     sign = "-" if plain(way) == "faster" else "+"
+    if plain(fits):
+        short = Sentence("fits") if plain(fits) == plain(FITS) else Sentence("too large")
+        return Sentence("{}; {}: step {}{} %, {}", text, other, sign, step, short)
     if float(peak) == 0.0:
-        return Sentence("{}; {}: step {}{} %{}", text, other, sign, step, fits)
-    return Sentence("{}; {}: step {}{} %, peak {} GiB{}", text, other, sign, step, peak, fits)
+        return Sentence("{}; {}: step {}{} %", text, other, sign, step)
+    return Sentence("{}; {}: step {}{} %, peak {} GiB", text, other, sign, step, peak)
 
 
 def _told_anyway(job: Job, own: Sequence[Calibration]) -> list[str]:
@@ -239,9 +246,10 @@ class Measured:
                     if isfinite(price.step_time_s):
                         if keeps_peak:
                             price = price._replace(peak_bytes=now[row].peak_bytes, fits=now[row].fits)
-                        effects[row].append(_effect(value, price, now[row]))
+                        effects[row].append(_effect(quantity(entry.field, value), price, now[row]))
             for of_plan, own in zip(lines, effects, strict=True):
-                of_plan.append(_Line(entry.sentence(shown), entry.is_silent, tuple(own) if values else None))
+                told = entry.sentence(quantity(entry.field, shown))
+                of_plan.append(_Line(told, entry.is_silent, tuple(own) if values else None))
         return lines
 
     def _with_usual(self, workload: Workload, asked: Sequence[Asked], batch: StrategyBatch) -> StrategyBatch:

@@ -18,6 +18,10 @@ class Counts(Document):
     lattice: int | None = Field(
         default=None, description="strategies to enumerate in all, without memory-saving forms, of which there are more"
     )
+    lattice_legal: int | None = Field(
+        default=None, description="strategies of the lattice that break no rule; null where a search ended before it saw all"
+    )
+    forms: int | None = Field(default=None, description="memory-saving forms among `enumerated`")
 
 
 class Timing(Document):

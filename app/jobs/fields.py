@@ -340,7 +340,9 @@ class HowToSearch(Section):
     objective: Objective | Annotated[list[Objective], Field(min_length=1, max_length=len(OBJECTIVES))] = Field(
         default="step_time", description="what ranks plans; of several the first, and the answer holds their Pareto front"
     )
-    top: int = Field(default=20, ge=1, le=MAX_RANKED, description="plans to report")
+    top: int = Field(
+        default=20, ge=1, le=MAX_RANKED, description="plans to report; the recommended one is added where it is behind them"
+    )
     min_headroom: Headroom = Field(
         default=0.0, description="device memory that must stay free: bytes, text such as 4GiB, or 5% of the device's limit"
     )

@@ -60,9 +60,9 @@ def _rows(document: TuneDocument) -> Iterator[Row]:
     passed = len(document.not_understood)
     then: list[str] = [Sentence("{} parts of the script were not understood: --show passed", passed)] if passed else []
     if document.diff:
-        then.append(Sentence("--output FILE writes the changed script; --show diff prints the lines, --details all"))
+        then.append(Sentence("--output FILE writes the changed script; --show diff prints the lines"))
     else:
-        then.append(more_text(("evidence", "assumptions")))
+        then.append(more_text())
     yield from labelled(Sentence("Next"), then)
 
 
@@ -100,7 +100,7 @@ def proof_text(document: TuneDocument, best: TunedPlan) -> str:
     if not document.diff:
         return Sentence("the search found none that is faster; it proves its own plans, of which yours is none")
     if best.proved_best:
-        return Sentence("this plan is proved the fastest for the same model, batch, devices and target")
+        return Sentence("proved the fastest for this model, batch, devices and target")
     return Sentence("another plan is proved the fastest; this one ties with it, and is the one to run")
 
 

@@ -28,7 +28,16 @@ from documents.errors import InfeasibleError
 from documents.sentences import Sentence
 from search.executors.executor import SERIAL, Executor
 from search.exhaustive.lattice_search import search
-from search.explain.explanation import are_legal, best_change, bound_by, changes, compared, one_change, priced_changes
+from search.explain.explanation import (
+    are_legal,
+    best_change,
+    bound_by,
+    changes,
+    compared,
+    losses_and_savings,
+    one_change,
+    priced_changes,
+)
 from search.placement.layer_moves import neighbouring_moves
 from search.results.search_result import SearchResult
 from search.sensitivity.quantities import sensitivity
@@ -148,8 +157,12 @@ def _better(
     slower_first = difference < 0.0
     if slower_first:
         why = compared(Sentence("This plan"), mine, its, Sentence("the plan beside it"))
+        reasons = losses_and_savings(mine, its, most=1)
+        reasons = reasons and Sentence("this plan {}", reasons)
     else:
         why = compared(Sentence("The plan beside it"), its, mine, Sentence("this plan"))
+        reasons = losses_and_savings(its, mine, most=1)
+        reasons = reasons and Sentence("it {}", reasons)
     return Better.model_validate(
         {
             "plan_id": plan.plan_id,
@@ -159,5 +172,6 @@ def _better(
             "is_tie": abs(difference) < paired_error_of(job.workload, own).fraction,
             "changes": changes(strategy, rival),
             "why": why,
+            "reasons": reasons,
         }
     )

@@ -136,6 +136,7 @@ class Better(Document):
     is_tie: bool = Field(description="the difference is below the paired error")
     changes: Said = Field(description="what it does otherwise")
     why: Said
+    reasons: Said | None = Field(default=None, description="the largest loss and the largest saving of the slower of the two")
 
 
 class ExplainDocument(EstimateDocument):

@@ -42,14 +42,26 @@ def _rows(document: ExplainDocument) -> Iterator[Row]:
     if document.would_fit is not None:
         yield "", document.would_fit
     yield Sentence("Bound by"), bound_text(estimate)
-    yield Sentence("A change"), document.best_change
+    yield Sentence("Change"), change_text(document)
     if other is not None:
-        tie = Sentence(", less than can be told apart") if other.is_tie else ""
-        yield Sentence("Beside"), Sentence("{} ({}{})", other.strategy.name, seconds(other.step_time_s), tie)
-        yield "", other.why
+        tie = Sentence(", a tie") if other.is_tie else ""
+        name = min(other.strategy.name, other.changes, key=len)
+        yield Sentence("Beside"), Sentence("{}: {}, {:+.1%}{}", name, seconds(other.step_time_s), other.difference_fraction, tie)
+        if other.reasons is not None:
+            yield "", other.reasons
     yield Sentence("Proof"), proof_text(document)
     yield from assumption_rows(document.assumptions, SHOWN_ASSUMPTIONS)
-    yield Sentence("Next"), more_text(("changes", "sensitivity", "beside"))
+    yield Sentence("Next"), more_text()
+
+
+def change_text(document: ExplainDocument) -> str:
+    """The fastest change of one dimension, if it gains anything."""
+    if not document.changes or document.changes[0].delta_fraction > -DECIDING / 2:
+        return document.best_change
+    best = document.changes[0]
+    fits = Sentence("fits with {}", chance(best.fits_probability)) if best.fits else Sentence("does not fit")
+    peak = best.peak_memory_bytes / GIB
+    return Sentence("{}: step {:+.1%}, {:.1f} GiB, {}", best.change, best.delta_fraction, peak, fits)
 
 
 def proof_text(document: ExplainDocument) -> str:
@@ -58,7 +70,7 @@ def proof_text(document: ExplainDocument) -> str:
     if not document.proved_best:
         return Sentence("nothing is proved: the search was cut")
     if other is None or other.step_time_s >= document.estimate.step_time_s:
-        return Sentence("this plan is the fastest of the lattice of {}, simulated", document.searched_target)
+        return Sentence("this plan is the fastest of {}'s lattice", document.searched_target)
     return Sentence("the plan beside it is the fastest of {}'s lattice", document.searched_target)
 
 

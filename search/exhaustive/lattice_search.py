@@ -191,6 +191,7 @@ class LatticeSearch:
         state, entered = self.state, self._entered[0]
         found = None if entered.piece is None else entered.piece.result()
         state.rejections.add(entered.rejections)
+        state.lattice_refused += entered.rejections.total
         state.enumerated += entered.num_enumerated
         if found is None:
             self._consider(entered.batch)
@@ -217,6 +218,7 @@ class LatticeSearch:
         """Add the result of a chunk to the counts and the leaderboard."""
         state, begun_s = self.state, self._now()
         state.rejections.add(found.rejections)
+        state.forms += found.enumerated
         for name in ("legal", "ruled_out", "enumerated"):
             setattr(state, name, getattr(state, name) + getattr(found, name))
         if found.leanest is not None and (state.leanest is None or found.leanest[0] < state.leanest[0]):
@@ -297,8 +299,8 @@ class LatticeSearch:
         shown, ranked = self._found(is_cut=stopped_by is not None)
         simulated_s = self._now()
         criteria, listed = self._criteria, self.request.listed
-        compared = self._builder.plans(ranked if criteria else ranked[:listed])
-        plans = compared[:listed]
+        compared = self._builder.plans(ranked, None if criteria else listed)
+        plans = tuple(plan for plan in compared if listed is None or plan.rank <= listed or plan.why_recommended is not None)
         num_simulated = 0 if shown is None else len(shown)
         waiting = 0 if shown is None or state.candidates.pool is None else len(state.candidates.pool)
         if shown is not None and waiting:
@@ -323,6 +325,8 @@ class LatticeSearch:
                 pruned_by_bound=state.ruled_out + state.fits_memory - num_simulated - waiting,
                 simulated=num_simulated,
                 lattice=self._size,
+                lattice_legal=self._size - state.lattice_refused if state.is_enumerated else None,
+                forms=state.forms,
             ),
             rejections=listed_rejections(self.workload, state.rejections),
             proof=self._ranked_proof(stopped_by, plans, ranked),
@@ -417,24 +421,24 @@ class LatticeSearch:
 
     def _ranked_proof(self, stopped_by: str | None, plans: Sequence[DeploymentPlan], ranked: Sequence[RankedStrategy]) -> Proof:
         best, candidates = self._builder.best_of(plans), self.state.candidates
-        proof = self._proof(stopped_by, best, len(plans))
+        proof = self._proof(stopped_by, best, plans)
         if self._criteria is None:
             return proof
         first_is_kept = any(plan.parallel == ranked[0].strategy for plan in plans)
         return self._criteria.proof(proof, best, min(candidates.best_s, candidates.open_bound_s), first_is_kept=first_is_kept)
 
-    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, num_listed: int) -> Proof:
+    def _proof(self, stopped_by: str | None, best: DeploymentPlan | None, plans: Sequence[DeploymentPlan]) -> Proof:
         candidates, target = self.state.candidates, self.workload.software.target
         enumerated = self.state.is_enumerated == 1
         num_proved, gap = 0, None
         if enumerated and best is not None:
-            num_proved = candidates.num_proved if self._proves_by_time else num_listed
+            num_proved = candidates.num_proved if self._proves_by_time else plans[-1].rank
             gap = 0.0 if num_proved else max(0.0, 1.0 - candidates.open_bound_s / best.estimate["step_time_s"])
             stopped_by = None if num_proved else stopped_by or "max_simulations"
         return Proof(
             exhaustive=enumerated,
             proved_best=num_proved > 0,
-            places=min(num_proved, num_listed),
+            places=sum(plan.rank <= num_proved for plan in plans),
             scope=Sentence("lattice, simulated") if target == ANY.name else Sentence("lattice of {}, simulated", target),
             objective=self.request.objective.name,
             optimality_gap_fraction=gap,

@@ -17,7 +17,7 @@ from search.objectives.objective import Criterion
 from search.ranking.leaderboard import Leaderboard, Scored, scored_from_mapping, scored_to_mapping
 from search.space.enumeration import Rejections
 
-FORMAT = 7
+FORMAT = 8
 TIE = 1e-9  # relative difference of times that are equal
 _RULES = {rule.name: rule for rule in RULES}
 
@@ -44,6 +44,8 @@ class LatticeState:
     done_fraction: float = 0.0
     is_enumerated: int = 0  # 1 once no chunk is left
     enumerated: int = 0
+    lattice_refused: int = 0  # strategies of the lattice that break a rule, without memory-saving forms
+    forms: int = 0  # memory-saving forms that were tried
     legal: int = 0
     ruled_out: int = 0  # legal rows that a bound on their time rules out
     fits_memory: int = 0

@@ -77,29 +77,35 @@ def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], fa
     share = extra_s / faster["step_time_s"]
     if abs(share) < 5e-4:
         return Sentence("{} takes as long as {}, with {}.", name, faster_name, _memory_difference(slower, faster))
-    parts = {
-        part: slower["time_breakdown_s"].get(part, 0.0) - faster["time_breakdown_s"].get(part, 0.0)
-        for part in dict.fromkeys([*slower["time_breakdown_s"], *faster["time_breakdown_s"]])
-    }
-    by_loss = sorted(parts, key=lambda part: (-parts[part], part))
-    lost = [part for part in by_loss[:2] if parts[part] > abs(extra_s) / 20]
-    saved = [part for part in by_loss[:-3:-1] if parts[part] < -abs(extra_s) / 20]
-    reasons = []
-    for is_lost, listed in ((True, lost), (False, saved)):
-        if listed:
-            seconds = joined(" and ", (Sentence("{:.3g} s on {}", abs(parts[part]), part_name(part)) for part in listed))
-            reasons.append(Sentence("loses {}", seconds) if is_lost else Sentence("saves {}", seconds))
-    order = reasons if extra_s > 0 else reasons[::-1]
+    reasons = losses_and_savings(slower, faster)
     if share >= 1.0:
-        return Sentence("{} takes {:.2f} times as long as {}: it {}.", name, 1.0 + share, faster_name, joined(", and ", order))
+        return Sentence("{} takes {:.2f} times as long as {}: it {}.", name, 1.0 + share, faster_name, reasons)
     return Sentence(
         "{} is {:.1%} {} than {}: it {}.",
         name,
         abs(share),
         Sentence("slower") if extra_s > 0 else Sentence("faster"),
         faster_name,
-        joined(", and ", order),
+        reasons,
     )
+
+
+def losses_and_savings(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 2) -> str:
+    """The parts of the step on which one estimate loses most, and saves most; ``most`` of each. Empty if the times are equal."""
+    extra_s = one["step_time_s"] - other["step_time_s"]
+    parts = {
+        part: one["time_breakdown_s"].get(part, 0.0) - other["time_breakdown_s"].get(part, 0.0)
+        for part in dict.fromkeys([*one["time_breakdown_s"], *other["time_breakdown_s"]])
+    }
+    by_loss = sorted(parts, key=lambda part: (-parts[part], part))
+    lost = [part for part in by_loss[:most] if parts[part] > abs(extra_s) / 20]
+    saved = [part for part in by_loss[: -most - 1 : -1] if parts[part] < -abs(extra_s) / 20]
+    reasons = []
+    for is_lost, listed in ((True, lost), (False, saved)):
+        if listed:
+            seconds = joined(" and ", (Sentence("{:.3g} s on {}", abs(parts[part]), part_name(part)) for part in listed))
+            reasons.append(Sentence("loses {}", seconds) if is_lost else Sentence("saves {}", seconds))
+    return joined(", and ", reasons if extra_s > 0 else reasons[::-1])
 
 
 def _memory_difference(one: Mapping[str, Any], other: Mapping[str, Any]) -> str:
@@ -135,7 +141,8 @@ def changes(one: ParallelStrategy, other: ParallelStrategy) -> str:
         words.append(Sentence("zero_stage {} -> {}", one.zero_stage, other.zero_stage))
     for feature in Feature:
         if (feature in one.features) != (feature in other.features):
-            words.append(f"{str(feature.name).lower()} {_on(feature in one.features)} -> {_on(feature in other.features)}")
+            is_on = feature in one.features, feature in other.features
+            words.append(Sentence("{} {} -> {}", str(feature.name).lower(), *map(_on, is_on)))
     return joined(", ", words)
 
 
@@ -176,7 +183,7 @@ def _cp_name(strategy: ParallelStrategy) -> str:
 
 
 def _on(value: bool) -> str:
-    return "on" if value else "off"
+    return Sentence("on") if value else Sentence("off")
 
 
 def neighbours(workload: Workload, space: SearchSpace, best: ParallelStrategy) -> list[ParallelStrategy]:

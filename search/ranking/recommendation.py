@@ -15,6 +15,8 @@ from documents.sentences import Sentence, joined
 from search.plans.plan import DeploymentPlan
 from search.ranking.ties import num_exotic_switches, sturdiness
 
+COMPARED = 20  # fastest plans of which one is recommended, however many are listed
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -73,16 +75,13 @@ def why_recommended(candidates: Sequence[Candidate], groups: Sequence[int], plac
     if place == 0:
         if num_tied == 1:
             return Sentence("plan 1 is the fastest by prediction")
-        return Sentence(
-            "plan 1 is the fastest by prediction; {} more {} within the error of {:.1%}",
-            num_tied - 1,
-            "lies" if num_tied == 2 else "lie",
-            paired_error,
-        )
+        more = num_tied - 1
+        others = Sentence("at least {}", more) if num_tied == COMPARED else str(more)
+        return Sentence("plan 1 is the fastest by prediction; {} more within its error of {:.1%}", others, paired_error)
     fastest, chosen = candidates[0], candidates[place]
     slower = chosen.numbers[0] / fastest.numbers[0] - 1.0
     return Sentence(
-        "{:.1%} slower than plan 1, within the error of {:.1%}: {}",
+        "{:.1%} slower than plan 1 (error {:.1%}), but {}",
         slower,
         paired_error,
         joined(", ", _advantages(chosen, fastest)),

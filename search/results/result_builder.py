@@ -32,7 +32,7 @@ from search.plans.estimator import Estimator
 from search.plans.plan import DeploymentPlan, PlanIds, estimates_to_mappings, recommended_of, strategy_to_mapping
 from search.ranking.criteria import RankingCriteria
 from search.ranking.leaderboard import RankedStrategy
-from search.ranking.recommendation import Candidate, recommended_place, why_recommended
+from search.ranking.recommendation import COMPARED, Candidate, recommended_place, why_recommended
 from search.ranking.ties import PairedError, group_of, rank_groups, tie_sentences
 from search.results.search_result import BaselineComparison, BrokenRule, NearestLaunchable
 from search.space.enumeration import Rejections, refusals
@@ -81,10 +81,11 @@ class ResultBuilder:
         """The rule that decides which strategies fit."""
         return fit_rule(self.workload, self.constants)
 
-    def plans(self, best_first: Sequence[RankedStrategy]) -> tuple[DeploymentPlan, ...]:
+    def plans(self, best_first: Sequence[RankedStrategy], listed: int | None = None) -> tuple[DeploymentPlan, ...]:
         """The plans in the order of the objective, with their ties. Each is compared with the next one.
 
-        The plan to run is also compared with its neighbours in the space.
+        ``listed`` is the number of places to list (default: all). The plan to run is one of the ``COMPARED`` first, whatever
+        ``listed`` is; behind the last place it is listed too, with its own rank. It is compared with its neighbours in the space.
         """
         if not best_first:
             return ()
@@ -94,10 +95,10 @@ class ResultBuilder:
             best_first, found, values = self._valued(self.criteria, best_first, found)
         if not best_first:
             return ()
+        num_listed = min(len(best_first) if listed is None else listed, len(best_first))
         launchable = launchable_each(self.workload, StrategyBatch.of([entry.strategy for entry in best_first]))
         times_s = [entry.step_time_s for entry in best_first]
         groups = self._groups(times_s)
-        listed = len(best_first) if self.criteria is None else min(self.criteria.top, len(best_first))
         candidates = [
             Candidate(
                 entry.strategy,
@@ -106,22 +107,23 @@ class ResultBuilder:
                 [(variant.step_time_s, variant.peak_memory_bytes) for variant in entry.variants],
                 strategy_to_mapping(self.workload, entry.strategy)["noop_layers"] / self.workload.model.num_layers,
             )
-            for entry, priced, takers in zip(best_first, found, launchable, strict=True)
-        ][:listed]
-        chosen = recommended_place(candidates, groups[:listed]) if self._time_ranks else 0
-        ties = tie_sentences(times_s, groups, self.paired_error)
+            for entry, priced, takers in zip(best_first[:COMPARED], found, launchable, strict=False)
+        ]
+        chosen = recommended_place(candidates, groups[:COMPARED]) if self._time_ranks else 0
+        ties = tie_sentences(times_s[:num_listed], groups[:num_listed], self.paired_error)
         plans = []
-        for place, (entry, priced) in enumerate(zip(best_first, found, strict=True)):
+        for place in (*range(num_listed), *([chosen] if chosen >= num_listed else [])):
             beat()
+            entry, priced = best_first[place], found[place]
             explanation: dict[str, Any] = {
                 "bound_by": bound_by(priced),
-                "tie": ties[place],
+                "tie": ties[place] if place < num_listed else None,
                 "against_best": None,
                 "next_plan": None,
             }
             if place > 0:
                 explanation["against_best"] = compared(Sentence("This plan"), priced, found[0], Sentence("plan {}", 1))
-            if place + 1 < len(best_first):
+            if place + 1 < num_listed:
                 explanation["next_plan"] = compared(
                     Sentence("Plan {}", place + 2), found[place + 1], priced, Sentence("this plan")
                 )
@@ -148,7 +150,7 @@ class ResultBuilder:
                     variants=tuple(self._variant(entry.strategy, variant) for variant in entry.variants),
                     values={name: each.shown for name, each in valued.items()},
                     ordered_by={name: each.value for name, each in valued.items()},
-                    why_recommended=self._why(candidates, groups[:listed], place) if place == chosen else None,
+                    why_recommended=self._why(candidates, groups[:COMPARED], place) if place == chosen else None,
                 )
             )
         return tuple(plans)

@@ -26,7 +26,9 @@ class Counts:
     ``estimated`` strategies had their memory counted, or were ruled out by their weights and states alone; those that fit were
     timed. The other legal ones were ruled out earlier by a lower bound on layer time. These, and those that fit and were not
     simulated, are ``pruned_by_bound``. ``fits_memory`` counts estimated strategies. ``lattice`` is the number of
-    strategies to enumerate in all, without the memory-saving forms of those that do not fit.
+    strategies to enumerate in all, without the memory-saving forms of those that do not fit, and ``lattice_legal`` of them break
+    no rule. These two depend on the job alone. All others are what the search had to look at: more for a longer list. ``forms``
+    of ``enumerated`` are memory-saving forms.
     """
 
     enumerated: int
@@ -37,6 +39,8 @@ class Counts:
     simulated: int | None = None
     sampled: int | None = None
     lattice: int | None = None
+    lattice_legal: int | None = None
+    forms: int | None = None
 
 
 @dataclass(frozen=True)

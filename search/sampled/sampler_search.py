@@ -201,7 +201,7 @@ class SamplerSearch:
         for trial in distinct:
             if trial.evaluation.rule is not None:
                 rejections.charge(rules[trial.evaluation.rule], 1, trial.strategy)
-        plans = self._builder.plans(leaderboard.plans()[: self.request.listed])
+        plans = self._builder.plans(leaderboard.plans(), self.request.listed)
         comparison = self._builder.compared_with(self._baseline, plans)
         best = self._builder.best_of(plans)
         chosen = recommended_of(plans)

@@ -17,6 +17,7 @@ from search.objectives.objective import Criterion, Objective
 from search.objectives.step_time import STEP_TIME
 from search.objectives.table import OF_LATTICE
 from search.ranking.criteria import RankingCriteria
+from search.ranking.recommendation import COMPARED
 from search.ranking.ties import PairedError
 from search.session.progress import Clock
 from search.space.limits import SearchLimits
@@ -75,7 +76,7 @@ _REFUSALS = {
 }
 
 
-MOST_CLIMBED = 20  # plans whose layers are moved: that takes as long as all else of a plan
+MOST_CLIMBED = COMPARED  # plans whose layers are moved: that takes as long as all else of a plan
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,12 @@ class SearchRequest:
     """Request of a search: the space, the ranking and limits of its plans, and the mode.
 
     ``objective`` orders the lattice, of which ``top`` structures are compared. With ``listed`` the answer has that many of them,
-    and ``top`` is ``MOST_CLIMBED`` at least, so that a short list begins as a long one does. ``criteria`` rank plans too and then
-    decide these. ``physics`` is
-    the space of the same limits without a target: with it, the search also finds the best plan that the target refuses.
-    ``limits`` are the limits of ``space``; they explain an empty result. ``baseline`` is the strategy to beat (default: the
-    first of ``published`` that runs, else ``default_baseline``). ``paired_error`` decides which plans tie. ``clock`` returns
-    seconds; without it timings are zero. Raises ``SearchError`` for an unknown or unusable value, and for an option that the
-    mode does not read.
+    and ``top`` is ``MOST_CLIMBED`` at least, so that a short list begins as a long one does and recommends the same plan.
+    ``criteria`` rank plans too and then decide these. ``physics`` is the space of the same limits without a target: with it, the
+    search also finds the best plan that the target refuses. ``limits`` are the limits of ``space``; they explain an empty
+    result. ``baseline`` is the strategy to beat (default: the first of ``published`` that runs, else ``default_baseline``).
+    ``paired_error`` decides which plans tie. ``clock`` returns seconds; without it timings are zero. Raises ``SearchError`` for
+    an unknown or unusable value, and for an option that the mode does not read.
     """
 
     workload: Workload

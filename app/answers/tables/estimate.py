@@ -119,12 +119,11 @@ def _rows(document: EstimateDocument) -> Iterator[Row]:
     if document.next_runs is not None:
         yield Sentence("Trust"), Sentence("{} {}", FAR, WHICH_RUNS if document.next_runs else CALIBRATE)
     next_step = (
-        Sentence("meshplan search finds the best plan of this job, meshplan explain says what each change gains")
+        Sentence("meshplan search finds the best plan, meshplan explain says what a change gains")
         if estimate.fits is not False
         else Sentence("meshplan explain says which change would make it fit")
     )
-    yield Sentence("Next"), next_step
-    yield "", more_text(("time", "memory", "assumptions"))
+    yield Sentence("Next"), more_text(next_step)
 
 
 def _print_evidence(console: Console, document: EstimateDocument) -> None:

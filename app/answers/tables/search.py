@@ -67,7 +67,7 @@ def _print_nearest(console: Console, document: SearchDocument) -> None:
         console.print(document.nearest, markup=False, style="bold")
         if document.infeasible is not None and document.infeasible.changes:
             console.print(_changes_table(document.infeasible))
-        console.print(more_text(("rejections", "assumptions")), markup=False)
+        console.print(more_text(), markup=False)
 
 
 def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
@@ -87,8 +87,7 @@ def _rows(document: SearchDocument, saved: Sequence[str]) -> Iterator[Row]:
     yield Sentence("Proof"), proof_text(document)
     yield from labelled(Sentence("Beyond"), (*by_tensor_sentences(document), *refinement_sentences(document)))
     yield from assumption_rows(document.assumptions)
-    yield Sentence("Next"), _launch_text(plan, saved)
-    yield "", more_text(("plans", "reasons", "rejections"))
+    yield Sentence("Next"), more_text(_launch_text(plan, saved))
 
 
 def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
@@ -101,12 +100,10 @@ def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
     if baseline.publication is not None:  # the reasons have its plan and where it is published
         described = Sentence("{} ({})", whose, seconds(numbers.step_time_s))
     if is_proved and numbers.fits and numbers.step_time_s < plan.estimate.step_time_s:
-        beyond = Sentence(
-            "{}, {}, which the lattice of this search does not hold", baseline.strategy.name, seconds(numbers.step_time_s)
-        )
+        beyond = Sentence("{}, {}, outside of this lattice", baseline.strategy.name, seconds(numbers.step_time_s))
         described = Sentence("{} ({})", whose, beyond)
     if baseline.rank_group == plan.rank_group:
-        return Sentence("not measurably faster than {}, which ties with it", described)
+        return Sentence("none: it ties with {}", described)
     fits = "" if numbers.fits else Sentence(", which does not fit")
     if baseline.error_fraction is None:
         return Sentence("{:.2f}x {}{}", 1 + baseline.speedup_fraction, described, fits)
@@ -154,23 +151,29 @@ def proof_text(document: SearchDocument) -> str:
     rank = next((plan.rank for plan in document.plans if plan.plan_id == proof.plan_id), 1)
     if proof.proved_best:
         best = Sentence("the fastest") if proof.objective == "step_time" else Sentence("the best by {}", word(proof.objective))
-        text = Sentence("plan {} is proved {} of the {}", rank, best, proof.scope)
+        text = Sentence("plan {} is proved {} of {}", rank, best, _lattice_text(document))
         if proof.places < len(document.plans):
             return Sentence("{}; {} of {} places are proved", text, proof.places, len(document.plans))
         return text
     if proof.optimality_gap_fraction is None:
         return Sentence("nothing is proved")
     gap = percent(proof.optimality_gap_fraction)
-    return Sentence("of the {}, no plan beats plan {} by more than {}", proof.scope, rank, gap)
+    return Sentence("no plan of {} beats plan {} by more than {}", _lattice_text(document), rank, gap)
+
+
+def _lattice_text(document: SearchDocument) -> str:
+    """The space of the proof, on part of a line."""
+    target = document.job["software"]["target"]
+    return Sentence("the lattice") if target == ANY.name else Sentence("{}'s lattice", target)
 
 
 def _launch_text(plan: Plan, saved: Sequence[str]) -> str:
     """Where the files that launch the plan are, or how to get them."""
     if saved:
-        return Sentence("launch file: {}", joined(", ", saved))
+        return Sentence("launch file {}", joined(", ", saved))
     if not plan.launchable_on:
         return Sentence("no public release can run plan {}; --target NAME plans for one", plan.rank)
-    return Sentence("--save-dir DIR writes the launch file of each plan")
+    return Sentence("--save-dir DIR writes launch files")
 
 
 def _print_evidence(console: Console, document: SearchDocument) -> None:
@@ -369,16 +372,21 @@ def _rules(broken: Sequence[BrokenRuleDocument]) -> str:
 
 def _counts(document: SearchDocument) -> str:
     counts = document.counts
-    seen = Sentence("enumerated") if counts.sampled is None else Sentence("seen in {:,} trials", counts.sampled)
-    not_counted = counts.legal - counts.estimated
-    legal: str = Sentence("{:,} strategies {}, {:,} of them legal", counts.enumerated, seen, counts.legal)
-    if not_counted:
-        legal = Sentence(
-            "{}, {:,} of these too slow by their layers alone, so that their memory is not counted", legal, not_counted
-        )
-    fit = Sentence("{:,} of the {:,} with counted memory fit", counts.fits_memory, counts.estimated)
+    fit = Sentence("memory of {:,} counted, {:,} fit", counts.estimated, counts.fits_memory)
     simulated = "" if counts.simulated is None else Sentence("; {:,} simulated", counts.simulated)
-    return Sentence("{}; {}{}; {:.1f} s.", legal, fit, simulated, document.timing.total_s)
+    looked: str = Sentence("{}{}; {:.1f} s", fit, simulated, document.timing.total_s)
+    if counts.sampled is not None:
+        seen = Sentence(
+            "{:,} strategies seen in {:,} trials, {:,} of them legal", counts.enumerated, counts.sampled, counts.legal
+        )
+        return Sentence("{}; {}.", seen, looked)
+    if counts.lattice is None or counts.lattice_legal is None or counts.forms is None:
+        seen = Sentence("{:,} strategies enumerated, {:,} of them legal", counts.enumerated, counts.legal)
+        return Sentence("{}; {}.", seen, looked)
+    lattice = Sentence("Lattice: {:,} strategies, {:,} of them legal.", counts.lattice, counts.lattice_legal)
+    if counts.forms:
+        looked = Sentence("{:,} memory-saving forms beside them; {}", counts.forms, looked)
+    return Sentence("{} This search looked at what its list needs: {}.", lattice, looked)
 
 
 def space_sentence(space: Space) -> str:
@@ -465,7 +473,9 @@ def _print_rejections(console: Console, document: SearchDocument) -> None:
         return
     table = plain_table("why the rest was rejected", ">strategies", "for instance")
     if too_large:
-        table.add_row(Sentence("memory"), f"{too_large:,}", Sentence("legal, but the peak is above the limit"))
+        table.add_row(
+            Sentence("memory"), f"{too_large:,}", Sentence("legal, but the peak is above the limit, where it was counted")
+        )
     for rejection in rejections[:SHOWN_REJECTIONS]:
         table.add_row(word(rejection.rule), f"{rejection.count:,}", rejection.example)
     for rejection in rejections[SHOWN_REJECTIONS:]:

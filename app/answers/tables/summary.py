@@ -14,7 +14,7 @@ from app.answers.delivery_schemas import DeliverySummary
 from app.answers.schemas import EstimateNumbers
 from app.answers.tables.memory import chance
 from app.language.choice import said
-from documents.quantities import GIB, count, percent, seconds, span
+from documents.quantities import GIB, count, dashed_span, percent, seconds, short_count
 from documents.sentences import Sentence, joined
 
 Row = tuple[str, str]
@@ -78,12 +78,12 @@ def job_text(job: Mapping[str, Any], target: str | None = None) -> str:
 def step_text(estimate: EstimateNumbers) -> str:
     """Step time and tokens per second, with their intervals."""
     low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
-    step, rate = seconds(estimate.step_time_s), count(estimate.tokens_per_s)
+    step = seconds(estimate.step_time_s)
     if low_s is None or high_s is None:
-        return Sentence("{}, {} tokens/s, interval unknown", step, rate)
+        return Sentence("{}, {} tokens/s, interval unknown", step, *short_count(estimate.tokens_per_s))
     tokens = estimate.tokens_per_s * estimate.step_time_s
-    rates = Sentence("{} to {}", count(_rounded(tokens / high_s)), count(_rounded(tokens / low_s)))
-    text = Sentence("{} (80 %: {}), {} tokens/s ({})", step, span(low_s, high_s), rate, rates)
+    rates = short_count(estimate.tokens_per_s, tokens / high_s, tokens / low_s)
+    text = Sentence("{} (80 %: {}), {} tokens/s ({})", step, dashed_span(low_s, high_s), *rates)
     return Sentence("{}, extrapolated", text) if estimate.evidence.extrapolated else text
 
 
@@ -120,9 +120,10 @@ def warning_rows(warnings: Sequence[str]) -> list[Row]:
     return labelled(Sentence("Warning"), shown)
 
 
-def more_text(sections: Collection[str]) -> str:
-    """How to see the rest of the answer."""
-    return Sentence("--details shows the rest; --show {} parts", ",".join(sections))
+def more_text(first: str | None = None) -> str:
+    """What comes next, and how to see the rest of the answer."""
+    rest = Sentence("--details prints the rest")
+    return rest if first is None else Sentence("{}; {}", first, rest)
 
 
 def labelled(label: str, texts: Iterable[str]) -> list[Row]:

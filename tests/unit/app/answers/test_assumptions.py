@@ -107,6 +107,8 @@ def other_values(job: Job, field: str) -> list[tuple[Any, str]]:
     of_plan = section == "strategy"
     found = others_of_plan(field, job.workload, job.strategy, now) if of_plan else others(field, job.workload, now)
     told = [(other.value, other.text) if isinstance(other, Other) else (other, other) for other in found]
+    if name.endswith("_bytes_per_s"):  # every shipped rate is a whole number of MB/s, told as GB/s
+        return [(value, f"{value / 1e9:g}GB/s") for value, _ in told]
     return [(v, t if isinstance(t, str) else str(t).lower() if isinstance(t, bool) else f"{t:g}") for v, t in told]
 
 

@@ -72,7 +72,29 @@ def test_a_search_lists_plans_by_time_names_those_that_tie_and_the_one_to_run() 
     assert chosen.plan_id == document.recommended.plan_id
     assert f"Run plan {chosen.rank}: {chosen.strategy.name}" in text
     assert f"Why {document.recommended.why}" in text
-    assert "plan 1 is proved the fastest of the lattice of mindspeed-llm@master" in text
+    assert "plan 1 is proved the fastest of mindspeed-llm@master's lattice" in text
+
+
+def test_the_plan_to_run_and_the_size_of_the_lattice_do_not_depend_on_the_length_of_the_list() -> None:
+    cluster = {"hardware": "atlas-800t-a2", "num_devices": 16}
+    job = {"model": "llama-2-7b", "cluster": cluster, "training": {"seq_length": 4096, "global_batch_size": 64}}
+    found = {top: search_document(with_usual_target(parse_job({**job, "search": {"top": top}}))) for top in (1, 5, 20, 100)}
+    recommended = found[20].recommended
+    assert recommended is not None
+    assert recommended.rank == 3  # beyond a list of one
+    assert [document.recommended for document in found.values()] == [recommended] * len(found)
+    assert [plan.rank for plan in found[1].plans] == [1, 3]
+    assert found[1].proof.plan_id == found[20].proof.plan_id == found[1].plans[0].plan_id
+    assert {(each.counts.lattice, each.counts.lattice_legal) for each in found.values()} == {(6160, 2157)}
+    assert found[100].counts.simulated != found[20].counts.simulated  # the effort of a run does depend on it
+    told = []
+    for document in found.values():
+        printed = io.StringIO()
+        print_search(plain_text(printed, 200), document, ("counts",))
+        told += [line for line in printed.getvalue().splitlines() if line.startswith("Lattice: ")]
+    assert [line.partition(" This search")[0] for line in told] == ["Lattice: 6,160 strategies, 2,157 of them legal."] * len(
+        found
+    )
 
 
 def test_a_baseline_in_the_group_of_plan_1_is_not_measurably_slower() -> None:
@@ -82,7 +104,7 @@ def test_a_baseline_in_the_group_of_plan_1_is_not_measurably_slower() -> None:
     assert again.baseline.rank_group == 1
     printed = io.StringIO()
     print_search(plain_text(printed, 140), again)
-    assert "not measurably faster than your plan" in " ".join(printed.getvalue().split())
+    assert "none: it ties with your plan" in " ".join(printed.getvalue().split())
 
 
 @pytest.mark.parametrize(

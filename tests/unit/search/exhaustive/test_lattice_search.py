@@ -427,3 +427,10 @@ def test_limits_that_leave_nothing_are_told() -> None:
     assert result.nearest is not None
     assert result.nearest.startswith("The search space is empty: its limits leave no strategy to try. What would do")
     assert "cp as the search chooses" in result.nearest
+
+
+def test_the_legal_part_of_the_lattice_is_what_one_enumeration_leaves() -> None:
+    job = workload(DENSE, num_devices=8)
+    counts = run(job, SMALL).counts
+    assert counts.lattice_legal == len(everything(job, SMALL))
+    assert counts.forms == counts.enumerated - (counts.lattice or 0)

@@ -59,9 +59,9 @@ def test_time_spent_before_the_save_counts_on() -> None:
 def test_a_state_of_another_format_is_refused() -> None:
     job = workload(DENSE, num_devices=8)
     document = LatticeSearch(SearchRequest(job, search_space(job, SMALL), CONSTANTS)).state.to_mapping()
-    with pytest.raises(SearchError, match="format 0 is not 7"):
+    with pytest.raises(SearchError, match="format 0 is not 8"):
         LatticeState.from_mapping({**document, "format": 0}, Criterion.STEP_TIME, TOP)
     with pytest.raises(SearchError, match="not one that a search of this version wrote"):
         LatticeState.from_mapping({**document, "rejections": [["no_such_rule", 1, []]]}, Criterion.STEP_TIME, TOP)
     with pytest.raises(SearchError, match="not one that a search of this version wrote"):
-        LatticeState.from_mapping({"format": 7}, Criterion.STEP_TIME, TOP)
+        LatticeState.from_mapping({"format": 8}, Criterion.STEP_TIME, TOP)

@@ -34,7 +34,7 @@ def test_by_hand_a_plainer_plan_that_another_beats_is_not_recommended() -> None:
     plans = [candidate(114.7, 57.2, 0.921, ODDER), candidate(115.2, 50.6, 0.991, ODD), candidate(122.7, 51.4, 0.989)]
     assert recommended_place(plans, [1, 1, 1]) == 1
     assert why_recommended(plans, [1, 1, 1], 1, 0.077) == (
-        "0.4% slower than plan 1, within the error of 7.7%: fits with 99.1%, not 92.1%, one unusual switch fewer"
+        "0.4% slower than plan 1 (error 7.7%), but fits with 99.1%, not 92.1%, one unusual switch fewer"
     )
 
 
@@ -48,9 +48,7 @@ def test_a_plan_outside_the_first_group_is_not_recommended() -> None:
     plans = [candidate(10.0, 50.0, 0.91, ODD), candidate(12.0, 20.0, 0.999)]
     assert recommended_place(plans, [1, 2]) == 0
     assert why_recommended(plans, [1, 2], 0, 0.05) == "plan 1 is the fastest by prediction"
-    assert why_recommended(plans, [1, 1], 0, 0.05) == (
-        "plan 1 is the fastest by prediction; 1 more lies within the error of 5.0%"
-    )
+    assert why_recommended(plans, [1, 1], 0, 0.05) == ("plan 1 is the fastest by prediction; 1 more within its error of 5.0%")
 
 
 def test_a_plan_that_no_framework_takes_beats_none_that_one_takes() -> None:
