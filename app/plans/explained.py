@@ -157,12 +157,12 @@ def _better(
     slower_first = difference < 0.0
     if slower_first:
         why = compared(Sentence("This plan"), mine, its, Sentence("the plan beside it"))
-        reasons = losses_and_savings(mine, its, most=1)
-        reasons = reasons and Sentence("this plan {}", reasons)
+        parts = losses_and_savings(mine, its, most=1)
+        reasons = Sentence("this plan {}", parts)
     else:
         why = compared(Sentence("The plan beside it"), its, mine, Sentence("this plan"))
-        reasons = losses_and_savings(its, mine, most=1)
-        reasons = reasons and Sentence("it {}", reasons)
+        parts = losses_and_savings(its, mine, most=1)
+        reasons = Sentence("it {}", parts)
     return Better.model_validate(
         {
             "plan_id": plan.plan_id,
@@ -172,6 +172,6 @@ def _better(
             "is_tie": abs(difference) < paired_error_of(job.workload, own).fraction,
             "changes": changes(strategy, rival),
             "why": why,
-            "reasons": reasons,
+            "reasons": reasons if parts else None,
         }
     )

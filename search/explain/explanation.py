@@ -91,7 +91,10 @@ def compared(name: str, slower: Mapping[str, Any], faster: Mapping[str, Any], fa
 
 
 def losses_and_savings(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 2) -> str:
-    """The parts of the step on which one estimate loses most, and saves most; ``most`` of each. Empty if the times are equal."""
+    """The parts of the step on which one estimate loses most, and saves most; ``most`` of each.
+
+    Parts below a twentieth of the difference in time are left out, so the text may be empty.
+    """
     extra_s = one["step_time_s"] - other["step_time_s"]
     parts = {
         part: one["time_breakdown_s"].get(part, 0.0) - other["time_breakdown_s"].get(part, 0.0)

@@ -22,7 +22,7 @@ export function withStep({ step_time_s: step, step_time_low_s: low, step_time_hi
 }
 
 /** Numbers keep their unit when a line breaks. */
-const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0");
+export const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0");
 
 /** "80 %: 14.4 s to 23.3 s"; where there is no interval, that there is none. */
 export function intervalText(t: TFunction, interval: Interval | null | undefined, format: (value: number) => string): string {

@@ -8,7 +8,7 @@ import type { Study } from "../../api/queries";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { bytes, compact, duration, percent, seconds, signedPercent, tokensPerSecond } from "../../units/format";
-import { intervalText, stepText, withStep } from "../../units/interval";
+import { intervalText, stepText, unbroken, withStep } from "../../units/interval";
 import { Beside } from "./Beside";
 import type { RankedPlan, Result } from "./data";
 import { ProofText, SearchText } from "./Proof";
@@ -86,9 +86,6 @@ function Tie({ result, plans }: Pick<Props, "result" | "plans">) {
     </Text>
   );
 }
-
-/** Numbers keep their unit when a line breaks. */
-const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0");
 
 function Tiles({ study, result: { baseline }, best: { estimate } }: Omit<Props, "plans">) {
   const { t } = useTranslation("study");
