@@ -49,6 +49,11 @@ FIT_TIMEOUT_S = 150.0  # a server gives a fit 120 s
 SUBMITTED_TO: dict[Kind, str] = {"search": "/v1/studies", "sweep": "/v1/sweeps/studies", "rl": "/v1/rl/studies"}
 
 
+def _chosen(tags: Sequence[str], archived: bool | None) -> dict[str, str | list[str] | None]:
+    """Tags and archive as parameters of a list of studies."""
+    return {"tag": list(tags) or None, "archived": {None: "any", True: "true"}.get(archived)}
+
+
 class _Methods(CheckMethods):
     """The methods of both clients."""
 
@@ -120,8 +125,24 @@ class _Methods(CheckMethods):
         Words are looked for in name, tags, note, id, model, hardware and error. ``archived`` True lists the archived, None all.
         """
         named = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner, "text": text}
-        which = {"tag": list(tags) or None, "archived": {None: "any", True: "true"}.get(archived)}
-        return self._items("/v1/studies", {**named, **which})
+        return self._items("/v1/studies", {**named, **_chosen(tags, archived)})
+
+    @call
+    def study_counts(
+        self,
+        *,
+        kind: Kind | None = None,
+        model: str | None = None,
+        hardware: str | None = None,
+        owner: str | None = None,
+        tags: Sequence[str] = (),
+        archived: bool | None = False,
+        text: str | None = None,
+    ) -> Flow[dict[str, int]]:
+        """Number of studies by state, of all that ``studies`` lists with the same choice; states without one are absent."""
+        named = {"kind": kind, "model": model, "hardware": hardware, "owner": owner, "text": text, "limit": 1, "counts": "true"}
+        said = present({**named, **_chosen(tags, archived)})
+        return reading(lambda page: dict(page["counts"]), self._json("GET", "/v1/studies", parameters=said))
 
     @call
     def terms(self) -> Flow[JsonObject]:

@@ -30,7 +30,6 @@ from app.studies.labels import SearchText, Tags
 from app.studies.schemas import (
     Item,
     KindName,
-    ListedStudy,
     Page,
     PlanListing,
     PointListing,
@@ -39,6 +38,7 @@ from app.studies.schemas import (
     State,
     StudyChanges,
     StudyDocument,
+    StudyListing,
     Trial,
 )
 from app.text.json_documents import DescribedBy, json_bytes
@@ -105,15 +105,19 @@ async def list_studies(
     tag: Annotated[Tags | None, Query(description="of several, the study has each")] = None,
     archived: Annotated[service.Archived, Query(description="`any`: archived studies and the others")] = "false",
     text: Annotated[SearchText, Query(description="words in name, tags, note, id, model, hardware or error")] = "",
-) -> Listing[ListedStudy]:
+    counts: Annotated[bool, Query(description="count all that match, too")] = False,
+) -> StudyListing:
     """Studies that the caller may know of, newest first."""
-    filters: dict[str, Any] = {"state": state, "kind": kind, "model": model, "hardware": hardware, "owner": owner}
-    filters |= {"tags": tag or (), "archived": archived, "text": text}
-    server = state_of(request)
+    chosen = service.StudyFilter(
+        state=state, kind=kind, model=model, hardware=hardware, owner=owner, tags=tag or (), archived=archived, text=text
+    )
+    server, seen = state_of(request), listed(caller, Study)
 
-    def found() -> Listing[ListedStudy]:
+    def found() -> StudyListing:
         with server.database.read() as session:
-            return _listing(service.list_studies(session, after=after, limit=limit, seen=listed(caller, Study), **filters))
+            page = service.list_studies(session, chosen, after=after, limit=limit, seen=seen)
+            numbers = service.count_studies(session, chosen, seen=seen) if counts else None
+        return StudyListing.model_validate({**vars(_listing(page)), "counts": numbers})
 
     if not text:
         return await run_in_threadpool(found)

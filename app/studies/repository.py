@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
-from sqlalchemy import ColumnElement, and_, delete, func, insert, or_, select
+from sqlalchemy import ColumnElement, Select, and_, delete, func, insert, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session, defer, undefer
 
 from app.storage.clock import now_s
@@ -18,6 +18,7 @@ _INPUTS = tuple(undefer(column) for column in (Study.space, Study.hardware_profi
 _SUMMARY = tuple(defer(column) for column in (Study.job, Study.assumptions, Study.warnings, Study.result))
 
 Row = dict[str, Any]
+Columns = TypeVarTuple("Columns")
 Owned = TypeVar("Owned", Plan, Trial, Point, Rejection, Event)
 
 
@@ -47,22 +48,33 @@ def list_studies(
     limit: int,
     filters: Sequence[ColumnElement[bool]],
     words: Sequence[str] = (),
-    parts: Sequence[str] = (),
 ) -> Sequence[Study]:
     """Newest first, without the columns that only the page of a study needs.
 
-    ``words`` are words of its text, in any case; ``parts`` too, but only as a hint: what is asked exactly is in ``filters``.
+    ``words`` are words of its text, in any case.
     """
-    # Rows of studies are wide: the ones of the page are chosen by a narrow index and the narrow table of texts.
-    query = select(Study.number).with_hint(Study, "INDEXED BY ix_meshplan_studies_listed", "sqlite")
-    if words or parts:
-        query = query.join(StudyText, StudyText.number == Study.number)
-        position = func.instr if session.get_bind().dialect.name == "sqlite" else func.strpos
-        query = query.where(*(position(StudyText.text, word.casefold()) > 0 for word in (*words, *parts)))
-    query = query.where(*filters).order_by(Study.number.desc()).limit(limit)
+    query = _chosen(session, select(Study.number), filters, words).order_by(Study.number.desc()).limit(limit)
     numbers = session.scalars(query if after is None else query.where(Study.number < after)).all()
     chosen = select(Study).where(Study.number.in_(numbers)).options(*_SUMMARY).order_by(Study.number.desc())
     return session.scalars(chosen).all()
+
+
+def count_listed(session: Session, filters: Sequence[ColumnElement[bool]], words: Sequence[str] = ()) -> dict[str, int]:
+    """Number of studies of which ``list_studies`` lists pages, by state."""
+    counted = _chosen(session, select(Study.state, func.count()), filters, words).group_by(Study.state)
+    return {state: number for state, number in session.execute(counted)}
+
+
+def _chosen(
+    session: Session, query: Select[*Columns], filters: Sequence[ColumnElement[bool]], words: Sequence[str]
+) -> Select[*Columns]:
+    # Rows of studies are wide: they are chosen by a narrow index and the narrow table of texts.
+    query = query.with_hint(Study, "INDEXED BY ix_meshplan_studies_listed", "sqlite")
+    if words:
+        query = query.join(StudyText, StudyText.number == Study.number)
+        position = func.instr if session.get_bind().dialect.name == "sqlite" else func.strpos
+        query = query.where(*(position(StudyText.text, word.casefold()) > 0 for word in words))
+    return query.where(*filters)
 
 
 def write_text(session: Session, study: Study) -> None:

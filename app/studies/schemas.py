@@ -98,6 +98,14 @@ class ListedStudy(StudySummary):
     proved_best: bool | None = Field(description="null until it has finished")
 
 
+class StudyListing(Listing[ListedStudy]):
+    """Studies, newest first."""
+
+    counts: dict[State, int] | None = Field(
+        description="with `?counts=true` the number of all studies that match, by state, on whatever page they are; else null"
+    )
+
+
 class PlanListing(Listing[PlanAsStored]):
     """Plans, best first."""
 

@@ -99,34 +99,48 @@ def get_state(session: Session, study_id: str) -> str:
     return state
 
 
+@dataclass(frozen=True, kw_only=True)
+class StudyFilter:
+    """Which studies are listed: those with all of ``tags``, and each word of ``text`` in name, tags, note, id, model, hardware
+    or error."""
+
+    state: str | None = None
+    kind: str | None = None
+    model: str | None = None
+    hardware: str | None = None
+    owner: str | None = None
+    tags: Sequence[str] = ()
+    archived: Archived = "any"
+    text: str = ""
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """What a row must meet; words apart."""
+        wanted = ((Study.state, self.state), (Study.kind, self.kind), (Study.model_name, self.model), (Study.owner, self.owner))
+        found = [column == value for column, value in wanted if value is not None]
+        if self.hardware is not None:  # a sweep may have several
+            found.append((", " + Study.hardware + ", ").contains(Sentence(", {}, ", self.hardware), autoescape=True))
+        if self.archived != "any":
+            found.append(Study.archived.is_(self.archived == "true"))
+        return found + [Study.id.in_(select(StudyTag.study_id).where(StudyTag.tag == tag)) for tag in self.tags]
+
+    def words(self) -> list[str]:
+        """Words that the text of a study holds. Those of model and hardware are a hint: the conditions ask them exactly."""
+        return [*self.text.split(), *(value for value in (self.model, self.hardware) if value is not None)]
+
+
+EVERYTHING = StudyFilter()
+
+
 def list_studies(
     session: Session,
+    chosen: StudyFilter = EVERYTHING,
     *,
     after: int | None = None,
     limit: int = 50,
-    state: str | None = None,
-    kind: str | None = None,
-    model: str | None = None,
-    hardware: str | None = None,
-    owner: str | None = None,
-    tags: Sequence[str] = (),
-    archived: Archived = "any",
-    text: str = "",
     seen: Sequence[ColumnElement[bool]] = (),
 ) -> Page[ListedStudy]:
-    """Studies that ``seen`` allows, newest first, each with its first plan.
-
-    Filters: all of ``tags``, and each word of ``text`` in name, tags, note, id, model, hardware or error.
-    """
-    wanted = ((Study.state, state), (Study.kind, kind), (Study.model_name, model), (Study.owner, owner))
-    filters = [*seen, *(column == value for column, value in wanted if value is not None)]
-    if hardware is not None:  # a sweep may have several
-        filters.append((", " + Study.hardware + ", ").contains(Sentence(", {}, ", hardware), autoescape=True))
-    if archived != "any":
-        filters.append(Study.archived.is_(archived == "true"))
-    filters += [Study.id.in_(select(StudyTag.study_id).where(StudyTag.tag == tag)) for tag in tags]
-    parts = [value for value in (model, hardware) if value is not None]
-    studies = repository.list_studies(session, after, limit + 1, filters, text.split(), parts)
+    """Studies that ``seen`` allows, newest first, each with its first plan."""
+    studies = repository.list_studies(session, after, limit + 1, [*seen, *chosen.conditions()], chosen.words())
     next_after = studies[limit - 1].number if len(studies) > limit else None
     ids = [study.id for study in studies[:limit]]
     best, proofs = repository.best_plans(session, ids, _BEST_FIELDS), repository.proofs(session, ids)
@@ -136,6 +150,13 @@ def list_studies(
         for study in studies[:limit]
     )
     return Page(tuple(listed), next_after)
+
+
+def count_studies(
+    session: Session, chosen: StudyFilter = EVERYTHING, *, seen: Sequence[ColumnElement[bool]] = ()
+) -> dict[str, int]:
+    """Number of studies that ``list_studies`` lists on all its pages, by state."""
+    return repository.count_listed(session, [*seen, *chosen.conditions()], chosen.words())
 
 
 def figures(session: Session) -> dict[str, int | float]:

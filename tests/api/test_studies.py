@@ -76,7 +76,25 @@ def test_lists_are_newest_first_filtered_and_paged_without_loss(api: TestClient,
     assert [item["id"] for item in api.get("/v1/studies?model=llama-2-13b").json()["items"]] == [other]
     assert [item["id"] for item in api.get("/v1/studies?state=cancelled").json()["items"]] == [ids[0]]
     assert len(api.get("/v1/studies?hardware=atlas-800t-a2&state=queued").json()["items"]) == 5
-    assert api.get("/v1/studies?hardware=h100-sxm-80gb").json() == {"items": [], "next_cursor": None}
+    assert api.get("/v1/studies?hardware=h100-sxm-80gb").json() == {"items": [], "next_cursor": None, "counts": None}
+
+
+def test_all_that_match_are_counted_on_whatever_page(api: TestClient, job: dict[str, Any]) -> None:
+    ids = [created(api, job)["id"] for _ in range(5)]
+    created(api, {**job, "model": "llama-2-13b"})
+    api.post(f"/v1/studies/{ids[0]}:cancel")
+    first = api.get("/v1/studies?limit=2&counts=true").json()
+    last = api.get(f"/v1/studies?limit=5&counts=true&cursor={first['next_cursor']}").json()
+    assert [len(first["items"]), len(last["items"])] == [2, 4]
+    assert first["counts"] == last["counts"] == {"queued": 5, "cancelled": 1}
+    for chosen, counts in [
+        ("model=llama-2-13b", {"queued": 1}),
+        ("kind=search&state=cancelled", {"cancelled": 1}),
+        ("kind=rl", {}),
+        (f"text={ids[1]}", {"queued": 1}),
+        ("hardware=atlas-800t-a2&archived=true", {}),
+    ]:
+        assert api.get(f"/v1/studies?counts=true&{chosen}").json()["counts"] == counts, chosen
 
 
 @pytest.mark.parametrize(
@@ -89,6 +107,8 @@ def test_lists_are_newest_first_filtered_and_paged_without_loss(api: TestClient,
         ("cursor=YWZ0ZXI6LTE", "cursor"),  # after:-1
         ("cursor=YWZ0ZXI6OTk5OTk5OTk5OTk5OTk5OTk5OTk5", "cursor"),  # after:99999999999999999999
         ("state=done", "state"),
+        ("kind=hunt", "kind"),
+        ("counts=perhaps", "counts"),
         ("model=%00", "model"),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_study_is_found_by_words_in_any_case_also_after_its_labels_change(data
             ("of_it", [ids[1]]),
             ("LLAMA", ids[::-1]),
         ):
-            assert [item.id for item in service.list_studies(session, text=words).items] == expected, words
+            assert [item.id for item in service.list_studies(session, service.StudyFilter(text=words)).items] == expected, words
 
 
 def test_a_search_takes_few_words(database: Database) -> None:
@@ -101,7 +101,9 @@ def test_pages_of_many_studies_are_quick_and_all_are_pruned_beside_submits(datab
             took_s = []
             for _ in range(3):  # the machine does much else
                 began_s = time.monotonic()
-                service.list_studies(session, **given)  # type: ignore[arg-type]
+                chosen = service.StudyFilter(**given)  # type: ignore[arg-type]
+                service.list_studies(session, chosen)
+                service.count_studies(session, chosen)
                 took_s.append(time.monotonic() - began_s)
             assert min(took_s) < 0.3, given
     with ThreadPoolExecutor(1) as pool:
@@ -142,8 +144,10 @@ def test_lists_choose_studies_in_sqlite_by_a_narrow_index_alone(tmp_path: Path, 
     with Database(url) as database, database.read() as session:
         engine = session.get_bind()
         event.listen(engine, "before_cursor_execute", lambda *seen: asked.append((seen[2], seen[3])))
-        service.list_studies(session, archived="false", **filters)  # type: ignore[arg-type]
-        choosing, parameters = next(each for each in asked if each[0].startswith("SELECT meshplan_studies.number"))
-        plan = session.connection().exec_driver_sql(f"explain query plan {choosing}", parameters).all()
-    (step,) = (row[3] for row in plan)
-    assert step.endswith("USING COVERING INDEX ix_meshplan_studies_listed")
+        chosen = service.StudyFilter(archived="false", **filters)  # type: ignore[arg-type]
+        service.list_studies(session, chosen)
+        service.count_studies(session, chosen)
+        for begins in ("SELECT meshplan_studies.number", "SELECT meshplan_studies.state, count"):
+            choosing, parameters = next(each for each in asked if each[0].startswith(begins))
+            plan = session.connection().exec_driver_sql(f"explain query plan {choosing}", parameters).all()
+            assert plan[0][3].endswith("USING COVERING INDEX ix_meshplan_studies_listed")

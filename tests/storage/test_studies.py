@@ -141,9 +141,11 @@ def test_studies_are_filtered(database: Database) -> None:
     with database.write() as session:
         service.cancel_study(session, first)
     with database.read() as session:
-        assert [study.id for study in service.list_studies(session, state="cancelled").items] == [first]
-        assert [study.id for study in service.list_studies(session, state="queued", model="llama-2-7b").items] == [second]
-        assert service.list_studies(session, hardware="atlas-900-a3-superpod").items == ()
+        assert [study.id for study in service.list_studies(session, service.StudyFilter(state="cancelled")).items] == [first]
+        assert [
+            study.id for study in service.list_studies(session, service.StudyFilter(state="queued", model="llama-2-7b")).items
+        ] == [second]
+        assert service.list_studies(session, service.StudyFilter(hardware="atlas-900-a3-superpod")).items == ()
         assert service.count_by_state(session) == {"cancelled": 1, "queued": 1}
 
 

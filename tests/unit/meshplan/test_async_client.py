@@ -25,7 +25,7 @@ JOB = {"model": "m", "strategy": {"tp": 8}}
 CALLS: dict[str, tuple[Any, ...]] = {
     "submit": (JOB,), "change": ("s1",), "study": ("s1",), "wait": ("s1",), "plans": ("s1",), "trials": ("s1",),
     "rejections": ("s1",), "launch": ("s1", "p1"), "timeline": ("s1", "p1"), "trace": ("s1", "p1"), "report": ("s1",),
-    "cancel": ("s1",), "queue_place": ("s1",),
+    "cancel": ("s1",), "queue_place": ("s1",), "study_counts": (),
     "resume": ("s1",), "delete": ("s1",), "estimate": (JOB,), "estimates": (JOB, [{"tp": 4}]), "check": (JOB,),
     "goodput": (JOB,), "explain": (JOB,), "plan_experts": (JOB, {"generated": {}}), "add_runs": ([{"id": "r"}],),
     "plan_sequences": (JOB,), "sweep": (JOB,), "serving": (JOB,), "rl_estimate": (JOB,), "rl_search": (JOB,), "points": ("s1",),
@@ -73,7 +73,10 @@ def answer(request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, text="{}")
     if request.method == "GET" and path.rpartition("/")[2] in LISTS:
         item = PLAN if path.endswith("plans") else {"at": request.url.params.get("cursor")}
-        return httpx.Response(200, json={"items": [item], "next_cursor": None if "cursor" in request.url.params else "next"})
+        return httpx.Response(
+            200,
+            json={"items": [item], "next_cursor": None if "cursor" in request.url.params else "next", "counts": {"queued": 3}},
+        )
     if "/calibrations" in path:
         return httpx.Response(200, json=CALIBRATION)
     if path == "/v1/runs":
