@@ -117,6 +117,52 @@ def test_a_list_of_many_studies_is_paged_and_filtered_by_kind(view: OpenView, si
     expect(page.locator("tbody tr")).to_contain_text(f"{MANY - 1:016x}")
 
 
+def test_the_total_is_that_of_all_studies_before_they_are_loaded(view: OpenView, site: Site) -> None:
+    """The server counts what the filters leave; the answers for older pages never come."""
+    one = httpx.get(f"{site.url}/v1/studies?limit=1", timeout=30).json()["items"][0]
+    asked: list[dict[str, list[str]]] = []
+
+    def listed(route: Route) -> None:
+        query = parse_qs(urlsplit(route.request.url).query)
+        if "counts" in query:
+            asked.append(query)
+            counts = {"completed": 700, "failed": 12} if "kind" in query else {"completed": 9000, "failed": 4321}
+            route.fulfill(json={"items": [one], "next_cursor": None, "counts": counts})
+        elif "cursor" not in query and "text" not in query:
+            items = [
+                {**one, "id": f"{number:016x}", "owner": "alice", "kind": "rl", "state": "completed"} for number in range(200)
+            ]
+            route.fulfill(json={"items": items, "next_cursor": "older", "counts": None})
+
+    opened = view(site.url)
+    page = opened.page
+    page.route(re.compile(r"/v1/studies\?"), listed)
+    page.goto(f"{site.url}/studies")
+    expect(page.get_by_text("1 – 50 of 13,321")).to_be_visible()
+    expect(page.get_by_role("group", name="State")).to_have_text(re.compile(r"Completed 9,000\s*Failed 4,321"))
+    expect(page.get_by_role("combobox", name="Owner").or_(page.get_by_role("textbox", name="Owner"))).to_have_count(0)
+    page.goto(f"{site.url}/studies?kind=rl&model={one['model']}&q={one['model']}")
+    expect(page.get_by_text("1 – 50 of 712")).to_be_visible()
+    assert {name: asked[-1].get(name) for name in ("kind", "model", "text", "archived")} == {
+        "kind": ["rl"],
+        "model": [one["model"]],
+        "text": [one["model"]],
+        "archived": ["false"],
+    }
+
+
+def test_owners_are_a_filter_where_there_are_several(view: OpenView, site: Site) -> None:
+    one = httpx.get(f"{site.url}/v1/studies?limit=1", timeout=30).json()["items"][0]
+    owners = ["alice", "bob", "alice"]
+    items = [{**one, "id": f"{number:016x}", "owner": owner} for number, owner in enumerate(owners)]
+    opened = view(site.url)
+    opened.page.route(re.compile(r"/v1/studies\?"), lambda route: route.fulfill(json={"items": items, "next_cursor": None}))
+    page = opened.open("/studies")
+    _choose(page, "Owner", "bob", "bob")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    expect(page).to_have_url(re.compile("owner=bob"))
+
+
 def test_a_config_becomes_a_study_of_its_model(view: OpenView, site: Site) -> None:
     page = view(site.url).open(
         "/studies/new?hardware=atlas-800t-a2&devices=8&global_batch_size=64&seq_length=4096&source=config&tp=4&pp=1"

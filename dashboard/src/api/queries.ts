@@ -4,11 +4,12 @@ import { queryOptions } from "@tanstack/react-query";
 import { answered, api, type Schemas } from "./client";
 
 const PAGE = 200;
-const MOST_STUDIES = 10_000; // what an owner may store
+export const MOST_STUDIES = 10_000; // what an owner may store
 const MOST_SEARCHED = 200; // characters
 export const FINISHED: readonly string[] = ["completed", "failed", "cancelled"];
 
 export type ListedStudy = Schemas["ListedStudy"];
+type Kind = ListedStudy["kind"];
 export type AnyStudy = Schemas["StudyDocument"];
 /** A search; `result` of another kind is another document. */
 export type Study = Omit<AnyStudy, "result"> & { result: Schemas["StudyResult"] | null };
@@ -52,6 +53,28 @@ export const newestStudiesQuery = (archived: "true" | "false" = "false") =>
     queryKey: ["studies", archived, "newest"],
     queryFn: async ({ signal }) => (await answered(api.GET("/v1/studies", { params: { query: { limit: PAGE, archived } }, signal }))).items,
     refetchInterval: ({ state }) => (state.data?.some(isOpen) ? 1000 : 10_000),
+  });
+
+/** What a list of studies is chosen by on the server; empty texts choose nothing. */
+export interface StudyChoice {
+  text: string;
+  kind: string;
+  owner: string;
+  model: string;
+  hardware: string;
+  tag: string;
+}
+
+/** How many studies the choice leaves, by state, on whatever page of the list they are. */
+export const studyCountsQuery = (archived: "true" | "false", { kind, tag, text, ...named }: StudyChoice) =>
+  queryOptions({
+    queryKey: ["studies", archived, "counts", { kind, tag, text, ...named }],
+    queryFn: async ({ signal }) => {
+      const chosen = Object.fromEntries(Object.entries(named).filter(([, value]) => value));
+      const words = text.slice(0, MOST_SEARCHED);
+      const query = { archived, counts: true, limit: 1, ...chosen, ...(words && { text: words }), ...(kind && { kind: kind as Kind }), ...(tag && { tag: [tag] }) };
+      return (await answered(api.GET("/v1/studies", { params: { query }, signal }))).counts ?? {};
+    },
   });
 
 /** Whether there are more studies than the newest ones. */

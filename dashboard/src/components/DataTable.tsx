@@ -52,6 +52,8 @@ interface Props<Row> {
   toolbar?: ReactNode;
   /** Rows a page, for long tables; the reader may choose another number. */
   pageSize?: number;
+  /** Rows that there are, where more than `rows` are; the pager says it. */
+  total?: number;
   /** Keys of rows that stay on top in any order and on every page. */
   pinned?: readonly string[];
   /** Rows that belong to a row and stand below it. They are neither sorted nor chosen nor links. */
@@ -75,6 +77,7 @@ export function DataTable<Row>(props: Props<Row>) {
   const sorted = useMemo(() => sortedRows(rows, columns, sort), [rows, columns, sort]);
   const pinned = sorted.filter((row) => props.pinned?.includes(rowKey(row)));
   const others = pinned.length ? sorted.filter((row) => !pinned.includes(row)) : sorted;
+  const total = Math.max(others.length, props.total ?? 0);
   const size = props.pageSize ? Math.min(MAX_ROWS, Number.parseInt(sizeText, 10) || props.pageSize) : Math.max(1, others.length);
   const page = Math.max(1, Math.min(Number.parseInt(pageText, 10) || 1, Math.ceil(others.length / size)));
   const visible = [...pinned, ...others.slice((page - 1) * size, page * size)];
@@ -165,8 +168,8 @@ export function DataTable<Row>(props: Props<Row>) {
         </Table>
         {sorted.length === 0 && props.empty}
       </Table.ScrollContainer>
-      {props.pageSize && others.length > Math.min(size, props.pageSize) && (
-        <TablePager total={others.length} size={size} page={page} onSize={setSize} onPage={(next) => change({ [`${prefix}page`]: next === 1 ? null : String(next) })} />
+      {props.pageSize && others.length > 0 && total > Math.min(size, props.pageSize) && (
+        <TablePager rows={others.length} total={total} size={size} page={page} onSize={setSize} onPage={(next) => change({ [`${prefix}page`]: next === 1 ? null : String(next) })} />
       )}
     </div>
   );

@@ -7,6 +7,8 @@ import { count } from "../units/format";
 const SIZES = [10, 25, 50, 100];
 
 interface Props {
+  /** Rows at hand, which have pages, and all that there are. */
+  rows: number;
   total: number;
   size: number;
   page: number;
@@ -15,9 +17,9 @@ interface Props {
 }
 
 /** Which rows of a long table are shown, and how many at a time. */
-export function TablePager({ total, size, page, onSize, onPage }: Props) {
+export function TablePager({ rows, total, size, page, onSize, onPage }: Props) {
   const { t } = useTranslation();
-  const last = Math.max(1, Math.ceil(total / size));
+  const last = Math.max(1, Math.ceil(rows / size));
   return (
     <Group justify="space-between" gap="xs" mt="xs">
       <Group gap="xs" wrap="nowrap">
@@ -29,7 +31,7 @@ export function TablePager({ total, size, page, onSize, onPage }: Props) {
           onChange={(event) => onSize(Number(event.currentTarget.value))}
         />
         <Text size="sm" c="dimmed" className="number" aria-live="polite">
-          {t("table.range", { first: count((page - 1) * size + 1), last: count(Math.min(total, page * size)), total: count(total) })}
+          {t("table.range", { first: count((page - 1) * size + 1), last: count(Math.min(rows, page * size)), total: count(total) })}
         </Text>
       </Group>
       <Group gap={4} wrap="nowrap">

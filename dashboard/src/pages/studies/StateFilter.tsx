@@ -9,21 +9,21 @@ export type State = ListedStudy["state"];
 const STATES: readonly State[] = ["queued", "running", "completed", "failed", "cancelled"];
 
 interface Props {
-  studies: readonly ListedStudy[];
+  /** Studies in each state. */
+  numbers: Readonly<Record<string, number>>;
   chosen: readonly State[];
   onChange: (states: readonly string[]) => void;
 }
 
 /** One chip a state that occurs, with how many studies are in it. */
-export function StateFilter({ studies, chosen, onChange }: Props) {
+export function StateFilter({ numbers, chosen, onChange }: Props) {
   const { t } = useTranslation("studies");
-  const numbers = new Map(STATES.map((state) => [state, studies.filter((study) => study.state === state).length]));
   return (
     <Chip.Group multiple value={[...chosen]} onChange={onChange}>
       <Group gap={6} mb="sm" role="group" aria-label={t("column.state")}>
-        {STATES.filter((state) => numbers.get(state) || chosen.includes(state)).map((state) => (
+        {STATES.filter((state) => numbers[state] || chosen.includes(state)).map((state) => (
           <Chip key={state} value={state} size="xs" variant="outline">
-            {t(`common:state.${state}`)} <span className="number">{count(numbers.get(state))}</span>
+            {t(`common:state.${state}`)} <span className="number">{count(numbers[state] ?? 0)}</span>
           </Chip>
         ))}
       </Group>

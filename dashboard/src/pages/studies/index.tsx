@@ -5,7 +5,7 @@ import { lazy, Suspense, useCallback, useMemo, useState } from "react";
 import { marks, useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
-import { foundStudiesQuery, hasOlder, newestStudiesQuery, studiesQuery, type ListedStudy } from "../../api/queries";
+import { foundStudiesQuery, hasOlder, MOST_STUDIES, newestStudiesQuery, studiesQuery, studyCountsQuery, type ListedStudy } from "../../api/queries";
 import { DataTable } from "../../components/DataTable";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
@@ -64,12 +64,18 @@ export function Page() {
           }
         />
       )}
-      {studies && (studies.length > 0 || archived) && <StudyTable listed={studies} />}
+      {studies && (studies.length > 0 || archived) && <StudyTable listed={studies} isWhole={!hasOlder(newest) || (all !== undefined && all.length < MOST_STUDIES)} />}
     </>
   );
 }
 
-function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
+interface StudyTableProps {
+  listed: readonly ListedStudy[];
+  /** No study is missing from the list; until then the server counts. */
+  isWhole: boolean;
+}
+
+function StudyTable({ listed, isWhole }: StudyTableProps) {
   const { t } = useTranslation("studies");
   const [query, setQuery] = useUrlDraft("q");
   const [states, setStates] = useUrlList("state");
@@ -105,13 +111,23 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
       );
     });
   }, [studies, query, settled, known, model, hardware, kind, owner, proved, tag]);
+  const choice = { text: settled, kind, owner, model, hardware, tag };
+  // Proofs are no column of the server's, so that only studies at hand are counted by them.
+  const { data: counted } = useQuery({ ...studyCountsQuery(archived ? "true" : "false", choice), enabled: !isWhole && !proved, refetchInterval: OLDER_MS });
+  const numbers = useMemo(() => {
+    const here: Record<string, number> = {};
+    for (const { state } of found) here[state] = (here[state] ?? 0) + 1;
+    const isCounted = counted !== undefined && !isWhole && !proved && query === settled;
+    return isCounted && sum(counted) >= found.length ? counted : here;
+  }, [found, isWhole, proved, query, settled, counted]);
+  const total = states.length ? states.reduce((so, state) => so + (numbers[state] ?? 0), 0) : sum(numbers);
   const shown = states.length ? found.filter((study) => states.includes(study.state)) : found;
   const selected = studies.filter((study) => chosen.includes(study.id));
   const isFiltered = Boolean(query || model || hardware || kind || owner || proved || tag || states.length);
 
   return (
     <>
-      <StateFilter studies={found} chosen={states as readonly State[]} onChange={setStates} />
+      <StateFilter numbers={numbers} chosen={states as readonly State[]} onChange={setStates} />
       <DataTable
         label={t("title")}
         rows={shown}
@@ -122,6 +138,7 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
         chosen={chosen}
         onChoose={setChosen}
         pageSize={ROWS}
+        total={total}
         toolbar={
           <Group gap="xs">
             <TextInput
@@ -144,7 +161,7 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
             {(kind || studies.some((study) => study.kind !== "search")) && (
               <NameFilter label={t("column.kind")} names={KINDS} nameOf={(name) => t(`kind.${name}`)} value={kind} onChange={setKind} />
             )}
-            {(owner || studies.some((study) => study.owner !== null)) && (
+            {(owner || new Set(studies.map((study) => study.owner)).size > 1) && (
               <NameFilter label={t("column.owner")} names={studies.flatMap((study) => study.owner ?? [])} value={owner} onChange={setOwner} />
             )}
             {(tag || studies.some(({ tags }) => tags.length > 0)) && (
@@ -168,7 +185,9 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
           </Group>
         }
         empty={
-          studies.length ? (
+          total > 0 ? (
+            <LoadingRows />
+          ) : studies.length ? (
             <EmptyState icon={IconSearch} title={t("noMatch.title")} text={t("noMatch.text", { count: studies.length })} />
           ) : (
             <EmptyState icon={IconArchive} title={t("noneArchived.title")} text={t("noneArchived.text")} />
@@ -190,6 +209,8 @@ function StudyTable({ listed }: { listed: readonly ListedStudy[] }) {
     </>
   );
 }
+
+const sum = (numbers: Readonly<Record<string, number>>): number => Object.values(numbers).reduce((so, number) => so + number, 0);
 
 /** The list, and what was found beyond its length. */
 function joined(listed: readonly ListedStudy[], known: readonly ListedStudy[]): readonly ListedStudy[] {
