@@ -186,12 +186,12 @@ def unpacked(text: str) -> str:
 
 def all_plain(value: Any) -> Any:
     """A document with English texts alone, for writers that know no kind of text but one."""
-    return _each(value, plain)
+    return each_text(value, plain)
 
 
 def all_packed(value: Any) -> Any:
     """A document with each sentence in it packed."""
-    return _each(value, packed)
+    return each_text(value, packed)
 
 
 def may_be_packed(text: str) -> bool:
@@ -201,16 +201,17 @@ def may_be_packed(text: str) -> bool:
 
 def all_unpacked(value: Any) -> Any:
     """Restore each packed sentence in a document."""
-    return _each(value, unpacked)
+    return each_text(value, unpacked)
 
 
-def _each(value: Any, change: Callable[[str], str]) -> Any:
+def each_text(value: Any, change: Callable[[str], str]) -> Any:
+    """A document with each text in it changed."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, Mapping):
-        return {name: each if type(each) in _PLAIN else _each(each, change) for name, each in value.items()}
+        return {name: each if type(each) in _PLAIN else each_text(each, change) for name, each in value.items()}
     if isinstance(value, list | tuple):
-        return [each if type(each) in _PLAIN else _each(each, change) for each in value]
+        return [each if type(each) in _PLAIN else each_text(each, change) for each in value]
     return value
 
 

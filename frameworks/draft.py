@@ -18,7 +18,7 @@ from documents.sentences import Sentence, joined
 from frameworks.fixed import Fixed
 from frameworks.physics import pipeline as rules_pipeline
 from frameworks.placements import Placements
-from frameworks.rule import Rule, SwitchRule, effective_features
+from frameworks.rule import Rule, SwitchRule, effective_features, up_to
 from frameworks.table import Table
 
 
@@ -144,7 +144,7 @@ class Draft:
         s, model = self.strategy, self.workload.model
         most = placements.most_mtp_before_head(s.pp, s.vpp)
         if s.mtp_before_head > most:
-            why = Sentence("{} takes 0 to {} over pp {}", framework, most, s.pp)
+            why = Sentence("{} takes {} over pp {}", framework, up_to(most), s.pp)
             self.set("mtp_before_head", s.mtp_before_head, most, why, mtp_before_head=most)
         if s.layer_layout is None or placements.expressible(s.layer_layout, self.strategy.mtp_before_head, model):
             return

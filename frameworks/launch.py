@@ -35,7 +35,12 @@ def launch_block(
         arguments: list[str] | None = None
         environment: dict[str, str] = {}
         if profile.family not in target.families:
-            note = Sentence("{} runs on {} devices, not on {}.", target.name, joined(" and ", target.families), profile.device)
+            note = Sentence(
+                "{} runs on {} devices, not on {}.",
+                target.name,
+                joined(" and ", map(Sentence.whole, target.families)),
+                profile.device,
+            )
             notes: list[str] = [note]
             broken: tuple[Violation, ...] = ()
         else:

@@ -14,7 +14,7 @@ from typing import Literal
 from cost_models.shapes.strategy import LayerLayout
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence, joined
-from frameworks.rule import Rule, layout_of, layout_violates
+from frameworks.rule import Rule, layout_of, layout_violates, up_to
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class Placements:
             )
         most = self.most_mtp_before_head(pp, vpp)
         if mtp_before_head > most:
-            return Sentence("mtp_before_head is {} over pp {} and vpp {}, which leave 0 to {}", mtp_before_head, pp, vpp, most)
+            return Sentence("mtp_before_head is {} over pp {} and vpp {}, which leave {}", mtp_before_head, pp, vpp, up_to(most))
         if self.early_moe and model.moe is not None and pp > 1:
             at, dense = 0, model.moe.num_leading_dense_layers
             while sum(counts[: at + 1]) <= dense < sum(counts):

@@ -72,6 +72,11 @@ def num_microbatches(workload: Workload, strategy: ParallelStrategy) -> int:
     return workload.training.global_batch_size // (strategy.micro_batch_size * strategy.dp)
 
 
+def up_to(most: int) -> Sentence:
+    """The integers from 0 to ``most``, for a sentence."""
+    return Sentence("0 to {}", most) if most else Sentence("0 alone")
+
+
 def either(names: Sequence[str], *, last: str = "or") -> str:
     """The names as a choice, for a sentence."""
     return joined(", ", names, f" {last} ")

@@ -102,7 +102,7 @@ def assumed_sentences(section: DeliverySection, num_nodes: int, *, with_power: b
     unused |= set() if section.loss_spikes_per_trillion_tokens else {"rollback_steps", "skipped_batches"}
     values = resolved(section, num_nodes)
     return [
-        Sentence("delivery.{} = {} {} (not given)", name, quantity(name, getattr(values, name)), why)
+        Sentence("delivery.{} = {} {}", name, quantity(name, getattr(values, name)), why)
         for name, why in SOURCES.items()
         if name not in unused
     ]

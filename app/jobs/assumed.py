@@ -21,7 +21,6 @@ _WHYS = (  # notes on defaults; a resolved job contains only their text
     "(default on {} devices)",
     "(default on {})",
     "from the preset ({}: {})",
-    "(usual of the model: the fullest expert rank has {} x the mean in time, and in memory, in {} of the steps, {}; {})",
 )
 
 

@@ -238,7 +238,9 @@ def _assumptions(found: Mapping[str, str], stated: object, resolved: Mapping[str
 
     allowed = [name for name in fields_with_defaults() if not name.startswith("strategy.")]
     earlier = {} if stated is None else assumed_in(stated, value_of, allowed)
-    return {**earlier, **{name: Assumption(name, value_of(name), why) for name, why in found.items() if name not in earlier}}
+    taken = {name: Assumption(name, value_of(name), why) for name, why in found.items()}
+    # A reason that is derived again has its parts, which the text in a document has lost.
+    return {**earlier, **{name: entry for name, entry in taken.items() if name not in earlier or entry.value is None}}
 
 
 def _document(source: str) -> tuple[dict[str, Any], Path]:

@@ -36,7 +36,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         assumed["software.stack"] = Sentence("(the target)")
     elif stack is None:
         stack = default_stack(profile.family)
-        assumed["software.stack"] = Sentence("(default on {} devices)", profile.family)
+        assumed["software.stack"] = Sentence("(default on {} devices)", Sentence.whole(profile.family))
     execution = section.execution or ("graph" if stack in GRAPH_STACKS else "eager")
     plain = not STACKS[stack].traits.own_kernels
     compiled = _is_compiled(section, plain=plain, by_target=target.torch_compile)

@@ -358,8 +358,13 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
     unpriced = _acting(workload, strategy, strategy.features) & UNPRICED_FEATURES
     if unpriced:
         names = joined(", ", ((feature.name or "").lower() for feature in unpriced))
-        verb = "changes" if len(unpriced) == 1 else "change"
-        sentences.append(Sentence("strategy.features: {} {} launch arguments alone: the price is the one without.", names, verb))
+        sentences.append(
+            Sentence(
+                "strategy.features: {} {} launch arguments alone: the price is the one without.",
+                names,
+                "changes" if len(unpriced) == 1 else "change",
+            )
+        )
     whole = -(-workload.model.num_layers // (strategy.pp * strategy.vpp))
     if (
         strategy.recompute_method is RecomputeMethod.BLOCK

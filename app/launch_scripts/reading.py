@@ -122,9 +122,7 @@ def read_script_job(
     started = launch.num_devices
     if devices is not None and started not in (None, devices):
         not_understood.append(
-            Passed(
-                None, Sentence("{} devices", started), Sentence("the launcher starts {}, and {} were asked for", started, devices)
-            )
+            Passed(None, "", Sentence("the launcher starts {} devices, and {} were asked for", started, devices))
         )
     num_devices = started if devices is None else devices
     read = _read_job(framework, launch, given, num_devices)

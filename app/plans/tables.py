@@ -22,6 +22,7 @@ from app.plans.schemas import ExplainDocument
 from app.text.terminal import plain_table
 from documents.quantities import GIB, seconds
 from documents.sentences import Sentence, joined, word
+from frameworks.target import ANY
 
 SHOWN = 12
 SHOWN_ASSUMPTIONS = 2  # the reasons take the place of the third
@@ -70,8 +71,12 @@ def proof_text(document: ExplainDocument) -> str:
     if not document.proved_best:
         return Sentence("nothing is proved: the search was cut")
     if other is None or other.step_time_s >= document.estimate.step_time_s:
-        return Sentence("this plan is the fastest of {}'s lattice", document.searched_target)
-    return Sentence("the plan beside it is the fastest of {}'s lattice", document.searched_target)
+        return Sentence("this plan is the fastest {}", _space(document.searched_target))
+    return Sentence("the plan beside it is the fastest {}", _space(document.searched_target))
+
+
+def _space(target: str) -> Sentence:
+    return Sentence("that physics allows") if target == ANY.name else Sentence("that {} takes", target)
 
 
 def _print_evidence(console: Console, document: ExplainDocument) -> None:
@@ -108,14 +113,22 @@ def _print_sensitivity(console: Console, document: ExplainDocument) -> None:
     table = plain_table("a number 10 % better, or worse", ">step, better", ">worse")
     for entry in document.sensitivity:
         if max(abs(entry.better_delta_fraction), abs(entry.worse_delta_fraction)) >= DECIDING:
-            table.add_row(word(entry.quantity), f"{entry.better_delta_fraction:+.1%}", f"{entry.worse_delta_fraction:+.1%}")
+            table.add_row(
+                quantity_text(entry.quantity), f"{entry.better_delta_fraction:+.1%}", f"{entry.worse_delta_fraction:+.1%}"
+            )
     console.print(table)
+
+
+def quantity_text(name: str) -> Sentence:
+    """The name of a quantity that was varied; a bandwidth is that of a tier."""
+    kind, _, tier = name.partition(".")  # of these, bandwidths alone name a tier
+    return Sentence("{} bandwidth", tier) if tier else word(kind)
 
 
 def _print_turning_points(console: Console, document: ExplainDocument) -> None:
     if document.turning_points:
         found = joined(
-            ", ", (Sentence("{} x {:.2f}", word(point.quantity), point.factor) for point in document.turning_points[:4])
+            ", ", (Sentence("{} x {:.2f}", quantity_text(point.quantity), point.factor) for point in document.turning_points[:4])
         )
         console.print(Sentence("Their order turns with {}.", found), markup=False)
     else:

@@ -57,7 +57,7 @@ def print_rl_search(console: Console, document: RlSearchDocument, *, details: bo
     """The placements of a job for a person."""
     cut = "" if document.stopped_by is None else Sentence(" in {} of {} splits, then cut", document.num_done, document.num_splits)
     console.print(Sentence("{:,} choices priced{}.", document.priced, cut), markup=False)
-    for title, plans in (("Fastest", document.plans), (Sentence("Throughput against staleness"), document.pareto)):
+    for title, plans in ((Sentence("Fastest"), document.plans), (Sentence("Throughput against staleness"), document.pareto)):
         table = plain_table(
             ">", "placement", ">roll out", ">train", ">stale", "training", "instance", ">step", ">tokens/s", title=title
         )
@@ -151,5 +151,9 @@ def _print_step(console: Console, document: RlDocument) -> None:
         console.print(changed)
     console.print()
     for launch in document.launches:
-        said = joined("; ", launch.refused) if launch.refused else Sentence("--save-dir writes {}.", launch.file_name)
+        said = (
+            joined("; ", (reason.rstrip(".") for reason in launch.refused))
+            if launch.refused
+            else Sentence("--save-dir writes {}.", launch.file_name)
+        )
         console.print(Sentence("{} {}: {}", launch.framework, launch.release, said), markup=False, highlight=False)

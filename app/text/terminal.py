@@ -18,7 +18,7 @@ from app.language.choice import headed, said, spoken
 from app.text.json_documents import Document, json_text
 from app.text.wrapping import Fitted
 from documents.printable import printable
-from documents.sentences import Sentence, all_plain
+from documents.sentences import Sentence, each_text, plain
 
 WIDTH_WITHOUT_TERMINAL = 120
 WIDE = 110  # columns from which tables have the columns for wide terminals
@@ -134,9 +134,12 @@ def handle_closed_pipe(file: IO[str]) -> None:
 
 
 def write_yaml(document: Mapping[str, Any]) -> None:
+    """Print a document as YAML; its sentences are in the language of the command."""
     import yaml
 
-    write_text(yaml.safe_dump(all_plain(document), sort_keys=False, allow_unicode=True, width=110))
+    write_text(
+        yaml.safe_dump(each_text(document, lambda text: plain(said(text))), sort_keys=False, allow_unicode=True, width=110)
+    )
 
 
 def plain_table(*headers: str, title: str | None = None) -> Table:

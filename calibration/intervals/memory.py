@@ -98,7 +98,7 @@ def memory_evidence(workload: Workload, bands: Sequence[ErrorBand], coverage: Se
     own = [c for c in coverage if (c.stack, c.kind) == (stack, kind)]
     extrapolated, factor = [], 1.0
     if not own:
-        extrapolated.append(Sentence("no measured peak of a {} model with {}", kind, stack))
+        extrapolated.append(Sentence("no measured peak of a {} model with {}", Sentence.whole(kind), stack))
         factor *= WIDER_UNSEEN
     largest = max((c.max_devices for c in coverage), default=1)
     longest = max((c.max_seq_length for c in coverage), default=1)

@@ -86,7 +86,9 @@ def steps_taken(workload: Workload, cells: Sequence[Cell]) -> list[Taken]:
     if hardware not in {own for own, _, _ in cells}:
         found.append(Taken(CHIP, Sentence("chip unseen: no measured run on {}", hardware)))
     if not found and cell(workload) not in cells:
-        found.append(Taken(COMBINATION, Sentence("no measured run of a {} model with {} on {}", kind, stack, hardware)))
+        found.append(
+            Taken(COMBINATION, Sentence("no measured run of a {} model with {} on {}", Sentence.whole(kind), stack, hardware))
+        )
     return found
 
 

@@ -36,7 +36,7 @@ _ASSUMED = Sentence("spread assumed, within the balance that such routers reach 
 # reproduce the variance of shares in a domain and the covariance between domains [esft; olmoe; loss-free-balancing, table 2].
 _SPREADS: dict[RouterBalance, dict[int, tuple[float, float, str]]] = {
     RouterBalance.AUXILIARY_LOSS: {
-        8: (0.10, 0.10, f"{_TRAINED}: Mixtral 8x7B"),
+        8: (0.10, 0.10, Sentence("{}: Mixtral 8x7B", _TRAINED)),
         64: (0.30, 0.70, Sentence("{}: DeepSeek-V2-Lite, OLMoE", _TRAINED)),
     },
     RouterBalance.LOSS_FREE: {8: (0.05, 0.10, _ASSUMED), 64: (0.05, 0.30, _ASSUMED)},

@@ -9,7 +9,7 @@ from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule,
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.sentences import Sentence, joined
-from frameworks.rule import Mask, Rule, either, has_effect, layout_of, layout_violates, most_stages, num_microbatches
+from frameworks.rule import Mask, Rule, either, has_effect, layout_of, layout_violates, most_stages, num_microbatches, up_to
 
 VPP_NEEDS_PP = Rule(
     "vpp_needs_pp",
@@ -115,12 +115,12 @@ def _mtp_stage_sentence(workload: Workload, s: ParallelStrategy) -> str:
         return Sentence("mtp_before_head {}: {} has no multi-token-prediction layers", s.mtp_before_head, model.name)
     if not 0 <= s.mtp_before_head < stages:
         return Sentence(
-            "mtp_before_head {}: pp {} x vpp {} = {} virtual stages leave 0 to {}",
+            "mtp_before_head {}: pp {} x vpp {} = {} virtual stages leave {}",
             s.mtp_before_head,
             s.pp,
             s.vpp,
             stages,
-            stages - 1,
+            up_to(stages - 1),
         )
     counts = [layers for row in layout_of(workload, s) for layers in row]
     return Sentence(

@@ -44,7 +44,7 @@ def _refused(plan: PostTrainingPlan) -> list[str]:
     if plan.precision != "bf16":
         reasons.append(Sentence("rollout in {}: the release takes bfloat16 alone.", plan.precision))
     replicas = plan.train_devices // (plan.tp * plan.pp * plan.cp)
-    for what, count in (("training", replicas), ("rollout", plan.rollout_devices // plan.rollout_tp)):
+    for what, count in ((Sentence("training"), replicas), ("rollout", plan.rollout_devices // plan.rollout_tp)):
         if plan.prompts % count:
             reasons.append(Sentence("{} prompts a step are no multiple of {} replicas of {}.", plan.prompts, count, what))
     if plan.reward_model and SHARED.get(plan.placement):

@@ -11,7 +11,7 @@ from fastapi.testclient import TestClient
 
 from tests.api.test_rl_requests import JOB as RL_JOB
 from tests.api.test_serving import JOB as SERVING_JOB
-from tests.language import CHINESE, english_in
+from tests.language import CHINESE, english_in, latin_in
 from tests.unit.app.cli.test_sequences_command import JOB as SEQUENCES_JOB
 from tests.unit.app.cli.test_sequences_command import LENGTHS
 from tests.unit.app.launch_scripts.test_tuning import HARDWARE, SCRIPT
@@ -52,6 +52,7 @@ def check_translation(english: Any, chinese: Any, name: str = "") -> int:
         assert re.search("[\u4e00-\u9fff、（；：，]", chinese), (name, english, chinese)
     if isinstance(chinese, str) and name not in KEPT:
         assert english_in(chinese) == [], (name, chinese)
+        assert not CHINESE.search(chinese) or latin_in(chinese) == [], (name, chinese)
     return english != chinese and name not in TIMED
 
 

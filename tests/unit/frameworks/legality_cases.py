@@ -326,7 +326,7 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(MIXTURE_PLAN, layer_layout=((24, 0),)), changed(MIXTURE_PLAN, pp=4, dp=8), ("11 dense", "stage 2", "vpp is 1")),
     ("mindspeed_stages", "mindspeed-llm", LEADING, changed(MIXTURE_PLAN, pp=1, dp=32, schedule=Schedule.NONE), MIXTURE_PLAN,
      ("12 dense", "stage 2", "vpp is 1")),
-    ("mindspeed_stages", "mindspeed-llm", PANGU_JOB, PANGU_PLAN, MTP_APART, ("mtp_before_head is 1", "leave 0 to 0")),
+    ("mindspeed_stages", "mindspeed-llm", PANGU_JOB, PANGU_PLAN, MTP_APART, ("mtp_before_head is 1", "leave 0 alone")),
     ("megatron_stages", "megatron-lm@0.19", PANGU_JOB, MTP_APART, changed(MTP_APART, mtp_before_head=15), ("15", "0 to 14")),
     ("megatron_stages", "megatron-lm@0.12", PANGU_JOB, ALONE, MTP_APART, ("61 layers", "pp 16", "0 to 3")),
     ("megatron_stages", "megatron-lm@0.12", job(replace(DENSE, num_layers=30)),
