@@ -12,6 +12,8 @@ PAIRS = {
     "docs/tutorial.md": "docs/zh/tutorial.md",
     "docs/faq.md": "docs/zh/faq.md",
     "docs/glossary.md": "docs/zh/glossary.md",
+    "docs/cli.md": "docs/zh/cli.md",
+    "docs/launch.md": "docs/zh/launch.md",
     "docs/check.md": "docs/zh/check.md",
     "docs/compare-trace.md": "docs/zh/compare-trace.md",
     "docs/dashboard.md": "docs/zh/dashboard.md",

@@ -1,4 +1,4 @@
-"""docs/cli.md names every command and flag that exists, and none that does not."""
+"""docs/cli.md and its Chinese page name every command and flag that exists, and none that does not."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from cost_models.shapes.strategy import Schedule
 from documents.other_names import OTHER_NAMES, OTHER_SETTINGS
 from search.objectives.table import OBJECTIVES
 
-PAGE = (Path(__file__).parents[4] / "docs" / "cli.md").read_text(encoding="utf-8")
+PAGES = [(Path(__file__).parents[4] / "docs" / name).read_text(encoding="utf-8") for name in ("cli.md", "zh/cli.md")]
+both_pages = pytest.mark.parametrize("page", PAGES, ids=("English", "Chinese"))
 
 
 def flags_of(command: object) -> set[str]:
@@ -29,21 +30,24 @@ def commands() -> dict[str, set[str]]:
     return found
 
 
+@both_pages
 @pytest.mark.parametrize("command", commands())
-def test_every_command_has_a_section_with_its_flags(command: str) -> None:
-    section = next(part for part in PAGE.split("\n### ")[1:] if command in part.partition("\n")[0])
+def test_every_command_has_a_section_with_its_flags(command: str, page: str) -> None:
+    section = next(part for part in page.split("\n### ")[1:] if command in part.partition("\n")[0])
     assert {flag for flag in commands()[command] if f"`{flag}`" not in section} == set()
 
 
-def test_no_flag_is_documented_that_does_not_exist() -> None:
+@both_pages
+def test_no_flag_is_documented_that_does_not_exist(page: str) -> None:
     known = set().union(*commands().values(), {"--version", "--help", "--install-completion", "--show-completion"})
     known |= {f"--{name}" for name in (*OTHER_NAMES, *OTHER_SETTINGS)}
-    assert set(re.findall(r"`(--[a-z-]+)`", PAGE)) <= known
+    assert set(re.findall(r"`(--[a-z-]+)`", page)) <= known
 
 
+@both_pages
 @pytest.mark.parametrize("section", [ClusterSection, TrainingSection, SoftwareSection, StrategySection, SearchSettings])
-def test_every_field_of_a_job_is_documented(section: type[ClusterSection]) -> None:
-    missing = [name for name in section.model_fields if not re.search(rf"[`,{{ ]{name}[`,:}} ]", PAGE)]
+def test_every_field_of_a_job_is_documented(section: type[ClusterSection], page: str) -> None:
+    missing = [name for name in section.model_fields if not re.search(rf"[`,{{ ]{name}[`,:}} ]", page)]
     assert missing == []
 
 
