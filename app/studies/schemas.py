@@ -88,6 +88,8 @@ class BestPlan(Document):
     tokens_per_s: float
     mfu_fraction: float | None
     peak_memory_bytes: float
+    memory_limit_bytes: float
+    fit_limit_bytes: float | None = Field(description="null in studies of earlier versions")
     headroom_bytes: float
 
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from app.jobs.fields import SearchSettings, SoftwareSection, TrainingSection
 from frameworks.registry import FRAMEWORKS
 from hardware_profiles.fields import FAMILIES
+from meshplan import estimate
 from search.objectives.objective import Criterion
 from search.objectives.table import OBJECTIVES
 
@@ -67,3 +68,28 @@ def test_the_form_offers_every_framework_on_the_devices_that_it_runs_on() -> Non
     found = {family: re.findall(r'"([^"]+)"', names) for family, names in re.findall(r"(\w+): \[([^\]]*)\]", listed[1])}
     wanted = {f: sorted({framework.name for framework in FRAMEWORKS if f in framework.target.families}) for f in FAMILIES}
     assert {family: sorted(names) for family, names in found.items()} == wanted
+
+
+def test_parts_of_a_step_have_a_colour_and_a_name_and_communication_is_all_of_them_that_sends() -> None:
+    job = {
+        "model": "llama-2-7b",
+        "cluster": {"hardware": "atlas-800t-a2", "num_devices": 8},
+        "training": {"seq_length": 4096, "global_batch_size": 64},
+        "strategy": {"tp": 8},
+    }
+    parts = set(estimate(job).document["estimate"]["time_breakdown_s"])  # those that take no time too
+    source = ROOT / "dashboard/src"
+    listed = re.search(r"const PARTS = \[([^\]]*)\]", (source / "components/communication.ts").read_text(encoding="utf-8"))
+    assert listed is not None
+    sends = {part for part in parts if part.endswith("_comm")} | {"weight_gather", "pipeline_p2p"}
+    assert sorted(re.findall(r'"(\w+)"', listed[1])) == sorted(sends)
+    rest = {  # compute, the host and waiting
+        "matmul", "attention", "vector", "permute", "recompute", "embedding", "head_and_loss", "contention", "activation_swap",
+        "pipeline_bubble", "host", "size_synchronisation", "gradient_accumulation", "optimizer", "step_overhead",
+    }  # fmt: skip
+    assert parts == sends | rest, "say whether the new part is communication"
+    colours = re.search(r"const PARTS[^=]*= \{(.*?)\};", (source / "theme/palette.ts").read_text(encoding="utf-8"), re.DOTALL)
+    assert colours is not None
+    assert parts <= set(re.findall(r"(\w+):", colours[1]))
+    for language in ("en", "zh"):
+        assert parts <= set(json.loads((source / f"locales/{language}/common.json").read_text(encoding="utf-8"))["part"])

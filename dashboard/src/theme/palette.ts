@@ -39,7 +39,7 @@ const DARK: Palette = {
 export const palettes = { light: LIGHT, dark: DARK } as const;
 
 /** Position in `series` of the parts of a step's time and of a device's memory; parts of one family are neighbours. */
-const PARTS: Record<string, number> = {
+export const PARTS: Record<string, number> = {
   matmul: 0, attention: 6, vector: 4, permute: 8, recompute: 5, embedding: 7, head_and_loss: 7,
   tp_comm: 1, cp_comm: 12, ep_comm: 3, contention: 12, dp_comm: 2, pipeline_p2p: 10, weight_gather: 2, activation_swap: 10,
   pipeline_bubble: 9, host: 11, size_synchronisation: 4, gradient_accumulation: 13, optimizer: 2, step_overhead: 9,
@@ -66,7 +66,7 @@ export function partColors(palette: Palette, parts: readonly string[]): Record<s
   );
 }
 
-export function partColor(palette: Palette, part: string): string {
+function partColor(palette: Palette, part: string): string {
   return palette.series[PARTS[part] ?? 9] ?? palette.muted;
 }
 

@@ -1,6 +1,5 @@
 import { expect, it } from "vitest";
 
-import { partColors, palettes } from "../../theme/palette";
 import { roundUp } from "./axis";
 import { linesOf, withWholeLegend } from "./legend";
 
@@ -25,13 +24,4 @@ it("gives a chart the lines that its legend needs, on the legend's side", () => 
 it("ends an axis with a round number", () => {
   expect([6062, 61.2, 0.0731, 100, 9.9, 1, 1201].map(roundUp)).toEqual([8000, 80, 0.08, 100, 10, 1, 1500]);
   expect(roundUp(0)).toBe(0);
-});
-
-it("gives no two parts of a bar one colour", () => {
-  for (const palette of [palettes.light, palettes.dark]) {
-    const parts = ["weights", "optimizer_moments", "optimizer_master_weights", "optimizer_transient", "runtime", "communicators", "allocator_pool", "activations_router", "activations_shared_experts", "activations_routed_experts", "unheard_of"];
-    const colors = partColors(palette, parts);
-    expect(new Set(parts.map((part) => colors[part])).size).toBe(parts.length);
-    expect(partColors(palette, [...parts].reverse())).toEqual(colors);
-  }
 });

@@ -6,6 +6,7 @@ import { useTranslation } from "../../i18n";
 import type { Plan } from "../../api/queries";
 import { CardHead } from "../../components/CardHead";
 import { ErrorState } from "../../components/ErrorState";
+import { fitLimit } from "../../components/fitLimit";
 import { LoadingRows } from "../../components/Loading";
 import { SaveMenu } from "../../components/SaveMenu";
 import { useUrlText } from "../../state/url";
@@ -148,7 +149,7 @@ function One({ item: { letter, plan }, document, view, onWindow, longest, helpId
           shown={ALL}
           weight={null}
           memoryRank={fullest}
-          memoryLimit={plan.estimate.memory_limit_bytes}
+          memoryLimit={fitLimit(plan.estimate)}
           label={name}
           describedBy={helpId}
         />

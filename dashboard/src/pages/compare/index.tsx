@@ -6,6 +6,7 @@ import { useTranslation } from "../../i18n";
 import type { Plan } from "../../api/queries";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
+import { fitLimit } from "../../components/fitLimit";
 import { LoadingPage } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
 import { useUrlChange, useUrlList, useUrlText } from "../../state/url";
@@ -114,7 +115,7 @@ function Comparison({ items }: { items: readonly Item[] }) {
       { title: t("group.memory"), rows: memory, bars: true },
     ];
   }, [items, time, memory, t]);
-  const limits = new Set(planned.map(({ plan }) => plan.estimate.memory_limit_bytes));
+  const limits = new Set(planned.map(({ plan }) => fitLimit(plan.estimate)));
   const [limit] = limits;
   return (
     <>

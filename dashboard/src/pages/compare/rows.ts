@@ -2,6 +2,7 @@
 import type { TFunction } from "../../i18n";
 
 import type { Estimate, Plan, Strategy, Study } from "../../api/queries";
+import { belowLimit, fitLimit } from "../../components/fitLimit";
 import { recomputeText } from "../../components/strategy";
 import { marks } from "../../i18n";
 import { bytes, compact, count, duration, number, percent, seconds, secondsRange, tokensPerSecond } from "../../units/format";
@@ -45,8 +46,8 @@ export function resultRows(items: readonly Item[], t: T): Row[] {
       return tokens ? tokens / tokens_per_s : null;
     }, duration),
     measured("memory", "lower", ({ peak_memory_bytes }) => peak_memory_bytes, bytes),
-    measured("limit", undefined, ({ memory_limit_bytes }) => memory_limit_bytes, bytes),
-    measured("headroom", "higher", ({ headroom_bytes }) => headroom_bytes, bytes),
+    measured("limit", undefined, fitLimit, bytes),
+    measured("headroom", "higher", belowLimit, bytes),
     measured("sure", "higher", ({ fits_probability }) => fits_probability ?? null, percent),
     told("bottleneck", ({ estimate }) => t(`common:part.${estimate.bottleneck}`, { defaultValue: estimate.bottleneck })),
     told("fidelity", ({ estimate }) => t(`fidelity.${estimate.fidelity}`)),

@@ -32,7 +32,7 @@ export function MemoryTab({ studyId, plan }: { studyId: string; plan: Plan }) {
           <StageMemory analysis={analysis} />
           <WhenVisible height={MEMORY_OVER_TIME_PX}>
             <Suspense fallback={<LoadingRows />}>
-              <MemoryOverTime studyId={studyId} plan={plan} limit={analysis.memory_limit_bytes} />
+              <MemoryOverTime studyId={studyId} plan={plan} limit={analysis.fit_limit_bytes} />
             </Suspense>
           </WhenVisible>
           <StageTable analysis={analysis} />
@@ -56,7 +56,7 @@ function partsOf(stages: readonly Stage[]): string[] {
 function StageMemory({ analysis }: { analysis: Analysis }) {
   const { t } = useTranslation("plan");
   const palette = usePalette();
-  const { stages, memory_limit_bytes: limit } = analysis;
+  const { stages, fit_limit_bytes: limit } = analysis;
   const worst = stages.reduce((a, b) => (b.peak_memory_bytes > a.peak_memory_bytes ? b : a), stages[0] as Stage);
   const option = useMemo<EChartsCoreOption>(() => {
     const parts = partsOf(stages);
@@ -112,7 +112,7 @@ function StageMemory({ analysis }: { analysis: Analysis }) {
   );
 }
 
-function StageTable({ analysis: { stages, memory_limit_bytes: limit } }: { analysis: Analysis }) {
+function StageTable({ analysis: { stages, fit_limit_bytes: limit } }: { analysis: Analysis }) {
   const { t } = useTranslation("plan");
   const columns = useMemo<Column<Stage>[]>(() => {
     const time = (key: "forward_s" | "backward_s"): Column<Stage> => ({

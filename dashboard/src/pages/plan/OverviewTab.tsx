@@ -7,7 +7,7 @@ import { exposedCommunication } from "../../components/communication";
 import { Drawn } from "../../components/chart/Drawn";
 import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
-import { partColor } from "../../theme/palette";
+import { partColors } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { count, percent, seconds } from "../../units/format";
 import { largest } from "./compared";
@@ -35,9 +35,11 @@ function Waterfall({ estimate }: { estimate: Estimate }) {
   const communication = exposedCommunication(estimate);
   const rows = largest(estimate.time_breakdown_s);
   const hiddenOnly = Object.keys(estimate.masked_s).filter((part) => (estimate.masked_s[part] ?? 0) > 0 && !rows.some((row) => row.part === part));
+  const all = [...rows, ...hiddenOnly.map((part) => ({ part, value: 0 }))];
+  const colors = partColors(palette, all.map(({ part }) => part));
   const lines = () => [
     ["part", "exposed_s", "hidden_s"],
-    ...[...rows, ...hiddenOnly.map((part) => ({ part, value: 0 }))].map(({ part, value }) => [part, value, estimate.masked_s[part] ?? 0]),
+    ...all.map(({ part, value }) => [part, value, estimate.masked_s[part] ?? 0]),
   ];
   let before = 0;
   return (
@@ -59,21 +61,21 @@ function Waterfall({ estimate }: { estimate: Estimate }) {
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
-              {[...rows, ...hiddenOnly.map((part) => ({ part, value: 0 }))].map(({ part, value }) => {
+              {all.map(({ part, value }) => {
                 const left = before / step;
                 before += value;
                 const masked = estimate.masked_s[part] ?? 0;
                 return (
                   <Table.Tr key={part}>
                     <Table.Td className={classes.partName}>
-                      <span className={classes.swatch} style={{ background: partColor(palette, part) }} />
+                      <span className={classes.swatch} style={{ background: colors[part] }} />
                       {t(`common:part.${part}`, { defaultValue: part })}
                     </Table.Td>
                     <Table.Td className={classes.barColumn}>
                       <div className={classes.track}>
                         <div
                           className={classes.bar}
-                          style={{ left: `${left * 100}%`, width: `max(${(value / step) * 100}%, ${value ? 2 : 0}px)`, background: partColor(palette, part) }}
+                          style={{ left: `${left * 100}%`, width: `max(${(value / step) * 100}%, ${value ? 2 : 0}px)`, background: colors[part] }}
                         />
                       </div>
                     </Table.Td>

@@ -2,6 +2,7 @@ import { Stack, Text } from "@mantine/core";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
+import { belowLimit, fitLimit } from "../../components/fitLimit";
 import { bytes, percent, seconds } from "../../units/format";
 import classes from "./Plan.module.css";
 import { compared, largest, type PartDifference } from "./compared";
@@ -81,7 +82,7 @@ function Bound({ plan: { estimate } }: { plan: Plan }) {
   );
   return (
     <Text size="sm" c="dimmed">
-      {t("why.bound", { parts: text })} {t(estimate.headroom_bytes >= 0 ? "why.free" : "why.missing", { bytes: bytes(Math.abs(estimate.headroom_bytes)) })}
+      {t("why.bound", { parts: text })} {t(estimate.fits ? "why.free" : "why.missing", { bytes: bytes(Math.abs(belowLimit(estimate))), limit: bytes(fitLimit(estimate)) })}
     </Text>
   );
 }

@@ -8,6 +8,7 @@ import { Link, useParams, useSearchParams } from "react-router";
 
 import { toApiError } from "../../api/problem";
 import { plansQuery, studyQuery, type Plan, type Study } from "../../api/queries";
+import { belowLimit, fitLimit } from "../../components/fitLimit";
 import { EmptyState } from "../../components/EmptyState";
 import { ErrorState } from "../../components/ErrorState";
 import { LoadingPage, LoadingRows } from "../../components/Loading";
@@ -171,11 +172,12 @@ function Tiles({ plan: { estimate } }: { plan: Plan }) {
       <StatTile
         label={t("tile.memory")}
         value={bytes(estimate.peak_memory_bytes)}
-        note={t("memory.limit", { bytes: bytes(estimate.memory_limit_bytes) })}
+        help={t("tile.memoryHelp", { usable: bytes(estimate.memory_limit_bytes) })}
+        note={t("memory.limit", { bytes: bytes(fitLimit(estimate)) })}
       />
       <StatTile
         label={t("tile.headroom")}
-        value={bytes(estimate.headroom_bytes)}
+        value={bytes(belowLimit(estimate))}
         note={estimate.fits_probability == null ? undefined : t("tile.sure", { sure: percent(estimate.fits_probability) })}
         {...(!estimate.fits && { tone: "bad" as const })}
       />

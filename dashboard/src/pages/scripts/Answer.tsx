@@ -5,6 +5,7 @@ import { useTranslation } from "../../i18n";
 import type { Schemas } from "../../api/client";
 import { CardHead } from "../../components/CardHead";
 import { CopyButton } from "../../components/CopyButton";
+import { fitLimit } from "../../components/fitLimit";
 import { saveFile } from "../../components/saveFile";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
@@ -37,7 +38,7 @@ export function Answer({ name, answer }: { name: string; answer: Tuned }) {
 function Tiles({ answer: { estimate, best, speedup, speedup_error_fraction: error } }: { answer: Tuned }) {
   const { t } = useTranslation("scripts");
   const memory = (of: Schemas["EstimateNumbers"]) =>
-    t(of.fits ? "memory" : "tooLarge", { peak: bytes(of.peak_memory_bytes), limit: bytes(of.memory_limit_bytes) });
+    t(of.fits ? "memory" : "tooLarge", { peak: bytes(of.peak_memory_bytes), limit: bytes(fitLimit(of)) });
   return (
     <SimpleGrid cols={{ base: 1, xs: 3 }} spacing="sm">
       <StatTile

@@ -7,6 +7,7 @@ import { Link } from "react-router";
 
 import type { ListedStudy } from "../../api/queries";
 import type { Column } from "../../components/DataTable";
+import { belowLimit } from "../../components/fitLimit";
 import { termsQuery } from "../../components/labels/change";
 import { deletedAtS, mayChange, nameOf, tagsText } from "../../components/labels/labels";
 import { Tags } from "../../components/labels/Tags";
@@ -116,12 +117,12 @@ export function useStudyColumns({ onDelete, onEdit }: StudyActs, hasOwners: bool
       },
       {
         key: "headroom",
-        csv: "headroom_bytes",
+        csv: "below_fit_limit_bytes",
         header: t("column.headroom"),
         numeric: true,
         shown: false,
-        value: (study) => study.best?.headroom_bytes,
-        cell: (study) => bytes(study.best?.headroom_bytes),
+        value: ({ best }) => best && belowLimit(best),
+        cell: ({ best }) => bytes(best && belowLimit(best)),
       },
       {
         key: "proved",

@@ -5,6 +5,7 @@ import { useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Study } from "../../api/queries";
+import { belowLimit, fitLimit } from "../../components/fitLimit";
 import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { bytes, compact, duration, percent, seconds, signedPercent, tokensPerSecond } from "../../units/format";
@@ -114,8 +115,8 @@ function Tiles({ study, result: { baseline }, best: { estimate } }: Omit<Props, 
         label={t("tile.memory")}
         value={bytes(estimate.peak_memory_bytes)}
         note={t(estimate.fits_probability == null ? "tile.headroom" : "tile.headroomSure", {
-          free: unbroken(bytes(estimate.headroom_bytes)),
-          limit: unbroken(bytes(estimate.memory_limit_bytes)),
+          free: unbroken(bytes(belowLimit(estimate))),
+          limit: unbroken(bytes(fitLimit(estimate))),
           sure: percent(estimate.fits_probability),
         })}
       />

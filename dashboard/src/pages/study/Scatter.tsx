@@ -9,6 +9,7 @@ import type { EChartsCoreOption } from "../../components/chart/echarts";
 import { tooltipHtml } from "../../components/chart/tooltip";
 import { whiskers } from "../../components/chart/whiskers";
 import { ChartCard } from "../../components/ChartCard";
+import { fitLimit } from "../../components/fitLimit";
 import { changeText, strategyText } from "../../components/strategy";
 import { useUrlText } from "../../state/url";
 import { seriesColor, type Palette } from "../../theme/palette";
@@ -120,7 +121,7 @@ function scatterOption(
   const points = plans.map(({ estimate }, place): Point => [estimate.peak_memory_bytes / GIB, estimate.step_time_s, place, -1]);
   const variants = plans.flatMap((plan, place) => plan.variants.map((each, variant): Point => [each.peak_memory_bytes / GIB, each.step_time_s, place, variant]));
   const front = paretoFront([...points, ...variants].map(([memory, step]) => ({ memory, step }))).map(({ memory, step }) => [memory, step]);
-  const limit = plans[0]?.estimate.fit_limit_bytes ?? plans[0]?.estimate.memory_limit_bytes ?? 0;
+  const limit = plans[0] ? fitLimit(plans[0].estimate) : 0;
   const groups = colored?.kind === "choice" ? colored.values : [null];
   const least = [...points, ...variants].reduce((low, [memory]) => Math.min(low, memory), Infinity);
   const own = baseline && typeof baseline.estimate.step_time_s === "number" ? (baseline.estimate as { step_time_s: number; peak_memory_bytes: number }) : null;

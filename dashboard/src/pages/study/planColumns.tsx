@@ -6,6 +6,7 @@ import { Link } from "react-router";
 
 import { exposedCommunication } from "../../components/communication";
 import type { Column } from "../../components/DataTable";
+import { fitLimit } from "../../components/fitLimit";
 import { changeText, recomputeText, strategyParts, strategyText } from "../../components/strategy";
 import { bytes, count, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "../../units/format";
 import type { RankedPlan } from "./data";
@@ -39,7 +40,7 @@ interface Controls {
 export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): Column<PlanRow>[] {
   const { t, i18n } = useTranslation("study");
   return useMemo((): Column<PlanRow>[] => {
-    const limitOf = ({ plan }: PlanRow) => plan.estimate.memory_limit_bytes;
+    const limitOf = ({ plan }: PlanRow) => fitLimit(plan.estimate);
     const headroom = (row: PlanRow) => limitOf(row) - row.memory;
     /** Of the plan itself: variants do not tell it. */
     const own =
@@ -142,7 +143,7 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
         value: ({ memory }) => memory,
         cell: (row) => <Memory peak={row.memory} limit={limitOf(row)} />,
       },
-      { key: "headroom", csv: "headroom_bytes", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} fits={row.plan.estimate.fits} sure={own(({ estimate }) => estimate.fits_probability)(row)} /> },
+      { key: "headroom", csv: "below_fit_limit_bytes", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} fits={row.plan.estimate.fits} sure={own(({ estimate }) => estimate.fits_probability)(row)} /> },
       {
         key: "bubble",
         csv: "pipeline_bubble_fraction",

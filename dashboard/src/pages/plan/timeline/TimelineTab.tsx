@@ -8,6 +8,7 @@ import type { Plan } from "../../../api/queries";
 import { CardHead } from "../../../components/CardHead";
 import type { Picture } from "../../../components/chart/picture";
 import { ErrorState } from "../../../components/ErrorState";
+import { fitLimit } from "../../../components/fitLimit";
 import { LoadingRows } from "../../../components/Loading";
 import { SaveMenu } from "../../../components/SaveMenu";
 import { useUrlChange, useUrlList, useUrlText } from "../../../state/url";
@@ -182,7 +183,7 @@ function TimelineView({ plan, timeline }: { plan: Plan; timeline: Timeline }) {
           shown={shown}
           weight={weight}
           memoryRank={task?.rank ?? fullest}
-          memoryLimit={plan.estimate.memory_limit_bytes}
+          memoryLimit={fitLimit(plan.estimate)}
           label={label}
           describedBy={helpId}
         />
