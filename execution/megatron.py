@@ -31,7 +31,7 @@ import torch.distributed as dist
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
-from execution import experts
+from execution import experts, received_shapes
 
 KEPT = {**te.KEPT, **experts.KEPT}
 ADDED = (
@@ -316,6 +316,11 @@ def _step(args: Any, entry: Any, model: Any, optimizer: Any, scheduler: Any) -> 
     schedules = importlib.import_module("megatron.core.pipeline_parallel.schedules")
     config = importlib.import_module("megatron.core.utils").get_model_config(model[0])
     _configure(args, config, model, optimizer)
+    if getattr(config, "mtp_standalone", False):
+        sequence = args.seq_length // args.context_parallel_size // (args.tensor_model_parallel_size if args.sequence_parallel else 1)
+        hidden = [sequence, args.micro_batch_size, args.hidden_size]
+        stage = importlib.import_module("megatron.core.parallel_state").get_pipeline_model_parallel_rank()
+        received_shapes.answer_shapes(config, len(model), _microbatches(), stage, hidden)
     watch = Watch()
     for chunk in model:
         for name, module in chunk.named_modules():

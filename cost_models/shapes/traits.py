@@ -166,6 +166,8 @@ class SoftwareTraits:
         [deepspeed, bf16_optimizer.py].
     each_optimizer_gathers : the optimizer of experts and that of all other parameters each gather the parameters of both
         [megatron-0.12, distrib_optimizer.py].
+    gathers_once_year : first release in which they no longer do; MindSpeed's since September 2025
+        [mindspeed, fix_duplicate_allgather.py]. ``None``: none.
     repeats_allocations : every micro batch allocates the same sizes as the one before, on one stream. Megatron's schedules do so,
         except with dropless experts. FSDP gathers weights on a stream of its own, whose blocks others wait for
         [pytorch-fsdp, section 3.4]; DeepSpeed flattens gradients into buckets [deepspeed, bf16_optimizer.py].
@@ -210,6 +212,7 @@ class SoftwareTraits:
     shards_accumulated_gradients: bool = False
     bf16_gradient_bytes: float = 0.0
     each_optimizer_gathers: bool = False
+    gathers_once_year: float | None = None
     repeats_allocations: bool = False
     splits_adapters: bool = False
     shares_expert_adapters: bool = False
@@ -274,6 +277,7 @@ STACKS = {  # the first stack for a kind of devices is the default there
             rows_of_heads=True,
             rotary_tables_year=2025.42,
             each_optimizer_gathers=True,
+            gathers_once_year=2025.75,
             releases=MINDSPEED_LLM,
         ),
     ),

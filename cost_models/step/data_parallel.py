@@ -103,9 +103,15 @@ def gradient_exchange(
         gather_s=np.where(unsharded, 0.0, gather * gathers),
         sums_s=sums_s,
         num_reductions=times,
-        num_gathers=np.where(workload.software_traits.each_optimizer_gathers & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
+        num_gathers=np.where(_gathers_twice(workload) & (batch.ep > 1) & (batch.zero_stage < 3), 2, 1),
         num_gathered=np.where(gathers > 1, micro_batches, gathered),
     )
+
+
+def _gathers_twice(workload: Workload) -> bool:
+    """Whether the optimizers of experts and of all other parameters each gather the parameters of both."""
+    traits = workload.software_traits
+    return traits.each_optimizer_gathers and not workload.software.has_since(traits.gathers_once_year)
 
 
 def shared_table_s(
