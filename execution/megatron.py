@@ -133,7 +133,7 @@ def run(question: dict[str, Any], rank: int, stages: list[str], variant: Variant
         args = _parsed(stages)
         stages.append("groups")
         dist.init_process_group("fake", rank=rank, world_size=question["num_processes"], store=FakeStore())
-        _groups()
+        _groups(entry)
         stages.append("model")
         with FakeTensorMode(allow_non_fake_inputs=True), meter:
             _seed(args, variant.package_states)
@@ -174,10 +174,11 @@ def _parsed(stages: list[str]) -> Any:
     return args
 
 
-def _groups() -> None:
+def _groups(entry: Any) -> None:
+    """The entry has functions that say which ranks share embeddings."""
     initialize = importlib.import_module("megatron.training.initialize")
     hooks = inspect.signature(initialize._initialize_distributed).parameters.values()
-    initialize._initialize_distributed(*[None for each in hooks if each.default is each.empty])
+    initialize._initialize_distributed(*[getattr(entry, each.name, None) for each in hooks if each.default is each.empty])
     state = vars(importlib.import_module("megatron.core.parallel_state"))
     for name, label in GROUPS.items():
         group = state.get(name)
@@ -317,7 +318,9 @@ def _step(args: Any, entry: Any, model: Any, optimizer: Any, scheduler: Any) -> 
     config = importlib.import_module("megatron.core.utils").get_model_config(model[0])
     _configure(args, config, model, optimizer)
     if getattr(config, "mtp_standalone", False):
-        sequence = args.seq_length // args.context_parallel_size // (args.tensor_model_parallel_size if args.sequence_parallel else 1)
+        sequence = (
+            args.seq_length // args.context_parallel_size // (args.tensor_model_parallel_size if args.sequence_parallel else 1)
+        )
         hidden = [sequence, args.micro_batch_size, args.hidden_size]
         stage = importlib.import_module("megatron.core.parallel_state").get_pipeline_model_parallel_rank()
         received_shapes.answer_shapes(config, len(model), _microbatches(), stage, hidden)

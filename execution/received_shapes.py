@@ -50,11 +50,15 @@ class Received:
 
     def __init__(self, layout: list[list[list[Any]]], order: list[int], rank: int, hidden: Shape) -> None:
         num_ranks, last = len(layout), len(layout[0]) - 1
-        kinds = [[str(kind).rpartition(".")[2] for kind in layout[one][chunk]] for chunk in range(last + 1) for one in range(num_ranks)]
+        kinds = [
+            [str(kind).rpartition(".")[2] for kind in layout[one][chunk]] for chunk in range(last + 1) for one in range(num_ranks)
+        ]
         modules = next(stage for stage, held in enumerate(kinds) if "mtp" in held)
         seq, *others = hidden
         relayed = [seq * (1 + kinds[modules].count("mtp")), *others]
         stages = [chunk * num_ranks + rank for chunk in order]
         ends = [(last - chunk) * num_ranks + rank for chunk in order]
         self.forward: Iterator[Shape] = iter([relayed if stage > modules else hidden for stage in stages if stage > 0])
-        self.backward: Iterator[Shape] = iter([relayed if stage >= modules else hidden for stage in ends if stage < len(kinds) - 1])
+        self.backward: Iterator[Shape] = iter(
+            [relayed if stage >= modules else hidden for stage in ends if stage < len(kinds) - 1]
+        )

@@ -12,7 +12,10 @@ from cost_models.pipeline.stage_times import LayerCounts
 from cost_models.pipeline.stages import LayersByKind, Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn, RecomputeMethod, StrategyBatch
+from cost_models.shapes.workload import Workload
 
+MTP_INPUTS = 5  # tensors as large as a layer's input that an MTP module keeps beyond its layer
+FINAL_NORM_INPUTS = 1  # of Megatron-Core's norm, which keeps what enters it
 MOST_ENTRIES = 1 << 21  # maximum entries of a table of held layers at some moments: 16 MiB
 
 
@@ -61,10 +64,22 @@ class KeptLayers(NamedTuple):
         return self.of_columns([np.where(chosen, mine, theirs) for mine, theirs in pairs])
 
 
-def kept_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
+def module_inputs(workload: Workload, batch: StrategyBatch) -> Floats:
+    """What the MTP modules keep of one micro batch beyond their layers, in inputs of a layer. ``[n]``
+
+    Each keeps the hidden state before it, the shifted embedding, their concatenation behind their norms, and the input of its
+    last norm: five inputs of a layer. Its layer's own input is a part of what tensor parallelism gathered behind the projection,
+    and keeps the whole alive [megatron-0.19, multi_token_prediction.py; mappings.py].
+    """
+    beside = np.where(batch.sequence_parallel != 0, batch.tp - 1.0, 0.0) * workload.software_traits.eager
+    return (MTP_INPUTS + beside) * workload.model.mtp_num_layers
+
+
+def kept_layers(workload: Workload, stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
     """Layers, checkpoints and losses that one micro batch keeps on each chunk for its backward, ``[chunk, stage, n]``.
 
-    Layers that wait for weight gradients are zero here.
+    Layers that wait for weight gradients are zero here. MTP modules on a stage without the head count among the inputs, with
+    the final norm before them; those beside the head belong to its loss.
 
     Parameters
     ----------
@@ -77,6 +92,7 @@ def kept_layers(stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> Ke
     inputs = np.where(uniform, np.ceil(recomputed / group), recomputed)
     idle = sum(chunks.layers) + chunks.mtps * stages.mtp_layers + chunks.embeddings + chunks.heads == 0
     inputs = inputs + idle * (1.0 + chunks.relays[1])  # an empty stage holds its input until its backward
+    inputs = inputs + chunks.mtps * (chunks.heads == 0) * (module_inputs(workload, batch) + FINAL_NORM_INPUTS)
     layers = stages.with_mtp(chunks.layers, chunks.mtps)
     whole = tuple(number - again for number, again in zip(layers, chunks.again, strict=True))
     return KeptLayers(whole, inputs, zero + chunks.heads, (zero,) * len(whole), zero)

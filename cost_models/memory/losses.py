@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
-from cost_models.memory.held_layers import KeptLayers
+from cost_models.memory.held_layers import KeptLayers, module_inputs
 from cost_models.memory.model_states import WEIGHT_BYTES
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats
@@ -21,14 +21,13 @@ PLAIN_LOGIT_BYTES = 12
 # gradient of the head: the 16-bit gradient of the logits [zero-bubble-code].
 WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES = 4, 2
 PLAIN_NORM_BYTES = 6  # an element: copy in FP32 and normalised input [transformers-main, modeling_llama.py]
-MTP_INPUTS = 5  # tensors as large as a layer's input that an MTP module keeps beyond its layer
 
 
 def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers, input_bytes: Floats) -> Floats:
     """Bytes of losses that wait for their backward, and of heads that wait for their weight gradient, ``[stage, n]``.
 
-    MTP modules have the same. The head keeps its input, divided under sequence parallelism, the norm before it
-    ``final_norm_bytes``, and with each loss waits what ``mtp_bytes`` counts. The running loss is ``logits_bytes``.
+    MTP modules have the same. The head keeps its input, divided under sequence parallelism, and with each
+    loss waits what ``before_head_bytes`` counts. The running loss is ``logits_bytes``.
 
     Parameters
     ----------
@@ -45,7 +44,7 @@ def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers, inp
     loss, head = (each * rows + head_input for each in (WAITING_LOSS_LOGIT_BYTES, WAITING_HEAD_LOGIT_BYTES))
     tokens = tokens * element_factor(workload)
     held: Floats = (1 + workload.model.mtp_num_layers) * tokens * (layers.losses * loss + layers.waiting_heads * head)
-    return held + layers.losses * (mtp_bytes(workload, batch, input_bytes) + final_norm_bytes(workload, input_bytes))
+    return held + layers.losses * before_head_bytes(workload, batch, input_bytes)
 
 
 def final_norm_bytes(workload: Workload, input_bytes: Floats) -> Floats:
@@ -60,20 +59,18 @@ def final_norm_bytes(workload: Workload, input_bytes: Floats) -> Floats:
     return input_bytes * (PLAIN_NORM_BYTES / ELEMENT_BYTES if plain else 1.0)
 
 
-def mtp_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
-    """Bytes of one micro batch that the MTP modules keep for their backward beyond their layers, ``[n]``, on the head's rank.
+def before_head_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
+    """Bytes of one micro batch that final norm and MTP modules keep for their backward beyond their layers, ``[n]``.
 
-    Each keeps the hidden state before it, the shifted embedding, their concatenation behind their norms, and the input of its
-    last norm: five inputs of a layer. Its layer's own input is a part of what tensor parallelism gathered behind the projection,
-    and keeps the whole alive [megatron-0.19, multi_token_prediction.py; mappings.py].
+    On the head's rank: modules on a stage before it have the norm with them, and ``kept_layers`` counts both there.
 
     Parameters
     ----------
     input_bytes : ``[n]``
         What a layer's forward takes.
     """
-    beside = np.where(batch.sequence_parallel != 0, batch.tp - 1.0, 0.0) * workload.software_traits.eager
-    return (MTP_INPUTS + beside) * workload.model.mtp_num_layers * input_bytes
+    beside = module_inputs(workload, batch) * input_bytes + final_norm_bytes(workload, input_bytes)
+    return np.where((workload.model.mtp_num_layers > 0) & (batch.mtp_before_head > 0), 0.0, beside)
 
 
 def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) -> Floats:
@@ -82,7 +79,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     The loss holds its logits and the head's input, gathered from the tensor-parallel ranks. The head's backward holds the 16-bit
     gradient of the logits, that input with its gradient, and the gradient of the head's weights. PyTorch's own loss and
     MindSpeed-LLM's are over when it starts, so that the larger counts; other stacks reach peaks as if both were held together.
-    ``mtp_bytes`` and ``final_norm_bytes`` are included. MTP modules compute their losses before the model's, and keep what waits
+    ``before_head_bytes`` is included. MTP modules compute their losses before the model's, and keep what waits
     for the backward [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward
     to the end of the backward [pytorch-fsdp, section 4.2]; ``whole_weights_bytes`` has those of stages that stay gathered.
 
@@ -108,7 +105,7 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     tables = np.where(model.tied_embeddings | (batch.pp > 1), 1.0, 2.0) * rows * model.hidden_size
     gathered = shards_each_layer(workload, batch) & workload.software_traits.fp32_shards
     held = held + np.where(gathered, element_factor(workload) * WEIGHT_BYTES * tables, 0.0)
-    return waiting + held + mtp_bytes(workload, batch, input_bytes) + final_norm_bytes(workload, input_bytes)
+    return waiting + held + before_head_bytes(workload, batch, input_bytes)
 
 
 def weight_gradient_bytes(workload: Workload) -> float:

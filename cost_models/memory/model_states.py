@@ -84,7 +84,8 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     """Dense parameters of the first stage, of the last, and of the MTP modules, and expert parameters of the modules. ``[n]``
 
     They are not yet sharded over data parallel. First: embedding (and learned positions). Last: final norm and head. All MTP
-    modules come with their embedding copy [megatron-0.12, multi_token_prediction.py]. They share it with the model if one rank
+    modules come with their embedding copy [megatron-0.12, multi_token_prediction.py] and with the final norm, which lies behind
+    the last layer of the decoder [megatron-0.19, transformer_block.py]. They share it with the model if one rank
     holds both [deepseek-v3, section 3.2.3; mindspeed-llm, gpt_model.py]. Tied embeddings: a copy on both ends, one if they are
     the same rank.
     """
@@ -94,13 +95,13 @@ def edge_parameters(workload: Workload, batch: StrategyBatch) -> tuple[Floats, F
     positions = workload.training.seq_length * h if model.learned_positions else 0
     first = table + positions
     head = model.vocab_size * h / batch.tp
-    last = np.where(model.tied_embeddings & (batch.pp == 1), 0.0, head) + h
+    last = np.where(model.tied_embeddings & (batch.pp == 1), 0.0, head) + (0 if model.mtp_num_layers else h)
     mtp = mtp_experts = np.zeros(len(batch))
     if model.mtp_num_layers:
         kind = model.kinds_of_layers()[-1]
         dense, experts = layer_rank_parameters(model, batch, moe=kind.moe, local=kind.local)
         copy = np.where(table_copies(workload, batch)[1], table, 0.0)
-        mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + copy
+        mtp = model.mtp_num_layers * (dense + 2.0 * h * h / batch.tp + MTP_NORMS * h) + h + copy
         mtp_experts = model.mtp_num_layers * experts
     return first, last, mtp, mtp_experts
 

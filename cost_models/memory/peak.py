@@ -130,13 +130,14 @@ def held_activations(
     micro_batches = num_microbatches.astype(np.int64)
     extent = [batch.recompute, batch.recompute_method, batch.recompute_num_layers, batch.microbatch_group_size_per_vp_stage]
     has_mask = workload.software.loader_mask
-    extent += [batch.recompute_modules, batch.tp, batch.sequence_parallel] if has_mask else []
+    if has_mask or workload.model.mtp_num_layers:  # then kept inputs are of their own size
+        extent += [batch.recompute_modules, batch.tp, batch.sequence_parallel]
     of_rows, of_few = distinct_rows([micro_batches, *extent])
     rows, few_of_row = (np.arange(len(batch)),) * 2 if alike is None else distinct_rows([of_few, alike])
     few, index, layer = batch.take(of_rows), of_few[rows], tuple(_sums(each, rows) for each in activations)
     rows_batch, chunks = batch.take(rows), chunk_counts(stages, few)
     input_bytes = layer[0].input_bytes  # checkpoints of all layers have the same size
-    of_chunks = kept_layers(stages, few, chunks)
+    of_chunks = kept_layers(workload, stages, few, chunks)
     if has_mask:
         of_chunks = of_chunks._replace(inputs=of_chunks.inputs + masks_kept(workload, stages, few, chunks))
     pairs = stages.schedule.rules.pairs

@@ -73,7 +73,7 @@ def room(
         Of the same strategy, with its parts.
     """
     chunks = chunk_counts(stages, batch)
-    before, after = kept_layers(stages, batch, chunks), waiting_layers(stages, batch, chunks)
+    before, after = kept_layers(workload, stages, batch, chunks), waiting_layers(stages, batch, chunks)
     none = np.zeros((stages.num_kinds, 1))
     in_flight, fixed = [], []
     moments = stages.schedule.rules.in_flight(stages, num_microbatches, batch.group_size, True)

@@ -108,7 +108,8 @@ def memory_curves(workload: Workload, played: Replay) -> list[MemoryCurve]:
         table = np.concatenate([np.broadcast_to(part, (shape.pp, 1)) for part in parts], axis=1)
         return [list(map(float, row)) for row in table]
 
-    forwards, waiting = (layers(stages, batch, group.chunk_counts) for layers in (kept_layers, waiting_layers))
+    forwards = kept_layers(workload, stages, batch, group.chunk_counts)
+    waiting = waiting_layers(stages, batch, group.chunk_counts)
     kept, losses = (per_chunk(forwards, losses=each) for each in (False, True))
     heads = per_chunk(waiting, losses=True)
     needed = [[a + b for a, b in zip(*rank, strict=True)] for rank in zip(per_chunk(waiting, losses=False), heads, strict=True)]

@@ -84,23 +84,25 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
         held_bytes=column(between),
         loss_bytes=float(loss_bytes(workload, batch, one_loss, held.activations[0].input_bytes).max()),
         peak_bytes=column(memory.peak - outside),
-        forward_flops=_forward_flops(workload, strategy, stages.layers.sum(axis=2), stages.layer_kinds, column(stages.is_last))
+        forward_flops=_forward_flops(
+            workload, strategy, stages.layers.sum(axis=2), stages.layer_kinds, column(stages.is_last), column(stages.is_mtp)
+        )
         * float(group.num_microbatches[0]),
         contents=tuple(tuple(int(value) for value in rank) for rank in contents),
     )
 
 
 def _forward_flops(
-    workload: Workload, strategy: ParallelStrategy, layers: Floats, kinds: tuple[LayerKind, ...], heads: Floats
+    workload: Workload, strategy: ParallelStrategy, layers: Floats, kinds: tuple[LayerKind, ...], heads: Floats, modules: Floats
 ) -> Floats:
-    """Of one micro batch on one device, ``[stage]``; ``layers`` is ``[layer kind, stage]``."""
+    """Of one micro batch on one device, ``[stage]``; ``layers`` is ``[layer kind, stage]``; the head multiplies for the MTP modules too."""
     model, training = workload.model, workload.training
     tokens = training.seq_length * strategy.micro_batch_size / (strategy.cp * strategy.tp)
     each = [layer_flops_per_token(model, training.attended_length, moe=kind.moe, local=kind.local) for kind in kinds]
     head = 2.0 * model.hidden_size * model.vocab_size
     last = model.kinds_of_layers()[-1]
     mtp = layer_flops_per_token(model, training.attended_length, moe=last.moe, local=last.local) + 4.0 * model.hidden_size**2
-    beside = heads * (head + model.mtp_num_layers * (mtp + head))
+    beside = heads * head * (1 + model.mtp_num_layers) + modules * model.mtp_num_layers * mtp
     flops: Floats = tokens * (
         sum((number * one for number, one in zip(layers, each, strict=True)), np.zeros(len(heads))) + beside
     )
