@@ -75,6 +75,6 @@ def gathered_shared_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
 def shared_output_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     """Bytes of the output of shared experts that merged passes keep (``keeps_shared_output``). ``[k]``"""
     output = ELEMENT_BYTES * float(workload.model.hidden_size) * keys.sharded_tokens(workload.training)
-    shape, kept = workload.model.moe, keys.has(Feature.MOE_COMM_OVERLAP) & ~keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP)
+    shape, merged = workload.model.moe, (keys.ep * keys.etp > 1) & keys.has(Feature.MOE_COMM_OVERLAP)
     shared = shape is not None and shape.shared_expert_ffn_hidden_size > 0 and workload.software_traits.keeps_shared_output
-    return np.where(kept & shared, output, 0.0)
+    return np.where(merged & ~keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP) & shared, output, 0.0)

@@ -95,7 +95,7 @@ def executed_counts(workload: Workload, strategy: ParallelStrategy, constants: C
 def _forward_flops(
     workload: Workload, strategy: ParallelStrategy, layers: Floats, kinds: tuple[LayerKind, ...], heads: Floats, modules: Floats
 ) -> Floats:
-    """Of one micro batch on one device, ``[stage]``; ``layers`` is ``[layer kind, stage]``; the head multiplies for the MTP modules too."""
+    """Of one micro batch on one device, ``[stage]``; ``layers`` is ``[layer kind, stage]``. The head runs for the modules too."""
     model, training = workload.model, workload.training
     tokens = training.seq_length * strategy.micro_batch_size / (strategy.cp * strategy.tp)
     each = [layer_flops_per_token(model, training.attended_length, moe=kind.moe, local=kind.local) for kind in kinds]

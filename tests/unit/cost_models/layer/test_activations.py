@@ -187,7 +187,7 @@ def test_transformer_engine_keeps_inputs_of_linear_layers_in_eight_bits() -> Non
     [
         (Feature(0), Dispatcher.ALLTOALL, 0.0, 6.0),  # sent, received and sorted: 2 h each of 2 N rows
         (Feature.MOE_ALLTOALL_OVERLAP_COMM, Dispatcher.ALLTOALL, 2.0, 12.0),  # the experts' outputs; two exchanges at once
-        (Feature.MOE_COMM_OVERLAP, Dispatcher.ALLTOALL, 0.0, 12.0),  # a forward's and a backward's
+        (Feature.MOE_COMM_OVERLAP, Dispatcher.ALLTOALL, 1.0, 12.0),  # the shared experts' output; a forward's and a backward's
         (Feature(0), Dispatcher.ALLGATHER, 0.0, 8.0),  # 4 N gathered rows in place of 2 N sent
         (Feature.MOE_ALLGATHER_OVERLAP_COMM, Dispatcher.ALLGATHER, 0.0, 12.0),  # and their gradient
         (Feature.MOE_ALLTOALL_OVERLAP_COMM, Dispatcher.ALLGATHER, 0.0, 8.0),  # no effect

@@ -164,7 +164,8 @@ def test_learned_positions_are_parameters() -> None:
 def test_prediction_modules_bring_an_embedding_copy_wherever_the_embedding_is_not() -> None:
     model = replace(SPARSE, mtp_num_layers=1)
     dense, experts = layer_rank_parameters(model, batch(pp=2, ep=4), moe=True)
-    module, table = float(dense[0]) + 2 * 1024**2 + 3 * 1024, 32000 * 1024
+    norm = 1024  # the final one, which lies with the modules
+    module, table = float(dense[0]) + 2 * 1024**2 + 3 * 1024 + norm, 32000 * 1024
     for columns, copy in (
         (batch(pp=2, ep=4), table),
         (batch(pp=4, ep=4, mtp_before_head=2), table),
@@ -172,7 +173,8 @@ def test_prediction_modules_bring_an_embedding_copy_wherever_the_embedding_is_no
         (batch(pp=2, vpp=2, ep=4, mtp_before_head=2), table),
         (batch(ep=4), 0),
     ):
-        assert edge(model, columns) == (*edge(SPARSE, columns)[:2], module + copy, float(experts[0]))
+        first, last = edge(SPARSE, columns)[:2]
+        assert edge(model, columns) == (first, last - norm, module + copy, float(experts[0]))
     assert edge(SPARSE, batch(pp=2, ep=4))[2:] == (0.0, 0.0)
 
 

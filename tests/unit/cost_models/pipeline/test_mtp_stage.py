@@ -83,7 +83,7 @@ def test_parameters_of_modules_move_with_them() -> None:
     costs = [stage_costs(job, replace(ROW, mtp_before_head=k), constants()) for k in (0, 1)]
     weights = [each.memory_bytes["weights"] for each in costs]
     layer = 4 * 1024**2 + 3 * 1024 * 4096 + 2 * 1024
-    module = 2 * (layer + 2 * 1024**2 + 3 * 1024) + 32000 * 1024  # with one copy of the embedding
+    module = 2 * (layer + 2 * 1024**2 + 3 * 1024) + 32000 * 1024 + 1024  # with one copy of the embedding, and the final norm
     assert (weights[1] - weights[0]).tolist() == [2 * module, -2 * module]
 
 
