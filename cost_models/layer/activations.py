@@ -10,7 +10,7 @@ import numpy as np
 from cost_models.layer.adapters import adapter_output_bytes
 from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes, swapped_bytes_per_token
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
-from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes, shared_output_bytes
+from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
 from cost_models.layer.linear_attention import linear_attention_states_bytes
@@ -267,7 +267,7 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     kept = {
         "mlp": np.zeros_like(n),
         "routed_experts": linear * h * rows + channels.kept * width + inside + outputs,
-        "shared_experts": channels.kept * shared_width + gathered + shared_output_bytes(workload, keys),
+        "shared_experts": channels.kept * shared_width + gathered,
         "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * n_l,
     }
     act = {"routed_experts": channels.behind * width + inside, "shared_experts": channels.behind * shared_width}

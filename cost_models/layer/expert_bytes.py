@@ -1,4 +1,4 @@
-"""Bytes of experts' tensors beside their MLPs: copies of tokens while they travel, outputs, and what shared experts keep."""
+"""Bytes of experts' tensors beside their MLPs: copies of tokens while they travel, outputs, and inputs of shared experts."""
 
 from __future__ import annotations
 
@@ -70,11 +70,3 @@ def gathered_shared_input_bytes(workload: Workload, keys: LayerKeys) -> Floats:
     """
     whole = kept_input_bytes(workload, Target.FC1) * float(workload.model.hidden_size) * keys.tokens(workload.training)
     return np.where(gathers_shared_input(workload, keys), whole, 0.0)
-
-
-def shared_output_bytes(workload: Workload, keys: LayerKeys) -> Floats:
-    """Bytes of the output of shared experts that merged passes keep (``keeps_shared_output``). ``[k]``"""
-    output = ELEMENT_BYTES * float(workload.model.hidden_size) * keys.sharded_tokens(workload.training)
-    shape, merged = workload.model.moe, (keys.ep * keys.etp > 1) & keys.has(Feature.MOE_COMM_OVERLAP)
-    shared = shape is not None and shape.shared_expert_ffn_hidden_size > 0 and workload.software_traits.keeps_shared_output
-    return np.where(merged & ~keys.has(Feature.MOE_SHARED_EXPERT_OVERLAP) & shared, output, 0.0)

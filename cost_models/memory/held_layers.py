@@ -75,11 +75,23 @@ def module_inputs(workload: Workload, batch: StrategyBatch) -> Floats:
     return (MTP_INPUTS + beside) * workload.model.mtp_num_layers
 
 
+def keeps_shared_outputs(workload: Workload, stages: Stages) -> bool:
+    """Whether each MoE layer keeps the output of its shared experts, as large as its input, until the dispatch's backward.
+
+    Megatron-Core's merged passes do, which go from micro batch to micro batch [megatron-0.19, fine_grained_callables.py]; those
+    of two chunks of a V are not in Megatron-Core.
+    """
+    shape, pairs = workload.model.moe, stages.schedule.rules.pairs
+    merged = stages.merge_pairs and pairs is not None and not pairs.of_other_chunk
+    shared = shape is not None and shape.shared_expert_ffn_hidden_size > 0
+    return merged and shared and workload.software_traits.keeps_shared_output
+
+
 def kept_layers(workload: Workload, stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
     """Layers, checkpoints and losses that one micro batch keeps on each chunk for its backward, ``[chunk, stage, n]``.
 
     Layers that wait for weight gradients are zero here. MTP modules on a stage without the head count among the inputs, with
-    the final norm before them; those beside the head belong to its loss.
+    the final norm before them; those beside the head belong to its loss. So do outputs of shared experts that wait.
 
     Parameters
     ----------
@@ -95,6 +107,8 @@ def kept_layers(workload: Workload, stages: Stages, batch: StrategyBatch, chunks
     inputs = inputs + chunks.mtps * (chunks.heads == 0) * (module_inputs(workload, batch) + FINAL_NORM_INPUTS)
     layers = stages.with_mtp(chunks.layers, chunks.mtps)
     whole = tuple(number - again for number, again in zip(layers, chunks.again, strict=True))
+    if keeps_shared_outputs(workload, stages):
+        inputs = inputs + sum(number for number, kind in zip(whole, stages.layer_kinds, strict=True) if kind.moe)
     return KeptLayers(whole, inputs, zero + chunks.heads, (zero,) * len(whole), zero)
 
 

@@ -168,8 +168,8 @@ class SoftwareTraits:
         [megatron-0.12, distrib_optimizer.py].
     gathers_once_year : first release in which they no longer do; MindSpeed's since September 2025
         [mindspeed, fix_duplicate_allgather.py]. ``None``: none.
-    keeps_shared_output : merged passes keep the output of shared experts that are not overlapped until the backward of the
-        dispatch [megatron-0.19, fine_grained_callables.py].
+    keeps_shared_output : merged passes keep the output of shared experts until the backward of the dispatch
+        [megatron-0.19, fine_grained_callables.py].
     repeats_allocations : every micro batch allocates the same sizes as the one before, on one stream. Megatron's schedules do so,
         except with dropless experts. FSDP gathers weights on a stream of its own, whose blocks others wait for
         [pytorch-fsdp, section 3.4]; DeepSpeed flattens gradients into buckets [deepspeed, bf16_optimizer.py].

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,7 +9,7 @@ from app.catalogue.models.presets import model_preset
 from app.jobs.job import load_job
 from cost_models.layer.activations import LayerActivations, layer_activations
 from cost_models.layer.attention_bytes import attention_bytes_per_token
-from cost_models.layer.expert_bytes import expert_copies, shared_output_bytes
+from cost_models.layer.expert_bytes import expert_copies
 from cost_models.layer.expert_rows import expert_rows, routed_copies
 from cost_models.shapes.layer_keys import LayerKeys, layer_keys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -188,7 +187,7 @@ def test_transformer_engine_keeps_inputs_of_linear_layers_in_eight_bits() -> Non
     [
         (Feature(0), Dispatcher.ALLTOALL, 0.0, 6.0),  # sent, received and sorted: 2 h each of 2 N rows
         (Feature.MOE_ALLTOALL_OVERLAP_COMM, Dispatcher.ALLTOALL, 2.0, 12.0),  # the experts' outputs; two exchanges at once
-        (Feature.MOE_COMM_OVERLAP, Dispatcher.ALLTOALL, 1.0, 12.0),  # the shared experts' output; a forward's and a backward's
+        (Feature.MOE_COMM_OVERLAP, Dispatcher.ALLTOALL, 0.0, 12.0),  # a forward's and a backward's
         (Feature(0), Dispatcher.ALLGATHER, 0.0, 8.0),  # 4 N gathered rows in place of 2 N sent
         (Feature.MOE_ALLGATHER_OVERLAP_COMM, Dispatcher.ALLGATHER, 0.0, 12.0),  # and their gradient
         (Feature.MOE_ALLTOALL_OVERLAP_COMM, Dispatcher.ALLGATHER, 0.0, 8.0),  # no effect
@@ -379,19 +378,3 @@ def test_models_without_a_gate_keep_what_dropout_made_of_their_scores() -> None:
         parts(workload(replace(DENSE, gated_linear_unit=gate)), plain)["attention_scores"] for gate in (True, False)
     )
     assert (gated, ungated) == (2 * 8 * N * 2048, 5 * 8 * N * 2048)
-
-
-@pytest.mark.parametrize(
-    ("stack", "changed", "kept"),
-    [
-        ("megatron-lm", {}, 1.0),  # executed with DeepSeek-V3: 29,360,128 bytes a layer
-        ("mindspeed-llm", {}, 0.0),  # executed with DeepSeek-V2-Lite: nothing
-        ("megatron-lm", {"ep": 1}, 0.0),
-        ("megatron-lm", {"features": DEFAULT_FEATURES}, 0.0),
-    ],
-)
-def test_merged_passes_keep_the_output_of_shared_experts(stack: str, changed: dict[str, Any], kept: float) -> None:
-    job = workload(model_preset("deepseek-v3").model, stack=stack, seq_length=4096)
-    merged = DEFAULT_FEATURES & ~Feature.MOE_SHARED_EXPERT_OVERLAP | Feature.MOE_COMM_OVERLAP
-    key = keys(**{"tp": 2, "sequence_parallel": 1, "ep": 8, "dispatcher": Dispatcher.TWO_LEVEL, "features": merged, **changed})
-    assert shared_output_bytes(job, key).tolist() == [kept * 29_360_128]

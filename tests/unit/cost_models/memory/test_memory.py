@@ -6,8 +6,11 @@ import numpy as np
 import pytest
 
 from cost_models.layer.activations import layer_activations
+from cost_models.memory.held_layers import kept_layers
 from cost_models.memory.losses import logits_bytes
 from cost_models.memory.peak import num_communicators
+from cost_models.pipeline.stage_times import chunk_counts
+from cost_models.pipeline.stages import stages_of
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -18,6 +21,7 @@ from tests.workloads import DENSE, SPARSE, batch, keys, priced, workload
 
 N = 2048.0
 LONG = {"seq_length": 16384}  # activations outweigh the optimizer's transient
+NONE_SHARED = replace(SPARSE, moe=replace(SPARSE.moe, num_shared_experts=0, shared_expert_ffn_hidden_size=0))  # type: ignore[type-var]
 FEW_WORDS = replace(DENSE, vocab_size=512)  # the first pipeline rank is the worst, not the one with the logits
 
 
@@ -330,3 +334,22 @@ def test_merged_passes_hold_a_layer_more_and_not_a_micro_batch() -> None:
         more.append(pair - alone)
     assert more[1] - more[0] == pytest.approx(8 * 2 * 16_384 * 1_024)
     assert more[0] >= activations(job, moe=True, dp=8, ep=8, dispatcher=Dispatcher.ALLTOALL)
+
+
+@pytest.mark.parametrize(
+    ("stack", "schedule", "model", "kept"),
+    [
+        ("megatron-lm", Schedule.INTERLEAVED, SPARSE, True),  # executed with DeepSeek-V3: one input more a layer
+        ("mindspeed-llm", Schedule.INTERLEAVED, SPARSE, False),  # executed with DeepSeek-V2-Lite's layers
+        ("megatron-lm", Schedule.DUALPIPE_V, SPARSE, False),  # which Megatron-Core does not have
+        ("megatron-lm", Schedule.INTERLEAVED, NONE_SHARED, False),
+    ],
+)
+def test_merged_passes_of_megatron_keep_outputs_of_shared_experts(
+    stack: str, schedule: Schedule, model: ModelShape, kept: bool
+) -> None:
+    rows = batch(dp=8, ep=8, pp=2, vpp=2, micro_batch_size=1, schedule=schedule, dispatcher=Dispatcher.ALLTOALL)
+    stages = stages_of(model, 2, 2, schedule=schedule, merge_pairs=True, merge=False)
+    found = kept_layers(workload(model, stack=stack), stages, rows, chunk_counts(stages, rows))
+    # Two layers in each of four chunks; those of the first are dense.
+    assert found.inputs[..., 0].tolist() == ([[0.0, 2.0], [2.0, 2.0]] if kept else [[0.0, 0.0], [0.0, 0.0]])
