@@ -175,5 +175,5 @@ function tintBrushes(chart: ECharts, color: string): void {
 }
 
 function label(surface: string, width: number) {
-  return { fontSize: 11, width: width - 8, overflow: "truncate", textBorderColor: surface, textBorderWidth: 3 };
+  return { fontSize: 11, lineHeight: 12, width: width - 8, overflow: "break", textBorderColor: surface, textBorderWidth: 3 };
 }

@@ -60,7 +60,7 @@ export function Shares({ plans, baseline }: { plans: readonly RankedPlan[]; base
         },
       },
       xAxis: { type: "value", name: unit === "share" ? "%" : "s", nameGap: 6, ...(unit === "share" && { max: 100 }) },
-      yAxis: { type: "category", inverse: true, data: rows.map((row) => row.name), axisLabel: { width: 110, overflow: "truncate" } },
+      yAxis: { type: "category", inverse: true, data: rows.map((row) => row.name), axisLabel: { width: 110, overflow: "break" } },
       series: parts.map((part) => ({
         type: "bar",
         stack: "step",
