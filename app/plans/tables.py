@@ -70,7 +70,7 @@ def proof_text(document: ExplainDocument) -> str:
     other = document.other
     if not document.proved_best:
         return Sentence("nothing is proved: the search was cut")
-    if other is None or other.step_time_s >= document.estimate.step_time_s:
+    if other is None or (document.estimate.fits and other.step_time_s >= document.estimate.step_time_s):
         return Sentence("this plan is the fastest {}", _space(document.searched_target))
     return Sentence("the plan beside it is the fastest {}", _space(document.searched_target))
 
