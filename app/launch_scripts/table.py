@@ -29,7 +29,7 @@ from documents.quantities import gibibytes, percent, seconds
 from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
-SHOWN_CHANGES = 4
+SHOWN_CHANGES = 3
 
 
 def print_tuning(console: Console, document: TuneDocument, shown: Collection[str] | None = None) -> None:
@@ -101,7 +101,7 @@ def proof_text(document: TuneDocument, best: TunedPlan) -> str:
         return Sentence("the search found none that is faster; it proves its own plans, of which yours is none")
     if best.proved_best:
         return Sentence("proved the fastest for this model, batch, devices and target")
-    return Sentence("another plan is proved the fastest; this one ties with it, and is the one to run")
+    return Sentence("another plan is proved the fastest; this one ties with it")
 
 
 def _print_evidence(console: Console, document: TuneDocument) -> None:

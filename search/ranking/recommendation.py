@@ -77,7 +77,7 @@ def why_recommended(candidates: Sequence[Candidate], groups: Sequence[int], plac
             return Sentence("plan 1 is the fastest by prediction")
         more = num_tied - 1
         others = Sentence("at least {}", more) if num_tied == COMPARED else str(more)
-        return Sentence("plan 1 is the fastest by prediction; {} more within its error of {:.1%}", others, paired_error)
+        return Sentence("fastest by prediction; {} more within its error of {:.1%}", others, paired_error)
     fastest, chosen = candidates[0], candidates[place]
     slower = chosen.numbers[0] / fastest.numbers[0] - 1.0
     return Sentence(

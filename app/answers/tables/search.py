@@ -97,7 +97,7 @@ def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
     if baseline.speedup_fraction is None or not isinstance(numbers, EstimateNumbers):
         return Sentence("{} cannot run: {}", whose.capitalized(), baseline.strategy.name)
     described = Sentence("{} ({}, {})", whose, baseline.strategy.name, seconds(numbers.step_time_s))
-    if baseline.publication is not None:  # the reasons have its plan and where it is published
+    if baseline.source != "rule_of_thumb":  # the job has your plan, and the reasons that of a recipe
         described = Sentence("{} ({})", whose, seconds(numbers.step_time_s))
     if is_proved and numbers.fits and numbers.step_time_s < plan.estimate.step_time_s:
         beyond = Sentence("{}, {}, outside of this lattice", baseline.strategy.name, seconds(numbers.step_time_s))

@@ -48,7 +48,7 @@ def test_a_plan_outside_the_first_group_is_not_recommended() -> None:
     plans = [candidate(10.0, 50.0, 0.91, ODD), candidate(12.0, 20.0, 0.999)]
     assert recommended_place(plans, [1, 2]) == 0
     assert why_recommended(plans, [1, 2], 0, 0.05) == "plan 1 is the fastest by prediction"
-    assert why_recommended(plans, [1, 1], 0, 0.05) == ("plan 1 is the fastest by prediction; 1 more within its error of 5.0%")
+    assert why_recommended(plans, [1, 1], 0, 0.05) == ("fastest by prediction; 1 more within its error of 5.0%")
 
 
 def test_a_plan_that_no_framework_takes_beats_none_that_one_takes() -> None:
