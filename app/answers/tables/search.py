@@ -481,6 +481,7 @@ def _print_rejections(console: Console, document: SearchDocument) -> None:
     for rejection in rejections[SHOWN_REJECTIONS:]:
         table.add_row(word(rejection.rule), f"{rejection.count:,}", "")
     console.print(table)
+    console.print(Sentence("Counted are the strategies that this search looked at; a longer list (--top) looks at more."))
 
 
 _PRINTED: Mapping[str, Callable[[Console, SearchDocument], None]] = {
