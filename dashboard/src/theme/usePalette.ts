@@ -1,7 +1,9 @@
 import { useComputedColorScheme } from "@mantine/core";
 
 import { palettes, type Palette } from "./palette";
+import { usePrinting } from "./printing";
 
 export function usePalette(): Palette {
-  return palettes[useComputedColorScheme("light")];
+  const scheme = useComputedColorScheme("light");
+  return palettes[usePrinting() ? "light" : scheme];
 }

@@ -1,8 +1,9 @@
 import { Button } from "@mantine/core";
 import { useReducedMotion } from "@mantine/hooks";
-import { useContext, useEffect, useMemo, useRef, useState } from "react";
+import { useContext, useEffect, useLayoutEffect, useMemo, useRef, useState } from "react";
 
 import { useTranslation } from "../../i18n";
+import { usePrinting } from "../../theme/printing";
 import { usePalette } from "../../theme/usePalette";
 import { chartTheme } from "./chartTheme";
 import { init, type ECharts, type EChartsCoreOption } from "./echarts";
@@ -42,7 +43,8 @@ export function Chart({ option: given, height, label, on, onReady, zoom = false 
   const frame = useRef<HTMLDivElement>(null);
   const option = useMemo(() => (range ? { ...given, xAxis: zoomedAxis(given.xAxis, range.x), yAxis: zoomedAxis(given.yAxis, range.y) } : given), [given, range]);
   const palette = usePalette();
-  const isStill = useReducedMotion();
+  const isPrinting = usePrinting();
+  const isStill = useReducedMotion() || isPrinting;
   const place = useRef<HTMLDivElement>(null);
   const chart = useRef<ECharts | null>(null);
   const shown = useRef(option);
@@ -91,6 +93,13 @@ export function Chart({ option: given, height, label, on, onReady, zoom = false 
   useEffect(() => {
     chart.current?.setOption({ animation: !isStill, animationDuration: 250, ...whole }, { notMerge: true });
   }, [whole, palette, isStill, onReady]);
+
+  // Observers do not see paper: its width is taken, and the chart drawn, before the browser goes on.
+  useLayoutEffect(() => setWidth(place.current?.clientWidth ?? 0), [isPrinting]);
+  useEffect(() => {
+    chart.current?.resize();
+    chart.current?.getZr().flush();
+  }, [isPrinting, palette, whole]);
 
   useEffect(() => {
     const current = chart.current;

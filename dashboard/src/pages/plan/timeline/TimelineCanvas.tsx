@@ -3,6 +3,7 @@ import { useTranslation } from "../../../i18n";
 
 import { onSurface, pngOf, type Picture } from "../../../components/chart/picture";
 import { css } from "../../../theme/color";
+import { usePrinting } from "../../../theme/printing";
 import { usePalette } from "../../../theme/usePalette";
 import { bytes, percent, seconds } from "../../../units/format";
 import { Controls } from "./controls";
@@ -50,6 +51,7 @@ export function TimelineCanvas(props: Props) {
   const { timeline, window, selected, shown, weight, memoryRank, memoryLimit } = props;
   const { t, i18n } = useTranslation("plan");
   const palette = usePalette();
+  const isPrinting = usePrinting();
   const canvas = useRef<HTMLCanvasElement>(null);
   const controls = useRef<Controls | null>(null);
   const latest = useRef(props);
@@ -108,6 +110,7 @@ export function TimelineCanvas(props: Props) {
   useEffect(() => controls.current?.setShown(shown), [shown, timeline, t]);
   useEffect(() => controls.current?.setWindow(window), [window, timeline]);
   useEffect(() => controls.current?.setFocus(selected, weight, memoryRank), [selected, weight, memoryRank, timeline, t]);
+  useEffect(() => controls.current?.drawAtOnce(), [isPrinting]);
   useImperativeHandle(props.ref, () => ({
     zoomBy: (factor) => controls.current?.zoomBy(factor),
     zoomToSelected: () => controls.current?.zoomToSelected(),

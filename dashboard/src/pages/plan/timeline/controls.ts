@@ -141,6 +141,13 @@ export class Controls {
     this.scrollTo(this.scrollTop);
   }
 
+  /** In the size that the canvas has now; for paper, which does not wait for a frame. */
+  drawAtOnce(): void {
+    this.rearrange();
+    cancelAnimationFrame(this.frame);
+    this.drawNow(performance.now());
+  }
+
   private redraw(): void {
     if (!this.frame) this.frame = requestAnimationFrame((now) => this.drawNow(now));
   }
