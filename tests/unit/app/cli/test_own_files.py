@@ -48,7 +48,7 @@ NEEDS = (
         "must be empty",
         "not empty",
     ),
-    *("the stack has fused kernels of its own", "give a baseline of the same model"),
+    *("the stack has fused kernels of its own", "give a baseline of the same model", "its timeline holds no rank"),
 )
 
 
