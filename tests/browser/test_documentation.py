@@ -62,9 +62,7 @@ def test_a_page_fits_and_loads_from_the_server_alone(browser: Browser, documenta
 
 
 @pytest.mark.parametrize("opened_from", ["server", "disk"])
-@pytest.mark.parametrize(
-    ("page", "words", "found"), [("faq.html", "paired error", "FAQ"), ("zh/faq.html", "网络层级", "术语表")]
-)
+@pytest.mark.parametrize(("page", "words", "found"), [("faq.html", "paired error", "FAQ"), ("zh/faq.html", "网络层级", "术语表")])
 def test_its_search_needs_no_network(
     browser: Browser, site: Path, documentation: str, page: str, words: str, found: str, opened_from: str
 ) -> None:

@@ -127,11 +127,11 @@ def test_studies_of_the_schema_before_labels_have_none_and_take_some(empty_url: 
             assert (study.name, study.tags, study.note, study.archived) == ("", [], "", False)
             assert (study.owner, study.visibility, study.priority) == ("ada", "link", 2)
             assert [event.data for event in service.events_since(session, "before")] == [{"state": "queued"}]
-            assert [item.id for item in service.list_studies(session, archived="false").items] == ["before"]
+            assert [item.id for item in service.list_studies(session, service.StudyFilter(archived="false")).items] == ["before"]
         with database.write() as session:
             service.change_study(session, "before", name="kept", tags=["a", "b"], note="why", archived=True)
         with database.read() as session:
-            (item,) = service.list_studies(session, archived="true", tags=["a"], text="KEPT why").items
+            (item,) = service.list_studies(session, service.StudyFilter(archived="true", tags=["a"], text="KEPT why")).items
             assert (item.id, item.name, item.tags) == ("before", "kept", ["a", "b"])
 
 
