@@ -305,6 +305,36 @@ def test_a_stream_goes_on_after_the_last_event(view: OpenView, site: Site) -> No
     expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible(timeout=20_000)
 
 
+def test_a_running_search_says_what_time_remains_or_that_it_is_not_known(view: OpenView, site: Site) -> None:
+    study = httpx.post(f"{site.url}/v1/studies", json=LARGE).json()["id"]
+    counts = {"enumerated": 5, "legal": 5, "fits_memory": 3, "simulated": 1, "best_step_time_s": 40.0}
+    shown = [0]  # reports; an even pace, 60 s for a tenth
+    phases = ["enumerate"] * 5 + ["explain"]
+
+    def answer(route: Route) -> None:
+        reports = [
+            {**counts, "done_fraction": 0.1 * number, "elapsed_s": 60.0 * number, "phase": phases[number]}
+            for number in range(1, shown[-1] + 1)
+        ]
+        body = "".join(f"id: {at}\nevent: progress\ndata: {json.dumps(report)}\n\n" for at, report in enumerate(reports, 1))
+        route.fulfill(status=200, content_type="text/event-stream", body=body)
+
+    opened = view(site.url)
+    page = opened.page
+    page.route("**/events", answer)
+    for number_shown, said in [
+        (1, "Remaining time: unknown yet."),
+        (4, "Between 1 min and 16 min remain, by the pace of this search so far."),  # 10 min in all, half and twice of it
+        (5, "the plans are being explained"),
+    ]:
+        shown.append(number_shown)
+        page.goto(f"{site.url}/studies/{study}")
+        expect(page.get_by_text(said)).to_be_visible()
+        assert opened.violations() == []
+    httpx.post(f"{site.url}/v1/studies/{study}:cancel").raise_for_status()
+    expect(page.get_by_text("The search was stopped", exact=True)).to_be_visible(timeout=20_000)
+
+
 @pytest.fixture(scope="module")
 def thousand(site: Site, varied: str, tmp_path_factory: pytest.TempPathFactory) -> str:
     """As many plans as a study stores: those of another one, again and again, each time a little slower."""

@@ -14,6 +14,7 @@ import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
 import { compact, count, duration, percent, seconds } from "../../units/format";
 import { queuePlaceQuery } from "./data";
+import { remaining } from "./remaining";
 import type { Live, Progress } from "./useLive";
 
 const COUNTED = ["enumerated", "legal", "fits_memory", "simulated", "sampled"] as const;
@@ -24,6 +25,7 @@ export function LiveTab({ study, live: { history, connection } }: { study: Study
   const latest = history.at(-1) ?? (study.progress as Progress | null);
   const counted = COUNTED.filter((name) => latest?.[name] != null);
   const done = latest?.done_fraction ?? 0;
+  const left = remaining(history, (study.job.search as { time_limit_s?: number | null } | undefined)?.time_limit_s);
   const isQueued = study.state === "queued" && !study.cancel_requested;
   const ahead = useQuery(queuePlaceQuery(study.id, isQueued)).data?.num_ahead;
   return (
@@ -43,6 +45,11 @@ export function LiveTab({ study, live: { history, connection } }: { study: Study
           {ahead != null && isQueued && ` ${t("live.ahead", { count: ahead })}`}
         </Text>
         <Bar value={done * 100} size="sm" animated={study.state === "running"} aria-label={t("live.progress")} />
+        {study.state === "running" && !study.cancel_requested && (
+          <Text size="sm" mt={6}>
+            {left ? t("live.remaining", { low: duration(left.low), high: duration(left.high) }) : t(latest?.phase === "explain" ? "live.explaining" : "live.remainingUnknown")}
+          </Text>
+        )}
         <Text size="xs" c="dimmed" mt={6}>
           {t("live.progressNote")}
         </Text>

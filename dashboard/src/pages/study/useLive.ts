@@ -9,6 +9,7 @@ import { FINISHED, studyQuery, type Study } from "../../api/queries";
 export interface Progress {
   done_fraction: number;
   elapsed_s: number;
+  phase?: string;
   enumerated: number | null;
   legal: number | null;
   fits_memory: number | null;
