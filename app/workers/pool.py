@@ -219,6 +219,8 @@ class _Slot(threading.Thread):
     def _answer(self, tasks: list[_Task]) -> None:
         try:
             connection = self._connection or self._start()
+            if self._pool.is_ending:  # it may have asked to end the process before there was one
+                raise EOFError
             connection.send([task.call for task in tasks])
             if not self._is_waited_for(tasks, connection):
                 self.kill()
@@ -249,8 +251,9 @@ class _Slot(threading.Thread):
     def _start(self) -> Connection:
         context = forking()
         ours, theirs = context.Pipe()
-        self.process = context.Process(target=main, args=(self._pool.options, theirs), daemon=True, name=f"meshplan {self.name}")
-        self.process.start()
+        process = context.Process(target=main, args=(self._pool.options, theirs), daemon=True, name=f"meshplan {self.name}")
+        process.start()
+        self.process = process
         theirs.close()  # so that its end is noticed here
         self._connection = ours
         return ours

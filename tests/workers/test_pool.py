@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import psutil
@@ -187,6 +188,27 @@ def test_nothing_is_left_of_a_pool_that_ended(tmp_path: Path) -> None:
     assert len(processes) == 2
     _, alive = psutil.wait_procs(processes, timeout=10)
     assert alive == []
+
+
+def test_it_ends_while_a_process_is_being_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, killed, of_process = Event(), Event(), pools.forking().Process
+    start = of_process.start
+
+    def start_late(process: Any) -> None:
+        begun.set()
+        killed.wait(WAIT_S)
+        start(process)
+
+    kill = pools._Slot.kill
+    monkeypatch.setattr(of_process, "start", start_late)
+    monkeypatch.setattr(pools._Slot, "kill", lambda slot: (kill(slot), killed.set()))
+    monkeypatch.setattr(pools, "GRACE_S", 0.1)
+    with pool() as made:
+        never = made.submit(Call(wait_for, {"path": str(tmp_path / "never")}))
+        assert begun.wait(WAIT_S)
+    assert killed.is_set()  # before there was a process
+    with pytest.raises(ProcessDiedError):
+        never.result(0)
 
 
 START = """
