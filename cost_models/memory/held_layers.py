@@ -90,8 +90,8 @@ def keeps_shared_outputs(workload: Workload, stages: Stages) -> bool:
 def kept_layers(workload: Workload, stages: Stages, batch: StrategyBatch, chunks: LayerCounts) -> KeptLayers:
     """Layers, checkpoints and losses that one micro batch keeps on each chunk for its backward, ``[chunk, stage, n]``.
 
-    Layers that wait for weight gradients are zero here. MTP modules on a stage without the head count among the inputs, with
-    the final norm before them; those beside the head belong to its loss. So do outputs of shared experts that wait.
+    Layers that wait for weight gradients are zero here. Outputs of shared experts that wait count among the inputs. So do MTP
+    modules on a stage without the head, with the final norm before them; those beside the head belong to its loss.
 
     Parameters
     ----------

@@ -26,8 +26,8 @@ PLAIN_NORM_BYTES = 6  # an element: copy in FP32 and normalised input [transform
 def loss_bytes(workload: Workload, batch: StrategyBatch, layers: KeptLayers, input_bytes: Floats) -> Floats:
     """Bytes of losses that wait for their backward, and of heads that wait for their weight gradient, ``[stage, n]``.
 
-    MTP modules have the same. The head keeps its input, divided under sequence parallelism, and with each
-    loss waits what ``before_head_bytes`` counts. The running loss is ``logits_bytes``.
+    MTP modules have the same. The head keeps its input, divided under sequence parallelism. With each loss
+    waits what ``before_head_bytes`` counts. The running loss is ``logits_bytes``.
 
     Parameters
     ----------
@@ -79,8 +79,8 @@ def logits_bytes(workload: Workload, batch: StrategyBatch, input_bytes: Floats) 
     The loss holds its logits and the head's input, gathered from the tensor-parallel ranks. The head's backward holds the 16-bit
     gradient of the logits, that input with its gradient, and the gradient of the head's weights. PyTorch's own loss and
     MindSpeed-LLM's are over when it starts, so that the larger counts; other stacks reach peaks as if both were held together.
-    ``before_head_bytes`` is included. MTP modules compute their losses before the model's, and keep what waits
-    for the backward [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward
+    ``before_head_bytes`` is included. MTP modules compute their losses before the model's, and keep what waits for the backward
+    [megatron-0.12, multi_token_prediction.py]. Fully sharded PyTorch keeps both tables gathered from the forward
     to the end of the backward [pytorch-fsdp, section 4.2]; ``whole_weights_bytes`` has those of stages that stay gathered.
 
     Parameters
