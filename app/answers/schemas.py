@@ -235,7 +235,7 @@ class Baseline(Document):
     violations: list[Said]
     speedup_fraction: float | None
     why: Said
-    rank_group: int | None = Field(default=None, description="of the listed plans, in which it falls; null behind the last")
+    rank_group: int | None = Field(default=None, description="of the listed plans, in which it falls; null in none")
     error_fraction: float | None = Field(default=None, description="paired error of the two step times; null without evidence")
     publication: Publication | None = None
 

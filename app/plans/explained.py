@@ -39,6 +39,7 @@ from search.explain.explanation import (
     priced_changes,
 )
 from search.placement.layer_moves import neighbouring_moves
+from search.ranking.ties import ties
 from search.results.search_result import SearchResult
 from search.sensitivity.quantities import sensitivity
 from search.sensitivity.turning_points import turning_points
@@ -169,7 +170,7 @@ def _better(
             "strategy": mapping["strategy"],
             "step_time_s": its["step_time_s"],
             "difference_fraction": difference,
-            "is_tie": abs(difference) < paired_error_of(job.workload, own).fraction,
+            "is_tie": ties(its["step_time_s"], mine["step_time_s"], paired_error_of(job.workload, own).fraction),
             "changes": changes(strategy, rival),
             "why": why,
             "reasons": reasons if parts else None,

@@ -24,6 +24,7 @@ from app.reports import pictures
 from documents.markdown import fence, neutral
 from documents.quantities import GIB, count, gibibytes, percent, seconds
 from documents.sentences import Sentence, word
+from search.ranking.ties import ties
 
 Form = Literal["html", "pdf-ready", "markdown"]
 FOLDER = Path(__file__).parent
@@ -177,7 +178,7 @@ def _against(document: SearchDocument, plan: Plan, words: Mapping[str, str]) -> 
     recipe = own.publication
     beaten = words[f"beaten_{own.source}"].format(vendor="" if recipe is None else recipe.vendor)
     rows = {"strategy": own.strategy.name, "step": seconds(own.estimate.step_time_s), "beaten": beaten}
-    if own.rank_group == plan.rank_group:
+    if own.error_fraction is not None and ties(own.estimate.step_time_s, plan.estimate.step_time_s, own.error_fraction):
         yield words["tied"].format(**rows)
     else:
         yield words["faster"].format(**rows, factor=f"{1 + own.speedup_fraction:.2f}")

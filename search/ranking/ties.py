@@ -38,6 +38,11 @@ class PairedError:
     basis: Said = NO_BASIS
 
 
+def ties(time_s: float, other_s: float, fraction: float) -> bool:
+    """Whether two times are equal or differ by less than ``fraction`` of the shorter one."""
+    return time_s == other_s or max(time_s, other_s) < min(time_s, other_s) * (1.0 + fraction)
+
+
 def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
     """The group, from 1, of each of these times, the shortest first.
 
@@ -47,7 +52,7 @@ def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
     groups: list[int] = []
     leader_s = 0.0
     for time_s in step_times_s:
-        if not groups or not (time_s == leader_s or time_s < leader_s * (1.0 + fraction)):
+        if not groups or not ties(time_s, leader_s, fraction):
             groups.append(groups[-1] + 1 if groups else 1)
             leader_s = time_s
         else:
@@ -56,11 +61,8 @@ def rank_groups(step_times_s: Sequence[float], fraction: float) -> list[int]:
 
 
 def group_of(step_time_s: float, leaders_s: Sequence[float], fraction: float) -> int | None:
-    """The group of a further time, given the first time of each group; ``None`` behind the last group."""
-    led = [leader_s for leader_s in leaders_s if leader_s <= step_time_s]
-    if len(led) == len(leaders_s) and led and not (step_time_s == led[-1] or step_time_s < led[-1] * (1.0 + fraction)):
-        return None
-    return max(len(led), 1)
+    """The first group whose first time a further time ties with, given the first time of each group; ``None`` without one."""
+    return next((group for group, leader_s in enumerate(leaders_s, start=1) if ties(step_time_s, leader_s, fraction)), None)
 
 
 def sturdiness(

@@ -75,7 +75,7 @@ class BaselineComparison:
     """The baseline, and the gain of the best plan over it.
 
     ``speedup_fraction`` is the baseline's step time over that of the plan to run, minus 1 (``None`` without a plan).
-    ``rank_group`` is the group of listed plans that the baseline would be in. It is ``None`` behind the last group, for a
+    ``rank_group`` is the group of listed plans that the baseline would be in. It is ``None`` in none of them, for a
     baseline that cannot run or does not fit, and where memory ranks. ``error_fraction`` is the paired error of the two times
     (``None`` without evidence). ``publication`` is the source of a published recipe.
     """

@@ -41,6 +41,7 @@ from documents.sentences import Sentence, joined, word
 from frameworks.target import ANY
 from search.explain.explanation import layers_text
 from search.objectives.table import OF_LATTICE
+from search.ranking.ties import ties
 
 SHOWN_PLANS = 10
 USUAL = frozenset(str(feature.name).lower() for feature in DEFAULT_FEATURES)
@@ -102,12 +103,13 @@ def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
     if is_proved and numbers.fits and numbers.step_time_s < plan.estimate.step_time_s:
         beyond = Sentence("{}, {}, outside of this lattice", baseline.strategy.name, seconds(numbers.step_time_s))
         described = Sentence("{} ({})", whose, beyond)
-    if baseline.rank_group == plan.rank_group:
-        return Sentence("none: it ties with {}", described)
     fits = "" if numbers.fits else Sentence(", which does not fit")
     if baseline.error_fraction is None:
         return Sentence("{:.2f}x {}{}", 1 + baseline.speedup_fraction, described, fits)
-    return Sentence("{:.2f}x (± {}) {}{}", 1 + baseline.speedup_fraction, percent(baseline.error_fraction), described, fits)
+    error = Sentence("± {}", percent(baseline.error_fraction))
+    if ties(numbers.step_time_s, plan.estimate.step_time_s, baseline.error_fraction):
+        error = Sentence("{}, a tie", error)
+    return Sentence("{:.2f}x ({}) {}{}", 1 + baseline.speedup_fraction, error, described, fits)
 
 
 def _whose(baseline: Baseline) -> Sentence:

@@ -1,7 +1,7 @@
 import { Anchor, Card, Group, SimpleGrid, Stack, Text, ThemeIcon } from "@mantine/core";
 import { IconAlertTriangle, IconRosetteDiscountCheck } from "@tabler/icons-react";
 import { lazy, Suspense } from "react";
-import { useTranslation } from "../../i18n";
+import { marks, useTranslation } from "../../i18n";
 import { Link } from "react-router";
 
 import type { Study } from "../../api/queries";
@@ -156,14 +156,17 @@ function Gain({ baseline }: { baseline: Result["baseline"] }) {
   const step = typeof baseline?.estimate.step_time_s === "number" ? baseline.estimate.step_time_s : null;
   if (!baseline) return <StatTile label={t("gain.title")} value="–" note={t("gain.none")} />;
   const strategy = strategyText(baseline.strategy);
-  const gain = baseline.speedup_fraction;
+  const { speedup_fraction: gain, error_fraction: error } = baseline;
+  const isTie = gain != null && error != null && Math.max(1 + gain, 1 / (1 + gain)) < 1 + error;
+  const against = t(`gain.against.${baseline.source}`, { time: seconds(step) });
+  const doubt = gain == null || error == null ? [] : [t(isTie ? "gain.tie" : "gain.error", { error: percent(error) })];
   return (
     <StatTile
       label={t("gain.title")}
       help={t(`gain.help.${baseline.source}`, { strategy })}
       value={gain == null ? "–" : signedPercent(gain)}
-      note={baseline.violations.length ? t("gain.illegal") : t(`gain.against.${baseline.source}`, { time: seconds(step) })}
-      {...(gain != null && gain > 0 && { tone: "good" as const })}
+      note={baseline.violations.length ? t("gain.illegal") : [...doubt, against].join(marks().semicolon)}
+      {...(gain != null && gain > 0 && !isTie && { tone: "good" as const })}
     />
   );
 }

@@ -87,11 +87,13 @@ def test_the_plan_to_run_and_the_size_of_the_lattice_do_not_depend_on_the_length
     assert found[1].proof.plan_id == found[20].proof.plan_id == found[1].plans[0].plan_id
     assert {(each.counts.lattice, each.counts.lattice_legal) for each in found.values()} == {(6160, 2157)}
     assert found[100].counts.simulated != found[20].counts.simulated  # the effort of a run does depend on it
-    told = []
+    told, gains = [], set()
     for document in found.values():
         printed = io.StringIO()
         print_search(plain_text(printed, 200), document, ("counts",))
         told += [line for line in printed.getvalue().splitlines() if line.startswith("Lattice: ")]
+        gains |= {line for line in printed.getvalue().splitlines() if line.startswith("Gain ")}
+    assert len(gains) == 1
     assert [line.partition(" This search")[0] for line in told] == ["Lattice: 6,160 strategies, 2,157 of them legal."] * len(
         found
     )
@@ -104,7 +106,7 @@ def test_a_baseline_in_the_group_of_plan_1_is_not_measurably_slower() -> None:
     assert again.baseline.rank_group == 1
     printed = io.StringIO()
     print_search(plain_text(printed, 140), again)
-    assert "none: it ties with your plan" in " ".join(printed.getvalue().split())
+    assert "1.03x (± 9.6%, a tie) your plan" in " ".join(printed.getvalue().split())
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,9 @@ def test_groups_by_hand() -> None:
     # 10 and 10.4 lie within 5 %; 10.5 is not below it and leads 10.9; 11.1 is 5.7 % behind that leader.
     assert rank_groups([10.0, 10.4, 10.5, 10.9, 11.1], 0.05) == [1, 1, 2, 2, 3]
     assert rank_groups([10.0, 10.0, 10.1], 0.0) == [1, 1, 2]
-    assert [group_of(time_s, [10.0, 10.5], 0.05) for time_s in (9.0, 10.4, 11.0, 11.1)] == [1, 1, 2, None]
+    assert [group_of(time_s, [10.0, 10.5], 0.05) for time_s in (9.0, 9.6, 10.4, 11.0, 11.1)] == [None, 1, 1, 2, None]
+    # 10.7 is 7 % behind 10 and 8 % before 11.6: a list that goes on to 11.6 does not make it one of the first group.
+    assert [group_of(10.7, leaders_s, 0.05) for leaders_s in ([10.0], [10.0, 11.6])] == [None, None]
 
 
 def estimate(fits_probability: float) -> dict[str, float]:
