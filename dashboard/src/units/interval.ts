@@ -18,8 +18,11 @@ interface Step {
 /** Of a number in proportion to the step time, as days and money are, or of a rate, which shrinks as the step grows. */
 export function withStep({ step_time_s: step, step_time_low_s: low, step_time_high_s: high }: Step, value: Value, way: "grows" | "shrinks" = "grows"): Interval | null {
   if (value == null || !step || !low || !high) return null;
-  return way === "grows" ? { low: (value * low) / step, high: (value * high) / step } : { low: (value * step) / high, high: (value * step) / low };
+  return way === "grows" ? scaled({ low, high }, value / step) : scaled({ low: 1 / high, high: 1 / low }, value * step);
 }
+
+/** The interval of a number that is `factor` times the one that `interval` is of. */
+export const scaled = ({ low, high }: Interval, factor: number): Interval => ({ low: low * factor, high: high * factor });
 
 /** Numbers keep their unit when a line breaks. */
 export const unbroken = (text: string): string => text.replaceAll(" ", "\u00a0");

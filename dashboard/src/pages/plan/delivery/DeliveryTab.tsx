@@ -16,7 +16,7 @@ import { Warnings } from "../../../components/Warnings";
 import { useUrlChange } from "../../../state/url";
 import { otherCode, money } from "../../../units/currency";
 import { compact, duration, percent, signedPercent, watts } from "../../../units/format";
-import { intervalText } from "../../../units/interval";
+import { intervalText, scaled } from "../../../units/interval";
 import { OnDevices, Waterfall } from "./Charts";
 import { Month } from "./Month";
 import { FIELDS, fieldOfProblem, RECOVERIES, requestOf, type Field, type SiteForm } from "./site";
@@ -104,11 +104,13 @@ function SiteCard({ asked, isBusy, wrong, message }: SiteProps) {
   );
 }
 
+/** Without the step's interval, those of the answer would be of failures alone. */
+const hasStepInterval = (answer: Schemas["GoodputDocument"]) => answer.estimate.step_time_low_s != null;
+
 function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
   const { t } = useTranslation("plan");
   const { delivered_tokens_per_day_by_month: month, days, cost, energy } = answer;
-  const hasStep = answer.estimate.step_time_low_s != null; // without it, intervals would be of failures alone
-  const interval = (name: string, format: (value: number) => string) => <div>{intervalText(t, hasStep ? answer.intervals?.[name] : null, format)}</div>;
+  const interval = (name: string, format: (value: number) => string) => <div>{intervalText(t, hasStepInterval(answer) ? answer.intervals?.[name] : null, format)}</div>;
   const inDays = (value: number) => duration(value * 86_400);
   return (
     <Stack role="status">
@@ -161,6 +163,7 @@ function Answer({ answer }: { answer: Schemas["GoodputDocument"] }) {
 function Changes({ answer }: { answer: Schemas["GoodputDocument"] }) {
   const { t } = useTranslation("plan");
   const rows = answer.changes.filter(({ gain_fraction: gain }) => gain >= LEAST_GAIN);
+  const now = hasStepInterval(answer) ? answer.intervals?.delivered_tokens_per_day : null;
   return (
     <Card>
       <CardHead title={t("delivery.changes")} help={t("delivery.changesHelp")} />
@@ -183,7 +186,14 @@ function Changes({ answer }: { answer: Schemas["GoodputDocument"] }) {
               {rows.map((row) => (
                 <Table.Tr key={row.change}>
                   <Table.Td>{row.change}</Table.Td>
-                  <Table.Td ta="right">{compact(row.delivered_tokens_per_day)}</Table.Td>
+                  <Table.Td ta="right">
+                    {compact(row.delivered_tokens_per_day)}
+                    {now && (
+                      <Text size="xs" c="dimmed">
+                        {intervalText(t, scaled(now, row.delivered_tokens_per_day / answer.delivered_tokens_per_day), compact)}
+                      </Text>
+                    )}
+                  </Table.Td>
                   <Table.Td ta="right">{signedPercent(row.gain_fraction, 2)}</Table.Td>
                 </Table.Tr>
               ))}
