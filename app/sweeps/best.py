@@ -102,6 +102,8 @@ _NUMBERS = (
     "mfu_fraction",
     "peak_memory_bytes",
     "headroom_bytes",
+    "fit_limit_bytes",
+    "fits_probability",
     "bottleneck",
 )
 

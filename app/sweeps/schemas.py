@@ -36,7 +36,9 @@ class SweepPoint(Document):
     tokens_per_s_per_device: float | None = None
     mfu_fraction: float | None = None
     peak_memory_bytes: float | None = None
-    headroom_bytes: float | None = None
+    headroom_bytes: float | None = Field(default=None, description="of what a job can fill; `fit_limit_bytes` decides")
+    fit_limit_bytes: float | None = Field(default=None, description="the largest peak by which a plan counts as fitting")
+    fits_probability: float | None = None
     bottleneck: str | None = None
     linearity_fraction: float | None = Field(
         default=None, description="tokens a second of a device over those at the smallest count of its curve"

@@ -23,7 +23,13 @@ _AXES = {  # shown if it varies
     "seq_length": ">sequence",
     "global_batch_size": ">batch",
 }
-COLUMNS = tuple(name for name in SweepPoint.model_fields if name != "strategy")
+_WITH_INTERVAL = ("tokens_per_s", "tokens_per_s_per_device", "days", "device_days", "energy_kwh", "cost_usd")
+COLUMNS = tuple(
+    column
+    for name in SweepPoint.model_fields
+    if name not in ("strategy", "intervals")
+    for column in ((name, f"{name}_low", f"{name}_high") if name in _WITH_INTERVAL else (name,))
+)
 _STRATEGY = ("tp", "pp", "cp", "ep", "vpp", "dp", "micro_batch_size", "schedule")
 
 
@@ -164,6 +170,7 @@ def columns_of(document: SweepDocument) -> dict[str, list[Any]]:
     for point in document.points:
         values = plain(point)
         strategy = values.get("strategy") or {}
+        values |= {f"{name}_{end}": limit for name, ends in point.intervals.items() for end, limit in plain(ends).items()}
         for names, of in ((COLUMNS, values), (_STRATEGY, strategy)):
             for name in names:
                 found[name].append(of.get(name))

@@ -10,7 +10,7 @@ import { Warnings } from "../../components/Warnings";
 import { bytes, compact, count, duration, percent, seconds } from "../../units/format";
 import { intervalText, stepText, withStep } from "../../units/interval";
 import { Pareto } from "./Pareto";
-import { isPlanned, type Planned, type Sweep } from "./points";
+import { freeBytes, isPlanned, type Planned, type Sweep } from "./points";
 import { Points, Structures } from "./Points";
 import { Scaling } from "./Scaling";
 import { Takes } from "./Takes";
@@ -84,7 +84,7 @@ function Best({ sweep, planned }: { sweep: Sweep; planned: readonly Planned[] })
         <StatTile label={t("measure.days")} value={measured.days(best.days)} note={<>{interval(best.days, measured.days)}{t("forTokens", { tokens: compact(sweep.tokens) })}</>} />
         <StatTile label={t("measure.cost_usd")} value={measured.cost_usd(best.cost_usd)} note={best.cost_usd == null ? t("noPrice") : <>{interval(best.cost_usd, measured.cost_usd)}{t("deviceDays", { days: measured.device_days(best.device_days) })}</>} />
         <StatTile label={t("measure.energy_kwh")} value={measured.energy_kwh(best.energy_kwh)} note={best.energy_kwh == null ? t("noPower") : interval(best.energy_kwh, measured.energy_kwh)} />
-        <StatTile label={t("memory")} value={bytes(best.peak_memory_bytes)} note={t("freeNote", { free: bytes(best.headroom_bytes) })} />
+        <StatTile label={t("memory")} value={bytes(best.peak_memory_bytes)} note={t("freeNote", { free: bytes(freeBytes(best)) })} />
       </SimpleGrid>
       <Text size="sm" c="dimmed">
         {t("took", { points: count(sweep.num_done), time: duration(sweep.elapsed_s) })}

@@ -13,7 +13,7 @@ import { saveFile } from "../../components/saveFile";
 import { strategyText } from "../../components/strategy";
 import { bytes, compact, count, percent, seconds } from "../../units/format";
 import { rangeText, stepText, withStep } from "../../units/interval";
-import { isPlanned, linesOf, nameOf, studyAddress, varied, type Point, type Sweep } from "./points";
+import { freeBytes, isPlanned, linesOf, nameOf, studyAddress, varied, type Point, type Sweep } from "./points";
 import { measured, MEASURES, useWords, type Measure } from "./words";
 
 const TONES: Record<Point["state"], string> = { proved: "good", found: "warn", infeasible: "bad", refused: "bad" };
@@ -111,7 +111,7 @@ export function Points({ sweep }: { sweep: Sweep }) {
       numeric("marginal_fraction", t("marginal"), (point) => percent(point.marginal_fraction), false),
       numeric("mfu_fraction", t("mfu"), (point) => percent(point.mfu_fraction), false),
       numeric("peak_memory_bytes", t("memory"), (point) => bytes(point.peak_memory_bytes)),
-      numeric("headroom_bytes", t("free"), (point) => bytes(point.headroom_bytes), false),
+      { key: "below_fit_limit_bytes", header: t("free"), numeric: true, shown: false, value: freeBytes, cell: (point) => bytes(freeBytes(point)) },
       ...MEASURES.map((measure) => withInterval(measure, t(`measure.${measure}`), measured[measure], measure !== "device_days" || !isPriced)),
       {
         key: "within",

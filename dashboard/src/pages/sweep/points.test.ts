@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { curvesOf, idealOf, linesOf, studyAddress, varied, type Planned, type Point, type Sweep } from "./points";
+import { curvesOf, freeBytes, idealOf, linesOf, studyAddress, varied, type Planned, type Point, type Sweep } from "./points";
 
 const WORDS = { seq_length: (value: string) => `seq ${value}`, global_batch_size: (value: string) => `batch ${value}` };
 
@@ -54,6 +54,17 @@ it("exports refused points as lines without numbers", () => {
   expect(first?.[names?.indexOf("tp") ?? -1]).toBe(2);
   expect(second?.[names?.indexOf("reason") ?? -1]).toBe("no, never");
   expect(second?.[names?.indexOf("tp") ?? -1]).toBeUndefined();
+});
+
+it("exports the ends of an interval beside its number, as the command does", () => {
+  const [names, line] = linesOf(sweep([point(1, { days: 30, intervals: { days: { low: 24, high: 45 } } })]));
+  expect(names?.slice(names.indexOf("days"), names.indexOf("days") + 3)).toEqual(["days", "days_low", "days_high"]);
+  expect(line?.slice(names?.indexOf("days"), (names?.indexOf("days") ?? 0) + 3)).toEqual([30, 24, 45]);
+});
+
+it("says what is free below the limit by which plans are judged", () => {
+  expect(freeBytes(point(1, { peak_memory_bytes: 50, headroom_bytes: 14, fit_limit_bytes: 60 }))).toBe(10);
+  expect(freeBytes(point(1, { peak_memory_bytes: 50 }))).toBeNull();
 });
 
 describe("studyAddress", () => {

@@ -59,17 +59,27 @@ export function idealOf(points: readonly Planned[]): [devices: number, tokensPer
 const NUMBERS = [
   "point", "hardware", "stack", "target", "num_devices", "global_batch_size", "seq_length", "state", "reason", "plan_id", "step_time_s",
   "step_time_low_s", "step_time_high_s", "tokens_per_s", "tokens_per_s_per_device", "mfu_fraction", "peak_memory_bytes", "headroom_bytes",
-  "bottleneck", "linearity_fraction", "marginal_fraction", "effective_time_fraction", "days", "device_days", "energy_kwh", "cost_usd", "within",
+  "fit_limit_bytes", "fits_probability", "bottleneck", "linearity_fraction", "marginal_fraction", "effective_time_fraction", "days", "device_days",
+  "energy_kwh", "cost_usd", "sure_days", "within_probability", "within",
 ] as const;
+const WITH_INTERVAL: readonly string[] = ["tokens_per_s", "tokens_per_s_per_device", "days", "device_days", "energy_kwh", "cost_usd"];
 const STRATEGY = ["tp", "pp", "cp", "ep", "vpp", "dp", "micro_batch_size", "schedule"] as const;
 
-/** A line for each point, as `meshplan sweep --csv` writes it. */
+/** A line for each point, as `meshplan sweep --output` writes it: where a number has an interval, its ends follow it. */
 export function linesOf(sweep: Sweep): Cell[][] {
+  const ended = (name: string) => (WITH_INTERVAL.includes(name) ? [name, `${name}_low`, `${name}_high`] : [name]);
+  const numbered = (point: Point, name: (typeof NUMBERS)[number]): Cell[] => {
+    const ends = point.intervals?.[name];
+    return WITH_INTERVAL.includes(name) ? [point[name], ends?.low, ends?.high] : [point[name]];
+  };
   return [
-    [...NUMBERS, ...STRATEGY],
-    ...sweep.points.map((point) => [...NUMBERS.map((name) => point[name]), ...STRATEGY.map((name) => point.strategy?.[name])]),
+    [...NUMBERS.flatMap(ended), ...STRATEGY],
+    ...sweep.points.map((point) => [...NUMBERS.flatMap((name) => numbered(point, name)), ...STRATEGY.map((name) => point.strategy?.[name])]),
   ];
 }
+
+/** What the peak leaves below the largest peak that fits. Bytes. */
+export const freeBytes = ({ fit_limit_bytes: limit, peak_memory_bytes: peak }: Point): number | null => (limit == null || peak == null ? null : limit - peak);
 
 /** The address of the form of a study of this size; with `isPlan` of this point's plan alone. */
 export function studyAddress(sweep: Sweep, point: Point, presets: readonly string[], isPlan: boolean): string {

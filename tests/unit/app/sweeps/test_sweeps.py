@@ -231,6 +231,10 @@ def test_a_sweep_reads_on_a_terminal_and_in_a_spreadsheet() -> None:
     assert len(rows) == 4
     assert set(COLUMNS) < set(rows[0])
     assert float(rows[1]["step_time_s"]) == found.points[1].step_time_s
+    days = found.points[1].intervals["days"]
+    assert [float(rows[1][name]) for name in ("days_low", "days_high")] == [days.low, days.high]
+    assert not any("{" in value for row in rows for value in row.values())
+    assert float(rows[0]["fit_limit_bytes"]) < float(rows[0]["peak_memory_bytes"]) + float(rows[0]["headroom_bytes"])
     assert rows[0]["tp"] == str(plain(found)["points"][0]["strategy"]["tp"])
 
 
