@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.answers.delivery import LEAST_RATE
-from app.answers.price import priced
+from app.answers.price import finest
 from app.answers.site import nodes_of, running_plan, site_of
 from app.calibrations.constants import constants_for
 from app.goodput.schemas import OnDevices
@@ -44,13 +44,13 @@ def on_devices(
         if (num_devices := dp * replica) > MAX_DEVICES:
             break
         there = replace(workload, cluster=replace(workload.cluster, num_devices=num_devices))
-        batch = StrategyBatch.of([replace(strategy, dp=dp)])
-        if first_violation(there, batch)[0] >= 0:
+        scaled = replace(strategy, dp=dp)
+        if first_violation(there, StrategyBatch.of([scaled]))[0] >= 0:
             continue
-        found = priced(there, batch, own)
+        found = finest(there, scaled, own)
         step_time_s = float(found.step_time_s[0])
         site = site_of(section, nodes_of(there))
-        plan = running_plan(there, replace(strategy, dp=dp), step_time_s, constants_for(there, own))
+        plan = running_plan(there, scaled, step_time_s, constants_for(there, own))
         rate = delivered(plan, site).rate
         training = there.training
         per_day = training.step_tokens / step_time_s * DAY_S * rate

@@ -7,12 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.answers.price import fill_intervals, priced
+from app.answers.price import fill_intervals, finest, priced
 from app.answers.provenance import job_fields, priced_with
 from app.answers.recommended import recommended_plan
 from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
 from app.answers.search import search_document
-from app.answers.simulation import check_cost
 from app.answers.strategies import StrategyDocument
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import StrategySection
@@ -28,6 +27,7 @@ from calibration.files.calibrations import Calibration
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.switches import UNPRICED_FEATURES
+from cost_models.shapes.workload import Workload
 from documents.checking import check
 from documents.errors import InputError
 from documents.quantities import percent
@@ -39,6 +39,7 @@ from hardware_profiles import catalogue
 from meshplan import __version__
 from search.executors.executor import SERIAL, Executor
 from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mapping
+from search.ranking.ties import ties
 from search.session.progress import ProgressCallback
 
 if TYPE_CHECKING:
@@ -134,15 +135,34 @@ def tune_document(
     if read.ignored and isinstance(document["best"], TunedPlan):
         best_estimate = EstimateNumbers.model_validate(without_verdict(plain(document["best"].estimate)))
         document["best"] = document["best"].model_copy(update={"estimate": best_estimate})
-    return TuneDocument.model_validate(document)
+    answer = TuneDocument.model_validate(document)
+    return _with_doubt_of_lengths(answer, job, own) if read.doubt_of_lengths else answer
+
+
+def _with_doubt_of_lengths(document: TuneDocument, job: Job, own: Sequence[Calibration]) -> TuneDocument:
+    """The answer with intervals that reach down to samples of a few tokens."""
+    best, estimate = document.best, document.estimate
+    if best is not None:
+        numbers = with_shortest_samples(best.estimate, job.workload, _strategy_of(job, best), own)
+        best = best.model_copy(update={"estimate": numbers})
+    if estimate is not None and job.strategy is not None:
+        estimate = with_shortest_samples(estimate, job.workload, job.strategy, own)
+    return document.model_copy(update={"best": best, "estimate": estimate})
 
 
 def _proposed(found: SearchDocument, estimate: Mapping[str, Any] | None) -> Plan:
-    """The plan that the search recommends; the fastest one if the script's own fits and is as fast as that."""
+    """The plan that the search recommends; the fastest one if the script's own is as fast as that, and less sure to fit.
+
+    A script whose plan is as fast as the recommended one is changed only for a plan that is measurably faster, or for one that
+    is faster and surer to fit.
+    """
     plan = recommended_plan(found)
     if estimate is None or not estimate["fits"] or plan.estimate.step_time_s < estimate["step_time_s"]:
         return plan
-    return min(found.plans, key=lambda each: each.estimate.step_time_s)
+    fastest = min(found.plans, key=lambda each: each.estimate.step_time_s)
+    error = 0.0 if found.paired_error is None else found.paired_error.fraction
+    is_tie = ties(estimate["step_time_s"], fastest.estimate.step_time_s, error)
+    return plan if is_tie and estimate["fits_probability"] >= fastest.estimate.fits_probability else fastest
 
 
 def _tie(estimate: Mapping[str, Any] | None, found: SearchDocument) -> str | None:
@@ -168,7 +188,7 @@ def _paired_error(estimate: Mapping[str, Any] | None, best: Plan, found: SearchD
     return found.paired_error.fraction
 
 
-def _strategy_of(job: Job, plan: Plan) -> ParallelStrategy:
+def _strategy_of(job: Job, plan: Plan | TunedPlan) -> ParallelStrategy:
     return strategy_from_section(check(StrategySection, plain(plan.strategy)), job.workload)
 
 
@@ -185,11 +205,8 @@ def _with_own_switches(job: Job, best: Plan) -> Plan:
 
 def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], *, is_played: bool) -> dict[str, Any]:
     """The price of the script's plan, simulated like the best plan unless it has too many tasks."""
-    try:
-        check_cost(job.workload, [strategy], "script")
-    except InputError:
-        is_played = False
-    numbers = priced(job.workload, StrategyBatch.of([strategy]), own, simulated=is_played)
+    workload = job.workload
+    numbers = finest(workload, strategy, own) if is_played else priced(workload, StrategyBatch.of([strategy]), own)
     (document,) = fill_intervals(job.workload, estimates_to_mappings(job.workload, numbers), own, [strategy])
     return dict(document)
 
@@ -212,10 +229,17 @@ def _best(read: ReadScript, estimate: Mapping[str, Any] | None, best: Plan, foun
             "plan_id": plan_id(workload, strategy) if own else best.plan_id,
             "strategy": strategy_to_mapping(workload, strategy) if own else plain(best.strategy),
             "estimate": estimate if own else plain(best.estimate),
-            "proved_best": found.proof.proved_best and best.fastest and not own,
+            "proved_best": found.proof.proved_best and (_is_plan(read.job, found.proof.plan_id, found) if own else best.fastest),
             "stopped_by": found.proof.stopped_by,
         }
     )
+
+
+def _is_plan(job: Job, identity: str | None, found: SearchDocument) -> bool:
+    """Whether the script's own plan is that plan of the search, but for switches that do not affect the price."""
+    assert job.strategy is not None
+    own = plan_id(job.workload, job.strategy)
+    return any(own in (plan.plan_id, _with_own_switches(job, plan).plan_id) for plan in found.plans if plan.plan_id == identity)
 
 
 def _may_run(job: Job, estimate: Mapping[str, Any], best: Plan) -> str | None:
@@ -295,13 +319,13 @@ def _diff(before: str, after: str) -> str:
     return "".join(line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n" for line in lines)
 
 
-def with_shortest_samples(numbers: EstimateNumbers, job: Job, own: Sequence[Calibration]) -> EstimateNumbers:
+def with_shortest_samples(
+    numbers: EstimateNumbers, workload: Workload, strategy: ParallelStrategy, own: Sequence[Calibration]
+) -> EstimateNumbers:
     """The numbers with the lower end of the interval where packed samples have a few tokens each."""
-    workload, strategy = job.workload, job.strategy
-    assert strategy is not None  # a script has one
     fraction = min(SHORTEST_SAMPLE / workload.training.seq_length, 1.0)
     packed = replace(workload, training=replace(workload.training, mean_squared_length_fraction=fraction))
-    priced_packed = priced(packed, StrategyBatch.of([strategy]), own, simulated=False)
+    priced_packed = priced(packed, StrategyBatch.of([strategy]), own, simulated=numbers.fidelity == "simulated")
     (shortest,) = fill_intervals(packed, estimates_to_mappings(packed, priced_packed), own, [strategy])
     ends = [shortest["step_time_low_s"] or shortest["step_time_s"], numbers.step_time_low_s or numbers.step_time_s]
     return numbers.model_copy(update={"step_time_low_s": min(ends)})

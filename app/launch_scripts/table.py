@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -25,27 +27,36 @@ from app.answers.tables.summary import (
 from app.language.choice import said
 from app.launch_scripts.schemas import NotUnderstood, ScriptChange, TuneDocument, TunedPlan
 from app.text.terminal import write_text
-from documents.quantities import gibibytes, percent, seconds
+from documents.quantities import dashed_span, gibibytes, percent, seconds
+from documents.reading import shown_path
 from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
-SHOWN_CHANGES = 3
+SHOWN_CHANGES = 5
+_OF_CHECKPOINTS = re.compile(r"model.parallel|pipeline|expert.*parallel|virtual|num.layers|noop")
+_FIRST = re.compile(r"model.parallel|pipeline|expert.*(parallel|size)|context|data_parallel|micro.?batch|virtual|layer|recompute")
 
 
-def print_tuning(console: Console, document: TuneDocument, shown: Collection[str] | None = None) -> None:
-    """The answer of ``meshplan tune`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
+def print_tuning(
+    console: Console, document: TuneDocument, shown: Collection[str] | None = None, saved: Path | None = None
+) -> None:
+    """The answer of ``meshplan tune`` for a person: a dozen lines, then the sections ``shown`` (``None``: all).
+
+    ``saved``: the file that has the changed script.
+    """
     print_ignored(console, [argument.text for argument in document.ignored])
-    print_answer(console, document, job_text(document.job, document.target), _rows(document), _PRINTED, shown)
+    print_answer(console, document, job_text(document.job, document.target), _rows(document, saved), _PRINTED, shown)
 
 
-def _rows(document: TuneDocument) -> Iterator[Row]:
+def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     best = document.best
     if best is None:
         yield Sentence("Run"), document.nearest or Sentence("No plan fits.")
     elif document.diff:
         yield Sentence("Run"), best.strategy.name
     else:
-        yield Sentence("Run"), document.kept or Sentence("your plan: no plan for the same model, batch and devices is faster")
+        none = Sentence("your plan: none for the same model, batch and devices is measurably faster")
+        yield Sentence("Run"), document.kept or none
     yield from warning_rows(document.warnings)
     if best is not None:
         yield Sentence("Step"), step_text(best.estimate)
@@ -53,14 +64,18 @@ def _rows(document: TuneDocument) -> Iterator[Row]:
     yield Sentence("Yours"), _own_text(document)
     yield from labelled("", [Sentence("Your plan cannot run: {}", sentence) for sentence in document.violations[:1]])
     if best is not None and document.diff:
-        yield Sentence("Change"), changes_text(document.changes)
+        yield from labelled(Sentence("Change"), [changes_text(document.changes), *_of_checkpoints(document.changes)])
     if best is not None:
         yield Sentence("Proof"), proof_text(document, best)
     yield from assumption_rows(document.assumptions)
     passed = len(document.not_understood)
-    then: list[str] = [Sentence("{} parts of the script were not understood: --show passed", passed)] if passed else []
-    if document.diff:
-        then.append(Sentence("--output FILE writes the changed script; --show diff prints the lines"))
+    then: list[str] = [Sentence("not understood, and passed over: {} (--show passed)", passed)] if passed else []
+    if document.diff and saved is not None:
+        then.append(Sentence("{} has the changed script; --show diff prints the lines", shown_path(saved)))
+    elif document.diff:
+        then.append(
+            Sentence("--output FILE writes the changed script; --show diff prints the lines; meshplan explain: one change alone")
+        )
     else:
         then.append(more_text())
     yield from labelled(Sentence("Next"), then)
@@ -78,10 +93,16 @@ def _own_text(document: TuneDocument) -> str:
     return Sentence("{}; the gain is {:.2f}x (± {})", own, document.speedup, percent(document.speedup_error_fraction))
 
 
+def _of_checkpoints(changes: Sequence[ScriptChange]) -> Iterator[str]:
+    """A sentence if a checkpoint by rank does not fit the changed layout."""
+    if any(_OF_CHECKPOINTS.search(change.argument) for change in changes):
+        yield Sentence("a checkpoint that is saved by rank must be converted to the new layout first")
+
+
 def changes_text(changes: Sequence[ScriptChange]) -> str:
-    """The arguments that change, on one line."""
+    """The arguments that change, on one line: those of the layout first."""
     shown: list[str] = []
-    for change in changes[:SHOWN_CHANGES]:
+    for change in sorted(changes, key=lambda each: _FIRST.search(each.argument) is None)[:SHOWN_CHANGES]:
         if change.now is None:
             shown.append(Sentence("without {}", change.argument))
         elif change.was is None:
@@ -97,10 +118,12 @@ def proof_text(document: TuneDocument, best: TunedPlan) -> str:
     """What is proved of the plan to run."""
     if best.stopped_by:
         return Sentence("nothing is proved: cut by {}, so better plans may exist", word(best.stopped_by))
-    if not document.diff:
-        return Sentence("the search found none that is faster; it proves its own plans, of which yours is none")
     if best.proved_best:
         return Sentence("proved the fastest for this model, batch, devices and target")
+    if not document.diff and document.tie is not None:
+        return Sentence("another plan is proved the fastest; yours ties with it")
+    if not document.diff:
+        return Sentence("the search proves plans of its own, of which yours is none")
     return Sentence("another plan is proved the fastest; this one ties with it")
 
 
@@ -133,9 +156,11 @@ def print_not_understood(console: Console, passed: list[NotUnderstood]) -> None:
 def _numbers(estimate: EstimateNumbers | None) -> str:
     if estimate is None:
         return Sentence("it has no price")
-    limit, sure = gibibytes(estimate.memory_limit_bytes), chance(estimate.fits_probability)
-    fit = "" if estimate.fits is not False else Sentence(", {} sure to fit into {}", sure, limit)
-    return Sentence("{}, {}{}", seconds(estimate.step_time_s), gibibytes(estimate.peak_memory_bytes), fit)
+    low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
+    ends = "" if low_s is None or high_s is None else f" (80 %: {dashed_span(low_s, high_s)})"
+    peak, limit = gibibytes(estimate.peak_memory_bytes), gibibytes(estimate.memory_limit_bytes)
+    fit = "" if estimate.fits is None else Sentence(", {} sure to fit into {}", chance(estimate.fits_probability), limit)
+    return Sentence("{}{}, {}{}", seconds(estimate.step_time_s), ends, peak, fit)
 
 
 _PRINTED: Mapping[str, Callable[[Console, TuneDocument], None]] = {

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import IO, Any, TextIO, cast
 
+from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, JustifyMethod, RenderableType
 from rich.padding import Padding
 from rich.segment import Segment
-from rich.table import Table
+from rich.table import Column, Table
 from rich.text import Text
 
 from app.language.choice import headed, said, spoken
@@ -21,6 +23,7 @@ from documents.printable import printable
 from documents.sentences import Sentence, each_text, plain
 
 WIDTH_WITHOUT_TERMINAL = 120
+LEAST_TEXT = 16  # columns that wrapped text needs, for a table to stay whole
 WIDE = 110  # columns from which tables have the columns for wide terminals
 
 
@@ -41,7 +44,7 @@ class _TranslatingConsole(Console):
     """A console that writes sentences and tables in the language of the process."""
 
     def print(self, *objects: Any, **options: Any) -> None:
-        super().print(*(_fitted(_said(each)) for each in objects), **options)
+        super().print(*(_fitted(part) for each in objects for part in _parts(_said(each), self.width)), **options)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
         for segment in super().render(renderable, options):
@@ -83,6 +86,33 @@ def _fitted(shown: Any) -> Any:
             column.header = _fitted(column.header)
             column._cells = [_fitted(cell) for cell in column._cells]
     return shown
+
+
+def _parts(shown: Any, width: int) -> list[Any]:
+    """A table in parts that repeat its first columns, where the width does not hold its numbers; anything else as it is."""
+    if not isinstance(shown, Table) or shown.box is not None:
+        return [shown]
+    widths = [_least_width(column) + shown.padding[1] for column in shown.columns]
+    num_keys = next((place for place, column in enumerate(shown.columns, 1) if str(column.header)), len(widths))
+    parts: list[list[int]] = [[]]
+    for place in range(num_keys, len(widths)):
+        needed = sum(widths[:num_keys]) + sum(widths[each] for each in (*parts[-1], place))
+        if parts[-1] and needed - shown.padding[1] > width:
+            parts.append([])
+        parts[-1].append(place)
+    return [shown] if len(parts) == 1 else [_part(shown, [*range(num_keys), *part]) for part in parts]
+
+
+def _least_width(column: Column) -> int:
+    longest = max(cell_len(str(cell)) for cell in (column.header, *column.cells))
+    return longest if column.no_wrap else min(longest, LEAST_TEXT)
+
+
+def _part(table: Table, places: Sequence[int]) -> Table:
+    part = Table(box=None, pad_edge=False, header_style="dim", padding=table.padding, title=table.title, title_justify="left")
+    part.columns = [replace(table.columns[place], _index=number) for number, place in enumerate(places)]
+    part.rows = table.rows
+    return part
 
 
 def output() -> Console:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from app.answers.price import estimate_document
+from app.answers.price import finest_document
 from app.answers.schemas import EstimateDocument
 from app.answers.simulation import play
 from app.answers.trace import trace_text
@@ -41,17 +41,9 @@ def compared(
         raise InputError(Sentence("{}: {}", path, error)) from None
     except OSError as error:
         raise InputError(Sentence("{}: cannot be read ({}).", path, cause_of(error))) from None
-    priced = _priced(job, strategy, own)
+    priced = finest_document(job, strategy, own, replayed=True)
     parts, notes = _played(job, strategy, own, measured) if measured.source is Source.OWN else _dealt(job, priced, measured)
     return _document(priced, measured, parts, [*measured.notes, *notes])
-
-
-def _priced(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration]) -> EstimateDocument:
-    """The estimate, simulated task by task; by the closed form if that takes too long."""
-    try:
-        return estimate_document(job, strategy, own, simulated=True)
-    except InputError:
-        return estimate_document(job, strategy, own)
 
 
 def _dealt(job: Job, priced: EstimateDocument, measured: MeasuredStep) -> tuple[list[ComparedPart], list[str]]:

@@ -190,7 +190,10 @@ class JobReading(Reading):
         text, layers = str(self.value("moe-layer-freq")), self.layers()
         if re.fullmatch(r"\d{1,5}", text):
             return [int(index % max(int(text), 1) == 0) for index in range(layers)]
-        pattern = repeated(text)
+        try:
+            pattern = repeated(text)
+        except ReadingError as error:
+            raise ReadingError(Sentence("--moe-layer-freq: {}", error)) from None
         if len(pattern) != layers or set(pattern) - {0, 1}:
             raise ReadingError(Sentence("moe-layer-freq {!r} does not say of {} layers which are MoE", text[:80], layers))
         return pattern

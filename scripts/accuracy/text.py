@@ -17,10 +17,10 @@ README = (
     "short."
 )
 README_ZH = """\
-{publications} 份文献的 {runs} 条公开实测从未用于拟合或调参，每条都在任何人查看误差之前完成预测。
+{publications} 份文献的 {runs} 条公开实测从未用于拟合或调参，预测均先于误差统计完成。
 单步时间的中位误差为 {median}%：Ampere 上的稠密模型 {ampere}，Hopper {hopper}，Blackwell {blackwell}，
 Hopper 上的 MoE 模型 {hopper_moe}；名义 80% 区间包含其中的 {inside}%。
-其中没有昇腾上的；昇腾的误差由逐份留出发表文献、重新拟合得到：
+其中没有昇腾上的；昇腾的误差采用留一法：每次留出一份文献，用其余文献重新拟合：
 单机稠密模型 {single}，多机 {multi}，长序列 {long}，MoE 模型 {moe}。全部数字见 [docs/accuracy.md](docs/accuracy.md)。
 """
 

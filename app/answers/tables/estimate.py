@@ -97,13 +97,18 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
     console.print(title, style="bold", markup=False)
 
 
-def print_estimate(console: Console, document: EstimateDocument, shown: Collection[str] | None = None) -> None:
-    """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all)."""
+def print_estimate(
+    console: Console, document: EstimateDocument, shown: Collection[str] | None = None, *, is_script: bool = False
+) -> None:
+    """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all).
+
+    ``is_script``: the job is that of a launch script, which ``meshplan tune`` changes.
+    """
     print_ignored(console, document.ignored or ())
-    print_answer(console, document, job_text(document.job), _rows(document), _PRINTED, shown)
+    print_answer(console, document, job_text(document.job), _rows(document, is_script=is_script), _PRINTED, shown)
 
 
-def _rows(document: EstimateDocument) -> Iterator[Row]:
+def _rows(document: EstimateDocument, *, is_script: bool) -> Iterator[Row]:
     job, estimate = document.job, document.estimate
     yield Sentence("Plan"), document.strategy.name
     yield from warning_rows(document.warnings)
@@ -118,11 +123,11 @@ def _rows(document: EstimateDocument) -> Iterator[Row]:
     yield from assumption_rows(document.assumptions)
     if document.next_runs is not None:
         yield Sentence("Trust"), Sentence("{} {}", FAR, WHICH_RUNS if document.next_runs else CALIBRATE)
-    next_step = (
-        Sentence("meshplan search finds the best plan, meshplan explain says what a change gains")
-        if estimate.fits is not False
-        else Sentence("meshplan explain says which change would make it fit")
-    )
+    next_step = Sentence("meshplan search finds the best plan, meshplan explain says what a change gains")
+    if is_script:
+        next_step = Sentence("meshplan tune changes it for the best plan, meshplan explain says what a change gains")
+    elif estimate.fits is False:
+        next_step = Sentence("meshplan explain says which change would make it fit")
     yield Sentence("Next"), more_text(next_step)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from app.cli.commands import options
+from app.cli.commands.given_job import OfScript, given_job, with_doubts
 from app.cli.commands.options import JOB_FIELDS
 from app.exit_codes import DONE
 from documents.errors import InputError
-from documents.errors import show as quoted
 from documents.sentences import Sentence
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def estimate(
         list[str] | None,
         typer.Option(help="one switch beside the usual ones, as in mc2=false", rich_help_panel=_LAYOUT, metavar="NAME=BOOL"),
     ] = None,
-    simulate: Annotated[bool, typer.Option("--simulate", help="play the step task by task")] = False,
+    simulate: Annotated[bool, typer.Option("--simulate", help="also show what the simulated step waits for and hides")] = False,
     timeline: Annotated[
         Path | None, typer.Option(help="trace of the simulated step, for Perfetto and MindStudio Insight; implies --simulate")
     ] = None,
@@ -78,8 +77,6 @@ def estimate(
     as_json: options.Json = False,
 ) -> int:
     """Step time and memory of one strategy, to the last part; MODEL may also be a launch script."""
-    from app.jobs.job import load_job
-    from app.launch_scripts.forms import is_launch_script
     from app.text import terminal
     from app.text.files import check_output
 
@@ -88,37 +85,22 @@ def estimate(
     sections, labels = job_of_flags(context)
     if switch:
         sections.setdefault("strategy", {})["switches"] = _switches(switch)
-    read = None
-    if is_launch_script(model):
-        from app.launch_scripts.files import script_job
-
-        reading = partial(script_job, model, values=values or (), files=files or (), vocab_size=vocab_size, assume=assume or ())
-        read = reading(options.with_lengths(lengths, sections, lambda: reading(sections).job))
-        job = read.job
-    else:
-        for flag, value in (
-            ("--set", values),
-            ("--with", files),
-            ("--vocab-size", vocab_size),
-            ("--assume", assume),
-        ):
-            if value:
-                raise InputError(Sentence("{}: only of a launch script, and {} is none; leave it out.", flag, quoted(model)))
-        own_sections = sections
-        sections = options.with_lengths(lengths, sections, lambda: load_job(model, own_sections, labels))
-        job = load_job(model, sections, labels)
+    job, read = given_job(model, sections, labels, lengths, OfScript(values, files, vocab_size, assume))
     if job.strategy is None:
         raise InputError(Sentence("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4."))
 
     from app.answers.parts import PARTS  # a refused flag does not wait for these
-    from app.answers.price import estimate_document
+    from app.answers.price import estimate_document, finest_document
     from app.answers.tables.estimate import SECTIONS, print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
 
     asked = (*(["simulation"] if simulate else []), *(["tensors"] if memory_plan else []))
     to_print = options.sections_shown(details, show, SECTIONS, asked)
     own = own_calibrations(job)
-    document = estimate_document(job, job.strategy, own, simulated=simulate or timeline is not None, explained=PARTS)
+    if simulate or timeline is not None:
+        document = estimate_document(job, job.strategy, own, simulated=True, explained=PARTS)
+    else:
+        document = finest_document(job, job.strategy, own, explained=PARTS)
     if memory_plan:
         from app.answers.memory_plan import memory_plan_document
 
@@ -126,27 +108,12 @@ def estimate(
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
     if read is not None:
-        from app.launch_scripts.service import not_understood, with_shortest_samples, without_verdict
+        from app.launch_scripts.service import not_understood
         from app.launch_scripts.table import print_not_understood
 
-        if read.doubt_of_lengths:
-            document = document.model_copy(
-                update={
-                    "estimate": with_shortest_samples(document.estimate, job, own),
-                    "warnings": [read.doubt_of_lengths, *document.warnings],
-                }
-            )
-        if read.ignored:
-            numbers = without_verdict(document.estimate.model_dump())
-            document = document.model_copy(
-                update={
-                    "estimate": type(document.estimate).model_validate(numbers),
-                    "ignored": [entry.text for entry in read.ignored],
-                }
-            )
-
+        document = with_doubts(document, read, own)
         print_not_understood(terminal.messages(), not_understood(read))
-    terminal.answer(document, as_json, lambda console: print_estimate(console, document, to_print))
+    terminal.answer(document, as_json, lambda console: print_estimate(console, document, to_print, is_script=read is not None))
     return DONE
 
 

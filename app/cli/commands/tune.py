@@ -66,5 +66,5 @@ def tune(
         document = tune_document(read, on_progress, own=own_calibrations(read.job), executor=workers)
     if output is not None:
         save_text(output, document.script, "--output")
-    terminal.answer(document, as_json, lambda console: print_tuning(console, document, to_print))
+    terminal.answer(document, as_json, lambda console: print_tuning(console, document, to_print, output))
     return DONE if document.best is not None else NOTHING_FEASIBLE
