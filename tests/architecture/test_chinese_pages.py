@@ -73,6 +73,18 @@ def test_each_page_leads_to_the_other(english: str) -> None:
 
 
 @pytest.mark.parametrize("chinese", PAIRS.values())
+def test_a_chinese_page_leads_to_chinese_pages(chinese: str) -> None:
+    own = {(ROOT / english).resolve(): (ROOT / page).resolve() for english, page in PAIRS.items()}
+    linked = [(ROOT / chinese).parent / link for link in re.findall(r"\]\(([\w./-]+\.md)", FENCED.sub("", _text(chinese)))]
+    assert [str(link) for link in linked if own.get(link.resolve()) not in (None, (ROOT / chinese).resolve())] == []
+
+
+@pytest.mark.parametrize("english", PAIRS)
+def test_the_chinese_table_of_pages_names_what_the_english_one_does(english: str) -> None:
+    assert f"({english})" not in _text("README.md") or f"({PAIRS[english]})" in _text("README.zh.md")
+
+
+@pytest.mark.parametrize("chinese", PAIRS.values())
 def test_every_paragraph_is_in_chinese(chinese: str) -> None:
     prose = re.sub(r"`[^`]*`|\]\([^)]*\)", "", FENCED.sub("", _text(chinese)))
     long = [text for text in re.split(r"\n\s*\n", prose) if len(re.findall(r"[A-Za-z]{3,}", text)) > 8]
