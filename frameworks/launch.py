@@ -52,6 +52,9 @@ def launch_block(
             else:
                 launch = framework.write(workload, strategy)
                 arguments, environment = list(launch.arguments), dict(launch.environment)
+                notes += [
+                    Sentence("Its price is not the plan's: `meshplan estimate` of this file says it, and whether it fits.")
+                ] * bool(broken)
                 notes += [*framework.misstated(workload), *cautions(workload, strategy, target), *launch.notes]
         block[target.name] = {
             "target": target.label,

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, cast
 import numpy as np
 
 from app.calibrations.constants import calibration_sentence, constants_for
-from app.jobs.assumed import NOT_GIVEN, Assumption, joined, text_of
+from app.jobs.assumed import NOT_GIVEN, SEARCHED, Assumption, joined, text_of
 from app.jobs.defaults import KEEP_PEAK, SHOWN, Other, others, others_of_plan, priced_switches
 from app.jobs.fields import StrategySection
 from app.jobs.job import Job, parse_job
@@ -325,7 +325,7 @@ class Measured:
     ) -> Iterator[_Variant]:
         for name in names:
             value = mapping.get(name)
-            told = Sentence("{}.{} = {} {}", prefix, name, _shown(name, value), NOT_GIVEN)
+            told = Sentence("{}.{} = {} {}", prefix, name, _shown(name, value), _why(prefix))
             for other in others_of_plan(f"strategy.{name}", self._workload, plan, value):
                 given, text = (other.value, other.text) if isinstance(other, Other) else (other, text_of(other))
                 with suppress(InputError):
@@ -378,13 +378,17 @@ def _batch_of(plans: Sequence[ParallelStrategy], variants: Sequence[tuple[int, _
     return replace(batch, features=np.array([int(variant.features) for _, variant in variants]))
 
 
+def _why(prefix: str) -> Sentence:
+    return SEARCHED if prefix.startswith("search") else NOT_GIVEN
+
+
 @lru_cache(maxsize=1024)  # most requests to a server have the same switches
 def _turned(prefix: str, features: Feature, names: frozenset[str]) -> tuple[_Variant, ...]:
     """Variants of a plan, each with one of the switches flipped."""
     found = []
     for name in filter(names.__contains__, SWITCHES):
         is_on = bool(features & SWITCHES[name])
-        told = Sentence("{}.{} = {} {}", prefix, name, text_of(is_on), NOT_GIVEN)
+        told = Sentence("{}.{} = {} {}", prefix, name, text_of(is_on), _why(prefix))
         found.append(_Variant(told, text_of(not is_on), features ^ SWITCHES[name]))
     return tuple(found)
 

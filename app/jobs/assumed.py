@@ -14,6 +14,7 @@ from documents.errors import InputError, show, unknown_name
 from documents.sentences import Sentence, plain, recognized
 
 NOT_GIVEN = Sentence("(not given)")
+SEARCHED = Sentence("(left to the search)")
 MAX_ASSUMED = 100
 Bounds = Field(ge=0, le=MAX_TOKENS)
 _WHYS = (  # notes on defaults; a resolved job contains only their text

@@ -360,9 +360,8 @@ def feature_warnings(workload: Workload, strategy: ParallelStrategy) -> list[str
         names = joined(", ", ((feature.name or "").lower() for feature in unpriced))
         sentences.append(
             Sentence(
-                "strategy.features: {} {} launch arguments alone: the price is the one without.",
+                "strategy.features: {}: priced as if off, since no formula says what it changes.",
                 names,
-                "changes" if len(unpriced) == 1 else "change",
             )
         )
     whole = -(-workload.model.num_layers // (strategy.pp * strategy.vpp))

@@ -157,10 +157,13 @@ def _numbers(estimate: EstimateNumbers | None) -> str:
     if estimate is None:
         return Sentence("it has no price")
     low_s, high_s = estimate.step_time_low_s, estimate.step_time_high_s
-    ends = "" if low_s is None or high_s is None else f" (80 %: {dashed_span(low_s, high_s)})"
-    peak, limit = gibibytes(estimate.peak_memory_bytes), gibibytes(estimate.memory_limit_bytes)
-    fit = "" if estimate.fits is None else Sentence(", {} sure to fit into {}", chance(estimate.fits_probability), limit)
-    return Sentence("{}{}, {}{}", seconds(estimate.step_time_s), ends, peak, fit)
+    step, peak = seconds(estimate.step_time_s), gibibytes(estimate.peak_memory_bytes)
+    text = Sentence("{}, peak {}", step, peak)
+    if low_s is not None and high_s is not None:
+        text = Sentence("{} (80 %: {}), peak {}", step, dashed_span(low_s, high_s), peak)
+    if estimate.fits is None:
+        return text
+    return Sentence("{}, {} sure to fit into {}", text, chance(estimate.fits_probability), gibibytes(estimate.memory_limit_bytes))
 
 
 _PRINTED: Mapping[str, Callable[[Console, TuneDocument], None]] = {

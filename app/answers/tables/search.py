@@ -105,11 +105,11 @@ def gain_text(baseline: Baseline, plan: Plan, *, is_proved: bool) -> str:
         described = Sentence("{} ({})", whose, beyond)
     fits = "" if numbers.fits else Sentence(", which does not fit")
     if baseline.error_fraction is None:
-        return Sentence("{:.2f}x {}{}", 1 + baseline.speedup_fraction, described, fits)
+        return Sentence("{:.2f}x over {}{}", 1 + baseline.speedup_fraction, described, fits)
     error = Sentence("± {}", percent(baseline.error_fraction))
     if ties(numbers.step_time_s, plan.estimate.step_time_s, baseline.error_fraction):
         error = Sentence("{}, a tie", error)
-    return Sentence("{:.2f}x ({}) {}{}", 1 + baseline.speedup_fraction, error, described, fits)
+    return Sentence("{:.2f}x ({}) over {}{}", 1 + baseline.speedup_fraction, error, described, fits)
 
 
 def _whose(baseline: Baseline) -> Sentence:

@@ -10,7 +10,7 @@ import typer
 from app.exit_codes import DONE
 from app.text.lines import tell
 from documents.errors import InputError, cause_of
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 
 DEFAULT_PORT = 8765
 MAX_PORT = 65_535
@@ -109,8 +109,8 @@ def _greeting(url: str, database: str, workers: int, keys_required: bool, everyw
         ),
         *([Sentence("It listens on {}: other machines reach it at {}.", everywhere[0], everywhere[1])] if everywhere else []),
         *([Sentence("Callers need an API key: `meshplan keys create NAME` prints one.")] if keys_required else []),
-        "Try:",
+        Sentence("Try:"),
         f"  curl {url}/v1/studies{key} -H 'Content-Type: application/json' -H 'Prefer: wait=30' \\",
         """    -d '{"model": "llama-2-7b", "cluster": {"hardware": "atlas-800t-a2", "num_devices": 64}}'""",
     ]
-    return "\n".join(lines)
+    return joined("\n", lines)

@@ -245,7 +245,7 @@ def test_a_search_tells_what_its_plan_owes_to_options_that_it_did_not_try() -> N
     found = by_field(document.assumptions)
     assert "software.year" in found
     fixed = [sentence for field, sentence in found.items() if field.startswith("search.")]
-    assert any("search.flash_attention = true (not given): false would make the step" in sentence for sentence in fixed)
+    assert any("search.flash_attention = true (left to the search): false would make the step" in sentence for sentence in fixed)
     given = parse_job({**SMALL, "search": {**SMALL["search"], "flash_attention": True, "zero_stage": 1}})
     left = by_field(search_document(given).assumptions)
     assert not {"search.flash_attention", "search.zero_stage"} & set(left)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.commands import ROOT, command
 
-SHOWN = re.compile(r"^```\n(Run .*?)^```", re.MULTILINE | re.DOTALL)
+SHOWN = re.compile(r"^```\n((?:Run|采用) .*?)^```", re.MULTILINE | re.DOTALL)
 TUTORIAL = "qwen3-8b --hardware atlas-900-a2-podc --devices 16 --seq-length 4096 --global-batch-size 256 --tp 1".split()
 
 
@@ -21,8 +21,8 @@ def printed(folder: Path, *words: str) -> str:
 @pytest.mark.slow
 def test_the_pages_on_scripts_show_what_tune_prints(tmp_path: Path) -> None:
     script = "tests/fixtures/scripts/60-mixtral-8x7b-megatron.sh"
-    text = printed(tmp_path, "tune", script, "--hardware", "h100-sxm-80gb")
-    for page in ("docs/tune.md", "docs/zh/tune.md"):
+    for page, language in (("docs/tune.md", "en"), ("docs/zh/tune.md", "zh")):
+        text = printed(tmp_path, "--language", language, "tune", script, "--hardware", "h100-sxm-80gb")
         (shown,) = SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))
         assert shown in text, page
 

@@ -374,7 +374,7 @@ def test_switches_that_do_nothing_are_a_warning() -> None:
     assert job.warnings == (
         "strategy.features: moe_allgather_overlap_comm has no effect: the dispatcher is not allgather.",
         "strategy.features: cp_send_recv_overlap has no effect: cp is 1.",
-        "strategy.features: moe_tp_extend_ep changes launch arguments alone: the price is the one without.",
+        "strategy.features: moe_tp_extend_ep: priced as if off, since no formula says what it changes.",
     )
 
 
