@@ -388,6 +388,20 @@ def _warn(cluster: ClusterSection, profile: HardwareProfile, warnings: list[str]
         warnings.append(Sentence("{} is announced, not delivered: its numbers are the vendor's plan.", profile.name))
     elif profile.status is Status.UNVALIDATED:
         warnings.append(Sentence("{} is unvalidated: no measured training run backs its numbers.", profile.name))
+    devices, per_node = cluster.num_devices, profile.devices_per_node
+    if devices > per_node and devices % per_node:
+        below = devices - devices % per_node
+        warnings.append(
+            Sentence(
+                "cluster.num_devices: {} devices do not fill nodes of {}, and launch files start {} on every node; "
+                "give {} or {}.",
+                devices,
+                per_node,
+                per_node,
+                below,
+                below + per_node,
+            )
+        )
 
 
 def _resolved(

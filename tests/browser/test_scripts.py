@@ -81,12 +81,20 @@ def test_a_script_gets_its_price_the_best_and_the_lines_to_change(view: OpenView
     opened = view(site.url)
     page = opened.open("/scripts?hardware=atlas-800t-a2&devices=8")
     answer = _answer(site)
+    answer["estimate"]["evidence"]["extrapolated"] = ["no measured run above 8 devices"]
     sent = _tuned(page, answer)
     assert sent == [{"script": SCRIPT, "hardware": "atlas-800t-a2", "devices": 8}]
     own, best = answer["estimate"]["step_time_s"], answer["best"]["estimate"]["step_time_s"]
-    for label, value in (("Yours", own), ("Best", best)):
+    for label, value in (("Yours", own), ("Plan to run", best)):
         tile = page.locator(".mantine-Card-root").filter(has_text=re.compile(f"^{label}"))
         expect(tile).to_contain_text(f"{value:.3g}"[:3])
+    for label, of in (("Yours", answer["estimate"]), ("Plan to run", answer["best"]["estimate"])):
+        tile = page.locator(".mantine-Card-root").filter(has_text=re.compile(f"^{label}"))
+        expect(tile).to_contain_text(
+            re.compile(r"80 %: [\d.]+\Ws to [\d.]+\Ws" + (", extrapolated" if label == "Yours" else r"\d"))
+        )
+        expect(tile).to_contain_text(f"fits with {of['fits_probability']:.1%}".replace("%", " %"))
+    expect(page.get_by_text("no field for lengths")).to_have_count(0)
     expect(page.get_by_text(f"{answer['speedup']:.3g}×")).to_be_visible()
     expect(page.get_by_text("± 7.5 %")).to_be_visible()
     expect(page.get_by_text(answer["why"])).to_be_visible()
@@ -104,6 +112,16 @@ def test_a_script_gets_its_price_the_best_and_the_lines_to_change(view: OpenView
         assert opened.violations() == []
 
 
+def test_what_the_answer_does_not_know_is_said(view: OpenView, site: Site) -> None:
+    answer = _answer(site)
+    answer["speedup_error_fraction"] = None
+    answer["warnings"] = ["Sample lengths are not known; --lengths states them."]
+    page = view(site.url).open("/scripts?hardware=atlas-800t-a2&devices=8")
+    _tuned(page, answer)
+    expect(page.get_by_text("Its error is not known")).to_be_visible()
+    expect(page.get_by_text("meshplan tune launch.sh --lengths MEAN:MAX")).to_be_visible()
+
+
 def test_a_script_of_megatron_is_read_priced_and_changed_by_the_server(view: OpenView, site: Site) -> None:
     page = view(site.url).open("/scripts?hardware=a100-sxm-80gb")
     page.get_by_role("textbox", name="Script").fill(REAL)
@@ -117,7 +135,7 @@ def test_a_script_of_megatron_is_read_priced_and_changed_by_the_server(view: Ope
     diff = page.get_by_role("region", name="Diff of the script")
     expect(diff).to_contain_text("-TP=8")
     expect(page.get_by_role("region", name="Not understood")).to_contain_text("hidden-dropout 0.1 is priced as 0")
-    expect(page.get_by_text("Best, proved")).to_be_visible()
+    expect(page.get_by_text("To run, proved the fastest")).to_be_visible()
 
 
 def test_the_page_and_its_answer_are_chinese(view: OpenView, site: Site) -> None:

@@ -94,6 +94,54 @@ def test_forms_say_all_that_is_missing_at_once(view: OpenView, site: Site) -> No
     assert opened.violations() == []
 
 
+def test_numbers_are_kept_as_typed_and_read_as_the_command_line_reads_them(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page = opened.open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2")
+    devices, sequence = page.get_by_role("textbox", name="Devices"), page.get_by_label("Sequence length")
+    devices.press_sequentially("16x16")
+    expect(devices).to_have_value("16x16")
+    expect(page.get_by_text("“16x16” is not allowed; give a whole number, as in 1024, 1,024 or 1Ki")).to_be_visible()
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.method) if request.method == "POST" else None)
+    page.get_by_role("button", name="Start the search").click()
+    expect(devices).to_be_focused()
+    assert (asked, opened.violations()) == ([], [])
+    devices.fill("1Ki")
+    sequence.press_sequentially("4k")
+    page.get_by_label("Training tokens").press_sequentially("1T")
+    expect(page.get_by_text("= 4,096")).to_be_visible()
+    expect(page.get_by_text("is not allowed")).to_have_count(0)
+    command = page.get_by_role("region", name="The same search from a terminal")
+    expect(command).to_contain_text("--devices 1Ki")
+    page.get_by_role("tab", name="REST").click()
+    request = page.get_by_role("region", name="The request that this form sends")
+    for part in ('"num_devices": 1024', '"seq_length": 4096', '"train_tokens": 1000000000000'):
+        expect(request).to_contain_text(part)
+
+
+def test_devices_that_fill_no_whole_nodes_are_remarked_before_the_search(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=60")
+    expect(page.get_by_text("60 devices do not fill nodes of 8: 56 or 64 would")).to_be_visible()
+    page.get_by_role("textbox", name="Devices").fill("64")
+    expect(page.get_by_text("8 nodes of 8")).to_be_visible()
+    expect(page.get_by_text("do not fill")).to_have_count(0)
+
+
+def test_what_is_needed_is_said_beside_empty_fields_in_the_colour_of_an_example(view: OpenView, site: Site) -> None:
+    opened = view(site.url)
+    page = opened.open("/rl")
+    page.get_by_role("button", name="Search", exact=True).click()
+    expect(page.get_by_text("Needed", exact=True)).to_have_count(7)
+    colour = "(field) => getComputedStyle(field, '::placeholder').color"
+    assert page.get_by_label("Devices", exact=False).first.evaluate(colour) == page.get_by_label(
+        "Optimizer steps"
+    ).first.evaluate(colour)
+    assert opened.violations() == []
+    page = opened.open("/sweep")
+    page.get_by_role("button", name="Sweep", exact=True).click()
+    expect(page.get_by_text("Needed", exact=True)).to_be_visible()
+
+
 MANY = 10_000
 
 

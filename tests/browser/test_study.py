@@ -74,8 +74,15 @@ def test_the_answer_stands_first(view: OpenView, site: Site) -> None:
     proved = httpx.get(f"{site.url}/v1/studies/{site.completed}/plans/{proof['plan_id']}").json()
     expect(page.get_by_text(f"Plan {proved['rank']} is proved the fastest.")).to_be_visible()
     expect(page.get_by_text(f"Plan {recommended['rank']}: {recommended['why']}")).to_be_visible()
-    expect(page.get_by_text("Proved best.")).to_have_count(0)
-    expect(page.get_by_text(f"{study['result']['counts']['enumerated']:,} strategies enumerated")).to_be_visible()
+    expect(page.get_by_text("Proved.", exact=True)).to_have_count(0)
+    counts = study["result"]["counts"]
+    assert counts["lattice"] < counts["enumerated"] == counts["lattice"] + counts["forms"]
+    lattice = f"{counts['lattice']:,} strategies in the lattice, {counts['lattice_legal']:,} legal"
+    told = f"{lattice}, {counts['forms']:,} memory-saving forms"
+    expect(page.get_by_text(told)).to_be_visible()
+    expect(page.get_by_text(f"No other of {counts['lattice']:,} strategies")).to_be_visible()
+    words = page.get_by_role("region", name="Plans", exact=True).inner_text()
+    assert (words.count("recommended"), "best" in words) == (1 + 1, False)  # the heading of the column, and one row
     gain = study["result"]["baseline"]["speedup_fraction"]
     expect(page.get_by_text(f"+{gain:.1%}".replace("%", " %"), exact=True)).to_be_visible()
     expect(page.get_by_text("the usual first plan takes")).to_be_visible()

@@ -12,7 +12,7 @@ interface Props {
   section: string;
   /** Why a study named in the address cannot be read. */
   sourceError?: Error | null;
-  onSubmit: () => void;
+  onSubmit: (form: HTMLFormElement) => void;
   form: ReactNode;
   /** Shown while the server works on the answer. */
   waiting?: ReactNode;
@@ -32,7 +32,7 @@ export function FormPage({ title, subtitle, section, sourceError, onSubmit, form
           <form
             onSubmit={(event) => {
               event.preventDefault();
-              onSubmit();
+              onSubmit(event.currentTarget);
             }}
             noValidate
           >

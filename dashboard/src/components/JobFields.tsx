@@ -1,10 +1,12 @@
 /** Fields that forms of several pages have. */
-import { MultiSelect, NumberInput, Select, TextInput } from "@mantine/core";
+import { MultiSelect, Select, Text, TextInput } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import type { CSSProperties } from "react";
+import type { CSSProperties, ReactNode } from "react";
 import { useTranslation } from "../i18n";
 
 import { hardwareListQuery } from "../api/queries";
+import { number } from "../units/format";
+import { readNumber, unreadText, type Written } from "../units/written";
 
 const FAMILIES = ["ascend", "nvidia", "amd"] as const;
 
@@ -13,7 +15,7 @@ interface Props {
   value: string;
   onChange: (value: string) => void;
   error?: string | undefined;
-  description?: string;
+  description?: ReactNode;
   placeholder?: string;
   required?: boolean;
   style?: CSSProperties;
@@ -28,17 +30,30 @@ const told = ({ label, error, description, placeholder, required, style }: Props
   ...(style && { style }),
 });
 
-export function NumberField(props: Props & { unit?: string; decimals?: boolean }) {
+/** Whether a number of the form cannot be read: nothing is sent then, and its field is focused. */
+export function toUnread(form: HTMLFormElement | null): boolean {
+  const field = form?.querySelector<HTMLElement>("[data-unread]");
+  field?.focus();
+  return field != null;
+}
+
+/** Keeps what was typed, and says beside it what the server will read, or that it cannot be read. */
+export function NumberField({ written, unit, ...props }: Props & { written: Written; unit?: string; name?: string }) {
+  const { t } = useTranslation();
+  const unread = unreadText(t, props.value, written);
+  const value = readNumber(props.value, written);
+  const isShort = value !== null && /[a-z]/i.test(props.value);
+  const read = isShort && `= ${number(value / (written.scale ?? 1), 6)}${unit ? ` ${unit}` : ""}`;
+  const description = read && props.description ? <>{read}<br />{props.description}</> : read || props.description;
   return (
-    <NumberInput
-      {...told(props)}
+    <TextInput
+      {...told({ ...props, error: unread ?? props.error, ...(description && { description }) })}
+      {...(props.name && { name: props.name })}
       value={props.value}
-      onChange={(value) => props.onChange(String(value))}
-      allowDecimal={props.decimals ?? false}
-      thousandSeparator=","
-      min={0}
-      hideControls
-      {...(props.unit && { suffix: ` ${props.unit}` })}
+      onChange={(event) => props.onChange(event.currentTarget.value)}
+      autoComplete="off"
+      {...(unread && { "data-unread": true })}
+      {...(unit && { rightSection: <Text span size="sm" c="dimmed">{unit}</Text>, rightSectionWidth: 52, rightSectionPointerEvents: "none" as const })}
     />
   );
 }

@@ -32,6 +32,12 @@ export function intervalText(t: TFunction, interval: Interval | null | undefined
   return interval ? t("common:interval", { low: unbroken(format(interval.low)), high: unbroken(format(interval.high)) }) : t("common:noInterval");
 }
 
+/** The interval of a predicted step, and whether it goes beyond what was measured. */
+export function stepIntervalText(t: TFunction, estimate: Step & { evidence: { extrapolated: readonly string[] } }): string {
+  const text = intervalText(t, withStep(estimate, estimate.step_time_s), stepText);
+  return estimate.evidence.extrapolated.length ? t("common:extrapolated", { interval: text }) : text;
+}
+
 /** "14.4 s – 23.3 s", for a column or a line that is called an interval. */
 export function rangeText(interval: Interval | null, format: (value: number) => string): string {
   return interval ? `${format(interval.low)} – ${format(interval.high)}` : "–";

@@ -103,7 +103,9 @@ export function searchRows(items: readonly Item[], t: T): Row[] {
     told("state", ({ state }) => t(`common:state.${state}`)),
     told("proved", ({ result }) => (result ? t(result.proof.proved_best ? "row.isProved" : "row.isNotProved") : NOTHING)),
     told("gain", ({ result }) => percent(result?.baseline?.speedup_fraction)),
-    ...(["enumerated", "legal", "fits_memory", "simulated", "sampled"] as const).map((name) => told(name, ({ result }) => count(result?.counts[name]))),
+    told("enumerated", ({ result }) => count(result?.counts.lattice ?? result?.counts.enumerated)),
+    told("legal", ({ result }) => count(result?.counts.lattice_legal ?? result?.counts.legal)),
+    ...(["fits_memory", "simulated", "sampled"] as const).map((name) => told(name, ({ result }) => count(result?.counts[name]))),
     told("took", ({ result }) => duration(result?.timing.total_s)),
     told("version", ({ version }) => version),
   ].filter(({ texts }) => texts.some((text) => text !== NOTHING));

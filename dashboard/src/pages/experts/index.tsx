@@ -7,12 +7,12 @@ import { useTranslation } from "../../i18n";
 import { answered, api, type Schemas } from "../../api/client";
 import { modelsQuery } from "../../api/queries";
 import { FormPage } from "../../components/FormPage";
-import { HardwareField, NumberField } from "../../components/JobFields";
+import { HardwareField, NumberField, toUnread } from "../../components/JobFields";
 import { useAsked } from "../../components/useAsked";
 import { useKept } from "../../components/useKept";
 import { useUrlText } from "../../state/url";
 import { Answer } from "./Answer";
-import { fieldOfProblem, requestOf, type Field } from "./request";
+import { fieldOfProblem, requestOf, writtenOf, type Field } from "./request";
 
 /** Where the experts of a job should lie: loads in, heat maps before and after, and what moving costs. */
 export function Page() {
@@ -35,9 +35,9 @@ export function Page() {
   const missing = (["model", "hardware", "devices"] as const).filter((field) => !{ model, hardware, devices }[field].trim());
   const errorOf = (field: Field) => (isAsked && missing.some((each) => each === field) ? t(`missing.${field}`) : wrong === field ? refusal?.message : undefined);
 
-  const plan = () => {
+  const plan = (of: HTMLFormElement) => {
     setAsked(true);
-    if (missing.length) return;
+    if (missing.length || toUnread(of)) return;
     void ask((signal) => {
       const body = requestOf({ model, hardware, devices, tp, pp, ep, validSteps, maxCopies, log, steps, early });
       return answered(api.POST("/v1/experts/plans", { body, signal }));
@@ -45,7 +45,7 @@ export function Page() {
   };
 
   const whole = (field: Field, value: string, set: (text: string) => void, placeholder: string) => (
-    <NumberField label={t(`field.${field}`)} placeholder={placeholder} value={value} onChange={set} error={errorOf(field)} style={{ flex: "1 1 110px" }} />
+    <NumberField label={t(`field.${field}`)} written={writtenOf(field)} placeholder={placeholder} value={value} onChange={set} error={errorOf(field)} style={{ flex: "1 1 110px" }} required={field === "devices"} />
   );
 
   return (

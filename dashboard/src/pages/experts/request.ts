@@ -1,4 +1,5 @@
 import type { Schemas } from "../../api/client";
+import { numberOrText, type Written } from "../../units/written";
 
 /** What the form holds, as text: the server says what is wrong with it. */
 export interface Form {
@@ -32,15 +33,15 @@ const PLACES: Record<string, Field> = {
   "loads/generated/steps": "steps",
 };
 
-function numberOf(text: string): number | string | undefined {
-  const trimmed = text.trim();
-  if (trimmed === "") return undefined;
-  return Number.isFinite(Number(trimmed)) ? Number(trimmed) : trimmed;
+/** How the field of a number is read. */
+export function writtenOf(field: Field): Written {
+  const place = Object.keys(PLACES).find((each) => PLACES[each] === field);
+  return { name: place?.split("/").pop() ?? field, whole: true };
 }
 
 function given(fields: Record<string, string>): Record<string, number | string> {
-  const numbers = Object.entries(fields).map(([name, text]) => [name, numberOf(text)] as const);
-  return Object.fromEntries(numbers.filter((entry): entry is [string, number | string] => entry[1] !== undefined));
+  const filled = Object.entries(fields).filter(([, text]) => text.trim() !== "");
+  return Object.fromEntries(filled.map(([name, text]) => [name, numberOrText(text, { name, whole: true })]));
 }
 
 /** A number that is none travels as text. */
@@ -48,7 +49,7 @@ export function requestOf(form: Form): Schemas["ExpertPlanRequest"] {
   const { model, hardware, devices, tp, pp, ep, validSteps, maxCopies, log, steps, early } = form;
   return {
     model,
-    cluster: { hardware, num_devices: numberOf(devices) ?? "" },
+    cluster: { hardware, num_devices: numberOrText(devices, writtenOf("devices")) },
     strategy: { ...given({ tp, pp, ep }), recompute: "full" },
     loads: log.trim() ? { text: log } : { generated: { ...given({ steps }), early } },
     terms: given({ valid_steps: validSteps, max_copies: maxCopies }),

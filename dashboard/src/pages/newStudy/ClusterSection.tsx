@@ -1,7 +1,7 @@
 import { Badge, Group, Select, SimpleGrid, Text } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
-import { useState, type ComponentProps } from "react";
-import { useTranslation } from "../../i18n";
+import { useState, type ComponentProps, type ReactNode } from "react";
+import { useTranslation, type TFunction } from "../../i18n";
 
 import type { Schemas } from "../../api/client";
 import { hardwareListQuery } from "../../api/queries";
@@ -13,7 +13,9 @@ import { SaveMenu } from "../../components/SaveMenu";
 import { tierLines } from "../../components/tiers";
 import { Topology } from "../../components/Topology";
 import { bytes, bytesPerSecond, count, flopsPerSecond, number } from "../../units/format";
-import { WholeNumber } from "./Input";
+import { readNumber } from "../../units/written";
+import { NUMBERS } from "./form";
+import { Numeric } from "./Input";
 import { Section, type SectionProps } from "./Section";
 
 type Hardware = Schemas["HardwareSummary"];
@@ -27,8 +29,8 @@ export function ClusterSection(props: SectionProps) {
   const { data } = useQuery(hardwareListQuery());
   const items = data?.items ?? [];
   const hardware = items.find((item) => item.name === form.hardware);
-  const devices = Number(form.devices);
-  const isCount = Number.isInteger(devices) && devices >= 1 && devices <= MAX_DEVICES;
+  const devices = readNumber(form.devices, NUMBERS.devices) ?? 0;
+  const isCount = devices >= 1 && devices <= MAX_DEVICES;
   const ofFamily = (family: string) => items.filter((item) => item.family === family).map(({ name, title }) => ({ value: name, label: title }));
 
   return (
@@ -47,7 +49,7 @@ export function ClusterSection(props: SectionProps) {
           required
           renderOption={({ option }) => <HardwareOption hardware={items.find(({ name }) => name === option.value)} />}
         />
-        <WholeNumber
+        <Numeric
           {...props}
           field="devices"
           label={t("cluster.devices")}
@@ -67,10 +69,9 @@ export function ClusterSection(props: SectionProps) {
             ]}
           />
           <Network tiers={shown(hardware, form.inter_node)} numDevices={isCount ? devices : hardware.devices_per_node} device={hardware.device} />
-          <WholeNumber
+          <Numeric
             {...props}
             field="inter_node"
-            decimals
             unit="GB/s"
             label={t("cluster.interNode")}
             description={t("cluster.interNodeHelp", { value: bytesPerSecond(outermost(hardware)) })}
@@ -109,11 +110,19 @@ function outermost(hardware: Hardware): number | undefined {
 
 /** The tiers as the job will have them: the network between nodes may be the reader's own. */
 function shown(hardware: Hardware, interNode: string): Hardware["tiers"] {
-  const own = Number(interNode) * 1e9;
+  const own = readNumber(interNode, NUMBERS.inter_node) ?? 0;
   return hardware.tiers.map((tier) => (tier.domain_devices === null && own > 0 ? { ...tier, bandwidth_bytes_per_s: own } : tier));
 }
 
-function nodes(devices: number, perNode: number, t: (key: string, values: Record<string, unknown>) => string): string {
+function nodes(devices: number, perNode: number, t: TFunction): ReactNode {
+  const below = devices - (devices % perNode);
+  if (below > 0 && below < devices) {
+    return (
+      <Text span inherit c="var(--tone-warn)">
+        {t("cluster.partNode", { devices: count(devices), perNode, below: count(below), above: count(below + perNode) })}
+      </Text>
+    );
+  }
   const whole = Math.ceil(devices / perNode);
   return t("cluster.nodes", { count: whole, nodes: count(whole), perNode });
 }

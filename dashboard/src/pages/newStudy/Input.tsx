@@ -1,12 +1,14 @@
-import { NumberInput, Select, TextInput } from "@mantine/core";
+import { Select, TextInput } from "@mantine/core";
 
-import type { Field } from "./form";
+import { NumberField } from "../../components/JobFields";
+import { NUMBERS, type Field } from "./form";
+import type { ReactNode } from "react";
 import type { SectionProps } from "./Section";
 
 type Props = Pick<SectionProps, "form" | "set" | "errors"> & {
   field: Field;
   label: string;
-  description?: string;
+  description?: ReactNode;
   placeholder?: string;
   required?: boolean;
 };
@@ -23,18 +25,8 @@ function usual({ form, field, errors, label, description, placeholder, required 
   };
 }
 
-export function WholeNumber(props: Props & { unit?: string; decimals?: boolean }) {
-  return (
-    <NumberInput
-      {...usual(props)}
-      onChange={(value) => props.set(props.field, String(value))}
-      allowDecimal={props.decimals ?? false}
-      thousandSeparator=","
-      min={0}
-      hideControls
-      {...(props.unit && { suffix: ` ${props.unit}` })}
-    />
-  );
+export function Numeric(props: Omit<Props, "field"> & { field: keyof typeof NUMBERS; unit?: string }) {
+  return <NumberField {...usual(props)} written={NUMBERS[props.field]} onChange={(value) => props.set(props.field, value)} {...(props.unit && { unit: props.unit })} />;
 }
 
 export function Choice(props: Props & { data: { value: string; label: string }[]; clearable?: boolean }) {

@@ -7,7 +7,7 @@ import { calibrationsQuery, hardwareListQuery, modelsQuery } from "../../api/que
 import { Explained } from "../../components/Explained";
 import { ago, count } from "../../units/format";
 import { AUTOMATIC, LIMITS } from "./form";
-import { Choice, Text as TextField, WholeNumber } from "./Input";
+import { Choice, Text as TextField, Numeric } from "./Input";
 import { Section, type SectionProps } from "./Section";
 
 const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
@@ -36,8 +36,8 @@ export function TrainingSection(props: SectionProps) {
         </Text>
       )}
       <SimpleGrid cols={{ base: 1, xs: 2 }}>
-        <WholeNumber {...props} field="seq_length" label={t("training.seq")} placeholder={preset ? count(preset.seq_length) : ""} required={!preset} />
-        <WholeNumber
+        <Numeric {...props} field="seq_length" label={t("training.seq")} placeholder={preset ? count(preset.seq_length) : ""} required={!preset} />
+        <Numeric
           {...props}
           field="global_batch_size"
           label={t("training.batch")}
@@ -52,7 +52,7 @@ export function TrainingSection(props: SectionProps) {
           placeholder={preset?.precision ?? "bf16"}
           clearable
         />
-        <WholeNumber {...props} field="train_tokens" label={t("training.tokens")} placeholder={preset?.train_tokens ? count(preset.train_tokens) : ""} />
+        <Numeric {...props} field="train_tokens" label={t("training.tokens")} placeholder={preset?.train_tokens ? count(preset.train_tokens) : ""} />
       </SimpleGrid>
     </Section>
   );
@@ -130,16 +130,16 @@ export function SearchSection(props: SectionProps) {
         />
         {isSampled && (
           <>
-            <WholeNumber {...props} field="max_trials" label={t("search.trials")} placeholder="1,000" />
-            <WholeNumber {...props} field="seed" label={t("search.seed")} placeholder="0" />
+            <Numeric {...props} field="max_trials" label={t("search.trials")} placeholder="1,000" />
+            <Numeric {...props} field="seed" label={t("search.seed")} placeholder="0" />
           </>
         )}
         {!isSampled && (
           <>
-            <WholeNumber {...props} field="refine" label={t("search.refine")} description={t("search.refineHelp")} placeholder={t("search.noLimit")} />
+            <Numeric {...props} field="refine" label={t("search.refine")} description={t("search.refineHelp")} placeholder={t("search.noLimit")} />
             {form.refine && (
               <>
-                <WholeNumber {...props} field="seed" label={t("search.seed")} placeholder="0" />
+                <Numeric {...props} field="seed" label={t("search.seed")} placeholder="0" />
                 <Switch
                   name="refine_front"
                   label={t("search.refineFront")}
@@ -152,8 +152,8 @@ export function SearchSection(props: SectionProps) {
             )}
           </>
         )}
-        <WholeNumber {...props} field="top" label={t("search.top")} placeholder="20" />
-        <WholeNumber {...props} field="time_limit" label={t("search.timeLimit")} unit="s" placeholder={t("search.noLimit")} />
+        <Numeric {...props} field="top" label={t("search.top")} placeholder="20" />
+        <Numeric {...props} field="time_limit" label={t("search.timeLimit")} unit="s" placeholder={t("search.noLimit")} />
       </SimpleGrid>
       <Accordion variant="contained" defaultValue={numLimited || hasError ? "limits" : null}>
         <Accordion.Item value="limits">

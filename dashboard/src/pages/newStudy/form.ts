@@ -2,6 +2,7 @@
 import type { Schemas } from "../../api/client";
 import type { CustomModel } from "../../components/customModel";
 import { LABELS, nextName, tagsOfText, tagsText } from "../../components/labels/labels";
+import { numberOrText, readNumber, type Numbers } from "../../units/written";
 
 type Job = Schemas["JobDocument"];
 
@@ -13,6 +14,19 @@ const FIELDS = [
 
 export type Field = (typeof FIELDS)[number];
 export type Form = Record<Field, string>;
+
+export const NUMBERS = {
+  devices: { name: "num_devices", whole: true },
+  inter_node: { name: "inter_node_bytes_per_s", scale: 1e9 },
+  seq_length: { name: "seq_length", whole: true },
+  global_batch_size: { name: "global_batch_size", whole: true },
+  train_tokens: { name: "train_tokens" },
+  max_trials: { name: "max_trials", whole: true },
+  seed: { name: "seed", whole: true },
+  refine: { name: "refine", whole: true },
+  top: { name: "top", whole: true },
+  time_limit: { name: "time_limit_s" },
+} as const satisfies Numbers<Field>;
 
 /** What the server decides where nothing is said. */
 export const AUTOMATIC = "auto";
@@ -37,7 +51,7 @@ export function paramsOfForm(form: Form): URLSearchParams {
 function word(text: string): number | boolean | string {
   const trimmed = text.trim();
   if (trimmed === "true" || trimmed === "false") return trimmed === "true";
-  return trimmed !== "" && Number.isFinite(Number(trimmed)) ? Number(trimmed) : trimmed;
+  return readNumber(trimmed, { name: "" }) ?? trimmed;
 }
 
 /** `8`, `1,2,4` or `2..8`, as on the command line. */
@@ -60,8 +74,12 @@ function textOfLimit(limit: unknown): string {
   return String(limit);
 }
 
+const WRITTEN = Object.fromEntries(Object.values(NUMBERS).map((written) => [written.name, written]));
+
+/** Of the fields that were filled in, by their names in the job. */
 function given(entries: Record<string, string>): Record<string, unknown> {
-  return Object.fromEntries(Object.entries(entries).filter(([, text]) => text.trim() !== "").map(([name, text]) => [name, word(text)]));
+  const filled = Object.entries(entries).filter(([, text]) => text.trim() !== "");
+  return Object.fromEntries(filled.map(([name, text]) => [name, WRITTEN[name] ? numberOrText(text, WRITTEN[name]) : word(text)]));
 }
 
 function unless(text: string, usual: string): string {
@@ -79,10 +97,9 @@ export const isRefined = (form: Form): boolean => form.sampler === DEFAULTS.samp
 export function jobOf(form: Form, custom: CustomModel | null): Job {
   const isSampled = form.sampler !== DEFAULTS.sampler;
   const limits = Object.fromEntries(LIMITS.filter((name) => form[name].trim()).map((name) => [name, limitOf(form[name])]));
-  const interNode = form.inter_node.trim() ? Number(form.inter_node) * 1e9 : "";
   return {
     model: form.source === "config" ? (custom?.model ?? "") : form.model,
-    cluster: given({ hardware: form.hardware, num_devices: form.devices, inter_node_bytes_per_s: String(interNode) }),
+    cluster: given({ hardware: form.hardware, num_devices: form.devices, inter_node_bytes_per_s: form.inter_node }),
     ...section(
       "training",
       given({
@@ -160,7 +177,7 @@ export function commandOf(form: Form, server: string): string {
   const flags: [string, string][] = [
     ["hardware", form.hardware],
     ["devices", form.devices],
-    ["inter-node-bytes-per-s", form.inter_node.trim() ? String(Number(form.inter_node) * 1e9) : ""],
+    ["inter-node-bytes-per-s", String(numberOrText(form.inter_node, NUMBERS.inter_node))],
     ["seq-length", form.seq_length],
     ["global-batch-size", form.global_batch_size],
     ["precision", form.precision],

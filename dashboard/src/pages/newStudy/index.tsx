@@ -11,6 +11,7 @@ import { toApiError, type ApiError } from "../../api/problem";
 import { newRequestKey } from "../../api/requestKey";
 import { CodeBlock } from "../../components/CodeBlock";
 import { ErrorState } from "../../components/ErrorState";
+import { toUnread } from "../../components/JobFields";
 import { LabelFields } from "../../components/labels/LabelFields";
 import { LoadingPage } from "../../components/Loading";
 import { PageHeader } from "../../components/PageHeader";
@@ -44,12 +45,12 @@ export function Page() {
     if (name === field || (field === "model" && name === "source")) setRefusal(null);
   }
 
-  async function create(event: SyntheticEvent) {
+  async function create(event: SyntheticEvent<HTMLFormElement>) {
     event.preventDefault();
     settle();
     setAsked(true);
     setRefusal(null);
-    if (missing[0]) return void requestAnimationFrame(() => document.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
+    if (toUnread(event.currentTarget) || missing[0]) return void requestAnimationFrame(() => document.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
     setBusy(true);
     setRefusal(null);
     try {

@@ -4,7 +4,7 @@ import { useTranslation } from "../../i18n";
 
 import { modelsQuery } from "../../api/queries";
 import { HardwareField, NumberField } from "../../components/JobFields";
-import { ALGORITHMS, ENGINES, PLACEMENTS, PRECISIONS, type Field, type Form } from "./request";
+import { ALGORITHMS, ENGINES, PLACEMENTS, PRECISIONS, writtenOf, type Field, type Form } from "./request";
 
 interface Props {
   form: Form;
@@ -19,7 +19,7 @@ export function Fields({ form, set, errorOf }: Props) {
   const { t } = useTranslation("rl");
   const models = useQuery(modelsQuery()).data?.items ?? [];
   const usual = (field: Field) => ({ label: t(`field.${field}`), value: form[field], onChange: (value: string) => set({ [field]: value }), error: errorOf(field) });
-  const whole = (field: Field, placeholder = "", rest: { decimals?: boolean; required?: boolean; unit?: string } = {}) => <NumberField {...usual(field)} placeholder={placeholder} {...rest} />;
+  const whole = (field: Field, placeholder = "", rest: { required?: boolean; unit?: string } = {}) => <NumberField {...usual(field)} written={writtenOf(field)} placeholder={placeholder} {...rest} />;
   const choice = (field: Field, values: readonly string[], empty: string, named: (value: string) => string = (value) => value) => (
     <Select
       label={t(`field.${field}`)}
@@ -59,12 +59,12 @@ export function Fields({ form, set, errorOf }: Props) {
         {whole("mean", "1,640", { required: true })}
         {whole("cap", "28,672", { required: true })}
         {whole("prompt_tokens", "150")}
-        {whole("sigma", "0.7", { decimals: true })}
-        {whole("quantile_level", "0.9", { decimals: true })}
+        {whole("sigma", "0.7")}
+        {whole("quantile_level", "0.9")}
         {whole("quantile_length", "4,000")}
-        {whole("group_share", "0.7", { decimals: true })}
+        {whole("group_share", "0.7")}
         {whole("updates", "1")}
-        {whole("kept", "1", { decimals: true })}
+        {whole("kept", "1")}
       </SimpleGrid>
       <Title order={2}>{t("where")}</Title>
       <SegmentedControl
@@ -93,7 +93,7 @@ export function Fields({ form, set, errorOf }: Props) {
           </>
         )}
         {flag("queue")}
-        {form.queue && whole("queue_rate", "1", { decimals: true, unit: "GB/s" })}
+        {form.queue && whole("queue_rate", "1", { unit: "GB/s" })}
         {choice("engine", ENGINES, "sharded")}
       </SimpleGrid>
       <Text size="sm" c="dimmed">

@@ -1,10 +1,12 @@
 import { Button, Group, Text } from "@mantine/core";
 import { IconDatabasePlus, IconRepeat } from "@tabler/icons-react";
+import { useState } from "react";
 import { useTranslation } from "../../i18n";
 
 import { answered, api } from "../../api/client";
 import { Asking } from "../../components/Asking";
 import { FormPage, InView } from "../../components/FormPage";
+import { toUnread } from "../../components/JobFields";
 import { useAsked } from "../../components/useAsked";
 import { useStored } from "../../components/useStored";
 import { useUrlForm } from "../../state/url";
@@ -24,7 +26,12 @@ export function Page() {
   const refusal = refused ?? stored.refusal;
   const wrong = refusal ? fieldOfProblem(refusal.problem.pointer) : null;
 
-  const isReady = WANTED.every((field) => form[field].trim() !== "");
+  const [isAsked, setAsked] = useState(false);
+  const isMissing = (field: Field) => WANTED.includes(field) && form[field].trim() === "";
+  const isReady = (of: HTMLFormElement | null) => {
+    setAsked(true);
+    return !WANTED.some(isMissing) && !toUnread(of);
+  };
   const run = (asked: Form) =>
     void ask((signal): Promise<Step | Search> => {
       const body = requestOf(asked);
@@ -42,18 +49,18 @@ export function Page() {
       title={t("title")}
       subtitle={t("subtitle")}
       section={t("job")}
-      onSubmit={() => run(form)}
+      onSubmit={(of) => isReady(of) && run(form)}
       refusal={refusal}
       waiting={sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
       form={
         <>
-          <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} />
+          <Fields form={form} set={set} errorOf={(field) => (isAsked && isMissing(field) ? t("common:needed") : wrong === field ? refusal?.message : undefined)} />
           <Group gap="sm" mt="md">
-            <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconRepeat size={16} />}>
+            <Button type="submit" loading={isBusy} leftSection={<IconRepeat size={16} />}>
               {t(`run.${form.ask === "search" ? "search" : "estimate"}`)}
             </Button>
             {form.ask === "search" && (
-              <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
+              <Button variant="default" loading={stored.isBusy} onClick={(event) => isReady(event.currentTarget.form) && void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
                 {t("store")}
               </Button>
             )}

@@ -1,5 +1,6 @@
 /** The form as text, and the request that it stands for. */
 import type { Schemas } from "../../api/client";
+import { numberOrText, type Written } from "../../units/written";
 
 export const DEFAULTS = {
   ask: "search", model: "", hardware: "", devices: "", algorithm: "grpo", prompts: "", samples: "", prompt_tokens: "", mean: "", cap: "", sigma: "",
@@ -52,6 +53,7 @@ const PATHS: Partial<Record<Field, string>> = {
 
 /** Fields are shown in the unit in which people say them. */
 const UNITS: Partial<Record<Field, number>> = { queue_rate: 1e9 };
+const FRACTIONAL: readonly Field[] = ["mean", "sigma", "quantile_level", "quantile_length", "group_share", "kept", "queue_rate"];
 const WORDS: readonly Field[] = ["model", "hardware", "algorithm", "placement", "precision", "engine"];
 /** What a search decides itself. */
 const OF_ESTIMATES: readonly Field[] = ["rollout_devices", "train_devices", "staleness", "partial"];
@@ -60,8 +62,13 @@ const OF_SEARCHES: readonly Field[] = ["max_staleness"];
 function valueOf(field: Field, text: string): unknown {
   if (WORDS.includes(field)) return text;
   if (text === "yes") return true;
-  const number = Number(text);
-  return Number.isFinite(number) ? number * (UNITS[field] ?? 1) : text;
+  return numberOrText(text, writtenOf(field));
+}
+
+/** How the field of a number is read. */
+export function writtenOf(field: Field): Written {
+  const name = PATHS[field]?.split(".").pop() ?? field;
+  return { name, whole: !FRACTIONAL.includes(field), ...(UNITS[field] && { scale: UNITS[field] }) };
 }
 
 /** What the form asks for; numbers that are none travel as text, so that the server says what is wrong with them. */

@@ -11,6 +11,7 @@ import { StatTile } from "../../components/StatTile";
 import { strategyText } from "../../components/strategy";
 import { Warnings } from "../../components/Warnings";
 import { bytes, factor, percent, seconds } from "../../units/format";
+import { stepIntervalText } from "../../units/interval";
 import { diffLines, partnersOf, piecesOf } from "./request";
 import classes from "./scripts.module.css";
 
@@ -23,6 +24,7 @@ export function Answer({ name, answer }: { name: string; answer: Tuned }) {
     <Stack role="status">
       <Tiles answer={answer} />
       <Warnings warnings={answer.warnings} />
+      {answer.warnings.some((warning) => warning.includes("--lengths")) && <Text size="sm">{t("lengths", { command: `meshplan tune ${name} --lengths MEAN:MAX` })}</Text>}
       {answer.violations.length > 0 && (
         <Alert color="orange" variant="light" icon={<IconAlertTriangle size={18} />} title={t("cannotRun", { target: answer.target })} c="inherit">
           <Sentences sentences={answer.violations} />
@@ -38,21 +40,31 @@ export function Answer({ name, answer }: { name: string; answer: Tuned }) {
 function Tiles({ answer: { estimate, best, speedup, speedup_error_fraction: error } }: { answer: Tuned }) {
   const { t } = useTranslation("scripts");
   const memory = (of: Schemas["EstimateNumbers"]) =>
-    t(of.fits ? "memory" : "tooLarge", { peak: bytes(of.peak_memory_bytes), limit: bytes(fitLimit(of)) });
+    t(of.fits == null ? "memoryAlone" : !of.fits ? "tooLarge" : "memory", {
+      peak: bytes(of.peak_memory_bytes),
+      limit: bytes(fitLimit(of)),
+      sure: percent(of.fits_probability),
+    });
+  const told = (of: Schemas["EstimateNumbers"]) => (
+    <>
+      <div>{stepIntervalText(t, of)}</div>
+      {memory(of)}
+    </>
+  );
   return (
     <SimpleGrid cols={{ base: 1, xs: 3 }} spacing="sm">
       <StatTile
         label={t("yours")}
         value={estimate ? seconds(estimate.step_time_s) : "–"}
-        note={estimate ? memory(estimate) : t("noPrice")}
-        {...(estimate && !estimate.fits && { tone: "bad" as const })}
+        note={estimate ? told(estimate) : t("noPrice")}
+        {...(estimate && estimate.fits === false && { tone: "bad" as const })}
       />
-      <StatTile label={t("best")} value={best ? seconds(best.estimate.step_time_s) : "–"} note={best ? memory(best.estimate) : t("noBest")} />
+      <StatTile label={t("best")} value={best ? seconds(best.estimate.step_time_s) : "–"} note={best ? told(best.estimate) : t("noBest")} />
       <StatTile
         label={t("speedup")}
         help={t("speedupHelp")}
         value={speedup == null ? "–" : factor(speedup)}
-        {...(error != null && { note: `± ${percent(error)}` })}
+        {...(speedup != null && { note: error == null ? t("speedupUnsure") : t("speedupError", { error: percent(error) }) })}
         {...(speedup != null && speedup > 1 && { tone: "good" as const })}
       />
     </SimpleGrid>

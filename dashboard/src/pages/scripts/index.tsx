@@ -5,12 +5,12 @@ import { useTranslation } from "../../i18n";
 
 import { answered, api, type Schemas } from "../../api/client";
 import { FormPage } from "../../components/FormPage";
-import { HardwareField, NumberField } from "../../components/JobFields";
+import { HardwareField, NumberField, toUnread } from "../../components/JobFields";
 import { useAsked } from "../../components/useAsked";
 import { useKept } from "../../components/useKept";
 import { useUrlText } from "../../state/url";
 import { Answer } from "./Answer";
-import { fieldOfProblem, missingOf, requestOf, type Field } from "./request";
+import { DEVICES, fieldOfProblem, missingOf, requestOf, type Field } from "./request";
 
 const TARGETS = ["mindspeed-llm", "mindformers", "megatron-lm", "torchtitan"];
 
@@ -36,10 +36,10 @@ export function Page() {
   const form = { script, hardware, devices, target, assume };
   const errorOf = (field: Field) => (missing.includes(field) && !form[field].trim() ? t(`missing.${field}`) : wrong === field ? refusal?.message : undefined);
 
-  const tune = () => {
+  const tune = (of: HTMLFormElement) => {
     const left = missingOf(form);
     setMissing(left);
-    if (left.length) return;
+    if (left.length || toUnread(of)) return;
     void ask(async (signal) => {
       const answer = await answered(api.POST("/v1/scripts", { body: requestOf(form), signal }));
       return { script, name, answer };
@@ -88,6 +88,7 @@ export function Page() {
             <NumberField
               label={t("devices")}
               placeholder={t("devicesPlaceholder")}
+              written={DEVICES}
               value={devices}
               onChange={setDevices}
               error={errorOf("devices")}

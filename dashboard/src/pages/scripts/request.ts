@@ -1,13 +1,15 @@
 import type { Schemas } from "../../api/client";
+import { numberOrText } from "../../units/written";
 
 export const FIELDS = ["script", "hardware", "devices", "target", "assume"] as const;
 export const REQUIRED = ["script", "hardware"] as const;
 export type Field = (typeof FIELDS)[number];
+export const DEVICES = { name: "num_devices", whole: true };
 
 /** What the form asks; a number of devices that is none travels as text, so that the server says what is wrong with it. */
 export function requestOf({ script, hardware, devices, target, assume }: Record<Field, string>): Schemas["ScriptRequest"] {
   const names = namesOf(assume);
-  const count = devices.trim() === "" || !Number.isFinite(Number(devices)) ? devices.trim() : Number(devices);
+  const count = numberOrText(devices, DEVICES);
   return { script, hardware, ...(count !== "" && { devices: count }), ...(target && { target }), ...(names.length > 0 && { assume: Object.fromEntries(names.map((name) => [name, "ignored"])) }) } as Schemas["ScriptRequest"];
 }
 

@@ -8,7 +8,7 @@ import { modelsQuery } from "../../api/queries";
 import { CardHead } from "../../components/CardHead";
 import { HardwaresField, NumberField, TextField } from "../../components/JobFields";
 import { otherCode } from "../../units/currency";
-import { STACKS, type Field, type Form } from "./request";
+import { NUMBERS, STACKS, type Field, type Form } from "./request";
 
 interface Props {
   form: Form;
@@ -44,7 +44,7 @@ export function Fields({ form, set, errorOf, jobText, setJobText, isJob }: Props
             description={t("jobHelp")}
             value={jobText}
             onChange={(event) => setJobText(event.currentTarget.value)}
-            error={errorOf("model") ?? (jobText.trim() && !isJob ? t("notJson") : undefined)}
+            error={jobText.trim() && !isJob ? t("notJson") : errorOf("model")}
             autosize
             minRows={3}
             maxRows={10}
@@ -96,11 +96,11 @@ export function Fields({ form, set, errorOf, jobText, setJobText, isJob }: Props
           error={errorOf("objective")}
           allowDeselect={false}
         />
-        <NumberField {...usual("tokens")} placeholder={t("presetTokens")} />
-        <NumberField {...usual("deadline")} decimals placeholder={t("none")} />
+        <NumberField {...usual("tokens")} written={NUMBERS.tokens} placeholder={t("presetTokens")} />
+        <NumberField {...usual("deadline")} written={NUMBERS.deadline} placeholder={t("none")} />
         <TextField {...usual("budget")} placeholder={t("none")} description={t("common:currency.typed", { code: otherCode() })} />
         <TextField {...usual("price")} placeholder={t("profilePrice")} description={t("common:currency.typed", { code: otherCode() })} />
-        <NumberField {...usual("limit")} decimals placeholder="60" />
+        <NumberField {...usual("limit")} written={NUMBERS.limit} placeholder="60" />
       </SimpleGrid>
     </Stack>
   );

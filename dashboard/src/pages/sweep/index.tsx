@@ -9,6 +9,7 @@ import { answered, api } from "../../api/client";
 import { studyQuery } from "../../api/queries";
 import { Asking } from "../../components/Asking";
 import { FormPage, InView } from "../../components/FormPage";
+import { toUnread } from "../../components/JobFields";
 import { useAsked } from "../../components/useAsked";
 import { useStored } from "../../components/useStored";
 import { useUrlForm } from "../../state/url";
@@ -38,24 +39,29 @@ export function Page() {
   }, [study, set]);
 
   const run = () => void ask((signal) => answered(api.POST("/v1/sweeps", { body: requestOf(form, job), signal })));
-  const isReady = form.source === "job" ? job !== null : form.model.trim() !== "";
+  const [isAsked, setAsked] = useState(false);
+  const isMissing = form.source === "job" ? job === null : form.model.trim() === "";
+  const isReady = (of: HTMLFormElement | null) => {
+    setAsked(true);
+    return !isMissing && !toUnread(of);
+  };
   return (
     <FormPage
       title={t("title")}
       subtitle={t("subtitle")}
       section={t("job")}
       sourceError={fromError}
-      onSubmit={run}
+      onSubmit={(of) => isReady(of) && run()}
       refusal={refusal}
       waiting={sinceMs !== null && <Asking sinceMs={sinceMs} text={t("asking")} onGiveUp={giveUp} />}
       form={
         <>
-          <Fields form={form} set={set} errorOf={(field) => (wrong === field ? refusal?.message : undefined)} jobText={jobText} setJobText={setJobText} isJob={job !== null} />
+          <Fields form={form} set={set} errorOf={(field) => (isAsked && isMissing && field === "model" ? t("common:needed") : wrong === field ? refusal?.message : undefined)} jobText={jobText} setJobText={setJobText} isJob={job !== null} />
           <Group gap="sm" mt="md">
-            <Button type="submit" loading={isBusy} disabled={!isReady} leftSection={<IconChartDots size={16} />}>
+            <Button type="submit" loading={isBusy} leftSection={<IconChartDots size={16} />}>
               {t("run")}
             </Button>
-            <Button variant="default" loading={stored.isBusy} disabled={!isReady} onClick={() => void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
+            <Button variant="default" loading={stored.isBusy} onClick={(event) => isReady(event.currentTarget.form) && void stored.store()} leftSection={<IconDatabasePlus size={16} />}>
               {t("store")}
             </Button>
             <Text size="sm" c="dimmed" style={{ flex: "1 1 240px" }}>

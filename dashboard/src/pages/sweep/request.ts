@@ -1,6 +1,7 @@
 /** The form as text, and the request that it stands for. */
 import type { Schemas } from "../../api/client";
 import { usdOf } from "../../units/currency";
+import { numberOrText, type Numbers } from "../../units/written";
 import { limitOf } from "../newStudy/form";
 
 export const DEFAULTS = {
@@ -9,6 +10,12 @@ export const DEFAULTS = {
 } as const;
 export type Field = keyof typeof DEFAULTS;
 export type Form = Readonly<Record<Field, string>>;
+
+export const NUMBERS = {
+  tokens: { name: "train_tokens" },
+  deadline: { name: "deadline_days" },
+  limit: { name: "time_limit_s" },
+} as const satisfies Numbers<Field>;
 
 export const STACKS = ["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"] as const;
 
@@ -72,14 +79,14 @@ export function requestOf(form: Form, job: Job | null): Schemas["JobDocument"] {
   placed(form.batch, sweep, "global_batch_size", training, "global_batch_size");
   placed(form.sequence, sweep, "seq_length", training, "seq_length");
   if (form.scale) sweep.scale_batch = true;
-  const set = (section: Part, name: string, text: string) => {
-    if (text.trim()) section[name] = limitOf(text);
+  const set = (section: Part, field: keyof typeof NUMBERS) => {
+    if (form[field].trim()) section[NUMBERS[field].name] = numberOrText(form[field], NUMBERS[field]);
   };
-  set(training, "train_tokens", form.tokens);
-  set(search, "deadline_days", form.deadline);
+  set(training, "tokens");
+  set(search, "deadline");
   if (form.budget.trim()) search.budget_usd = usdOf(form.budget);
-  set(search, "time_limit_s", form.limit);
-  if (form.objective !== DEFAULTS.objective) set(search, "objective", form.objective);
+  set(search, "limit");
+  if (form.objective !== DEFAULTS.objective) search.objective = form.objective;
   if (form.price.trim()) delivery.price_per_device_hour_usd = usdOf(form.price);
   const filled = { cluster, training, software, search, delivery, sweep };
   return {

@@ -1,4 +1,4 @@
-import { Button, Card, Group, NativeSelect, SimpleGrid, Stack, Switch, Table, Text, TextInput, Title } from "@mantine/core";
+import { Button, Card, Group, NativeSelect, SimpleGrid, Stack, Switch, Table, Text, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { useState, type SyntheticEvent } from "react";
 import { useSearchParams } from "react-router";
@@ -9,6 +9,7 @@ import { toApiError } from "../../../api/problem";
 import type { Plan, Study } from "../../../api/queries";
 import { CardHead } from "../../../components/CardHead";
 import { ErrorState } from "../../../components/ErrorState";
+import { NumberField, TextField, toUnread } from "../../../components/JobFields";
 import { LoadingPage } from "../../../components/Loading";
 import { Sentences } from "../../../components/Sentences";
 import { StatTile } from "../../../components/StatTile";
@@ -19,7 +20,7 @@ import { compact, duration, percent, signedPercent, watts } from "../../../units
 import { intervalText, scaled } from "../../../units/interval";
 import { OnDevices, Waterfall } from "./Charts";
 import { Month } from "./Month";
-import { FIELDS, fieldOfProblem, RECOVERIES, requestOf, type Field, type SiteForm } from "./site";
+import { FIELDS, fieldOfProblem, NUMBERS, RECOVERIES, requestOf, type Field, type SiteForm } from "./site";
 
 const LEAST_GAIN = 5e-4;
 
@@ -57,29 +58,27 @@ function SiteCard({ asked, isBusy, wrong, message }: SiteProps) {
   const change = useUrlChange();
   const [form, setForm] = useState(asked);
   const set = (field: Field, value: string) => setForm((before) => ({ ...before, [field]: value }));
-  const submit = (event: SyntheticEvent) => {
+  const submit = (event: SyntheticEvent<HTMLFormElement>) => {
     event.preventDefault();
+    if (toUnread(event.currentTarget)) return;
     change(Object.fromEntries(FIELDS.map((field) => [field, form[field].trim() || null])));
   };
-  const text = (field: Field, placeholder: string, description?: string) => (
-    <TextInput
-      label={t(`delivery.field.${field}`)}
-      placeholder={placeholder}
-      {...(description && { description, inputWrapperOrder: ["label", "input", "description", "error"] })}
-      value={form[field]}
-      onChange={(event) => set(field, event.currentTarget.value)}
-      inputMode="decimal"
-      style={{ flex: "1 1 150px" }}
-      {...(wrong === field && { error: message })}
-    />
-  );
+  const usual = (field: Field, placeholder: string) => ({
+    label: t(`delivery.field.${field}`),
+    placeholder,
+    value: form[field],
+    onChange: (value: string) => set(field, value),
+    error: wrong === field ? message : undefined,
+    style: { flex: "1 1 150px" },
+  });
+  const numeric = (field: keyof typeof NUMBERS, placeholder: string) => <NumberField {...usual(field, placeholder)} written={NUMBERS[field]} />;
   return (
     <Card component="section" aria-label={t("delivery.site")}>
       <form onSubmit={submit} noValidate>
         <Stack gap="sm">
           <Title order={2}>{t("delivery.site")}</Title>
           <Group align="flex-start" gap="sm">
-            {text("mtbf_s", t("delivery.default"))}
+            {numeric("mtbf_s", t("delivery.default"))}
             <NativeSelect
               label={t("delivery.field.recovery")}
               value={form.recovery}
@@ -87,10 +86,10 @@ function SiteCard({ asked, isBusy, wrong, message }: SiteProps) {
               data={[{ value: "", label: t("delivery.default") }, ...RECOVERIES.map((value) => ({ value, label: t(`delivery.recovery.${value}`) }))]}
               style={{ flex: "1 1 150px" }}
             />
-            {text("spares", t("delivery.sparesDefault"))}
-            {text("repair_s", "3")}
-            {text("storage_write_bytes_per_s", "100")}
-            {text("price_per_device_hour_usd", t("delivery.default"), t("common:currency.typed", { code: otherCode() }))}
+            {numeric("spares", t("delivery.sparesDefault"))}
+            {numeric("repair_s", "3")}
+            {numeric("storage_write_bytes_per_s", "100")}
+            <TextField {...usual("price_per_device_hour_usd", t("delivery.default"))} description={t("common:currency.typed", { code: otherCode() })} />
           </Group>
           <Group gap="md">
             <Button type="submit" loading={isBusy}>

@@ -1,6 +1,7 @@
 import type { Plan, Study } from "../../../api/queries";
 import type { Schemas } from "../../../api/client";
 import { usdOf } from "../../../units/currency";
+import { numberOrText, type Numbers } from "../../../units/written";
 
 /** What the form holds, as text: the server says what is wrong with it. Empty: the server's default, which the answer lists. */
 export const FIELDS = ["mtbf_s", "recovery", "spares", "repair_s", "storage_write_bytes_per_s", "price_per_device_hour_usd", "elastic"] as const;
@@ -8,17 +9,20 @@ export type Field = (typeof FIELDS)[number];
 export type SiteForm = Readonly<Record<Field, string>>;
 
 export const RECOVERIES = ["job", "pod", "process", "step"] as const;
-/** Fields are shown in the unit in which people say them. */
-export const UNIT: Partial<Record<Field, number>> = { mtbf_s: 3600, repair_s: 86_400, storage_write_bytes_per_s: 1e9 };
+/** Fields of numbers: without a unit they are in the one in which people say them. */
+export const NUMBERS = {
+  mtbf_s: { name: "mtbf_s", scale: 3600 },
+  spares: { name: "spares", whole: true },
+  repair_s: { name: "repair_s", scale: 86_400 },
+  storage_write_bytes_per_s: { name: "storage_write_bytes_per_s", scale: 1e9 },
+} as const satisfies Numbers<Field>;
 const HISTORIES = 500; // for quantiles on a page; the command line plays 2,000
 
 function valueOf(field: Field, text: string): unknown {
   if (field === "recovery") return text;
   if (field === "elastic") return text === "true";
   if (field === "price_per_device_hour_usd") return usdOf(text);
-  const number = Number(text);
-  if (!Number.isFinite(number)) return text;
-  return number * (UNIT[field] ?? 1);
+  return numberOrText(text, NUMBERS[field]);
 }
 
 /** The plan with its job, on the site of the form. */
