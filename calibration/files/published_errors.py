@@ -17,7 +17,8 @@ class PublishedRuns:
 
     ``calibration`` is the fingerprint of the constants behind ``predictions``, which have ``id``, ``category``, ``stack``,
     ``PREDICTED``, ``refused``, ``warnings``, and for runs that taught the constants ``left_out_error_fraction``: predicted /
-    measured - 1 with constants fitted without any run of its architecture, with ``left_out_inside``: whether the interval
+    measured - 1 with constants fitted without any run of its architecture, ``publication_left_out_error_fraction``: the same
+    with every run of its document left out of the fit and of all that was tuned, and ``left_out_inside``: whether the interval
     that the other publications give holds the run.
     """
 

@@ -1,4 +1,4 @@
-"""Writes calibration/shipped/*_errors.json: the prediction of every published run, also as if its architecture were unknown."""
+"""Writes calibration/shipped/*_errors.json: the prediction of every published run, also as if its publication were unknown."""
 
 from __future__ import annotations
 
@@ -22,18 +22,24 @@ from scripts.accuracy.figures import FamilyAccuracy
 def rows_of(family: FamilyAccuracy) -> list[dict[str, Any]]:
     """One row for each published run, in the order of the file; left-out figures for runs that the fit used."""
     left_out = {
-        record.id: (float(np.expm1(log_error)), bool(inside))
-        for record, log_error, inside in zip(family.used, family.splits.architecture, family.inside, strict=True)
+        record.id: (float(np.expm1(of_architecture)), float(np.expm1(of_publication)), bool(inside))
+        for record, of_architecture, of_publication, inside in zip(
+            family.used, family.splits.architecture, family.publication, family.inside, strict=True
+        )
     }
     records = read_run_records(ROOT / "calibration/runs" / f"{family.family}.jsonl")
     report = validate(records, constants_for, interval_of)
     return [
-        _row(row, record.workload.software.stack if isinstance(record, RunRecord) else None, left_out.get(row.id, (None, None)))
+        _row(
+            row,
+            record.workload.software.stack if isinstance(record, RunRecord) else None,
+            left_out.get(row.id, (None, None, None)),
+        )
         for record, row in zip(records, report.rows, strict=True)
     ]
 
 
-def _row(row: ValidationRow, stack: str | None, left_out: tuple[float | None, bool | None]) -> dict[str, Any]:
+def _row(row: ValidationRow, stack: str | None, left_out: tuple[float | None, float | None, bool | None]) -> dict[str, Any]:
     predicted = {name: rounded(getattr(row, name)) for name in PREDICTED}
     return {
         "id": row.id,
@@ -41,7 +47,8 @@ def _row(row: ValidationRow, stack: str | None, left_out: tuple[float | None, bo
         "stack": stack,
         **predicted,
         "left_out_error_fraction": rounded(left_out[0]),
-        "left_out_inside": left_out[1],
+        "publication_left_out_error_fraction": rounded(left_out[1]),
+        "left_out_inside": left_out[2],
         "refused": row.refused,
         "warnings": list(row.warnings),
     }

@@ -41,7 +41,7 @@ def test_every_published_run_is_there_with_its_source_and_error(document: dict[s
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_as_many_runs_were_left_out_once_as_taught_the_constants(document: dict[str, Any], family: str) -> None:
-    taught = [r for r in document["runs"] if r["family"] == family and r["left_out_error_fraction"] is not None]
+    taught = [r for r in document["runs"] if r["family"] == family and r["publication_left_out_error_fraction"] is not None]
     assert len(taught) == shipped_calibration(family).num_runs
     assert all(run["is_latest"] and run["suspect"] is None for run in taught)
 

@@ -18,7 +18,7 @@ from tests.api.run_records import HARDWARE, STACK, usable_records
 from tests.browser.conftest import OpenView
 from tests.servers import Server, running_server
 
-UNSEEN = "left_out_error_fraction"
+UNSEEN = "publication_left_out_error_fraction"
 
 
 @pytest.fixture(scope="module")

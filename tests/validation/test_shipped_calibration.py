@@ -65,6 +65,9 @@ def test_the_left_out_errors_that_ship_are_those_of_the_constants(family: str, s
     used = [o.record.id for o in splits.fitted_model.observations]
     now = np.expm1(splits.architecture)
     np.testing.assert_allclose([shipped[name] for name in used], now, rtol=1e-3, atol=1e-4, err_msg="run `make docs`")
+    nested = {p["id"]: p["publication_left_out_error_fraction"] for p in published_runs(family).predictions}
+    left_out = dict(zip(shipped_left_out(family).ids, shipped_left_out(family).splits["publication"], strict=True))
+    assert [nested[name] for name in used] == pytest.approx([np.expm1(left_out[name]) for name in used], rel=1e-3, abs=1e-4)
 
 
 def test_it_beats_its_priors_and_one_utilisation(splits: Splits) -> None:

@@ -62,7 +62,10 @@ class PublishedRun(Document):
     left_out_error_fraction: float | None = Field(
         description="the same with constants fitted without any run of its architecture; null for runs that taught nothing"
     )
-    left_out_inside: bool | None = Field(description="whether the interval that other architectures give holds it")
+    publication_left_out_error_fraction: float | None = Field(
+        default=None, description="the same with every run of its document left out of the fit and of all that was ever tuned"
+    )
+    left_out_inside: bool | None = Field(description="whether the interval that other publications give holds it")
     predicted_peak_memory_bytes: float | None
     measured_peak_memory_bytes: float | None
     peak_memory_basis: str | None

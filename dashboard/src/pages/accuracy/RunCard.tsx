@@ -46,7 +46,7 @@ export function RunCard({ run, onClose }: { run: Run; onClose: () => void }) {
             [t("column.measured"), seconds(run.measured_step_time_s)],
             [t("run.shipped"), `${seconds(run.predicted_step_time_s)}${bracketed(signedPercent(errorOf(run, "shipped")))}`],
             [t("run.interval"), secondsRange(run.low_s, run.high_s)],
-            [t("run.unseen"), run.left_out_error_fraction === null ? t("run.untaught") : signedPercent(run.left_out_error_fraction)],
+            [t("run.unseen"), errorOf(run, "unseen") === null ? t("run.untaught") : signedPercent(errorOf(run, "unseen"))],
             ...(run.measured_peak_memory_bytes
               ? [[t("run.memory"), `${bytes(run.measured_peak_memory_bytes)} / ${bytes(run.predicted_peak_memory_bytes)}${bracketed(signedPercent(run.memory_error_fraction))}`] as const]
               : []),

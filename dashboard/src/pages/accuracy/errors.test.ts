@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { errorsOf, isJudged, predictedOf, quantile, summarised, type Run } from "./errors";
 
 const run = (changes: Partial<Run>) =>
-  ({ is_latest: true, suspect: null, measured_step_time_s: 10, low_s: 9, high_s: 12, error_fraction: 0.1, left_out_error_fraction: null, left_out_inside: null, ...changes }) as Run;
+  ({ is_latest: true, suspect: null, measured_step_time_s: 10, low_s: 9, high_s: 12, error_fraction: 0.1, publication_left_out_error_fraction: null, left_out_inside: null, ...changes }) as Run;
 
 describe("quantile", () => {
   it("is NumPy's", () => {
@@ -24,10 +24,10 @@ describe("errors", () => {
   });
 
   it("counts runs that the view has an error of, and intervals where there are some", () => {
-    const runs = [run({}), run({ measured_step_time_s: 20 }), run({ error_fraction: null }), run({ left_out_error_fraction: -0.5, left_out_inside: false })];
+    const runs = [run({}), run({ measured_step_time_s: 20 }), run({ error_fraction: null }), run({ publication_left_out_error_fraction: -0.5, left_out_inside: false })];
     expect(errorsOf(runs, "shipped")).toMatchObject({ count: 3, coverage: 2 / 3 });
     expect(errorsOf(runs, "unseen")).toMatchObject({ count: 1, bias: -0.5, coverage: 0 });
-    expect(predictedOf(run({ left_out_error_fraction: -0.5 }), "unseen")).toBe(5);
+    expect(predictedOf(run({ publication_left_out_error_fraction: -0.5 }), "unseen")).toBe(5);
     expect(predictedOf(run({}), "unseen")).toBeNull();
   });
 

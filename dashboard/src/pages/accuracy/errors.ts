@@ -3,7 +3,7 @@ import type { Schemas } from "../../api/client";
 
 export type Run = Schemas["PublishedRun"];
 
-/** `unseen`: constants fitted without any run of the same architecture. `shipped`: the constants that price a job. */
+/** `unseen`: every run of the same document left out of the fit and of all that was tuned, the figure that docs/accuracy.md leads with. `shipped`: the constants that price a job. */
 export const VIEWS = ["unseen", "shipped"] as const;
 export type View = (typeof VIEWS)[number];
 
@@ -21,7 +21,7 @@ export interface Errors {
 
 /** What a run counts with: predicted / measured - 1. */
 export function errorOf(run: Run, view: View): number | null {
-  return view === "unseen" ? run.left_out_error_fraction : run.error_fraction;
+  return view === "unseen" ? (run.publication_left_out_error_fraction ?? null) : run.error_fraction;
 }
 
 function isInside(run: Run, view: View): boolean | null {
