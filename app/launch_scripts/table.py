@@ -33,7 +33,7 @@ from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
 SHOWN_CHANGES = 5
-_OF_CHECKPOINTS = re.compile(r"model.parallel|pipeline|expert.*parallel|virtual|num.layers|noop")
+_OF_CHECKPOINTS = re.compile(r"model.parallel|pipeline|expert.*parallel|virtual|^num.layers|noop|offset")
 _FIRST = re.compile(r"model.parallel|pipeline|expert.*(parallel|size)|context|data_parallel|micro.?batch|virtual|layer|recompute")
 
 
@@ -64,7 +64,7 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     yield Sentence("Yours"), _own_text(document)
     yield from labelled("", [Sentence("Your plan cannot run: {}", sentence) for sentence in document.violations[:1]])
     if best is not None and document.diff:
-        yield from labelled(Sentence("Change"), [changes_text(document.changes), *_of_checkpoints(document.changes)])
+        yield from labelled(Sentence("Change"), [changes_text(document.changes), *of_checkpoints(document.changes)])
     if best is not None:
         yield Sentence("Proof"), proof_text(document, best)
     yield from assumption_rows(document.assumptions)
@@ -93,7 +93,7 @@ def _own_text(document: TuneDocument) -> str:
     return Sentence("{}; the gain is {:.2f}x (± {})", own, document.speedup, percent(document.speedup_error_fraction))
 
 
-def _of_checkpoints(changes: Sequence[ScriptChange]) -> Iterator[str]:
+def of_checkpoints(changes: Sequence[ScriptChange]) -> Iterator[str]:
     """A sentence if a checkpoint by rank does not fit the changed layout."""
     if any(_OF_CHECKPOINTS.search(change.argument) for change in changes):
         yield Sentence("a checkpoint that is saved by rank must be converted to the new layout first")

@@ -11,10 +11,17 @@ from typing import Any
 
 import pytest
 
+from app.answers.recommended import recommended_plan
+from app.answers.search import search_document
+from app.answers.targets import with_usual_target
 from app.cli.main import main
+from app.jobs.job import parse_job
 from app.launch_scripts.launch import Given
-from app.launch_scripts.schemas import TuneDocument
+from app.launch_scripts.schemas import ScriptChange, TuneDocument
+from app.launch_scripts.service import _proposed
 from app.launch_scripts.shell_launch import ShellLaunch
+from app.launch_scripts.table import changes_text, of_checkpoints
+from app.text.json_documents import plain
 from frameworks.registry import BY_NAME
 
 FOLDER = Path(__file__).resolve().parents[3] / "fixtures/scripts"
@@ -200,3 +207,47 @@ def test_a_new_argument_stands_beside_its_group_or_the_one_in_front(script: Path
     at = next(index for index, line in enumerate(lines) if "--moe-aux-loss-coeff" in line)
     before = lines[at - 1].strip().removeprefix("--").split(" ")[0]
     assert release.group_of(before) in ("Parallelism", "Lengths, batch and precision")
+
+
+def test_a_script_with_the_recommended_plan_is_not_changed_for_a_tie_that_is_less_sure_to_fit() -> None:
+    cluster = {"hardware": "atlas-800t-a2", "num_devices": 16}
+    job = {"model": "llama-2-7b", "cluster": cluster, "training": {"seq_length": 4096, "global_batch_size": 64}}
+    found = search_document(with_usual_target(parse_job(job)))
+    recommended, fastest = recommended_plan(found), found.plans[0]
+    assert recommended.estimate.fits_probability > fastest.estimate.fits_probability
+    own = plain(recommended.estimate)
+    assert _proposed(found, own) == recommended
+    assert _proposed(found, {**own, "fits_probability": 0.91 * fastest.estimate.fits_probability}) == fastest
+    assert _proposed(found, {**own, "step_time_s": 2.0 * own["step_time_s"]}) == recommended
+
+
+def test_estimate_tune_and_explain_give_a_script_one_time(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    piped = script.with_name("piped.sh")
+    piped.write_text(
+        SCRIPT.replace("TP=8", "TP=2").replace("--seq-", "--pipeline-model-parallel-size 4 --seq-"), encoding="utf-8"
+    )
+    times = []
+    for command in ("estimate", "tune", "explain"):
+        assert main([command, str(piped), "--hardware", HARDWARE, "--json"]) == 0
+        times.append(json.loads(capsys.readouterr().out)["estimate"]["step_time_s"])
+    assert times[1:] == pytest.approx([times[0]] * 2, rel=1e-12)
+
+
+def test_samples_of_unknown_length_reach_into_the_interval(capsys: pytest.CaptureFixture[str], script: Path) -> None:
+    packed = script.with_name("packed.sh")
+    script.write_text(SCRIPT.replace("--bf16", "--bf16 --use-flash-attn"), encoding="utf-8")
+    packed.write_text(SCRIPT.replace("--bf16", "--bf16 --use-flash-attn --reset-attention-mask"), encoding="utf-8")
+    stated, doubted = tuned(capsys, script), tuned(capsys, packed)
+    for part in ("best", "estimate"):
+        known, unknown = (found[part] if part == "estimate" else found[part]["estimate"] for found in (stated, doubted))
+        assert unknown["step_time_low_s"] < known["step_time_low_s"]
+        assert unknown["step_time_high_s"] == pytest.approx(known["step_time_high_s"])
+
+
+def test_changes_of_the_layout_come_first_and_name_what_a_checkpoint_needs() -> None:
+    names = ("moe-token-dispatcher-type", "swap-optimizer", "use-flash-attn", "tensor-model-parallel-size")
+    changes = [ScriptChange(argument=name, was=None, now="2", line=None) for name in names]
+    assert changes_text(changes).startswith("tensor-model-parallel-size 2, moe-token-dispatcher-type 2")
+    one = {"recompute-num-layers": False, "micro-batch-size": False, "num-layers": True, "pipeline-model-parallel-size": True}
+    for name, converts in one.items():
+        assert bool(list(of_checkpoints([ScriptChange(argument=name, was="1", now="2", line=1)]))) is converts
