@@ -28,8 +28,10 @@ def readme_figures(nested: dict[str, Errors | None]) -> dict[str, str]:
         assert errors is not None
         return f"{100 * errors.median:.1f} % ({errors.count} runs)"
 
+    named = ("Ampere dense", "Hopper dense", "Hopper MoE", "Blackwell dense")
     return {
         "runs": str(count),
+        "rest": str(count - sum(kinds[name]["first"].count for name in named)),
         "publications": str(len({record.origin.publication for record in blind.records})),
         "median": f"{100 * kinds[ALL]['first'].median:.1f}",
         "inside": f"{100 * inside:.0f}",

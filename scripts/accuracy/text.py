@@ -10,7 +10,8 @@ README_START, README_END = (
 README = (
     "{runs} published runs of {publications} documents, which nothing was fitted to or tuned on, were each predicted before "
     "anyone looked at an error. The median error of the step time is {median} %: {ampere} for dense models on Ampere, {hopper} "
-    "on Hopper, {blackwell} on Blackwell, and {hopper_moe} for mixtures of experts on Hopper. Nominal 80 % intervals hold "
+    "on Hopper, {blackwell} on Blackwell, and {hopper_moe} for mixtures of experts on Hopper; {rest} more are of other kinds. "
+    "Nominal 80 % intervals hold "
     "{inside} % of these runs. Few of them are of tuned benchmarks, and none is on Ascend. There the model was "
     "refitted for each publication without its runs: {single} for dense models on one node, {multi} on several nodes, {long} at "
     "long sequences, and {moe} for mixtures. [docs/accuracy.md](docs/accuracy.md) has every figure, also where the model falls "
@@ -19,7 +20,7 @@ README = (
 README_ZH = """\
 {publications} 份文献的 {runs} 条公开实测从未用于拟合或调参，预测均先于误差统计完成。
 单步时间的中位误差为 {median}%：Ampere 上的稠密模型 {ampere}，Hopper {hopper}，Blackwell {blackwell}，
-Hopper 上的 MoE 模型 {hopper_moe}；名义 80% 区间包含其中的 {inside}%。
+Hopper 上的 MoE 模型 {hopper_moe}，其余 {rest} 条为其他类别；名义 80% 区间包含其中的 {inside}%。
 其中没有昇腾上的；昇腾的误差采用留一法：每次留出一份文献，用其余文献重新拟合：
 单机稠密模型 {single}，多机 {multi}，长序列 {long}，MoE 模型 {moe}。全部数字见 [docs/accuracy.md](docs/accuracy.md)。
 """
