@@ -92,5 +92,5 @@ def test_quotes_of_chinese_are_as_wide_as_its_characters(view: OpenView, site: S
 
 def test_a_number_stays_on_the_line_of_its_unit(view: OpenView, site: Site) -> None:
     page = view(site.url, language="zh-CN", width=PHONE).open(f"/studies/{site.completed}")
-    said = page.get_by_text(re.compile("枚举 .*个策略，")).first.evaluate("(element) => element.textContent")
+    said = page.get_by_text(re.compile("策略格点含 .*个策略，")).first.evaluate("(element) => element.textContent")
     assert re.search(r"耗时 [\d.]+\u00a0(s|min)。", said), said

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.conftest import DESKTOP, PHONE, PIPELINE, OpenView, Site, StoredPlan, searched
 
@@ -38,6 +38,23 @@ def test_the_overview_says_why_and_adds_up(view: OpenView, site: Site, stored: S
     expect(rows.nth(-2)).to_contain_text("100.0 %")
     expect(rows.last).to_contain_text("of it exposed communication")
     expect(page.get_by_role("img", name="80 % interval from")).to_be_visible()
+
+
+def test_the_facts_name_virtual_stages_and_what_switches_recompute(view: OpenView, site: Site, stored: StoredPlan) -> None:
+    def changed(route: Route) -> None:
+        answer = route.fetch()
+        document = answer.json()
+        for plan in document["items"]:
+            plan["strategy"] |= {"vpp": 2, "layer_layout": [[4, 4], [5, 3]]}
+            plan["strategy"]["recompute"] |= {"granularity": "none", "method": None, "num_layers": None, "modules": []}
+            plan["estimate"]["time_breakdown_s"]["recompute"] = 0.09504
+        route.fulfill(response=answer, json=document)
+
+    page = view(site.url)
+    page.page.route(re.compile(r"/v1/studies/\w+/plans\?"), changed)
+    words = page.open(stored.path).locator("dl").inner_text().replace("\u00a0", " ")
+    assert "Layers by stage, a group for each of 2 virtual stages\n2 × 4 | 5 3" in words
+    assert "none; switches recompute for 95.04 ms" in words
 
 
 def test_arrow_keys_move_between_tabs_and_the_address_keeps_the_tab(view: OpenView, site: Site, stored: StoredPlan) -> None:

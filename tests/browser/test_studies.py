@@ -142,6 +142,15 @@ def test_what_is_needed_is_said_beside_empty_fields_in_the_colour_of_an_example(
     expect(page.get_by_text("Needed", exact=True)).to_be_visible()
 
 
+def test_active_parameters_are_those_of_mixtures(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies/new?model=qwen3-32b")
+    section = page.get_by_role("region", name="Model", exact=True)
+    expect(section).to_contain_text("32.8B")
+    expect(section).not_to_contain_text("active")
+    page = view(site.url).open("/studies/new?model=qwen3-30b-a3b")
+    expect(page.get_by_role("region", name="Model", exact=True)).to_contain_text("active")
+
+
 MANY = 10_000
 
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 
 from app.storage.session import Database
 from app.storage.tables import Plan, Study
-from tests.browser.conftest import DESKTOP, FAILURE, PHONE, SMALL, OpenView, Site, searched
+from tests.browser.conftest import DESKTOP, FAILURE, PHONE, SMALL, TABLET, OpenView, Site, searched
 
 ZH_RULES = json.loads((Path(__file__).parents[2] / "dashboard/src/locales/zh/rules.json").read_text(encoding="utf-8"))
 LARGE = {
@@ -98,6 +98,34 @@ def test_every_number_of_the_table_has_its_unit_and_rows_lead_to_plans(view: Ope
     row.focus()
     page.keyboard.press("Enter")
     page.wait_for_url(f"**/plans/{best['plan_id']}")
+
+
+@pytest.mark.parametrize(
+    ("width", "whole"), [(TABLET, ("Plan", "Step time", "Peak memory")), (DESKTOP, ("Plan", "Peak memory", "Launchable on"))]
+)
+def test_the_columns_that_decide_are_whole(view: OpenView, site: Site, width: int, whole: tuple[str, ...]) -> None:
+    table = _table(view(site.url, width=width).open(f"/studies/{site.completed}"))
+    seen = table.bounding_box()
+    assert seen is not None
+    for name in whole:
+        place = table.get_by_role("columnheader", name=re.compile(f"^{name}")).bounding_box()
+        assert place is not None
+        assert seen["x"] <= place["x"], name
+        assert place["x"] + place["width"] <= seen["x"] + seen["width"], name
+
+
+def test_both_buttons_compare_the_plans_that_are_ticked(view: OpenView, site: Site) -> None:
+    first, second = (plan["plan_id"] for plan in _plans(site, site.completed)[:2])
+    page = view(site.url).open(f"/studies/{site.completed}")
+    above = page.get_by_role("link", name="Compare", exact=True).and_(page.locator("main a")).first
+    expect(above).to_have_attribute("href", f"/compare?studies={site.completed}")
+    for box in _table(page).locator("tbody input[type=checkbox]").all()[:2]:
+        box.check()
+    chosen = f"/compare?plans={site.completed}:{first},{site.completed}:{second}"
+    expect(above).to_have_attribute("href", chosen)
+    expect(page.get_by_role("region", name="Selected plans").get_by_role("link", name="Compare")).to_have_attribute(
+        "href", chosen
+    )
 
 
 def test_a_saved_table_has_all_columns_with_their_units(view: OpenView, site: Site) -> None:
@@ -394,7 +422,7 @@ MIXTURE = {
 
 
 @pytest.mark.parametrize(
-    ("target", "heading"), [(None, "What physics alone would give"), ("any", "What frameworks take in place of the best plan")]
+    ("target", "heading"), [(None, "What physics alone would give"), ("any", "What frameworks take in place of the plan to run")]
 )
 def test_launchable_plans_and_physics_alone_stand_side_by_side(
     view: OpenView, site: Site, target: str | None, heading: str

@@ -37,11 +37,12 @@ export const moneyUnit = (): string => (languageTag().startsWith("zh") && CHINES
 /** An amount without its currency, as it stands on an axis that names it. */
 export const amount = (usd: number, digits = 3): string => compact(usd * currency().perUsd, digits);
 
-/** 314K USD, 2.23M CNY; in Chinese 223万元. */
+/** 314K USD, 2.23M CNY; in Chinese 223 万元. */
 export function money(usd: number | null | undefined): string {
   if (usd == null) return "–";
   const unit = moneyUnit();
-  return `${amount(usd)}${/^[A-Z]/.test(unit) ? " " : ""}${unit}`;
+  const shown = amount(usd);
+  return `${shown}${/^[A-Z]/.test(unit) || /\d$/.test(shown) ? " " : ""}${unit}`;
 }
 
 /** Dollars of an amount that the reader typed: "1.5", "12 CNY", "12元". Text of another form or currency stays as it is. */

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 
-import { ago, bytes, bytesPerSecond, compact, duration, factor, flopsPerSecond, number, percent, seconds, secondsRange, signedPercent, tokensPerSecond } from "./format";
+import { ago, bytes, bytesPerSecond, compact, duration, factor, flopsPerSecond, number, percent, points, seconds, secondsRange, signedPercent, tokensPerSecond } from "./format";
 
 describe("quantities carry their unit and as many digits as they deserve", () => {
   it.each([
@@ -20,6 +20,7 @@ describe("quantities carry their unit and as many digits as they deserve", () =>
     [bytesPerSecond(1.6e12), "1.60 TB/s"],
     [bytesPerSecond(25e9), "25.0 GB/s"],
     [flopsPerSecond(313e12), "313 TFLOP/s"],
+    [flopsPerSecond(432.5e12), "432.5 TFLOP/s"],
     [tokensPerSecond(250_569.46), "251K tokens/s"],
     [tokensPerSecond(1_460_000), "1.46M tokens/s"],
     [percent(0.569066), "56.9 %"],
@@ -28,6 +29,8 @@ describe("quantities carry their unit and as many digits as they deserve", () =>
     [signedPercent(0.0321), "+3.2 %"],
     [signedPercent(-0.001), "−0.1 %"],
     [signedPercent(0), "0.0 %"],
+    [points(0.041), "+4.1"],
+    [points(-0.0012), "−0.1"],
     [duration(42), "42 s"],
     [duration(190), "3.2 min"],
     [duration(20_000), "5.6 h"],
@@ -47,7 +50,7 @@ describe("Chinese", () => {
   it("sets a percentage without a blank, and days and moments in words", () => {
     expect([percent(0.569066), signedPercent(0.0321)]).toEqual(["56.9%", "+3.2%"]);
     expect([duration(190), duration(1_036_800)]).toEqual(["3.2 min", "12 天"]);
-    expect([compact(718e9), compact(1_460_000), compact(2e12), compact(6144)]).toEqual(["7,180亿", "146万", "2万亿", "6,144"]);
+    expect([compact(718e9), compact(1_460_000), compact(2e12), compact(6144)]).toEqual(["7,180 亿", "146 万", "2 万亿", "6,144"]);
     expect(ago(1000, 1180)).toBe("3\u00a0分钟前");
   });
 });

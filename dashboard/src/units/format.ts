@@ -102,8 +102,11 @@ const COMPUTE = [
   [1e9, "GFLOP/s"],
 ] as const;
 
-export function flopsPerSecond(value: Value, digits = 3): string {
-  return value == null || !Number.isFinite(value) ? NOTHING : scaled(value, COMPUTE, digits);
+/** As stated: 432.5 TFLOP/s has no three digits on which all agree. */
+export function flopsPerSecond(value: Value, digits = 4): string {
+  if (value == null || !Number.isFinite(value)) return NOTHING;
+  const [size, unit] = COMPUTE.find(([step]) => Math.abs(value) >= step) ?? COMPUTE[2];
+  return `${number(value / size, digits)} ${unit}`;
 }
 
 const POWER = [
@@ -133,12 +136,12 @@ const CHINESE = [
   [1e4, "万"],
 ] as const;
 
-/** 718B, 1.46M, 6,144; in Chinese 7,180亿, 146万. */
+/** 718B, 1.46M, 6,144; in Chinese 7,180 亿, 146 万. */
 export function compact(value: Value, digits = 3): string {
   if (value == null || !Number.isFinite(value)) return NOTHING;
   if (isChinese()) {
     const chinese = CHINESE.find(([size]) => Math.abs(value) >= size);
-    return chinese ? `${number(value / chinese[0], digits)}${chinese[1]}` : number(value, digits);
+    return chinese ? `${number(value / chinese[0], digits)} ${chinese[1]}` : number(value, digits);
   }
   const step = LARGE.find(([size]) => Math.abs(value) >= (size === 1e4 ? 1e4 : size));
   if (!step) return number(value, digits);
@@ -163,6 +166,12 @@ export function signedPercent(fraction: Value, decimals = 1): string {
   if (fraction == null || !Number.isFinite(fraction)) return NOTHING;
   const text = percent(Math.abs(fraction), decimals);
   return `${fraction > 0 ? "+" : fraction < 0 ? "−" : ""}${text}`;
+}
+
+/** A difference of two shares, in percentage points without their name: +4.1, −0.1. */
+export function points(difference: number, decimals = 1): string {
+  const text = numberFormat({ minimumFractionDigits: decimals, maximumFractionDigits: decimals }).format(Math.abs(difference) * 100);
+  return `${difference > 0 ? "+" : "−"}${text}`;
 }
 
 /** A moment, seconds since 1970, in the reader's own time zone. */

@@ -4,7 +4,7 @@ import { useTranslation } from "../../i18n";
 
 import { seriesColor } from "../../theme/palette";
 import { usePalette } from "../../theme/usePalette";
-import { signedPercent } from "../../units/format";
+import { points, signedPercent } from "../../units/format";
 import classes from "./Compare.module.css";
 import type { Item } from "./data";
 import type { Row } from "./rows";
@@ -90,7 +90,7 @@ export function ComparisonTable({ items, groups, onlyDifferent }: { items: reado
 }
 
 /** How much more or less than the first item. */
-function Difference({ row: { values, better, differs }, place }: { row: Row; place: number }): React.ReactNode {
+function Difference({ row: { values, better, shares, differs }, place }: { row: Row; place: number }): React.ReactNode {
   const { t } = useTranslation("compare");
   const [first, own] = [values?.[0], values?.[place]];
   if (!differs || place === 0 || first == null || own == null || first === 0 || own === 0) return null;
@@ -100,7 +100,7 @@ function Difference({ row: { values, better, differs }, place }: { row: Row; pla
   return (
     <Fragment>
       <Text span size="xs" {...(better && { c: `var(--tone-${isBetter ? "good" : "bad"})` })}>
-        {signedPercent(fraction)}
+        {shares ? t("points", { points: points(own - first) }) : signedPercent(fraction)}
       </Text>
       {better && <span className="visually-hidden"> {t(isBetter ? "isBetter" : "isWorse")}</span>}
     </Fragment>

@@ -31,6 +31,10 @@ it("tells results apart, and which is better", () => {
   expect(rowOf(rows, "headroom")).toMatchObject({ differs: false });
 });
 
+it("knows which numbers are shares, whose differences are points", () => {
+  expect(resultRows(ITEMS, t).filter(({ shares }) => shares).map(({ key }) => key)).toEqual(["mfu", "sure"]);
+});
+
 it("tells strategies apart, one switch a line", () => {
   const rows = strategyRows(ITEMS, t);
   expect(rowOf(rows, "pp")).toMatchObject({ texts: ["2", "2"], differs: false });

@@ -15,12 +15,14 @@ export interface Row {
   /** Of numbers that can be better or worse: how each compares with the first. */
   values?: readonly (number | null)[];
   better?: "lower" | "higher";
+  /** The numbers are shares: they differ by percentage points. */
+  shares?: boolean;
   differs: boolean;
 }
 
 type Cell = string | number | boolean | null | undefined;
 
-function row(key: string, label: string, texts: readonly string[], numbers?: Pick<Row, "values" | "better">): Row {
+function row(key: string, label: string, texts: readonly string[], numbers?: Pick<Row, "values" | "better" | "shares">): Row {
   return { key, label, texts, differs: new Set(texts).size > 1, ...numbers };
 }
 
@@ -32,7 +34,7 @@ type T = TFunction;
 export function resultRows(items: readonly Item[], t: T): Row[] {
   const measured = (key: string, better: Row["better"], value: (estimate: Estimate, item: Item) => number | null, text: (value: number | null) => string): Row => {
     const values = items.map((item) => (item.plan ? value(item.plan.estimate, item) : null));
-    return row(key, t(`row.${key}`), values.map((value) => text(value)), { values, ...(better && { better }) });
+    return row(key, t(`row.${key}`), values.map((value) => text(value)), { values, ...(better && { better }), ...(text === percent && { shares: true }) });
   };
   const told = (key: string, text: (plan: Plan) => string): Row => row(key, t(`row.${key}`), items.map(({ plan }) => (plan ? text(plan) : NOTHING)));
   return [

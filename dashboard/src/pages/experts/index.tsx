@@ -68,7 +68,7 @@ export function Page() {
               error={errorOf("model")}
               searchable
               required
-              style={{ flex: "2 1 220px" }}
+              style={{ flex: "2 1 300px" }}
             />
             <HardwareField
               label={t("field.hardware")}
@@ -77,7 +77,7 @@ export function Page() {
               onChange={setHardware}
               error={errorOf("hardware")}
               required
-              style={{ flex: "2 1 220px" }}
+              style={{ flex: "2 1 300px" }}
             />
             {whole("devices", devices, setDevices, "256")}
           </Group>

@@ -35,7 +35,7 @@ export function ClusterSection(props: SectionProps) {
 
   return (
     <Section title={t("section.cluster")}>
-      <SimpleGrid cols={{ base: 1, xs: 2 }}>
+      <SimpleGrid cols={{ base: 1, md: 2 }}>
         <Select
           label={t("cluster.hardware")}
           placeholder={t("cluster.hardwarePlaceholder")}

@@ -52,7 +52,7 @@ function Preset({ form, set, errors }: Pick<SectionProps, "form" | "set" | "erro
       {preset && (
         <FactList
           facts={[
-            [t("model.parameters"), sizes(preset.num_parameters, preset.num_active_parameters, t("model.active"))],
+            [t("model.parameters"), sizes(preset.num_parameters, preset.num_experts ? preset.num_active_parameters : null, t("model.active"))],
             [t("model.layers"), String(preset.num_layers)],
             [t("model.hidden"), count(preset.hidden_size)],
             ...(preset.num_experts ? [[t("model.experts"), t("model.topK", { experts: preset.num_experts, k: preset.top_k })] as const] : []),
@@ -64,8 +64,9 @@ function Preset({ form, set, errors }: Pick<SectionProps, "form" | "set" | "erro
   );
 }
 
-function sizes(total: number, active: number, word: string): string {
-  return active < total ? `${compact(total)}${bracketed(`${compact(active)} ${word}`)}` : compact(total);
+/** Of a dense model all are active: what differs is the embedding. */
+function sizes(total: number, active: number | null, word: string): string {
+  return active !== null ? `${compact(total)}${bracketed(`${compact(active)} ${word}`)}` : compact(total);
 }
 
 function PresetOption({ preset }: { preset: Schemas["ModelSummary"] | undefined }) {
@@ -89,7 +90,7 @@ function CustomModelPart({ custom, setCustom, errors }: SectionProps) {
           facts={[
             [t("model.name"), String(custom.model.name)],
             ...(custom.num_parameters
-              ? [[t("model.parameters"), sizes(custom.num_parameters.total, custom.num_parameters.active, t("model.active"))] as const]
+              ? [[t("model.parameters"), sizes(custom.num_parameters.total, custom.model.moe ? custom.num_parameters.active : null, t("model.active"))] as const]
               : []),
             [t("model.layers"), String(custom.model.num_layers)],
             [t("model.hidden"), count(Number(custom.model.hidden_size))],

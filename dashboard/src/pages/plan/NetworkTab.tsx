@@ -3,6 +3,7 @@ import { Suspense, useMemo } from "react";
 import { useTranslation } from "../../i18n";
 
 import type { Plan, Study } from "../../api/queries";
+import { CardHead } from "../../components/CardHead";
 import { Drawn } from "../../components/chart/Drawn";
 import { ChartCard } from "../../components/ChartCard";
 import { Explained } from "../../components/Explained";
@@ -66,9 +67,7 @@ function TrafficTable({ traffic, plan }: { traffic: GroupTraffic[]; plan: Plan }
   );
   return (
     <Card>
-      <Title order={2} mb="xs">
-        {t("network.traffic")}
-      </Title>
+      <CardHead title={t("network.traffic")} help={t("network.trafficHelp")} mb="xs" />
       <Table.ScrollContainer minWidth={0} type="native" tabIndex={0} role="region" aria-label={t("network.traffic")}>
         <Table className={classes.waterfall} horizontalSpacing="sm" verticalSpacing={6}>
           <Table.Thead>

@@ -3,7 +3,7 @@ import { bracketed, marks, useTranslation } from "../../i18n";
 
 import type { Plan, Strategy, Study } from "../../api/queries";
 import { changeText } from "../../components/strategy";
-import { count } from "../../units/format";
+import { count, seconds } from "../../units/format";
 import classes from "./Plan.module.css";
 
 /** The choice itself, every default resolved. */
@@ -11,6 +11,7 @@ export function StrategyFacts({ plan, study }: { plan: Plan; study: Study }) {
   const { t } = useTranslation("plan");
   const { strategy } = plan;
   const degrees = (["tp", "cp", "pp", "dp"] as const).map((name) => `${name} ${count(strategy[name])}`).join(" × ");
+  const bySwitch = strategy.recompute.granularity === "none" ? (plan.estimate.time_breakdown_s.recompute ?? 0) : 0; // moe_zero_memory and others
   const facts: [string, string][] = [
     [t("strategy.devices"), `${degrees} = ${count(study.num_devices)}`],
     [t("common:strategy.schedule"), strategy.schedule],
@@ -22,10 +23,10 @@ export function StrategyFacts({ plan, study }: { plan: Plan; study: Study }) {
     ...(strategy.ep > 1 ? ([[t("common:strategy.ep"), `ep ${strategy.ep}, etp ${strategy.etp}`]] as [string, string][]) : []),
     ...(strategy.moe_dispatcher ? ([[t("common:strategy.moe_dispatcher"), strategy.moe_dispatcher]] as [string, string][]) : []),
     ...(strategy.cp > 1 ? ([[t("strategy.cpAlgo"), cpAlgorithm(strategy)]] as [string, string][]) : []),
-    [t("common:strategy.recompute"), recompute(strategy)],
+    [t("common:strategy.recompute"), bySwitch > 0 ? t("strategy.recomputeBySwitch", { form: recompute(strategy), time: seconds(bySwitch) }) : recompute(strategy)],
     [t("common:strategy.zero_stage"), String(strategy.zero_stage)],
     [t("common:strategy.sequence_parallel"), t(strategy.sequence_parallel ? "strategy.on" : "strategy.off")],
-    [t("strategy.layers"), layers(strategy, t("strategy.empty", { count: strategy.noop_layers, number: count(strategy.noop_layers) }))],
+    [strategy.vpp > 1 ? t("strategy.layersOfChunks", { count: strategy.vpp }) : t("strategy.layers"), layers(strategy, t("strategy.empty", { count: strategy.noop_layers, number: count(strategy.noop_layers) }))],
   ];
   return (
     <Card>

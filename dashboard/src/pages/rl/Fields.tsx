@@ -41,7 +41,7 @@ export function Fields({ form, set, errorOf }: Props) {
       <Title order={2}>{t("job")}</Title>
       <SimpleGrid cols={COLS}>
         <Autocomplete {...usual("model")} data={models.map(({ name }) => name)} placeholder={t("modelPlaceholder")} required />
-        <HardwareField {...usual("hardware")} placeholder={t("hardwarePlaceholder")} required />
+        <HardwareField {...usual("hardware")} style={{ gridColumn: "span 2" }} placeholder={t("hardwarePlaceholder")} required />
         {whole("devices", "64", { required: true })}
         <Select
           label={t("field.algorithm")}

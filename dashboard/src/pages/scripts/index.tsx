@@ -83,7 +83,7 @@ export function Page() {
               onChange={setHardware}
               error={errorOf("hardware")}
               required
-              style={{ flex: "2 1 220px" }}
+              style={{ flex: "2 1 320px" }}
             />
             <NumberField
               label={t("devices")}

@@ -5,10 +5,15 @@ import { Link } from "react-router";
 
 const MOST_COMPARED = 4;
 
+/** Where the chosen plans stand side by side; null where none is chosen, or more than a comparison takes. */
+export const comparisonOf = (studyId: string, chosen: readonly string[]): string | null =>
+  chosen.length > 0 && chosen.length <= MOST_COMPARED ? `/compare?plans=${chosen.map((planId) => `${studyId}:${planId}`).join(",")}` : null;
+
 /** What can be done with the selected plans. */
 export function ChosenPlans({ studyId, chosen, onClear }: { studyId: string; chosen: readonly string[]; onClear: () => void }) {
   const { t } = useTranslation("study");
   if (!chosen.length) return null;
+  const comparison = comparisonOf(studyId, chosen);
   return (
     <Affix position={{ bottom: 20, left: 0, right: 0 }} style={{ pointerEvents: "none" }}>
       <Group justify="center" px="sm">
@@ -17,8 +22,8 @@ export function ChosenPlans({ studyId, chosen, onClear }: { studyId: string; cho
             <Text size="sm" px="xs" aria-live="polite">
               {t("chosen.count", { count: chosen.length })}
             </Text>
-            {chosen.length <= MOST_COMPARED ? (
-              <Button component={Link} to={`/compare?plans=${chosen.map((planId) => `${studyId}:${planId}`).join(",")}`} leftSection={<IconArrowsLeftRight size={15} />}>
+            {comparison ? (
+              <Button component={Link} to={comparison} leftSection={<IconArrowsLeftRight size={15} />}>
                 {t("action.compare")}
               </Button>
             ) : (

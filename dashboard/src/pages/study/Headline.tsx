@@ -143,7 +143,7 @@ function trainTokens({ job }: Pick<Study, "job">): number | null {
 
 /** The unit smaller than the number: a narrow tile holds both. */
 function WithUnit({ text }: { text: string }) {
-  const [number, unit] = text.split(" ");
+  const [number, unit] = text.split(/ (?=\S+$)/);
   return (
     <>
       {number} {unit && <Text span fz="sm" fw={500}>{unit}</Text>}

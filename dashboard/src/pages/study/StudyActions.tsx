@@ -9,6 +9,8 @@ import { answered, api } from "../../api/client";
 import { toApiError } from "../../api/problem";
 import { FINISHED, studyQuery, type Study } from "../../api/queries";
 import { saveFile } from "../../components/saveFile";
+import { useUrlList } from "../../state/url";
+import { comparisonOf } from "./ChosenPlans";
 
 /** Cancels or resumes a study; the answer is the study as it is then. */
 function useStudyAction(study: Study) {
@@ -75,6 +77,7 @@ export function CancelButton({ study }: { study: Study }) {
 /** What can be done with the study. */
 export function StudyActions({ study, isComparable }: { study: Study; isComparable: boolean }) {
   const { t } = useTranslation("study");
+  const [chosen] = useUrlList("selected");
   return (
     <>
       <CancelButton study={study} />
@@ -86,7 +89,7 @@ export function StudyActions({ study, isComparable }: { study: Study; isComparab
       </Button>
       {study.result && <ReportButton study={study} />}
       {isComparable && (
-        <Button variant="default" component={Link} to={`/compare?studies=${study.id}`} leftSection={<IconArrowsLeftRight size={15} />}>
+        <Button variant="default" component={Link} to={comparisonOf(study.id, chosen) ?? `/compare?studies=${study.id}`} leftSection={<IconArrowsLeftRight size={15} />}>
           {t("action.compare")}
         </Button>
       )}

@@ -60,14 +60,6 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
     return [
       { key: "rank", header: t("column.rank"), fixed: true, numeric: true, value: own(({ rank }) => rank), cell: own(({ rank }) => rank) },
       {
-        key: "group",
-        header: t("column.group"),
-        help: t("column.groupHelp"),
-        numeric: true,
-        value: own(({ rank_group }) => rank_group),
-        cell: own(({ rank_group, fastest }) => <RankGroup number={rank_group} isFastest={fastest === true} />),
-      },
-      {
         key: "pin",
         header: t("column.pin"),
         fixed: true,
@@ -98,6 +90,24 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
             )}
           </>
         ),
+      },
+      {
+        key: "memory",
+        csv: "peak_memory_bytes",
+        header: t("column.memory"),
+        help: t("column.memoryHelp"),
+        numeric: true,
+        value: ({ memory }) => memory,
+        cell: (row) => <Memory peak={row.memory} limit={limitOf(row)} />,
+      },
+      { key: "headroom", csv: "below_fit_limit_bytes", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} fits={row.plan.estimate.fits} sure={own(({ estimate }) => estimate.fits_probability)(row)} /> },
+      {
+        key: "group",
+        header: t("column.group"),
+        help: t("column.groupHelp"),
+        numeric: true,
+        value: own(({ rank_group }) => rank_group),
+        cell: own(({ rank_group, fastest }) => <RankGroup number={rank_group} isFastest={fastest === true} />),
       },
       {
         key: "slower",
@@ -134,16 +144,6 @@ export function usePlanColumns({ best, pins, onPin, open, onOpen }: Controls): C
         value: own(({ estimate }) => estimate.mfu_fraction),
         cell: own(({ estimate }) => percent(estimate.mfu_fraction)),
       },
-      {
-        key: "memory",
-        csv: "peak_memory_bytes",
-        header: t("column.memory"),
-        help: t("column.memoryHelp"),
-        numeric: true,
-        value: ({ memory }) => memory,
-        cell: (row) => <Memory peak={row.memory} limit={limitOf(row)} />,
-      },
-      { key: "headroom", csv: "below_fit_limit_bytes", header: t("column.headroom"), numeric: true, value: headroom, cell: (row) => <Headroom free={headroom(row)} fits={row.plan.estimate.fits} sure={own(({ estimate }) => estimate.fits_probability)(row)} /> },
       {
         key: "bubble",
         csv: "pipeline_bubble_fraction",
@@ -322,7 +322,7 @@ function Launchable({ targets, none }: { targets: readonly string[]; none: strin
   return (
     <Stack gap={2} align="flex-start">
       {targets.map((target) => (
-        <Badge key={target} variant="default" tt="none" fw={450} size="sm">
+        <Badge key={target} variant="default" tt="none" fw={450} size="sm" h="auto" styles={{ label: { whiteSpace: "normal", overflowWrap: "anywhere" } }}>
           {target}
         </Badge>
       ))}
