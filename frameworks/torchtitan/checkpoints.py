@@ -10,6 +10,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from cost_models.shapes.strategy import LayerLayout, Recompute, RecomputeMethod
+from frameworks.fully_sharded import EVERYTHING, NOTHING, Checkpoints
 
 
 class Mode(NamedTuple):
@@ -17,19 +18,6 @@ class Mode(NamedTuple):
 
     mode: str
     every: int = 0
-
-
-class Checkpoints(NamedTuple):
-    """The same as fields of a strategy, but modules."""
-
-    recompute: Recompute = Recompute.NONE
-    method: RecomputeMethod = RecomputeMethod.NONE
-    num_layers: int = 0
-    layers_per_stage: tuple[int, ...] | None = None
-
-
-NOTHING = Checkpoints()
-EVERYTHING = Checkpoints(Recompute.FULL, RecomputeMethod.UNIFORM, 1)
 
 
 def checkpoints_of(mode: Mode, layout: LayerLayout) -> Checkpoints:

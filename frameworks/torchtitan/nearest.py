@@ -9,6 +9,7 @@ from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, Rec
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.draft import Draft
+from frameworks.fully_sharded import checkpoints
 from frameworks.rule import layout_of
 from frameworks.torchtitan import rules
 from frameworks.torchtitan.checkpoints import Mode, checkpoints_of, mode_of, nearest_mode
@@ -62,7 +63,7 @@ def _recompute(draft: Draft) -> None:
     s, layout = draft.strategy, layout_of(draft.workload, draft.strategy)
     if s.recompute is Recompute.NONE:
         return
-    mode = None if s.recompute_modules else mode_of(rules.checkpoints(s), layout)
+    mode = None if s.recompute_modules else mode_of(checkpoints(s), layout)
     if s.recompute is Recompute.SELECTIVE:
         mode = Mode("none")
         draft.drop_modules(s.recompute_modules, Sentence("torchtitan recomputes whole layers"))

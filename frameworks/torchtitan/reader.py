@@ -11,10 +11,11 @@ from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from documents.bounds import MAX_NUMBER
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
+from frameworks.fully_sharded import Checkpoints
 from frameworks.options import as_given, options_of
 from frameworks.rule import either, unless_default
 from frameworks.table import features_read
-from frameworks.torchtitan.checkpoints import Checkpoints, Mode, checkpoints_of
+from frameworks.torchtitan.checkpoints import Mode, checkpoints_of
 from frameworks.torchtitan.flavors import CAUSAL, FLAVORS, UNREAD_FAMILIES, Flavor
 from frameworks.torchtitan.stages import counts_of, layout_from, usual_counts
 from frameworks.torchtitan.table import (

@@ -11,19 +11,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.shapes.layer_keys import distinct_rows
-from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute, RecomputeMethod, StrategyBatch
+from cost_models.shapes.strategy import CpAlgo, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.traits import Generation
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
+from frameworks import fully_sharded
 from frameworks.facts import fact_rule
 from frameworks.fixed import Fixed
+from frameworks.fully_sharded import checkpoints, stack_rule, whole_layers_rule
 from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule
-from frameworks.physics.memory import module_names, tensor_plan_rule
+from frameworks.physics.memory import tensor_plan_rule
 from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Mask, Rule, every_row, layout_of, most_stages, num_microbatches, rules_in
-from frameworks.torchtitan.checkpoints import Checkpoints, mode_of
+from frameworks.torchtitan.checkpoints import mode_of
 from frameworks.torchtitan.flavors import flavor_of, no_flavor
 from frameworks.torchtitan.table import RELEASE, TABLE, TERMS
 
@@ -50,14 +52,7 @@ GROUPED_EXPERTS = Rule(
     ),
     job_only=True,
 )
-SHARDED_STACK = Rule(
-    "torchtitan_stack",
-    "[torchtitan-0.2, models/llama3/infra/parallelize.py:125]",
-    Sentence("times are of stack fsdp"),
-    lambda w, b: every_row(b, not w.software_traits.fp32_shards),
-    lambda w, s: Sentence("torchtitan shards weights by layers in FP32, which stack {} does not", w.software.stack),
-    job_only=True,
-)
+SHARDED_STACK = stack_rule("torchtitan_stack", "[torchtitan-0.2, models/llama3/infra/parallelize.py:125]", NAME, "fsdp")
 
 
 def shards(batch: StrategyBatch) -> NDArray[np.int64]:
@@ -216,28 +211,7 @@ def _has_no_mode(workload: Workload, batch: StrategyBatch) -> Mask:
     return mask
 
 
-def checkpoints(s: ParallelStrategy) -> Checkpoints:
-    """The recompute of a strategy, but modules."""
-    if s.recompute is not Recompute.FULL:
-        return Checkpoints()
-    if s.recompute_layers_per_stage is not None:
-        return Checkpoints(Recompute.FULL, layers_per_stage=s.recompute_layers_per_stage)
-    return Checkpoints(Recompute.FULL, s.recompute_method, s.recompute_num_layers)
-
-
-WHOLE_LAYERS = Rule(
-    "torchtitan_whole_layers",
-    "[torchtitan-0.2, activation_checkpoint.py:159]",
-    Sentence("recompute is of whole layers, one by one"),
-    lambda w, b: (
-        (b.recompute_modules != 0)
-        | ((b.recompute == Recompute.FULL) & (b.recompute_method == RecomputeMethod.UNIFORM) & (b.recompute_num_layers > 1))
-    ),
-    lambda w, s: Sentence(
-        "recompute of {}: torchtitan recomputes whole layers, one by one",
-        module_names(s.recompute_modules) if s.recompute_modules else Sentence("groups of {} layers", s.recompute_num_layers),
-    ),
-)
+WHOLE_LAYERS = whole_layers_rule("torchtitan_whole_layers", "[torchtitan-0.2, activation_checkpoint.py:159]", NAME)
 RECOMPUTE = Rule(
     "torchtitan_recompute",
     "[torchtitan-0.2, activation_checkpoint.py:39]",
@@ -251,7 +225,6 @@ PLACEMENTS = Placements()
 STAGES = placement_rule("torchtitan_stages", "[torchtitan-0.2, pipeline_parallel.py:236]", NAME, PLACEMENTS)
 
 _COMPILED = Sentence("the plan's kernels are those of compiled layers")
-_BY_FSDP = Sentence("FSDP gathers weights and scatters gradients beside the layers")
 FIXED = (
     *(Fixed(f, lambda w, b: every_row(b, w.software.torch_compile), _COMPILED, on=True) for f in Feature if f in FUSED_KERNELS),
     *(
@@ -259,15 +232,13 @@ FIXED = (
         for f in Feature
         if f in FUSED_KERNELS
     ),
-    Fixed(Feature.FLASH_ATTENTION, lambda w, b: every_row(b, True), Sentence("the layers have no other attention"), on=True),
+    *fully_sharded.FIXED,
     Fixed(Feature.MOE_GROUPED_GEMM, lambda w, b: every_row(b, True), Sentence("the experts are one grouped matmul"), on=True),
     Fixed(
         Feature.MOE_PERMUTE_FUSION,
         lambda w, b: every_row(b, True),
         Sentence("tokens are sorted and then gathered, by two kernels"),
     ),
-    Fixed(Feature.OVERLAP_GRAD_REDUCE, lambda w, b: every_row(b, True), _BY_FSDP, on=True),
-    Fixed(Feature.OVERLAP_PARAM_GATHER, lambda w, b: every_row(b, True), _BY_FSDP, on=True),
     Fixed(
         Feature.OVERLAP_P2P,
         lambda w, b: every_row(b, True),

@@ -9,13 +9,13 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import start_note
 from frameworks.framework import LaunchArguments
+from frameworks.fully_sharded import checkpoints
 from frameworks.options import Options, as_given
 from frameworks.rule import layout_of, num_microbatches
 from frameworks.table import settled
 from frameworks.torchtitan.checkpoints import mode_of
 from frameworks.torchtitan.flavors import flavor_of
 from frameworks.torchtitan.nearest import nearest
-from frameworks.torchtitan.rules import checkpoints
 from frameworks.torchtitan.stages import modules_of
 from frameworks.torchtitan.table import COMPILE, PARALLELISM, RELEASE, REPLICAS, RESHARD, SHARDS, STAGES, TABLE
 
