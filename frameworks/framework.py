@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
@@ -82,6 +82,26 @@ class ReadJob:
     task: TrainingTask = PRETRAIN
 
 
+class NamedModel(NamedTuple):
+    """A model that arguments name and of which they state no sizes.
+
+    ``argument`` has the ``path``; ``kind_argument`` with the value ``kind`` builds models of the Hugging Face ``types``.
+    """
+
+    argument: str
+    path: str
+    kind_argument: str
+    kind: str
+    types: tuple[str, ...]
+
+
+class NamedReader(NamedTuple):
+    """How jobs are read of arguments that name a model: its name, and the job once its shape is known."""
+
+    model: Callable[[Sequence[str]], NamedModel]
+    read_job: Callable[[Sequence[str], int | None, ModelShape], ReadJob]
+
+
 def untold_task(name: str, tasks: Sequence[Task], workload: Workload) -> tuple[str, ...]:
     """A sentence where a framework's program does not start the job's task, and would train other weights."""
     task = workload.training.task.name
@@ -107,7 +127,9 @@ class Framework:
     so that it would train something else. ``misstated``: sentences on numbers of the model that it cannot be told; layers and
     cost are the same. ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with
     virtual stages, if different. ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
-    ``suffix``, from release, purposes and an entry of ``launch_block``.
+    ``suffix``, from release, purposes and an entry of ``launch_block``. ``forms``: the forms of scripts that are read, if not
+    ``suffix``. ``named``: for files that name a model and state no sizes; ``read_job`` then raises. ``unwritable``: sentences on
+    a plan that is so far from all that the framework runs that no file is written.
     """
 
     target: Target
@@ -127,6 +149,9 @@ class Framework:
     cautions: tuple[Caution, ...] = ()
     untold: Callable[[Workload], tuple[str, ...]] = only_pretraining
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
+    forms: tuple[str, ...] = ()
+    named: NamedReader | None = None
+    unwritable: Callable[[Workload, ParallelStrategy], tuple[str, ...]] = lambda _workload, _strategy: ()
 
     @property
     def name(self) -> str:

@@ -46,9 +46,12 @@ def launch_block(
         else:
             broken = () if running is not None else violations(workload, strategy, target)
             untold = framework.untold(workload)
-            notes = [*(Sentence("Not as planned ({}): {}.", v.rule, v.sentence) for v in broken), *untold]
+            far = () if untold else framework.unwritable(workload, strategy)
+            notes = [*(Sentence("Not as planned ({}): {}.", v.rule, v.sentence) for v in broken), *untold, *far]
             if untold:
                 notes.append(Sentence("No file is written, since it would train something else."))
+            elif far:
+                notes.append(Sentence("No file is written, since it would be of another plan."))
             else:
                 launch = framework.write(workload, strategy)
                 arguments, environment = list(launch.arguments), dict(launch.environment)

@@ -18,7 +18,7 @@ AS_IT_IS = Sentence("The framework runs this plan as it is.")
 # A line breaks at a space, or between two wide characters, of which the second is no closing mark.
 _PIECE = re.compile(r"[^\S\n]+|[一-鿿][，。；：、）”！？]*|[^\s一-鿿]+")
 
-_FACTS = re.compile(r"launch: (?P<name>[a-z][a-z-]*)@(?P<version>\S+)(?P<commits>(?: \S+@\S+)+) (?P<state>exact|nearest)")
+_FACTS = re.compile(r"launch: (?P<name>[a-z][a-z0-9-]*)@(?P<version>\S+)(?P<commits>(?: \S+@\S+)+) (?P<state>exact|nearest)")
 
 
 @dataclass(frozen=True)

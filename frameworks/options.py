@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from documents.bounds import MAX_NUMBER
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError
+from frameworks.release import Release
 
 Options = dict[str, Any]
 
@@ -34,3 +36,23 @@ def as_given(value: Any) -> tuple[str, ...]:
     if isinstance(value, bool):
         return (str(value),)
     return (value if isinstance(value, str) else json.dumps(value),)
+
+
+class OptionValues:
+    """Options by path, with the defaults of a release for those that are not given."""
+
+    def __init__(self, release: Release, options: Mapping[str, Any]) -> None:
+        self.release, self.options = release, options
+
+    def value(self, name: str) -> Any:
+        """The value, given or by default."""
+        given = self.options.get(name)
+        argument = self.release.arguments.get(name)
+        return given if given is not None or argument is None else argument.default
+
+    def number(self, name: str, low: int = 1) -> int:
+        """A whole number within bounds."""
+        value = self.value(name)
+        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_NUMBER:
+            raise ReadingError(Sentence("{} {!r} is not allowed; give a whole number from {}", name, str(value)[:80], low))
+        return value

@@ -96,6 +96,11 @@ KINDS = (
         for key in ("hbm_bytes", "like")
     ),
     Kind(
+        Sentence("a file of MindSpeed-LLM's FSDP2 backend, which `meshplan tune` and `meshplan estimate` read"),
+        _LAUNCH_READERS,
+        frozenset({"parallel", "training"}),
+    ),
+    Kind(
         Sentence("a job of post-training, which `meshplan rl` reads"),
         ("rl estimate", "rl search"),
         frozenset({"post_training", "model"}),

@@ -17,7 +17,7 @@ from cost_models.shapes.canonical import schedules_of
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import SWITCHES, UNPRICED_FEATURES
-from cost_models.shapes.traits import stacks_of
+from cost_models.shapes.traits import STACKS, stacks_of
 from cost_models.shapes.workload import Workload
 from documents.checking import Section, schema_of
 from documents.sentences import Sentence
@@ -56,7 +56,8 @@ def _precisions(workload: Workload) -> Sequence[str]:
 
 
 def _stacks(workload: Workload) -> Sequence[str]:
-    return tuple(name for name in stacks_of(workload.cluster.profile.family) if name != workload.software.stack)
+    others = (name for name in stacks_of(workload.cluster.profile.family) if name != workload.software.stack)
+    return tuple(name for name in others if not STACKS[name].only_if_named)
 
 
 def _attention(workload: Workload) -> Sequence[bool]:

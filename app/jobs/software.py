@@ -50,13 +50,20 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         year=year,
         fp32_parameters=section.fp32_parameters,
         loader_mask=section.loader_mask,
-        portable_attention=plain if section.portable_attention is None else section.portable_attention,
+        portable_attention=_has_portable_attention(section, profile, plain=plain),
         plain_cross_entropy=plain and not compiled,
         torch_compile=compiled,
         target=target.label,
         time_factor=section.time_factor,
         **_options(section, profile.family, stack, execution),
     )
+
+
+def _has_portable_attention(section: SoftwareSection, profile: HardwareProfile, *, plain: bool) -> bool:
+    """Whether fused attention is FlashAttention-2, which plain PyTorch has where the vendor has no kernel of its own."""
+    if section.portable_attention is not None:
+        return section.portable_attention
+    return plain and not family_traits(profile.family).own_fused_attention
 
 
 def _is_compiled(section: SoftwareSection, *, plain: bool, by_target: bool) -> bool:

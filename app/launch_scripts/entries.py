@@ -10,11 +10,11 @@ from documents.sentences import Sentence
 READ: Mapping[str, tuple[str, ...]] = {
     "pretrain_gpt.py": ("megatron-lm", "mindspeed-llm"),
     "posttrain_gpt.py": ("mindspeed-llm",),
+    "train_fsdp2.py": ("mindspeed-llm-fsdp2",),
 }
 _HYBRID = Sentence("a model with layers of Mamba")
 _VISION = Sentence("a model of pictures and text, of which parts can be frozen")
 _REINFORCED = Sentence("by reinforcement learning; `meshplan rl` prices that")
-_SHARDED = Sentence("by FSDP2 from a YAML file")
 # Programs that train something else, by the end of their path.
 OTHERS: Mapping[str, str] = {
     "pretrain_bert.py": Sentence("BERT"),
@@ -37,7 +37,6 @@ OTHERS: Mapping[str, str] = {
     "rlhf_gpt.py": _REINFORCED,
     "ray_gpt.py": _REINFORCED,
     "train_grpo.py": _REINFORCED,
-    "train_fsdp2.py": _SHARDED,
     "pretrain_llama.py": Sentence("with arguments of its own"),
 }
 # Modules behind ``python -m`` and commands that start trainings without a program of their own.

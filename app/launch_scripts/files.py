@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from app.launch_scripts.forms import FSDP2_SCRIPT, form_of
 from app.launch_scripts.launch import Given
 from app.launch_scripts.reading import ReadScript, Sections, read_script_job
 from documents.errors import InputError, show
@@ -13,6 +14,8 @@ from documents.reading import read_text
 from documents.sentences import Sentence
 from hardware_profiles import catalogue
 
+MAX_COMPANIONS = 4
+_YAML = re.compile(r"[^\s'\"=]+\.ya?ml\b")
 _NAME = re.compile(r"[A-Za-z_]\w*|[1-9]\d?")
 
 
@@ -32,9 +35,9 @@ def load_script(
 
     ``assume`` are ``ARGUMENT=ignored``.
     """
-    given = Given(str(path), _values(values), _texts(files))
     profile = catalogue.profile(hardware)
     text = read_text(path)
+    given = Given(str(path), _values(values), {**_companions(path, text), **_texts(files)})
     return read_script_job(
         text,
         given,
@@ -75,6 +78,16 @@ def script_job(
         vocab_size=vocab_size,
         assume=assume,
     )
+
+
+def _companions(path: Path, text: str) -> Mapping[str, str]:
+    """YAML files that a script of the FSDP2 backend names, by name: beside the script, or where the path leads from here."""
+    found: dict[str, str] = {}
+    for named in map(Path, dict.fromkeys(_YAML.findall(text)) if form_of(text) == FSDP2_SCRIPT else ()):
+        place = next((place for place in (path.parent / named.name, named) if place.is_file()), None)
+        if place is not None and len(found) < MAX_COMPANIONS:
+            found[named.name] = read_text(place)
+    return found
 
 
 def _assumed(given: Sequence[str]) -> Mapping[str, str]:

@@ -7,11 +7,15 @@ from pathlib import Path
 
 from documents.reading import read_text
 
+FSDP2_FILE, FSDP2_SCRIPT = "fsdp2.yaml", "fsdp2.sh"
 _JOB_SECTION = re.compile(r"^(cluster|training|strategy|search)\s*:", re.M)
 _KEY = re.compile(r"^(use_parallel|run_mode|parallel_config|parallel|runner_config|context|recompute_config|model)\s*:", re.M)
 _TABLE = re.compile(r"^[ \t]*\[(training|parallelism|activation_checkpoint)\][ \t]*(#.*)?$", re.M)
 # Comments, empty lines, keys and tables: a shell script that writes such a file begins with something else.
 _TOML = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\[[\w.\-\"' ]+\]|[\w.\-\"']+[ \t]*=)")
+_FSDP2_SECTIONS = frozenset(("model", "data", "parallel", "training", "optimization"))
+_TOP = re.compile(r"^([A-Za-z_]\w*)[ \t]*:", re.M)
+_FSDP2_PROGRAM = re.compile(r"^[^#\n]*\btrain_fsdp2\.py\b", re.M)
 _SHELL = re.compile(r"#!\s*\S*(?:/|\s)(?:ba|da|z|k)?sh\b")
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 
@@ -28,12 +32,26 @@ def is_launch_script(source: str) -> bool:
         return True
     if path.suffix == ".toml":
         return is_toml(text)
-    return path.suffix in (".yaml", ".yml") and is_yaml(text) and not _JOB_SECTION.search(text)
+    if path.suffix not in (".yaml", ".yml"):
+        return False
+    return is_fsdp2_yaml(text) or (is_yaml(text) and not _JOB_SECTION.search(text))
 
 
 def form_of(text: str) -> str:
-    """The form of a launch script, as the suffix of its file."""
-    return "toml" if is_toml(text) else "yaml" if is_yaml(text) else "sh"
+    """The form of a launch script: the suffix of its file, or one of the forms of a framework that share a suffix."""
+    if is_toml(text):
+        return "toml"
+    if is_fsdp2_yaml(text):
+        return FSDP2_FILE
+    if is_yaml(text):
+        return "yaml"
+    return FSDP2_SCRIPT if _FSDP2_PROGRAM.search(text) else "sh"
+
+
+def is_fsdp2_yaml(text: str) -> bool:
+    """Whether a text is a YAML file of MindSpeed-LLM's FSDP2 backend: of its sections, one that no job and no MindFormers has."""
+    found = set(_TOP.findall(text)) if not text.startswith("#!") else set()
+    return found <= _FSDP2_SECTIONS and len(found) > 1 and bool(found & {"parallel", "optimization", "data"})
 
 
 def is_toml(text: str) -> bool:

@@ -11,8 +11,10 @@ from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.jobs.task import task_fields
 from app.launch_scripts.entries import READ
-from app.launch_scripts.forms import form_of
+from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, form_of
+from app.launch_scripts.fsdp2_launch import Fsdp2Launch
 from app.launch_scripts.launch import Given, Launch, Passed
+from app.launch_scripts.named_models import named_shape
 from app.launch_scripts.shell_launch import ShellLaunch
 from app.launch_scripts.toml_launch import TomlLaunch
 from app.launch_scripts.vocabulary import with_vocabulary
@@ -36,7 +38,13 @@ from search.plans.plan import strategy_to_mapping
 MAX_TRIED = 2  # most switches to try: each doubles the space
 MAX_REFUSED = 12  # most arguments that one refusal names
 IGNORED = "ignored"
-_FORMS: Mapping[str, Callable[[str, Given, Release], Launch]] = {"toml": TomlLaunch, "yaml": YamlLaunch, "sh": ShellLaunch}
+_FORMS: Mapping[str, Callable[[str, Given, Release], Launch]] = {
+    "toml": TomlLaunch,
+    "yaml": YamlLaunch,
+    "sh": ShellLaunch,
+    FSDP2_FILE: YamlLaunch,
+    FSDP2_SCRIPT: Fsdp2Launch,
+}
 Sections = Mapping[str, Mapping[str, Any]]
 
 
@@ -67,15 +75,15 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
     """Read the script for ``target``, or for the release that knows most of its arguments; releases for ``family`` come first."""
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
-    suffix = form_of(text)
-    kind = _FORMS[suffix]
-    candidates = [framework for framework in FRAMEWORKS if framework.suffix == suffix]
+    form = form_of(text)
+    kind = _FORMS[form]
+    of_form = candidates = [framework for framework in FRAMEWORKS if form in (framework.forms or (framework.suffix,))]
     if target is not None:
         wanted = parse_target(target)
         any_release = "@" not in target
         candidates = [f for f in candidates if f.target == wanted or (any_release and f.name == wanted.name)]
         if not candidates:
-            others = joined(" or ", (framework.target.label for framework in FRAMEWORKS if framework.suffix == suffix))
+            others = joined(" or ", (framework.target.label for framework in of_form))
             raise InputError(Sentence("target: {} does not start from such a file; give {}.", wanted.label, others))
     here = [framework for framework in candidates if family in framework.target.families] or candidates
     read = [(kind(text, given, framework.release), framework) for framework in here]
@@ -125,7 +133,7 @@ def read_script_job(
             Passed(None, "", Sentence("the launcher starts {} devices, and {} were asked for", started, devices))
         )
     num_devices = started if devices is None else devices
-    read = _read_job(framework, launch, given, num_devices)
+    read = _read_job(framework, launch, given, num_devices, folder)
     ignored = _ignored(framework, read, launch, given, assume or {})
     strategy = read.strategy
     num_devices = num_devices or (None if framework.suffix == "sh" else strategy.tp * strategy.pp * strategy.cp * strategy.dp)
@@ -228,9 +236,12 @@ def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> di
     return {**kept, **changes}
 
 
-def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: int | None) -> ReadJob:
+def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: int | None, folder: Path | None) -> ReadJob:
     try:
-        return framework.read_job(launch.arguments, num_devices)
+        if framework.named is None:
+            return framework.read_job(launch.arguments, num_devices)
+        named = framework.named.model(launch.arguments)
+        return framework.named.read_job(launch.arguments, num_devices, named_shape(named, given, folder))
     except ReadingError as error:
         hint = Sentence("; --devices states another number") if "launcher" in str(error) else ""
         raise InputError(Sentence("{}: {}{}.", given.name, str(error).rstrip("."), hint)) from None

@@ -22,7 +22,9 @@ ScriptText = Annotated[str, Field(min_length=1, max_length=DOCUMENT_BYTES)]
 class ScriptRequest(Section):
     """A launch script, and settings that it does not contain."""
 
-    script: ScriptText = Field(description="a Bash script of Megatron-LM or MindSpeed-LLM, or a YAML file of MindFormers")
+    script: ScriptText = Field(
+        description="a Bash script of Megatron-LM or MindSpeed-LLM, or a YAML file of MindFormers or MindSpeed-LLM's FSDP2"
+    )
     hardware: Name = Field(description="name of a hardware profile")
     devices: Devices | None = Field(default=None, description="default: what the script's launcher starts")
     target: Name | None = Field(
@@ -36,7 +38,9 @@ class ScriptRequest(Section):
         default=None, max_length=MAX_GIVEN, description="values of the environment; arguments of the script are named 1, 2, ..."
     )
     files: dict[str, ScriptText] | None = Field(
-        default=None, max_length=MAX_FILES, description="texts of files that the script sources, by name"
+        default=None,
+        max_length=MAX_FILES,
+        description="texts of files that the script sources or names, by name; config.json: that of its model",
     )
 
 

@@ -158,7 +158,7 @@ class ShellLaunch:
             yield from self._replaced(argument, values)
         for text in self.without(name):
             try:
-                launch = ShellLaunch(text, self._given, self._release)
+                launch = type(self)(text, self._given, self._release)
             except InputError:
                 continue
             yield from launch._added(name, values, near=self._before(name))

@@ -15,8 +15,10 @@ from cost_models.shapes.workload import Cluster, ModelShape, Software
 from documents.sentences import Sentence
 from hardware_profiles.schema import HardwareProfile
 
-# First match wins: Megatron-DeepSpeed before Megatron, MindSpore's own names before those that contain "Mind".
+# First match wins: a backend before its framework, Megatron-DeepSpeed before Megatron, MindSpore's own names before those that
+# contain "Mind".
 _STACKS = (
+    ("mindspeed-llm-fsdp2", ("mindspeed-llm-fsdp2",)),
     ("mindspeed-llm", ("mindspeed", "modellink", "ascendspeed")),
     ("mindformers", ("mindformers", "mindspore")),
     ("megatron-deepspeed", ("megatron-deepspeed", "bigscience")),

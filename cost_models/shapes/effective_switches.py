@@ -124,7 +124,7 @@ def usual_features(workload: Workload) -> Feature:
     """The switches that are on by default: those of ``DEFAULT_FEATURES`` that the devices and the stack have."""
     missing = Feature(0) if fuses_attention(workload) else Feature.FLASH_ATTENTION
     traits = workload.software_traits
-    if not traits.own_kernels and traits.eager and not workload.software.torch_compile:
+    if not (traits.own_kernels or traits.fuses_by_switch or workload.software.torch_compile) and traits.eager:
         missing |= FUSED_KERNELS
     return DEFAULT_FEATURES & ~missing
 

@@ -135,6 +135,8 @@ class SoftwareTraits:
     uses_transformer_engine : linear layers are Transformer Engine's [transformer-engine, linear.py].
     own_kernels : norms, gated activations, rotary positions and the loss have kernels of their own unless a job says otherwise.
         Plain PyTorch runs them operator by operator.
+    fuses_by_switch : its scripts switch fused norms, activations and rotary positions on for the models that have them, so that
+        they are usual although the stack has no kernels of its own [mindspeed-llm, fsdp2/models/qwen3/qwen3_moe.py].
     fp32_router_experts : fewest experts from which its usual scripts route in FP32, as Megatron then asks for
         [megatron-0.12, arguments.py]. ``None``: they route in 16 bits.
     fp32_router_year : first release that can; core 0.12, whose option was written in March 2025. ``None``: all can.
@@ -199,6 +201,7 @@ class SoftwareTraits:
     early_stop_year: float | None = None
     uses_transformer_engine: bool = True
     own_kernels: bool = True
+    fuses_by_switch: bool = False
     fp32_router_experts: int | None = 1
     fp32_router_year: float | None = None
     router_keeps_norm_output_year: float | None = None
@@ -236,11 +239,13 @@ class Stack:
     devices : the devices that it runs on, as in ``DeviceTraits.priors``.
     traits : its traits for the formulas.
     graph_by_default : a job without an execution mode compiles a graph.
+    only_if_named : a backend beside the usual one of a framework, which nobody runs who does not say so.
     """
 
     devices: str
     traits: SoftwareTraits = SoftwareTraits()
     graph_by_default: bool = False
+    only_if_named: bool = False
 
 
 ROUTER_RELEASE = 2025.5
@@ -284,6 +289,22 @@ STACKS = {  # the first stack for a kind of devices is the default there
             gathers_once_year=2025.75,
             releases=MINDSPEED_LLM,
         ),
+    ),
+    # PyTorch's FSDP2 on NPUs: weights are loaded in FP32 and cast when they are gathered, gradients are scattered with every
+    # micro batch, layers are checkpointed by PyTorch, the loss is PyTorch's own, and Ulysses repeats keys and values for all
+    # heads [mindspeed-llm, fsdp2: models/model_loader.py:121, train/trainer.py:282, ulysses_cp_attention.py:37].
+    "mindspeed-llm-fsdp2": Stack(
+        "ascend",
+        SoftwareTraits(
+            fp32_shards=True,
+            early_stop_year=PYTORCH_EARLY_STOP,
+            uses_transformer_engine=False,
+            own_kernels=False,
+            fuses_by_switch=True,
+            fp32_router_experts=None,
+            grouped_exchange_year=None,
+        ),
+        only_if_named=True,
     ),
     "mindformers": Stack(
         "ascend",

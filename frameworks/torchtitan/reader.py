@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, Schedule
 from cost_models.shapes.switches import FUSED_KERNELS, Feature
-from documents.bounds import MAX_NUMBER
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
 from frameworks.fully_sharded import Checkpoints
-from frameworks.options import as_given, options_of
+from frameworks.options import OptionValues, as_given, options_of
 from frameworks.rule import either, unless_default
 from frameworks.table import features_read
 from frameworks.torchtitan.checkpoints import Mode, checkpoints_of
@@ -39,11 +37,11 @@ def read(arguments: Sequence[str], num_devices: int | None = None) -> ParallelSt
     return Reading(arguments, num_devices).strategy()
 
 
-class Reading:
+class Reading(OptionValues):
     """Options by path, with values as TOML reads them; an empty list is a value that is not given."""
 
     def __init__(self, arguments: Sequence[str], num_devices: int | None) -> None:
-        self.options: Mapping[str, Any] = {name: value for name, value in options_of(arguments).items() if value != []}
+        super().__init__(RELEASE, {name: value for name, value in options_of(arguments).items() if value != []})
         self.flavor = self._flavor()
         self.tp, self.pp, self.cp = (self.number(TABLE.columns[name]) for name in ("tp", "pp", "cp"))
         self.replicas = self.number(REPLICAS)
@@ -53,19 +51,6 @@ class Reading:
         self.schedule_name = str(self.value(TABLE.columns["schedule"]))
         self.layout = self._layout()
         self.compiled = self._compiled()
-
-    def value(self, name: str) -> Any:
-        """The value, given or by default."""
-        given = self.options.get(name)
-        argument = RELEASE.arguments.get(name)
-        return given if given is not None or argument is None else argument.default
-
-    def number(self, name: str, low: int = 1) -> int:
-        """A whole number within bounds."""
-        value = self.value(name)
-        if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= MAX_NUMBER:
-            raise ReadingError(Sentence("{} {!r} is not allowed; give a whole number from {}", name, str(value)[:80], low))
-        return value
 
     def _flavor(self) -> Flavor:
         name, flavor = str(self.value("model.name")), str(self.value("model.flavor"))

@@ -63,6 +63,7 @@ def _some(draw: np.random.Generator, number: int) -> np.ndarray:
         ("qwen3-30b-a3b", "atlas-800t-a2", 64, "mindformers", {}),
         ("llama-3.1-70b", "h100-sxm-80gb", 512, "torchtitan", {}),
         ("qwen3-30b-a3b", "h100-sxm-80gb", 64, "torchtitan", {"pp": [1]}),
+        ("qwen3-235b-a22b", "atlas-900-a3-superpod", 256, "mindspeed-llm-fsdp2", {"tp": [1], "pp": [1]}),
     ],
 )
 def test_a_plan_costs_what_its_file_says(
@@ -99,6 +100,8 @@ QUICK = {
     ("qwen3-32b", "mindformers@1.8"),
     ("llama-3.1-8b", "torchtitan@0.2.2"),
     ("llama-3.1-70b", "torchtitan@0.2.2"),
+    ("qwen3-8b", "mindspeed-llm-fsdp2@master"),
+    ("qwen3-30b-a3b", "mindspeed-llm-fsdp2@master"),
     ("gpt-oss-120b", "megatron-lm@0.19"),
     ("qwen3-next-80b-a3b", "mindspeed-llm@master"),
     ("kimi-k2", "megatron-lm@0.12"),
@@ -114,6 +117,7 @@ def _job(model: str, target: str) -> Job:
             "cluster": {"hardware": HARDWARE.get(target, "atlas-900-a3-superpod"), "num_devices": 64 if small else 256},
             "training": {"seq_length": 4096, "global_batch_size": 512},
             "software": {"stack": parse_target(target).priced_as, "target": target},
+            "search": {"tp": [1], "pp": [1]} if BY_LABEL[target].named else {},  # it has no ranks for others
         }
     )
 

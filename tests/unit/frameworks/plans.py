@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from cost_models.shapes.model_constants import ModelConstants
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import ModelShape, Software, Workload
+from cost_models.shapes.workload import ModelShape, MoeShape, Software, Workload
 from frameworks.legality import legal_mask
 from frameworks.registry import BY_LABEL, parse_target
 from frameworks.torchtitan.flavors import FLAVORS
@@ -83,6 +84,15 @@ OF_A_FLAVOR = {
     "capacity": ("qwen3", "debugmodel_moe"),
     "latent": ("qwen3", "32B"),
 }
+# MindSpeed-LLM's FSDP2 has types of models: one of a type like each of these.
+OF_A_TYPE: dict[str, dict[str, Any]] = {
+    "dense": {"constants": ModelConstants("qwen3"), "qk_layernorm": True},
+    "uneven": {"constants": ModelConstants("llama")},
+    "tall": {"constants": ModelConstants("qwen2"), "gated_linear_unit": True, "learned_positions": False, "attention_bias": True},
+    "mixture": {"constants": ModelConstants("qwen3_moe"), "moe": MoeShape(64, 6, 1408)},
+    "capacity": {"constants": ModelConstants("qwen3_moe"), "moe": MoeShape(64, 1, 1408)},
+    "latent": {"constants": ModelConstants("qwen3_moe"), "mla": None, "mtp_num_layers": 0, "moe": MoeShape(32, 8, 2048)},
+}
 MOST_PLANS_A_CHUNK = 300
 
 
@@ -90,6 +100,8 @@ def shape(framework: str, model: str) -> ModelShape:
     """The model, as the framework trains it."""
     if framework == "torchtitan":
         return FLAVORS[OF_A_FLAVOR[model]].model
+    if framework == "mindspeed-llm-fsdp2":
+        return replace(MODELS[model], **OF_A_TYPE[model])
     return replace(MODELS[model], **OF_A_CLASS[model]) if framework == "mindformers" else MODELS[model]
 
 

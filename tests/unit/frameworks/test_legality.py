@@ -42,6 +42,8 @@ from tests.unit.frameworks.legality_cases import (
     with_features,
 )
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
+from tests.unit.frameworks.mindspeed_fsdp2_cases import FSDP2
+from tests.unit.frameworks.mindspeed_fsdp2_cases import JOBS as FSDP2_JOBS
 from tests.unit.frameworks.torchtitan_cases import JOBS as TORCHTITAN_JOBS
 from tests.unit.frameworks.torchtitan_cases import TORCHTITAN
 
@@ -52,7 +54,9 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
     return {violation.rule: violation.sentence for violation in violations(workload, strategy, target)}
 
 
-@pytest.mark.parametrize(("rule", "target", "workload", "legal", "illegal", "words"), [*PHYSICS, *FRAMEWORKS, *TORCHTITAN])
+@pytest.mark.parametrize(
+    ("rule", "target", "workload", "legal", "illegal", "words"), [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2]
+)
 def test_each_rule_tells_legal_from_illegal(
     rule: str, target: str, workload: Workload, legal: ParallelStrategy, illegal: ParallelStrategy, words: tuple[str, ...]
 ) -> None:
@@ -62,7 +66,7 @@ def test_each_rule_tells_legal_from_illegal(
         assert word in sentence
 
 
-@pytest.mark.parametrize(("rule", "target", "kept", "lost", "words"), [*JOBS, *TORCHTITAN_JOBS])
+@pytest.mark.parametrize(("rule", "target", "kept", "lost", "words"), [*JOBS, *TORCHTITAN_JOBS, *FSDP2_JOBS])
 def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: Workload, lost: Workload, words: str) -> None:
     plan = FLAT if kept.model.moe is None else MIXTURE_PLAN
     assert rule not in broken(kept, plan, target)
@@ -70,7 +74,8 @@ def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: 
 
 
 def test_every_rule_has_a_case() -> None:
-    assert {rule.name for rule in RULES} == {case[0] for case in [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS]}
+    cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS]
+    assert {rule.name for rule in RULES} == {case[0] for case in cases}
 
 
 @pytest.mark.parametrize(

@@ -37,10 +37,13 @@ IMPLIED = {
         | Feature.MOE_TP_EXTEND_EP
         | Feature.CP_SEND_RECV_OVERLAP
     ),
+    # By the model, and by what the experts' own option has.
+    "mindspeed-llm-fsdp2": Feature.FUSED_NORM | Feature.FUSED_ROPE | Feature.MOE_PERMUTE_FUSION,
     "mindformers": (
         DATA_PARALLEL_FEATURES | Feature.OVERLAP_P2P | Feature.FLASH_ATTENTION | Feature.FUSED_NORM | Feature.FUSED_ROPE
     ),
 }
+FSDP2 = "mindspeed-llm-fsdp2"
 INDEPENDENT = ("megatron-lm", "mindspeed-llm", "mindformers")  # frameworks that the tests have a reader of their own for
 NEAREST = {name: framework.nearest for name, framework in BY_NAME.items()}
 EXPORT = {name: framework.write for name, framework in BY_NAME.items()}
@@ -72,14 +75,15 @@ def made_for_it(model: str) -> bool:
 @pytest.mark.parametrize("model", MODELS)
 def test_every_framework_has_plans_to_try(framework: str, model: str) -> None:
     plans = legal_plans(framework, model)
-    assert len(plans) > (30 if framework == "torchtitan" else 500)  # it recomputes none, all or each n-th layer
-    assert len({plan.recompute for plan in plans}) == (2 if framework == "torchtitan" else 3)  # it has no modules
-    assert len({plan.features for plan in plans}) > (4 if framework == "torchtitan" else 5)
+    # FSDP2 recomputes whole layers; torchtitan none, all or each n-th layer, and MindSpeed-LLM's backend has one row of ranks.
+    assert len(plans) > {"torchtitan": 30, FSDP2: 6}.get(framework, 500)
+    assert len({plan.recompute for plan in plans}) == (2 if framework in ("torchtitan", FSDP2) else 3)
+    assert len({plan.features for plan in plans}) > (4 if framework in ("torchtitan", FSDP2) else 5)
     if framework == "megatron-lm" and MODELS[model].num_layers % 2:  # its chunks are equal
         return
     schedules = {plan.schedule for plan in plans}
     lacking = set() if made_for_it(model) else {Schedule.DUALPIPE_V}
-    if framework == "torchtitan" and "qwen3" in OF_A_FLAVOR[model]:
+    if framework == FSDP2 or (framework == "torchtitan" and "qwen3" in OF_A_FLAVOR[model]):
         lacking = {*Schedule} - {Schedule.NONE}
     assert schedules == {Schedule.NONE, *BY_NAME[framework].table.schedules} - lacking
     if framework in INDEPENDENT:

@@ -11,8 +11,8 @@ import { Choice, Text as TextField, Numeric } from "./Input";
 import { Section, type SectionProps } from "./Section";
 
 const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
-const STACKS = ["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
-const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindformers"], nvidia: ["megatron-lm", "torchtitan"], amd: ["megatron-lm", "torchtitan"] };
+const STACKS = ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
+const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers"], nvidia: ["megatron-lm", "torchtitan"], amd: ["megatron-lm", "torchtitan"] };
 const FREE: readonly string[] = [AUTOMATIC, "any"];
 const SAMPLERS = ["exhaustive", "tpe", "nsga2", "random"];
 const EXAMPLES: Record<(typeof LIMITS)[number], string> = {

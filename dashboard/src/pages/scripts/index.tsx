@@ -12,7 +12,7 @@ import { useUrlText } from "../../state/url";
 import { Answer } from "./Answer";
 import { DEVICES, fieldOfProblem, missingOf, requestOf, type Field } from "./request";
 
-const TARGETS = ["mindspeed-llm", "mindformers", "megatron-lm", "torchtitan"];
+const TARGETS = ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers", "megatron-lm", "torchtitan"];
 
 interface Tuned {
   /** As it was when it was sent: the box may have changed since. */

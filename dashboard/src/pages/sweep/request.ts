@@ -17,7 +17,9 @@ export const NUMBERS = {
   limit: { name: "time_limit_s" },
 } as const satisfies Numbers<Field>;
 
-export const STACKS = ["mindspeed-llm", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"] as const;
+export const STACKS = [
+  "mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext",
+] as const;
 
 type Part = Record<string, unknown>;
 type Job = Record<string, unknown>;

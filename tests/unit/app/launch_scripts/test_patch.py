@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from functools import cache
 
@@ -17,7 +18,7 @@ from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import TrainingJob, Workload
-from frameworks.framework import Framework, Start
+from frameworks.framework import Framework, ReadJob, Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
 from frameworks.legality import violations
@@ -38,6 +39,14 @@ def same(made: Workload, read: ParallelStrategy, meant: ParallelStrategy) -> Non
     assert {f.name: getattr(theirs, f.name) for f in fields(ours)} == {f.name: getattr(ours, f.name) for f in fields(ours)}
 
 
+def job_of(record: Framework, arguments: Sequence[str], made: Workload) -> ReadJob:
+    """The job of arguments, with the model that they name."""
+    if record.named is not None:
+        assert record.named.model(arguments).path.rpartition("/")[2] == made.model.name
+        return record.named.read_job(arguments, made.cluster.num_devices, made.model)
+    return record.read_job(arguments, made.cluster.num_devices)
+
+
 def changed(record: Framework, made: Workload, own: ParallelStrategy, best: ParallelStrategy) -> Patched:
     launch, _ = read_launch(text_of(record.name, made, own), Given("plan"), made.cluster.profile.family, made.software.target)
     return patched(launch, record, made, own, best, made.cluster.num_devices)
@@ -55,10 +64,9 @@ def test_a_launch_file_is_read_back_as_it_was_planned(framework: str, model: str
     assert set(written) <= set(launch.arguments)
     assert launch.num_devices in ((made.cluster.num_devices,) if record.suffix == "sh" else (None,))
     same(made, record.read(launch.arguments, made.cluster.num_devices), record.nearest(made, plan)[0])
-    assert record.read_job is not None
-    job = record.read_job(launch.arguments, made.cluster.num_devices)
+    job = job_of(record, launch.arguments, made)
     assert (job.seq_length, job.global_batch_size) == (made.training.seq_length, made.training.global_batch_size)
-    assert job.model == record.read_job(written, made.cluster.num_devices).model
+    assert job.model == job_of(record, written, made).model
     assert (job.model.num_layers, job.model.hidden_size) == (
         shape(framework, model).num_layers,
         shape(framework, model).hidden_size,
@@ -78,8 +86,7 @@ def test_a_changed_launch_file_says_the_other_plan(framework: str, model: str, f
     assert patch.is_exact
     again, _ = read_launch(patch.launch.text, Given("plan"), made.cluster.profile.family, None)
     same(made, record.read(again.arguments, made.cluster.num_devices), record.nearest(made, best)[0])
-    assert record.read_job is not None
-    before, after = (record.read_job(one.arguments, made.cluster.num_devices) for one in (launch, again))
+    before, after = (job_of(record, one.arguments, made) for one in (launch, again))
     assert (after.model, after.global_batch_size, after.seq_length) == (before.model, before.global_batch_size, before.seq_length)
 
 
@@ -115,7 +122,7 @@ def preset_plans(label: str, preset: str) -> tuple[Workload, tuple[ParallelStrat
     training = TrainingJob(2048, 512, "bf16")
     made = replace(dummy, model=model, training=training, software=replace(dummy.software, target=label))
     made = replace(made, cluster=replace(made.cluster, num_devices=64))
-    stage = 3 if record.name == "torchtitan" else 1
+    stage = 3 if record.target.stack else 1  # the targets with a stack of their own are fully sharded
     plans = [
         ParallelStrategy(
             tp=tp,
@@ -138,7 +145,6 @@ def preset_plans(label: str, preset: str) -> tuple[Workload, tuple[ParallelStrat
 @pytest.mark.parametrize("label", BY_LABEL)
 def test_every_preset_is_read_back_from_the_text_of_its_launch_file(label: str) -> None:
     record = BY_LABEL[label]
-    assert record.read_job is not None
     tried = 0
     for preset in names():
         made, plans = preset_plans(label, preset)
@@ -146,7 +152,7 @@ def test_every_preset_is_read_back_from_the_text_of_its_launch_file(label: str) 
             continue  # the release trains another model, and the file says so
         for plan in plans[:2]:
             launch, _ = read_launch(text_of(record.name, made, plan), Given("plan"), made.cluster.profile.family, label)
-            job = record.read_job(launch.arguments, made.cluster.num_devices)
+            job = job_of(record, launch.arguments, made)
             same(made, job.strategy, record.nearest(made, plan)[0])
             assert (job.seq_length, job.global_batch_size, job.precision) == (2048, 512, "bf16"), preset
             for field in fields(made.model):

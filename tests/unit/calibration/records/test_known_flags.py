@@ -28,6 +28,7 @@ FRAMEWORKS = {
     "nemo": "NeMo",
     "megatron-deepspeed": "Megatron-DeepSpeed",
     "fsdp": "torchtitan",
+    "mindspeed-llm-fsdp2": "MindSpeed-LLM-FSDP2",
     "maxtext": "MaxText",
 }
 ON_GPUS: dict[str, Any] = {"cluster.hardware": "h100-sxm-80gb"}
