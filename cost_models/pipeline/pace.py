@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from cost_models.pipeline.largest import largest_of, member_table
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats
 from cost_models.shapes.strategy import IntColumn
@@ -86,13 +87,12 @@ def sorts_of_chunks(stages: Stages) -> tuple[Sorts, list[tuple[int, int]]]:
 class SlotTable:
     """Slots of an interleaved pipeline under several placements; shared parts are stored once.
 
-    ``meetings`` are distinct. Sets of meetings in the same slot are ``members`` from ``starts`` on. A placement spends ``shares``
-    ``[slot, placement]`` of its slots on ``sets``; shares of 0 pad the table.
+    ``meetings`` are distinct. ``members`` ``[turn, set]`` are the sets of meetings in the same slot (``largest.member_table``). A
+    placement spends ``shares`` ``[slot, placement]`` of its slots on ``sets``; shares of 0 pad the table.
     """
 
     meetings: tuple[Meeting, ...]
     members: IntColumn
-    starts: IntColumn
     sets: IntColumn
     shares: Floats
 
@@ -105,10 +105,10 @@ class SlotTable:
             A forward of one sort with a backward of another.
         """
         found = np.empty((self.shares.shape[1], meeting_s.shape[1]))
-        width = max(MOST_ENTRIES // len(self.members), 1)
+        width = max(MOST_ENTRIES // self.members.shape[1], 1)
         for first in range(0, meeting_s.shape[1], width):
             columns = slice(first, first + width)
-            slowest = np.maximum.reduceat(meeting_s[:, columns].take(self.members, axis=0), self.starts, axis=0)
+            slowest = largest_of(meeting_s[:, columns], self.members)
             parts = (share[:, None] * slowest[chosen] for share, chosen in zip(self.shares, self.sets, strict=True))
             total = next(parts)
             for part in parts:
@@ -123,12 +123,11 @@ def slot_table(placements: Sequence[Sorts], group_size: int, *, merged: bool) ->
     sets: dict[tuple[Meeting, ...], int] = {}
     slots = slots_of(placements, group_size, merged=merged)
     chosen = [[sets.setdefault(met, len(sets)) for _, met in each] for each in slots]
-    members = [[meetings.setdefault(one, len(meetings)) for one in met] for met in sets]
+    members = member_table([[meetings.setdefault(one, len(meetings)) for one in met] for met in sets])
     longest = max(map(len, slots))
     return SlotTable(
         meetings=tuple(meetings),
-        members=np.array([one for each in members for one in each], dtype=np.int64),
-        starts=np.cumsum([0, *map(len, members[:-1])]),
+        members=members,
         sets=np.array([[*each, *[0] * (longest - len(each))] for each in chosen]).T,
         shares=np.array([[*(share for share, _ in each), *[0.0] * (longest - len(each))] for each in slots]).T,
     )

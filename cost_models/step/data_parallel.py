@@ -224,7 +224,7 @@ def exposed_exchange_s(
 
 
 def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParameters, device: Device) -> Floats:
-    """Seconds a step of the optimizer on the worst stage, ``[n]``: Adam on the rank's shard, gradient norm and clip.
+    """Seconds a step of the optimizer, ``[stage, n]``: Adam on the rank's shard, gradient norm and clip.
 
     Under swap-optimizer the host link can be slower than Adam.
     """
@@ -236,7 +236,7 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
     update = vector_s((UPDATE_BYTES + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)
     swap = swapped / workload.cluster.profile.host_link_bytes_per_s
-    result: Floats = np.maximum(update, swap).max(axis=0)
+    result: Floats = np.maximum(update, swap)
     return result
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from cost_models.memory.fit import fit_rule
 from cost_models.memory.model_states import apart_from_embedding, stage_parameters, trained_parameters
 from cost_models.pipeline.closed_form import LeastWork
+from cost_models.pipeline.largest import largest_of, member_table
 from cost_models.pipeline.merged_passes import MergedPasses
 from cost_models.pipeline.pace import SlotTable, slot_table, slowest_slots_s
 from cost_models.pipeline.placements import ChunkTable, PlacedChunks, RankTable, chunk_table, rank_table
@@ -31,31 +32,61 @@ MANY_CELLS = 10_000  # ranks times rows from which it saves time to check some r
 Part = TypeVar("Part", bound=Hashable)
 
 
-class Paces(NamedTuple):
+@dataclass(frozen=True)
+class Paces:
     """Seconds of a micro batch under several placements, ``[placement, k]``, and the index into the k of each strategy, ``[n]``.
 
-    ``steady_s`` is the pace between fill and drain. ``busiest_s`` is a lower bound on the work of the busiest rank.
-    ``least_step_s`` is a lower bound on the whole step, with the fill before a rank and the drain behind it. If there is a time
-    to beat, it also counts the host and the accumulation of the layers' gradients.
+    ``steady_s`` is the pace between fill and drain; it is infinite where no placement can be faster than ``to_beat_s``.
+    ``busiest_s`` is a lower bound on the work of the busiest rank. ``least_step_s`` is a lower bound on the whole step, with the
+    fill before a rank and the drain behind it. If there is a time to beat, it also counts the host and the accumulation of the
+    layers' gradients. ``steady_of`` computes the pace of some of the k, since few callers need all.
     """
 
-    steady_s: Floats
-    busiest_s: Floats
+    steady_of: Callable[[IntColumn], Floats]
+    busiest: Callable[[], Floats]
     least_step_s: Floats
     of_row: IntColumn
+    to_beat_s: float = np.inf
+
+    @property
+    def steady_s(self) -> Floats:
+        """The pace of all k."""
+        steady = np.full_like(self.least_step_s, np.inf)
+        some = np.flatnonzero(self.least_step_s.min(axis=0) < self.to_beat_s)
+        if len(some):
+            steady[:, some] = self.steady_of(some)
+        return steady
+
+    @property
+    def busiest_s(self) -> Floats:
+        """The lower bound on the work of the busiest rank."""
+        return self.busiest()
+
+    def among(self, allowed: NDArray[np.bool_]) -> Paces:
+        """The paces with an infinite time for every placement that is not ``allowed``, ``[placement, k]``."""
+        least_s = np.where(allowed, self.least_step_s, np.inf)
+        return replace(
+            self, least_step_s=least_s, steady_of=lambda some: np.where(allowed[:, some], self.steady_of(some), np.inf)
+        )
 
 
 class SortedRanks(NamedTuple):
-    """Distinct ranks of several placements, as sorts of their chunks; each placement has ``members`` from ``starts`` on.
+    """Distinct ranks of several placements, as sorts of their chunks.
 
-    ``before``: of the ranks before the last rank like a member, how many have a first chunk of which sort, ``[sorts, member]``
-    each; zeros fill the table.
+    ``members`` ``[member]``: the ranks of every placement, one after the other. ``of_placement`` ``[turn, placement]``: which
+    members are of each placement, and ``placed`` ``[turn, placement]`` which ranks. ``before``: of the ranks before the last rank
+    like a member, how many have a first chunk of which sort, ``[sorts, member]`` each; zeros fill the table.
     """
 
     ranks: tuple[tuple[int, ...], ...]
     members: IntColumn
-    starts: IntColumn
+    of_placement: IntColumn
     before: tuple[Floats, IntColumn]
+
+    @property
+    def placed(self) -> IntColumn:
+        """The ranks of each placement, ``[turn, placement]``."""
+        return self.members[self.of_placement]
 
     def work_s(self, parts_of: Callable[[tuple[int, ...]], Iterable[Part]], part_s: Callable[[Part], Floats]) -> Floats:
         """Seconds of each of the ranks, ``[rank, n]``.
@@ -86,11 +117,6 @@ class SortedRanks(NamedTuple):
         for count, sort in zip(*self.before, strict=True):
             total += count[:, None] * of_chunks.take(sort, axis=0)
         return total
-
-    def slowest(self, of_members: Floats) -> Floats:
-        """The largest number of each placement, ``[placement, n]``, from those of its members."""
-        largest: Floats = np.maximum.reduceat(of_members, self.starts, axis=0)
-        return largest
 
 
 @dataclass(frozen=True)
@@ -145,7 +171,7 @@ class Alternatives:
         number: dict[tuple[int, ...], int] = {}
         distinct: list[dict[tuple[int, ...], Any]] = [dict.fromkeys(each) for each in self.chunks.sorts]
         of_placement = [[number.setdefault(of_rank, len(number)) for of_rank in each] for each in distinct]
-        starts = np.cumsum([0, *map(len, of_placement[:-1])])
+        numbered = iter(range(sum(map(len, of_placement))))
         before: list[dict[int, int]] = []
         for each, of_ranks in zip(self.chunks.sorts, distinct, strict=True):
             passed: dict[int, int] = {}
@@ -157,7 +183,8 @@ class Alternatives:
         for member, passed in enumerate(before):
             counts[: len(passed), member], sorts[: len(passed), member] = list(passed.values()), list(passed)
         members = np.array([rank for each in of_placement for rank in each])
-        return SortedRanks(tuple(number), members, starts, (counts, sorts.astype(np.int64)))
+        placed = member_table([[next(numbered) for _ in each] for each in of_placement])
+        return SortedRanks(tuple(number), members, placed, (counts, sorts.astype(np.int64)))
 
     @cached_property
     def slots(self) -> Callable[[int], SlotTable]:
@@ -177,8 +204,7 @@ def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.i
 
     1F1B and similar schedules run at the pace of the busiest rank. The interleaved schedule has the pace of the slowest rank in
     every slot (``cost_models.pipeline.pace``). Sends and accumulation are left out, because placements hardly change them.
-    Strategies share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``. ``steady_s`` is infinite where no
-    placement can be faster than ``to_beat_s``.
+    Strategies share pp, vpp, schedule and the switches of ``PricedBatch.shared_switches``.
     """
     batch, one, rules = priced.batch, placements.placed.one, placements.placed.one.schedule.rules
     num_microbatches = batch.num_microbatches(priced.workload.training.global_batch_size)
@@ -215,30 +241,28 @@ def paces(priced: PricedBatch, placements: Alternatives, to_beat_s: float = np.i
         return least
 
     ranks = placements.sorts
-    as_mirrored = partial(ranks.work_s, mirrored, lambda pair: meeting_s(*pair))
-    of_ranks = as_mirrored() if merged is None else ranks.work_s(hiding, hidden_s)
-    of_members = one.passes_fraction * of_ranks.take(ranks.members, axis=0)
-    slowest = busiest = ranks.slowest(of_members)
+    as_mirrored = cache(partial(ranks.work_s, mirrored, lambda pair: meeting_s(*pair)))
+    busy_s = one.passes_fraction * (as_mirrored() if merged is None else ranks.work_s(hiding, hidden_s))  # [rank, k]
+    timed_s = busy_s
     if is_timed:
         added = sum((count * seconds[first] for count, seconds in zip(counts.layers, added_s, strict=True)), np.zeros(shape))
         of_ranks = ranks.work_s(lambda of_rank: of_rank, lambda chunk: added[chunk])
-        of_members = of_members + one.passes_fraction * of_ranks.take(ranks.members, axis=0) + host_s[first]
-        slowest = ranks.slowest(of_members)
-    least_s = slowest * (1.0 - ROUNDING) * num_microbatches[first] + priced.constants.step_overhead_s
+        timed_s = busy_s + one.passes_fraction * of_ranks + host_s[first]
+    least_s = largest_of(timed_s, ranks.placed) * (1.0 - ROUNDING) * num_microbatches[first] + priced.constants.step_overhead_s
     some = np.flatnonzero(least_s.min(axis=0) < to_beat_s)
     if is_timed and len(some) and not (rules.num_streams > 1 or rules.overlaps_steps):
         ends_s = forward if rules.splits_backward else forward + backward  # fill and drain, as in ``LeastWork.spanned_s``
-        spans_s = of_members[:, some] * num_microbatches[first[some]] + ranks.before_s(ends_s[:, some])
-        least_s[:, some] = ranks.slowest(spans_s) * (1.0 - ROUNDING) + priced.constants.step_overhead_s
-        some = some[least_s[:, some].min(axis=0) < to_beat_s]
-    if rules.in_groups:
-        steady = np.full_like(busiest, np.inf)
-        if len(some):
-            groups = few.batch.group_size[some]
-            steady[:, some] = slowest_slots_s(placements.slots, groups, lambda ahead, back: meeting_s(ahead, back)[some])
-    else:
-        steady = busiest if merged is None else one.passes_fraction * ranks.slowest(as_mirrored().take(ranks.members, axis=0))
-    return Paces(steady, busiest, least_s, index)
+        of_members = timed_s[:, some].take(ranks.members, axis=0)
+        spans_s = of_members * num_microbatches[first[some]] + ranks.before_s(ends_s[:, some])
+        least_s[:, some] = largest_of(spans_s, ranks.of_placement) * (1.0 - ROUNDING) + priced.constants.step_overhead_s
+
+    def steady_of(some: IntColumn) -> Floats:
+        if rules.in_groups:
+            return slowest_slots_s(placements.slots, few.batch.group_size[some], lambda ahead, back: meeting_s(ahead, back)[some])
+        of_ranks = busy_s if merged is None else one.passes_fraction * as_mirrored()
+        return largest_of(of_ranks[:, some], ranks.placed)
+
+    return Paces(steady_of, lambda: largest_of(busy_s, ranks.placed), least_s, index, to_beat_s)
 
 
 def fitting(
@@ -277,11 +301,10 @@ def fullest_bytes(priced: PricedBatch, placements: Alternatives, limit_bytes: fl
     def peaks_of(rows: PricedBatch, kinds: IntColumn) -> Floats:
         """Largest peak of these ranks under each placement, ``[chosen, n]``; 0 where it has none of them."""
         of_ranks = group_memory(workload, rows.group(table.only(kinds.tolist())), constants, breakdown=False).peak
-        held = np.nonzero(members[:, kinds])
-        has_some = np.unique(held[0])
+        held = [np.flatnonzero(of_placement).tolist() for of_placement in members[:, kinds]]
+        has_some = [placement for placement, of_placement in enumerate(held) if of_placement]
         largest = np.zeros((len(members), len(rows.batch)))
-        starts = np.searchsorted(held[0], has_some)
-        largest[has_some] = np.maximum.reduceat(of_ranks.take(held[1], axis=0), starts, axis=0)
+        largest[has_some] = largest_of(of_ranks, member_table([held[placement] for placement in has_some]))
         return largest
 
     every = np.flatnonzero(members.any(axis=0))
@@ -305,7 +328,7 @@ def least_peaks_bytes(priced: PricedBatch) -> Floats:
     """Lower bound in bytes on the fullest rank under any placement, ``[n]``: the mean of all ranks' bytes between steps."""
     least = np.empty(len(priced.batch))
     for rows, group in priced.groups(merge=True, tables=False):
-        kept, ranks = group.sharded.few.states.total, group.stages.num_ranks.reshape(-1, 1)
+        kept, ranks = group.sharded.states_of_few.total, group.stages.num_ranks.reshape(-1, 1)
         least[rows] = ((ranks * kept).sum(axis=0) / ranks.sum())[group.sharded.of_row]
     return least
 

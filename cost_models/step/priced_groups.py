@@ -28,7 +28,7 @@ from cost_models.shapes.switches import PRICED, Feature, Place, priced_bits
 from cost_models.shapes.workload import ModelShape, Workload
 from cost_models.step.chosen_tensors import under_choices
 from cost_models.step.priced_keys import GatheredKeys, LayerPrices, PricedKeys, memory_keys, priced_keys
-from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model
+from cost_models.step.sharded_model import KnownShardings, ShardedModel, sharded_model, sharded_models
 from documents.sentences import Sentence
 
 MOST_SHARDINGS = 1 << 11  # shardings to keep, times ranks: a few hundred bytes each
@@ -291,13 +291,23 @@ class PricedBatch:
         """
         b, shared = self.batch, self.shared_switches
         placed = b.layout_index, b.mtp_before_head, b.recompute_plan_index, b.tensor_plan_index
-        for rows in rows_alike([b.pp, b.vpp, b.schedule, shared, *placed]):
-            some, switches = self.take(rows), int(shared[rows[0]])
-            if self.known is None:
-                yield rows, some.group(_stages(self.workload.model, b.row(int(rows[0])), switches, merge=merge), tables=tables)
-            else:
+        parts = [(rows, self.take(rows), int(shared[rows[0]])) for rows in rows_alike([b.pp, b.vpp, b.schedule, shared, *placed])]
+        if self.known is not None:
+            for rows, some, switches in parts:
                 shardings = self.known.shardings(some, switches, merge=merge)
                 yield rows, some.group(shardings.stages, tables=tables, sharded=shardings.of(some.batch))
+            return
+        alike: dict[tuple[int, ...], list[tuple[IntColumn, PricedBatch, Stages]]] = {}
+        for rows, some, switches in parts:
+            pipeline = tuple(int(column[rows[0]]) for column in (b.pp, b.vpp, b.schedule, b.mtp_before_head))
+            stages = _stages(self.workload.model, some.batch.row(0), switches, merge=merge)
+            alike.setdefault(pipeline, []).append((rows, some, stages))
+        for of_pipeline in alike.values():
+            together = b.take(np.concatenate([rows for rows, *_ in of_pipeline]))
+            ranks = [(len(rows), stages) for rows, _, stages in of_pipeline]
+            sharded = sharded_models(self.workload, together, ranks, self.device, self.network)
+            for (rows, some, stages), each in zip(of_pipeline, sharded, strict=True):
+                yield rows, some.group(stages, tables=tables, sharded=each)
 
 
 class KnownPipelines:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +22,7 @@ from cost_models.memory.model_states import (
 from cost_models.network.tiers import Network
 from cost_models.pipeline.stages import Stages
 from cost_models.shapes.layer_keys import Floats, distinct_rows
+from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, StrategyBatch
 from cost_models.shapes.switches import PRICED, Place
 from cost_models.shapes.workload import Workload
@@ -38,39 +41,68 @@ SHARDING_COLUMNS = ("tp", "sequence_parallel", "dp", "cp", "ep", "etp", "zero_st
 SHARDING_FORMULAS_READ = (*SHARDING_COLUMNS, "pp", "vpp", "schedule", "mtp_before_head", "micro_batch_size")
 
 
+class StageContents(NamedTuple):
+    """Contents of ranks that decide the cost of their parameters: ``layers`` ``[layer kind, stage, 1]``, ends ``[stage, 1]``.
+
+    The ranks may be of several placements of one pipeline.
+    """
+
+    layers: Floats
+    is_first: Floats
+    is_last: Floats
+    is_mtp: Floats
+
+    @classmethod
+    def of(cls, stages: Stages) -> StageContents:
+        """Contents of the ranks of one pipeline."""
+        held: Floats = stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
+        return cls(held, stages.is_first, stages.is_last, stages.is_mtp)
+
+    @property
+    def table(self) -> Floats:
+        """All numbers as one table, ``[number, stage]``."""
+        return np.concatenate([self.layers, np.stack(self[1:])])[:, :, 0]
+
+    @classmethod
+    def of_table(cls, table: Floats) -> StageContents:
+        """The inverse of ``table``."""
+        *layers, first, last, mtp = table[:, :, None]
+        return cls(np.stack(layers), first, last, mtp)
+
+
 @dataclass(frozen=True)
 class Shardings:
     """Costs of the distinct shardings of one pipeline; each part is priced on first use. ``few`` has one strategy of each."""
 
     workload: Workload
     few: StrategyBatch
-    stages: Stages
+    stages: StageContents
     device: Device
     network: Network
 
     @cached_property
     def parameters(self) -> StageParameters:
         """Parameters on a rank of each stage, before sharding."""
-        return self._parameters_of(self._layers)
+        return self._parameters_of(self.stages.layers)
 
     @cached_property
     def trained(self) -> StageParameters:
         """Those of them that are trained."""
-        return trained_parameters(self.workload, self.few, tuple(self._layers), self.stages.is_mtp, self.parameters)
+        return trained_parameters(self.workload, self.few, tuple(self.stages.layers), self.stages.is_mtp, self.parameters)
 
     @cached_property
     def states(self) -> ModelStates:
         """Bytes of weights, gradients and optimizer states."""
-        quantised = quantised_parameters(self.workload, self.few, tuple(self._layers), self.stages.is_mtp)
+        quantised = quantised_parameters(self.workload, self.few, tuple(self.stages.layers), self.stages.is_mtp)
         return model_states(self.workload, self.few, self.parameters, self.trained, quantised)
 
     @cached_property
     def exchange(self) -> GradientExchange:
         """Gradient reduction and weight gathering."""
         unsharded = not (self.few.zero_stage == 3).any()
-        edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self._layers))
-        tables_s = shared_table_s(self.workload, self.few, *self._ends, self.network)
-        sums_s = tables_s + replicated_sums_s(self.workload, self.few, tuple(self._layers), *self._ends[1:], self.network)
+        edge_only = self.parameters if unsharded else self._parameters_of(np.zeros_like(self.stages.layers))
+        tables_s = shared_table_s(self.workload, self.few, *self.stages[1:], self.network)
+        sums_s = tables_s + replicated_sums_s(self.workload, self.few, tuple(self.stages.layers), *self.stages[2:], self.network)
         return gradient_exchange(self.workload, self.few, self.trained, edge_only, sums_s, self.network)
 
     @cached_property
@@ -80,21 +112,11 @@ class Shardings:
 
     @cached_property
     def optimizer_s(self) -> Floats:
-        """Seconds a step of the optimizer, ``[n]``."""
+        """Seconds a step of the optimizer, ``[stage, n]``."""
         return optimizer_s(self.workload, self.few, self.trained, self.device)
 
-    @property
-    def _layers(self) -> Floats:
-        """Layers ``[layer kind, stage, 1]``."""
-        held: Floats = self.stages.of_model.layers.sum(axis=2, dtype=np.float64)[:, :, None]
-        return held
-
-    @property
-    def _ends(self) -> tuple[Floats, Floats, Floats]:
-        return self.stages.is_first, self.stages.is_last, self.stages.is_mtp
-
     def _parameters_of(self, layers: Floats) -> StageParameters:
-        return stage_parameters(self.workload, self.few, tuple(layers), *self._ends)
+        return stage_parameters(self.workload, self.few, tuple(layers), *self.stages[1:])
 
 
 @dataclass(frozen=True)
@@ -113,11 +135,13 @@ class PricedShardings:
 class ShardedModel:
     """Cost of the parameters on each rank, without the passes that use them: ``[stage, n]``, the optimizer ``[n]``.
 
-    Each part is priced on first use, once per distinct sharding (``few``), and then gathered.
+    Each part is priced on first use, once per distinct sharding (``few``), and then gathered. ``of_stage``: which of the ranks of
+    ``few`` the stages are; ``None``: all of them.
     """
 
     few: Shardings | PricedShardings
     of_row: IntColumn
+    of_stage: IntColumn | None = None
 
     @cached_property
     def parameters(self) -> StageParameters:
@@ -134,10 +158,15 @@ class ShardedModel:
         """Bytes of weights, gradients and optimizer states."""
         return self._gathered(self.few.states)
 
+    @cached_property
+    def states_of_few(self) -> ModelStates:
+        """Bytes of weights, gradients and optimizer states of each distinct sharding."""
+        return self._of_stages(self.few.states)
+
     @property
     def least_bytes(self) -> tuple[Floats, Floats]:
         """Bytes that the fullest rank keeps between steps, and bytes of its weights and gradients, ``[n]`` each."""
-        kept, weights = self.few.states.total, self.few.states.weights + self.few.states.gradients
+        kept, weights = self.states_of_few.total, self.states_of_few.weights + self.states_of_few.gradients
         return kept.max(axis=0)[self.of_row], weights.max(axis=0)[self.of_row]
 
     @cached_property
@@ -152,15 +181,25 @@ class ShardedModel:
 
     @cached_property
     def optimizer_s(self) -> Floats:
-        """Seconds a step of the optimizer, ``[n]``."""
-        return self._gathered(self.few.optimizer_s)
+        """Seconds a step of the optimizer on the worst stage, ``[n]``."""
+        return taken(self._of_stages(self.few.optimizer_s).max(axis=0), self.of_row, tables=True)
 
     def take(self, rows: IntColumn | NDArray[np.bool_]) -> ShardedModel:
         """The given rows, by index or by a mask over all rows; parts that are already priced stay priced."""
-        return ShardedModel(self.few, self.of_row[rows])
+        return ShardedModel(self.few, self.of_row[rows], self.of_stage)
 
     def _gathered(self, value: Costs) -> Costs:
-        return taken(value, self.of_row, tables=True)
+        return taken(self._of_stages(value), self.of_row, tables=True)
+
+    def _of_stages(self, value: Costs) -> Costs:
+        return value if self.of_stage is None else taken_stages(value, self.of_stage)
+
+
+def taken_stages(value: Costs, index: IntColumn) -> Costs:
+    """Copy of the structure with the chosen rows of every array ``[stage, n]``; arrays ``[n]`` stay."""
+    if isinstance(value, np.ndarray):
+        return value.take(index, axis=0) if value.ndim == 2 else value  # type: ignore[return-value]
+    return varied(value, **{f.name: taken_stages(getattr(value, f.name), index) for f in fields(value)})  # type: ignore[arg-type]
 
 
 class KnownShardings:
@@ -191,7 +230,7 @@ class KnownShardings:
         new = np.flatnonzero(numbers >= known)  # new shardings in the order of their numbers
         if len(new):
             few = _standing_for(batch, first[new])
-            costs = Shardings(self._workload, few, self.stages, self._device, self._network)
+            costs = Shardings(self._workload, few, StageContents.of(self.stages), self._device, self._network)
             added = PricedShardings(**{field.name: getattr(costs, field.name) for field in fields(PricedShardings)})
             self._known = added if self._known is None else joined(self._known, added)
         assert self._known is not None  # a batch has a sharding
@@ -213,4 +252,27 @@ def _standing_for(batch: StrategyBatch, rows: IntColumn) -> StrategyBatch:
 def sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, device: Device, network: Network) -> ShardedModel:
     """The sharded parameters of strategies that share a pipeline."""
     _, first, index = _distinct(batch)
-    return ShardedModel(Shardings(workload, _standing_for(batch, first), stages, device, network), index)
+    return ShardedModel(Shardings(workload, _standing_for(batch, first), StageContents.of(stages), device, network), index)
+
+
+def sharded_models(
+    workload: Workload, batch: StrategyBatch, parts: Sequence[tuple[int, Stages]], device: Device, network: Network
+) -> list[ShardedModel]:
+    """``sharded_model`` of strategies of one pipeline under several placements, whose equal ranks are priced once.
+
+    Parameters
+    ----------
+    batch
+        Strategies that share pp, vpp, schedule and ``mtp_before_head``.
+    parts
+        How many of them, in their order, have which ranks.
+    """
+    if len(parts) == 1:
+        return [sharded_model(workload, batch, parts[0][1], device, network)]
+    _, first, of_row = _distinct(batch)
+    table = np.concatenate([StageContents.of(stages).table for _, stages in parts], axis=1)
+    of_rank, of_stage = distinct_rows([row.astype(np.int64) for row in table])
+    costs = Shardings(workload, _standing_for(batch, first), StageContents.of_table(table[:, of_rank]), device, network)
+    ends = np.cumsum([[number, stages.num_kinds] for number, stages in parts], axis=0)[:-1].T
+    split = (np.split(index, of_parts) for index, of_parts in zip((of_row, of_stage), ends, strict=True))
+    return [ShardedModel(costs, *of_part) for of_part in zip(*split, strict=True)]

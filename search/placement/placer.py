@@ -104,10 +104,15 @@ class Placer:
             here, few, of_row = every[some], alike.take(some), found.of_row[some]
             if not len(here):
                 continue
-            pace_s, may_be = found.steady_s[:, of_row], found.least_step_s[:, of_row] < to_beat_s
+            may_be = found.least_step_s[:, of_row] < to_beat_s
             peak_bytes = self._peaks_bytes(few, pipeline, limit_bytes)
             has_room = peak_bytes <= limit_bytes
-            may_be &= pace_s <= np.where(has_room, pace_s, np.inf).min(axis=0) * (1.0 + pipeline.near)
+            roomy = np.flatnonzero(has_room.any(axis=0))
+            if len(roomy) and np.isfinite(pipeline.near):
+                distinct, index = np.unique(of_row[roomy], return_inverse=True)
+                pace_s = found.steady_of(distinct)[:, index]
+                best_s = np.where(has_room[:, roomy], pace_s, np.inf).min(axis=0)
+                may_be[:, roomy] &= pace_s <= best_s * (1.0 + pipeline.near)
             is_cramped[here] = (may_be & ~has_room).any(axis=0)
             row, form = np.nonzero((may_be & has_room).T)
             if len(row):
@@ -166,7 +171,8 @@ class Placer:
         """
         compared = []
         for rows, _, pipeline, found in self._compared(priced, to_beat_s):
-            near = (found.steady_s <= found.steady_s.min(axis=0) * (1.0 + pipeline.near)) & (found.least_step_s < to_beat_s)
+            pace_s = found.steady_s
+            near = (pace_s <= pace_s.min(axis=0) * (1.0 + pipeline.near)) & (found.least_step_s < to_beat_s)
             compared.append((rows, pipeline.forms, near[:, found.of_row]))
             for form in pipeline.forms:
                 number.setdefault(form, len(number))
@@ -196,13 +202,10 @@ class Placer:
         for rows, alike, pipeline in self._pipelines(priced, head_layers):
             assert pipeline.alternatives is not None
             found = paces(alike, pipeline.alternatives, to_beat_s)
-            of_head = np.empty(found.steady_s.shape[1], dtype=np.int64)
+            of_head = np.empty(found.least_step_s.shape[1], dtype=np.int64)
             of_head[found.of_row] = head_layers[rows]  # equal for equal layer costs
             allowed = self._allowed(pipeline, alike.batch.row(0), of_head)
-            if not allowed.all():
-                steady_s, least_s = (np.where(allowed, each, np.inf) for each in (found.steady_s, found.least_step_s))
-                found = found._replace(steady_s=steady_s, least_step_s=least_s)
-            yield Comparison(rows, alike, pipeline, found)
+            yield Comparison(rows, alike, pipeline, found if allowed.all() else found.among(allowed))
 
     def _pipelines(self, priced: PricedBatch, head_layers: IntColumn) -> Iterator[tuple[IntColumn, PricedBatch, _Pipeline]]:
         """Rows that share a pipeline, with the placements that they may have, if any."""

@@ -231,7 +231,7 @@ def test_zero2_hides_beside_every_backward() -> None:
 
 def optimizer(job: Workload | None = None, held: StageParameters | None = None, **columns: object) -> float:
     job = job or workload()
-    return float(optimizer_s(job, batch(**columns), held or parameters(), device(job))[0])
+    return float(optimizer_s(job, batch(**columns), held or parameters(), device(job)).max())
 
 
 def test_adam_on_a_shard_and_the_norm_over_all_gradients() -> None:
