@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -153,9 +153,18 @@ class Played(NamedTuple):
 
 
 def _played(
-    shape: PipelineShape, num_microbatches: int, tasks: GroupTasks | _Together, columns: IntColumn, start_s: Floats
+    shape: PipelineShape,
+    num_microbatches: int,
+    tasks: GroupTasks | _Together,
+    columns: IntColumn,
+    start_s: Floats,
+    *,
+    parts: bool,
 ) -> tuple[Played, NDArray[np.bool_]]:
-    """Simulate ``shape`` and add periods up to ``num_microbatches``; also return whether each candidate repeats."""
+    """Simulate ``shape`` and add periods up to ``num_microbatches``; also return whether each candidate repeats.
+
+    Without ``parts`` only the ends are known; the rest is ``nan``.
+    """
     program = compiled(shape)
     durations, num_sends = tasks.of(program)
     seconds = durations[:, columns]
@@ -169,6 +178,8 @@ def _played(
         counts = counts + periods * (0 if steady is None else steady.class_counts)
     else:
         repeats, last = np.ones(len(columns), dtype=np.bool_), ends.rank_s
+    if not parts:
+        return Played(last, *(np.full_like(last, np.nan) for _ in Played._fields[1:])), repeats
     busy, saving = np.zeros_like(last), np.zeros_like(last)
     for task_class, count, each in zip(program.classes, counts, seconds, strict=True):
         busy[task_class.rank] += count * each
@@ -179,7 +190,9 @@ def _played(
     return Played(last, busy, saving, np.broadcast_to(sends[:, None], last.shape)), repeats
 
 
-def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start_s: Floats, columns: IntColumn) -> Played:
+def played_to_the_end(
+    shape: PipelineShape, tasks: GroupTasks | _Together, start_s: Floats, columns: IntColumn, *, parts: bool = True
+) -> Played:
     """Simulate the chosen candidates with all micro batches, or until a period repeats the one before. ``[rank, len(columns)]``
 
     Each candidate continues until its own tasks repeat, so it costs what it would alone. Candidates that do not repeat within
@@ -191,6 +204,8 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start
         When each rank can start.
     columns
         Candidates of the group that have this shape.
+    parts
+        Count what the ranks do, too; else only their ends are known.
     """
     total, period = shape.num_microbatches, shape.period
     whole = np.full((len(Played._fields), shape.pp, len(columns)), np.nan)
@@ -202,7 +217,7 @@ def played_to_the_end(shape: PipelineShape, tasks: GroupTasks | _Together, start
         some = replace(shape, num_microbatches=length)
         if some.num_tasks > MOST_TASKS:
             break
-        part, done = _played(some, total, tasks, columns[left], start_s)
+        part, done = _played(some, total, tasks, columns[left], start_s, parts=parts)
         whole[:, :, left] = part
         left = left[~done]
         length += (length // period) * period
@@ -244,8 +259,13 @@ class _Together:
         return np.concatenate([tasks.saving_s(task_class)[columns] for tasks, columns in self._parts])
 
 
-def simulated_together(groups: Iterable[PricedGroup], constants: Constants) -> list[tuple[PricedGroup, StepTime]]:
-    """``simulated`` for each group, with the group; equal programs are simulated at once."""
+def simulated_together(
+    groups: Iterable[PricedGroup], constants: Constants, *, parts: bool = True
+) -> list[tuple[PricedGroup, StepTime]]:
+    """``simulated`` for each group, with the group; equal programs are simulated at once.
+
+    Without ``parts`` only the steps are known, which takes less time; the rest is ``nan``.
+    """
     groups = list(groups)
     tasks = [GroupTasks(group) for group in groups]
     left_s = [exchange_left_s(group, constants) for group in groups]
@@ -254,21 +274,24 @@ def simulated_together(groups: Iterable[PricedGroup], constants: Constants) -> l
     for number, group in enumerate(groups):
         for columns, shape in pipeline_shapes(group):
             alike.setdefault(shape, []).append((number, columns))
-    for shape, parts in alike.items():
-        together = _Together([(tasks[number], columns) for number, columns in parts])
-        start_s = np.concatenate([left_s[number][1][:, columns] for number, columns in parts], axis=1)
-        found = np.array(played_to_the_end(shape, together, start_s, np.arange(start_s.shape[1])))
-        ends = np.cumsum([len(columns) for _, columns in parts])
-        for (number, columns), end in zip(parts, ends.tolist(), strict=True):
+    for shape, of_shape in alike.items():
+        together = _Together([(tasks[number], columns) for number, columns in of_shape])
+        start_s = np.concatenate([left_s[number][1][:, columns] for number, columns in of_shape], axis=1)
+        found = np.array(played_to_the_end(shape, together, start_s, np.arange(start_s.shape[1]), parts=parts))
+        ends = np.cumsum([len(columns) for _, columns in of_shape])
+        for (number, columns), end in zip(of_shape, ends.tolist(), strict=True):
             played[number][:, :, columns] = found[:, :, end - len(columns) : end]
     return [
-        (group, _with_closed_form(group, _composed(group, of_group, left, Played(*each), constants), constants))
+        (group, _with_closed_form(group, _composed(group, of_group, left, Played(*each), constants, parts=parts), constants))
         for group, of_group, left, each in zip(groups, tasks, left_s, played, strict=True)
     ]
 
 
+_PARTS = [each.name for each in fields(StepTime) if each.name not in ("step_s", "fidelity")]
+
+
 def _composed(
-    group: PricedGroup, tasks: GroupTasks, left_s: tuple[Floats, Floats], played: Played, constants: Constants
+    group: PricedGroup, tasks: GroupTasks, left_s: tuple[Floats, Floats], played: Played, constants: Constants, *, parts: bool
 ) -> StepTime:
     """The step of one group from its simulated tasks."""
     stages, (reduce_s, gather_s), (ends, busy, saving, sends) = group.stages, left_s, played
@@ -276,13 +299,16 @@ def _composed(
     if stages.schedule.rules.overlaps_steps:
         ends = ends - _first_starts_s(group, tasks, gather_s) + gather_s
     pipeline = ends.max(axis=0)
+    step_s = pipeline + group.sharded.optimizer_s + constants.step_overhead_s
+    if not parts:
+        return StepTime(step_s, fidelity="simulated", **dict.fromkeys(_PARTS, np.full_like(step_s, np.nan)))
     critical = busy.argmax(axis=0)
     exchange = at_kind(reduce_s + gather_s, critical)
     bubble = np.maximum(pipeline - at_kind(busy, critical) - exchange, 0.0)
     host = group.host_micro_batch_s * group.num_microbatches
     whole = at_kind(sum(exchange_of_step_s(group.batch, group.sharded.exchange), np.zeros(1)), critical)
     return StepTime(
-        step_s=pipeline + group.sharded.optimizer_s + constants.step_overhead_s,
+        step_s=step_s,
         critical=critical,
         bubble_s=bubble,
         pair_saving_s=at_kind(saving, critical),
@@ -307,7 +333,7 @@ def _with_closed_form(group: PricedGroup, time: StepTime, constants: Constants) 
     busy = group.num_microbatches * group.alone.whole
     pipeline = closed.step_s - group.sharded.optimizer_s - constants.step_overhead_s
     closed = replace(closed, stage_bubble_s=np.maximum(pipeline - busy - closed.reduce_left_s - closed.gather_left_s, 0.0))
-    names = [each.name for each in fields(StepTime) if each.name != "fidelity"]
+    names = ("step_s", *_PARTS)
     return replace(time, **{name: np.where(unknown, getattr(closed, name), getattr(time, name)) for name in names})
 
 
@@ -323,8 +349,10 @@ def simulate(
     """Like ``cost_models.step.composition.estimate``, with steps simulated task by task. ``[n]``
 
     Strategies of one pipeline run in lockstep; few run one by one, with equal results. A step of more than ``MOST_TASKS`` tasks
-    takes the closed form. Raises ``ValueError`` like ``estimate``, and for a schedule that its micro batches do not fill.
+    takes the closed form. Without ``memory`` the lower bound is ``nan`` as well. Raises ``ValueError`` like ``estimate``, and for
+    a schedule that its micro batches do not fill.
     """
     priced = priced_batch(workload, batch, constants) if prices is None else priced_by(prices, batch)
-    found = composed_of(priced, simulated_together, merge=False, breakdown=breakdown, memory=memory)
+    together = partial(simulated_together, parts=memory)
+    found = composed_of(priced, together, merge=False, breakdown=breakdown, memory=memory)
     return with_uneven_experts(workload, batch, constants, found) if breakdown else found

@@ -353,12 +353,9 @@ def _bound_s(group: PricedGroup, time: StepTime, constants: Constants) -> Floats
 
 
 def _without_memory(workload: Workload, group: PricedGroup, time: StepTime, constants: Constants) -> Estimate:
-    """Step times and lower bounds only; all other fields are ``nan``."""
-    known: dict[str, Any] = {
-        "step_time_s": time.step_s,
-        "step_time_lower_bound_s": _bound_s(group, time, constants),
-        "fit_rule": fit_rule(workload, constants),
-        "fidelity": time.fidelity,
-    }
+    """Step times and, in closed form, lower bounds only; all other fields are ``nan``."""
+    known: dict[str, Any] = {"step_time_s": time.step_s, "fit_rule": fit_rule(workload, constants), "fidelity": time.fidelity}
+    if time.fidelity == "closed_form":  # a simulated time is its own bound
+        known["step_time_lower_bound_s"] = _bound_s(group, time, constants)
     unknown: dict[str, Any] = {f.name: np.full_like(time.step_s, np.nan) for f in fields(Estimate) if f.default is MISSING}
     return Estimate(**(unknown | known))
