@@ -97,10 +97,11 @@ def estimate(
     asked = (*(["simulation"] if simulate else []), *(["tensors"] if memory_plan else []))
     to_print = options.sections_shown(details, show, SECTIONS, asked)
     own = own_calibrations(job)
+    explained = [part for part in PARTS if part != "software" or as_json or part in to_print]  # its effects are in no other line
     if simulate or timeline is not None:
-        document = estimate_document(job, job.strategy, own, simulated=True, explained=PARTS)
+        document = estimate_document(job, job.strategy, own, simulated=True, explained=explained)
     else:
-        document = finest_document(job, job.strategy, own, explained=PARTS)
+        document = finest_document(job, job.strategy, own, explained=explained)
     if memory_plan:
         from app.answers.memory_plan import memory_plan_document
 
