@@ -21,12 +21,16 @@ def range_of(num_layers: int) -> str:
 
 def num_layers_of(patterns: Sequence[str]) -> int | None:
     """Layers that patterns name, each once: ``MAX_NUMBER`` for all, and ``None`` if they name parts of layers."""
-    named: set[int] = set()
+    ranges: list[tuple[int, int]] = []
     for pattern in patterns:
         if pattern == LAYERS:
             return MAX_NUMBER
         found = _RANGE.fullmatch(pattern)
         if found is None or int(found[1]) > int(found[2]):
             return None
-        named.update(range(int(found[1]), int(found[2]) + 1))
-    return len(named)
+        ranges.append((int(found[1]), int(found[2]) + 1))
+    number, seen = 0, 0  # layers before ``seen`` are counted
+    for first, end in sorted(ranges):
+        number += max(end - max(first, seen), 0)
+        seen = max(seen, end)
+    return number

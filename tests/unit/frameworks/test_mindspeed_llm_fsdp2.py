@@ -21,6 +21,7 @@ from frameworks.framework import ReadingError, ReadJob
 from frameworks.launch import launch_block
 from frameworks.mindspeed_llm_fsdp2.families import is_trained
 from frameworks.mindspeed_llm_fsdp2.framework import MINDSPEED_FSDP2
+from frameworks.mindspeed_llm_fsdp2.patterns import num_layers_of
 from tests.unit.frameworks.mindspeed_fsdp2_cases import ALONE, EXPERTS, MIXTURE, QWEN, ROUTED, WORK, on_npus
 
 STARTS = json.loads((Path(__file__).parents[2] / "oracle" / "fsdp2_starts.json").read_text(encoding="utf-8"))
@@ -129,6 +130,20 @@ def test_names_of_layers_are_counted_once() -> None:
     patterns = ["model.layers.{0-3}", "model.layers.{2-5}", "model.layers.{9-9}"]
     found = read(**{"parallel.recompute": True, "parallel.recompute_modules": patterns})
     assert (found.recompute_method, found.recompute_num_layers) == (RecomputeMethod.BLOCK, 7)  # 0 to 5, and 9
+
+
+@pytest.mark.parametrize(
+    ("patterns", "number"),
+    [
+        (["model.layers.{5-5}", "model.layers.{0-9}", "model.layers.{3-4}"], 10),
+        (["model.layers.{0-1}", "model.layers.{4-5}"], 4),
+        ([f"model.layers.{{{first}-999999}}" for first in range(5000)], 1_000_000),  # counted without a list of all
+        (["model.layers.{3-2}"], None),
+        (["model.layers.0"], None),
+    ],
+)
+def test_ranges_of_layers_are_counted_by_their_ends(patterns: list[str], number: int | None) -> None:
+    assert num_layers_of(patterns) == number
 
 
 def test_kernels_are_those_that_the_layers_take() -> None:
