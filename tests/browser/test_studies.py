@@ -8,9 +8,10 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import httpx
+import pytest
 from playwright.sync_api import Page, Route, expect
 
-from tests.browser.conftest import FAILURE, LONG_NAME, SMALL, OpenView, Site, searched
+from tests.browser.conftest import DESKTOP, FAILURE, LONG_NAME, SMALL, TABLET, OpenView, Site, searched
 
 CONFIG = Path(__file__).parents[1] / "fixtures/huggingface/qwen3-8b.json"
 
@@ -140,6 +141,15 @@ def test_what_is_needed_is_said_beside_empty_fields_in_the_colour_of_an_example(
     page = opened.open("/sweep")
     page.get_by_role("button", name="Sweep", exact=True).click()
     expect(page.get_by_text("Needed", exact=True)).to_be_visible()
+
+
+@pytest.mark.parametrize("width", [TABLET, DESKTOP])
+def test_the_name_of_the_hardware_is_whole(view: OpenView, site: Site, width: int) -> None:
+    page = view(site.url, width=width).open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2")
+    field = page.get_by_role("textbox", name="Hardware").or_(page.get_by_role("combobox", name="Hardware")).first
+    expect(field).to_have_value(re.compile("Atlas 800T A2"))
+    overflow = "(field) => field.scrollWidth - field.clientWidth"
+    assert field.evaluate(overflow) == 0
 
 
 def test_active_parameters_are_those_of_mixtures(view: OpenView, site: Site) -> None:

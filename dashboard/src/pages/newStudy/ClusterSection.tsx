@@ -35,8 +35,9 @@ export function ClusterSection(props: SectionProps) {
 
   return (
     <Section title={t("section.cluster")}>
-      <SimpleGrid cols={{ base: 1, md: 2 }}>
+      <SimpleGrid cols={{ base: 1, xs: 2 }}>
         <Select
+          style={{ gridColumn: "1 / -1" }} // its names are long
           label={t("cluster.hardware")}
           placeholder={t("cluster.hardwarePlaceholder")}
           data={FAMILIES.map((family) => ({ group: t(`cluster.family.${family}`), items: ofFamily(family) }))}

@@ -383,13 +383,6 @@ def test_a_roadmap_product_is_a_warning() -> None:
     assert any("announced, not delivered" in line for line in job.warnings)
 
 
-@pytest.mark.parametrize(("devices", "is_warned"), [(60, True), (12, True), (64, False), (8, False), (4, False)])
-def test_devices_that_fill_no_whole_nodes_are_a_warning(devices: int, is_warned: bool) -> None:
-    warnings = parse_job(with_part(DENSE, cluster={"hardware": "atlas-800t-a2", "num_devices": devices})).warnings
-    assert any("do not fill nodes of 8, and launch files start 8 on every node" in line for line in warnings) is is_warned
-    assert any("give 56 or 64" in line for line in warnings) is (devices == 60)
-
-
 def test_sources_of_a_job(tmp_path: Path) -> None:
     flags = {"cluster": {"hardware": "atlas-800t-a2", "num_devices": 8}}
     path = tmp_path / "job.yaml"
