@@ -40,7 +40,7 @@ USUAL = frozenset("ms us min die card tokens True False true false null none on 
 USUAL |= frozenset(
     "Adam logits Critic rollout Rollout gelu silu flex Ascend Mixtral Llama Meta verl combine prefill notify".split()
 )
-USUAL |= frozenset("meshplan master dense amd any llama mla cell swap train".split())
+USUAL |= frozenset("Pod meshplan master dense amd any llama mla cell swap train".split())
 
 # What the rules of one sentence cannot see: a range of one value, brackets behind brackets, a currency before its number.
 BROKEN = re.compile(r"的的|(?<![\d.,])(\d+) 至 \1(?![\d.,])|）（|(?:USD|美元) ?\d|[。；，]；|\bbandwidth\.\w+")

@@ -32,7 +32,7 @@ from documents.reading import shown_path
 from documents.sentences import Sentence, joined, word
 
 SHOWN_REMARKS = 20
-SHOWN_CHANGES = 5
+SHOWN_CHANGES = 3
 _OF_CHECKPOINTS = re.compile(r"model.parallel|pipeline|expert.*parallel|virtual|^num.layers|noop|offset")
 _FIRST = re.compile(r"model.parallel|pipeline|expert.*(parallel|size)|context|data_parallel|micro.?batch|virtual|layer|recompute")
 
@@ -64,21 +64,19 @@ def _rows(document: TuneDocument, saved: Path | None) -> Iterator[Row]:
     yield Sentence("Yours"), _own_text(document)
     yield from labelled("", [Sentence("Your plan cannot run: {}", sentence) for sentence in document.violations[:1]])
     if best is not None and document.diff:
-        yield from labelled(Sentence("Change"), [changes_text(document.changes), *of_checkpoints(document.changes)])
+        yield Sentence("Change"), changes_text(document.changes)
     if best is not None:
         yield Sentence("Proof"), proof_text(document, best)
     yield from assumption_rows(document.assumptions)
-    passed = len(document.not_understood)
-    then: list[str] = [Sentence("not understood, and passed over: {} (--show passed)", passed)] if passed else []
+    shown = Sentence("--show diff") if document.diff else more_text()
+    if document.not_understood:
+        more = Sentence("--show passed ({} not understood)", len(document.not_understood))
+        shown = Sentence("--show diff,passed ({} not understood)", len(document.not_understood)) if document.diff else more
     if document.diff and saved is not None:
-        then.append(Sentence("{} has the changed script; --show diff prints the lines", shown_path(saved)))
+        shown = Sentence("{} has the changed script; {}", shown_path(saved), shown)
     elif document.diff:
-        then.append(
-            Sentence("--output FILE writes the changed script; --show diff prints the lines; meshplan explain: one change alone")
-        )
-    else:
-        then.append(more_text())
-    yield from labelled(Sentence("Next"), then)
+        shown = Sentence("--output FILE writes the change; {}", shown)
+    yield Sentence("Next"), shown
 
 
 def _own_text(document: TuneDocument) -> str:
@@ -93,14 +91,8 @@ def _own_text(document: TuneDocument) -> str:
     return Sentence("{}; the gain is {:.2f}x (± {})", own, document.speedup, percent(document.speedup_error_fraction))
 
 
-def of_checkpoints(changes: Sequence[ScriptChange]) -> Iterator[str]:
-    """A sentence if a checkpoint by rank does not fit the changed layout."""
-    if any(_OF_CHECKPOINTS.search(change.argument) for change in changes):
-        yield Sentence("a checkpoint that is saved by rank must be converted to the new layout first")
-
-
 def changes_text(changes: Sequence[ScriptChange]) -> str:
-    """The arguments that change, on one line: those of the layout first."""
+    """The arguments that change, on one line: those of the layout first, to which checkpoints by rank must be converted."""
     shown: list[str] = []
     for change in sorted(changes, key=lambda each: _FIRST.search(each.argument) is None)[:SHOWN_CHANGES]:
         if change.now is None:
@@ -110,8 +102,12 @@ def changes_text(changes: Sequence[ScriptChange]) -> str:
         else:
             shown.append(f"{change.argument} {change.was} -> {change.now}")
     more = len(changes) - SHOWN_CHANGES
-    text = joined(", ", shown)
-    return Sentence("{}, and {} more", text, more) if more > 0 else text
+    text: str = joined(", ", shown)
+    if more > 0:
+        text = Sentence("{}, and {} more", text, more)
+    if any(_OF_CHECKPOINTS.search(change.argument) for change in changes):
+        return Sentence("{}; convert saved checkpoints first", text)
+    return text
 
 
 def proof_text(document: TuneDocument, best: TunedPlan) -> str:
@@ -163,7 +159,7 @@ def _numbers(estimate: EstimateNumbers | None) -> str:
         text = Sentence("{} (80 %: {}), peak {}", step, dashed_span(low_s, high_s), peak)
     if estimate.fits is None:
         return text
-    return Sentence("{}, {} sure to fit into {}", text, chance(estimate.fits_probability), gibibytes(estimate.memory_limit_bytes))
+    return Sentence("{}, fits with {}", text, chance(estimate.fits_probability))
 
 
 _PRINTED: Mapping[str, Callable[[Console, TuneDocument], None]] = {

@@ -50,7 +50,7 @@ class Paces:
 
     @property
     def steady_s(self) -> Floats:
-        """The pace of all k."""
+        """The pace of all k, ``[placement, k]``."""
         steady = np.full_like(self.least_step_s, np.inf)
         some = np.flatnonzero(self.least_step_s.min(axis=0) < self.to_beat_s)
         if len(some):
@@ -59,7 +59,7 @@ class Paces:
 
     @property
     def busiest_s(self) -> Floats:
-        """The lower bound on the work of the busiest rank."""
+        """The lower bound on the work of the busiest rank, ``[placement, k]``."""
         return self.busiest()
 
     def among(self, allowed: NDArray[np.bool_]) -> Paces:
