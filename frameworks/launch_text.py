@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -61,6 +62,14 @@ def heading(release: Release, launch: Mapping[str, Any], start: Start) -> list[s
     for note in launch["notes"]:
         lines += comment(start.say, note, "- ")
     return lines
+
+
+def on_every_node(start: Start, environment: Mapping[str, Any], purposes: Mapping[str, str], command: str) -> list[str]:
+    """Comment lines with the environment and the command of every node."""
+    lines = ["#", *comment(start.say, Sentence("On every node:"))]
+    for name, value in environment.items():
+        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {start.say(purposes[name])}")
+    return [*lines, f"#   {command}"]
 
 
 def comment(say: Callable[[str], str], text: str, lead: str = "") -> list[str]:

@@ -282,32 +282,6 @@ def _refusal(workload: Workload, strategy: ParallelStrategy) -> InputError:
     return InfeasibleStrategyError(Sentence("strategy: {} ({}).", broken.sentence.rstrip("."), broken.rule))
 
 
-def finest(workload: Workload, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> Estimate:
-    """The price with a simulated step, as the plans of a search have it; in closed form if the step has too many tasks."""
-    try:
-        check_cost(workload, [strategy], "strategy")
-    except InputError:
-        return priced(workload, StrategyBatch.of([strategy]), own)
-    return priced(workload, StrategyBatch.of([strategy]), own, simulated=True)
-
-
-def finest_document(
-    job: Job,
-    strategy: ParallelStrategy,
-    own: Sequence[Calibration] = (),
-    *,
-    replayed: bool = False,
-    explained: Collection[Part] = USUAL,
-) -> EstimateDocument:
-    """The document of that price."""
-    try:
-        return estimate_document(job, strategy, own, simulated=True, replayed=replayed, explained=explained)
-    except InfeasibleStrategyError:
-        raise
-    except InputError:
-        return estimate_document(job, strategy, own, explained=explained)
-
-
 def estimate_document(
     job: Job,
     strategy: ParallelStrategy,

@@ -71,6 +71,11 @@ def check_cost(workload: Workload, strategies: Iterable[ParallelStrategy], field
         )
 
 
+def can_simulate(workload: Workload, strategy: ParallelStrategy) -> bool:
+    """Whether the step has few enough tasks for one request, so that it is simulated as the plans of a search are."""
+    return num_tasks(workload, strategy) <= MAX_SIMULATED_TASKS
+
+
 def simulation_document(
     workload: Workload, strategy: ParallelStrategy, constants: Constants, found: Estimate, closed_form_s: float
 ) -> Simulation:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from app.answers.delivery import LEAST_RATE
-from app.answers.price import finest
+from app.answers.price import priced
+from app.answers.simulation import can_simulate
 from app.answers.site import nodes_of, running_plan, site_of
 from app.calibrations.constants import constants_for
 from app.goodput.schemas import OnDevices
@@ -47,7 +48,7 @@ def on_devices(
         scaled = replace(strategy, dp=dp)
         if first_violation(there, StrategyBatch.of([scaled]))[0] >= 0:
             continue
-        found = finest(there, scaled, own)
+        found = priced(there, StrategyBatch.of([scaled]), own, simulated=can_simulate(there, scaled))
         step_time_s = float(found.step_time_s[0])
         site = site_of(section, nodes_of(there))
         plan = running_plan(there, scaled, step_time_s, constants_for(there, own))

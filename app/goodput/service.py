@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from app.answers.costs import Draw, Price, draw_of, price_of
 from app.answers.delivery import LEAST_RATE
-from app.answers.price import finest_document
+from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.answers.search_limits import limits_of
+from app.answers.simulation import can_simulate
 from app.answers.site import assumed_sentences, changed_sites, nodes_of, resolved, running_plan, site_of
 from app.answers.step_interval import intervals_of, step_factor_at
 from app.answers.targets import with_usual_target
@@ -96,7 +97,7 @@ def goodput_document(
         job = with_usual_target(job, own)
         workload = job.workload
         strategy, ranked = _best_plan(job, site, own, on_progress, executor)
-    priced = finest_document(job, strategy, own)
+    priced = estimate_document(job, strategy, own, simulated=can_simulate(workload, strategy), replayed=False)
     plan = running_plan(workload, strategy, priced.estimate.step_time_s, constants_for(workload, own))
     found = delivered(plan, site)
     tokens_per_s = priced.estimate.tokens_per_s

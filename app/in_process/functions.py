@@ -12,10 +12,10 @@ from app.answers.files import files_of_plan as files_of_plan
 from app.answers.files import report_files
 from app.answers.folder import answer_folder
 from app.answers.parts import PARTS
-from app.answers.price import estimate_document, finest_document
+from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument, SearchDocument
 from app.answers.search import search_document
-from app.answers.simulation import PlayedStep, play
+from app.answers.simulation import PlayedStep, can_simulate, play
 from app.answers.targets import with_usual_target
 from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for, own_calibrations
@@ -115,10 +115,8 @@ def estimated(source: Source, sections: Sections, *, simulated: bool) -> Estimat
     job = job_of(source, sections)
     if job.strategy is None:
         raise InputError("strategy: missing; give it in the job, as in strategy={'tp': 8, 'pp': 4}.")
-    own = own_calibrations(job)
-    if simulated:
-        return estimate_document(job, job.strategy, own, simulated=True, explained=PARTS)
-    return finest_document(job, job.strategy, own, explained=PARTS)
+    played = simulated or can_simulate(job.workload, job.strategy)
+    return estimate_document(job, job.strategy, own_calibrations(job), simulated=played, replayed=simulated, explained=PARTS)
 
 
 def explained(source: Source, sections: Sections) -> ExplainDocument:

@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from app.answers.price import fill_intervals, finest, priced
+from app.answers.price import fill_intervals, priced
 from app.answers.provenance import job_fields, priced_with
 from app.answers.recommended import recommended_plan
 from app.answers.schemas import EstimateNumbers, Plan, SearchDocument
 from app.answers.search import search_document
+from app.answers.simulation import can_simulate
 from app.answers.strategies import StrategyDocument
 from app.calibrations.stored import stored_calibrations
 from app.jobs.fields import StrategySection
@@ -205,8 +206,8 @@ def _with_own_switches(job: Job, best: Plan) -> Plan:
 
 def _estimate(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration], *, is_played: bool) -> dict[str, Any]:
     """The price of the script's plan, simulated like the best plan unless it has too many tasks."""
-    workload = job.workload
-    numbers = finest(workload, strategy, own) if is_played else priced(workload, StrategyBatch.of([strategy]), own)
+    is_played = is_played and can_simulate(job.workload, strategy)
+    numbers = priced(job.workload, StrategyBatch.of([strategy]), own, simulated=is_played)
     (document,) = fill_intervals(job.workload, estimates_to_mappings(job.workload, numbers), own, [strategy])
     return dict(document)
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
-from app.answers.price import finest_document
+from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
-from app.answers.simulation import play
+from app.answers.simulation import can_simulate, play
 from app.answers.trace import trace_text
 from app.calibrations.constants import constants_for
 from app.jobs.job import Job
@@ -41,7 +41,7 @@ def compared(
         raise InputError(Sentence("{}: {}", path, error)) from None
     except OSError as error:
         raise InputError(Sentence("{}: cannot be read ({}).", path, cause_of(error))) from None
-    priced = finest_document(job, strategy, own, replayed=True)
+    priced = estimate_document(job, strategy, own, simulated=can_simulate(job.workload, strategy))
     parts, notes = _played(job, strategy, own, measured) if measured.source is Source.OWN else _dealt(job, priced, measured)
     return _document(priced, measured, parts, [*measured.notes, *notes])
 

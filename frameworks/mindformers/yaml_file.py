@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from documents.sentences import Sentence
 from frameworks.framework import Start
-from frameworks.launch_text import PLACEHOLDER, comment, heading
+from frameworks.launch_text import PLACEHOLDER, comment, heading, on_every_node
 from frameworks.mindformers.table import MODEL
 from frameworks.options import options_of
 from frameworks.release import Release
@@ -35,10 +34,7 @@ def yaml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str
         f'bash scripts/msrun_launcher.sh "run_mindformer.py --config THIS-FILE" {start.num_devices} '
         f"{start.processes_per_node} MASTER-ADDRESS 8118 NODE-RANK output/msrun_log False 300"
     )
-    lines += ["#", *comment(say, Sentence("On every node:"))]
-    for name, value in launch["environment"].items():
-        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {say(purposes[name])}")
-    lines += [f"#   {command}", ""]
+    lines += [*on_every_node(start, launch["environment"], purposes, command), ""]
     options = options_of(launch["arguments"])
     lines += _yaml_lines(release, _nested(options), [], say)
     yours = Sentence("Yours: {} marks what is missing; the other values are placeholders as well.", PLACEHOLDER)

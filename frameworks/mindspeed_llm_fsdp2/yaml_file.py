@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
 from documents.sentences import Sentence
 from frameworks.framework import Start
-from frameworks.launch_text import PLACEHOLDER, comment, heading
+from frameworks.launch_text import PLACEHOLDER, comment, heading, on_every_node
 from frameworks.options import options_of
 from frameworks.release import Release
 
@@ -34,10 +33,7 @@ def yaml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str
         f"torchrun --nproc_per_node {start.processes_per_node} --nnodes {start.num_nodes} --node_rank NODE-RANK "
         "--master_addr MASTER-ADDRESS --master_port 6499 train_fsdp2.py THIS-FILE"
     )
-    lines += ["#", *comment(say, Sentence("On every node:"))]
-    for name, value in launch["environment"].items():
-        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {say(purposes[name])}")
-    lines += [f"#   {command}", ""]
+    lines += [*on_every_node(start, launch["environment"], purposes, command), ""]
     yours = Sentence("Yours: {} marks what is missing; the other values are placeholders as well.", PLACEHOLDER)
     sections: dict[str, dict[str, Any]] = {}
     for name, value in options_of(launch["arguments"]).items():

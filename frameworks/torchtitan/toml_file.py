@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from documents.sentences import Sentence
 from frameworks.framework import Start
-from frameworks.launch_text import PLACEHOLDER, comment, heading
+from frameworks.launch_text import PLACEHOLDER, comment, heading, on_every_node
 from frameworks.options import options_of
 from frameworks.release import Release
 from frameworks.torchtitan.table import STAGES
@@ -42,10 +41,7 @@ def toml_file(release: Release, purposes: Mapping[str, str], launch: Mapping[str
         f"torchrun --nnodes {start.num_nodes} --nproc_per_node {start.processes_per_node} --rdzv_backend c10d "
         "--rdzv_endpoint MASTER-ADDRESS:29500 -m torchtitan.train --job.config_file THIS-FILE"
     )
-    lines += ["#", *comment(say, Sentence("On every node:"))]
-    for name, value in launch["environment"].items():
-        lines.append(f"#   export {name}={shlex.quote(str(value))}  # {say(purposes[name])}")
-    lines += [f"#   {command}", ""]
+    lines += [*on_every_node(start, launch["environment"], purposes, command), ""]
     yours = Sentence("Yours: {} marks what is missing; the other values are placeholders as well.", PLACEHOLDER)
     tables: dict[str, dict[str, Any]] = {}
     for name, value in options_of(launch["arguments"]).items():

@@ -17,19 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from app.catalogue.models.presets import names
-from app.jobs.job import parse_job
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 from frameworks.framework import Start
 from frameworks.launch import launch_block
 from frameworks.launch_files import launch_file
-from frameworks.legality import legal_mask
 from frameworks.mindspeed_llm_fsdp2.framework import MINDSPEED_FSDP2
-from search.space.enumeration import Rejections, chunks
-from search.space.search_space import search_space
+from scripts.conformance.sampled_lattice import sampled
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = ROOT / "tests" / "oracle" / "fsdp2_starts.json"
@@ -99,21 +94,9 @@ def _drawn(preset: str, devices: int) -> Iterator[tuple[Workload, ParallelStrate
         "model": preset,
         "cluster": {"hardware": "atlas-900-a3-superpod", "num_devices": devices},
         "training": {"seq_length": 32768, "global_batch_size": SEQUENCES_A_DEVICE * devices},
-        "software": {"target": MINDSPEED_FSDP2.target.label},
         "search": {"tp": [1], "pp": [1]},
     }
-    job = parse_job(document)
-    workload = job.workload
-    if MINDSPEED_FSDP2.untold(workload):
-        return
-    random = np.random.default_rng(devices)
-    found: list[ParallelStrategy] = []
-    for chunk in chunks(workload, search_space(workload, job.limits), Rejections()):
-        legal = np.flatnonzero(legal_mask(workload, chunk.batch))
-        chosen = random.permutation(legal)[:PLANS]
-        found += [chunk.batch.row(int(row)) for row in chosen]
-    for index in random.permutation(len(found))[:PLANS]:
-        yield workload, found[index]
+    return sampled(MINDSPEED_FSDP2, document, PLANS, devices)
 
 
 if __name__ == "__main__":

@@ -90,7 +90,8 @@ def estimate(
         raise InputError(Sentence("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4."))
 
     from app.answers.parts import PARTS  # a refused flag does not wait for these
-    from app.answers.price import estimate_document, finest_document
+    from app.answers.price import estimate_document
+    from app.answers.simulation import can_simulate
     from app.answers.tables.estimate import SECTIONS, print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
 
@@ -98,22 +99,16 @@ def estimate(
     to_print = options.sections_shown(details, show, SECTIONS, asked)
     own = own_calibrations(job)
     explained = [part for part in PARTS if part != "software" or as_json or part in to_print]  # its effects are in no other line
-    if simulate or timeline is not None:
-        document = estimate_document(job, job.strategy, own, simulated=True, explained=explained)
-    else:
-        document = finest_document(job, job.strategy, own, explained=explained)
+    is_asked = simulate or timeline is not None
+    is_played = is_asked or can_simulate(job.workload, job.strategy)
+    document = estimate_document(job, job.strategy, own, simulated=is_played, replayed=is_asked, explained=explained)
     if memory_plan:
         from app.answers.memory_plan import memory_plan_document
 
         document = document.model_copy(update={"memory_plan": memory_plan_document(job, job.strategy, own)})
     if timeline is not None:
         _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
-    if read is not None:
-        from app.launch_scripts.service import not_understood
-        from app.launch_scripts.table import print_not_understood
-
-        document = with_doubts(document, read, own)
-        print_not_understood(terminal.messages(), not_understood(read))
+    document = with_doubts(document, read, own)
     terminal.answer(document, as_json, lambda console: print_estimate(console, document, to_print, is_script=read is not None))
     return DONE
 

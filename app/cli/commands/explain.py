@@ -36,11 +36,6 @@ def explain(
     own = own_calibrations(job)
     with searching(executor) as (on_progress, workers):
         document = explain_document(job, own, on_progress=on_progress, executor=workers)
-    if read is not None:
-        from app.launch_scripts.service import not_understood
-        from app.launch_scripts.table import print_not_understood
-
-        document = with_doubts(document, read, own)
-        print_not_understood(terminal.messages(), not_understood(read))
+    document = with_doubts(document, read, own)
     terminal.answer(document, as_json, lambda console: print_explained(console, document, to_print))
     return DONE

@@ -59,10 +59,15 @@ def given_job(
     return load_job(model, sections, labels), None
 
 
-def with_doubts(document: Document, read: ReadScript, own: Sequence[Calibration]) -> Document:
-    """The answer on a script's plan, with what the script leaves unsaid or is asked to ignore."""
-    from app.launch_scripts.service import with_shortest_samples, without_verdict
+def with_doubts(document: Document, read: ReadScript | None, own: Sequence[Calibration]) -> Document:
+    """The answer with what a script leaves unsaid or is asked to ignore; what was not understood goes to standard error."""
+    if read is None:
+        return document
+    from app.launch_scripts.service import not_understood, with_shortest_samples, without_verdict
+    from app.launch_scripts.table import print_not_understood
+    from app.text import terminal
 
+    print_not_understood(terminal.messages(), not_understood(read))
     job, numbers = read.job, document.estimate
     assert job.strategy is not None  # a script has one
     if read.doubt_of_lengths:
