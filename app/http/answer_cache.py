@@ -6,7 +6,7 @@ from collections import OrderedDict
 
 from documents.hashing import sha256_of
 
-MAX_BYTES = 16 * 2**20
+MAX_BYTES = 8 * 2**20
 
 
 class AnswerCache:

@@ -20,7 +20,7 @@ from documents.sentences import Sentence
 ESTIMATES_AT_ONCE = 32  # most requests priced together: with more, the first would wait for the last
 ESTIMATES_WAITING, ADVICE_WAITING, HEAVY_WAITING = 1024, 512, 256
 LIGHT_PROCESSES = HEAVY_PROCESSES = min(2, os.cpu_count() or 1)
-ADVICE_NICENESS, HEAVY_NICENESS = 2, 4  # light requests get the cores first; running searches must not starve others
+ADVICE_NICENESS, HEAVY_NICENESS = 5, 10  # light requests get the cores first; running searches must not starve others
 _RETRY_AFTER_S = 5
 
 

@@ -7,13 +7,15 @@ import os
 import signal
 import socket
 import sys
+import threading
+import time
 from types import FrameType
 
 import uvicorn
 from anyio import to_thread
 from fastapi import FastAPI
 
-from app.heap import return_freed_memory
+from app.heap import return_freed_memory, trim
 from app.http.addresses import NO_PROXIES, Proxies, parse_proxies
 from app.http.keys import KeyLimits
 from app.http.metrics import Processes
@@ -33,6 +35,7 @@ READING_THREADS = 4 + min(4, os.cpu_count() or 1)
 # Seconds after which a thread leaves the interpreter to another that waits. The event loop waits after each system call; with
 # Python's 5 ms, a caller's request beside reading threads waits several times that long.
 SWITCH_INTERVAL_S = 0.0005
+TRIM_EVERY_S = 5.0  # seconds after which free memory goes back to the system
 
 
 class _Server(uvicorn.Server):
@@ -88,6 +91,7 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: None)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
+    threading.Thread(target=_trim_often, daemon=True, name="trim").start()
     gc.collect()
     gc.freeze()  # loaded modules stay: garbage collections need not visit them
     with start_workers(settings.workers, settings.url, settings, niceness=HEAVY_NICENESS) as workers:
@@ -104,3 +108,9 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
         finally:
             pricing.stop()
     database.close()
+
+
+def _trim_often() -> None:
+    while True:
+        time.sleep(TRIM_EVERY_S)
+        trim()

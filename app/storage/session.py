@@ -217,8 +217,15 @@ def _begin_statement(connection: Connection, *statement: object) -> None:
 def _set_up_sqlite(connection: Any, record: object, *, statement_s: float) -> None:
     connection.isolation_level = None  # transactions begin when SQLAlchemy says so, with the statement below
     cursor = connection.cursor()
-    # Committed data is on disk: with less than FULL, a power cut loses the last commits.
-    for pragma in (f"busy_timeout={BUSY_TIMEOUT_MS}", "journal_mode=WAL", "synchronous=FULL", "fullfsync=ON", "foreign_keys=ON"):
+    for pragma in (
+        f"busy_timeout={BUSY_TIMEOUT_MS}",
+        "journal_mode=WAL",
+        "synchronous=FULL",  # committed data is on disk: with less, a power cut loses the last commits
+        "fullfsync=ON",
+        "foreign_keys=ON",
+        "cache_size=-512",  # KiB a connection; the system keeps the file's pages anyway, once for all
+        "secure_delete=FAST",  # some builds overwrite each page that a deletion frees: four times the time
+    ):
         cursor.execute(f"pragma {pragma}")
     cursor.close()
     connection.statement_s = statement_s

@@ -21,7 +21,7 @@ from app.studies.access import UNFINISHED
 KEEP_ANSWERS_S = 24 * 3600.0  # days for which a repeated Idempotency-Key gets the first answer
 SECONDS_PER_DAY = 86_400.0
 STATEMENT_S = 60.0
-TRANSACTION_S = 0.2  # seconds that a transaction aims at: on SQLite, writers wait meanwhile
+TRANSACTION_S = 0.3  # seconds that a transaction aims at: on SQLite, writers wait meanwhile
 _FIRST, _MOST = 50, 5_000  # rows of the first transaction, and of any
 _A_STATEMENT = 500  # rows that a statement names
 _PAUSE_S = 4 * ASK_AGAIN_S  # on SQLite, so that waiting writers come next

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from app.heap import trim
 from app.workers.process import end_with_parents
 from documents.errors import InfeasibleError, InputError
 from documents.said import WITH_PARTS
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
     from app.answers.batches import EstimateBatches
     from app.answers.parts import Part
     from app.storage.session import Database
+
+TRIM_EVERY_S = 1.0  # seconds of calls, after which their memory goes back to the system
 
 
 @dataclass(frozen=True)
@@ -64,12 +68,17 @@ def main(options: CallOptions, connection: Connection) -> None:
 
     with Database(options.url) as database:
         batches = EstimateBatches(database)
+        trimmed_s = time.monotonic()
         while True:
             try:
                 calls = connection.recv()
             except (EOFError, OSError):
                 return
             connection.send(answers(calls, batches, database))
+            del calls
+            if time.monotonic() - trimmed_s > TRIM_EVERY_S:
+                trim()
+                trimmed_s = time.monotonic()
 
 
 def answers(calls: Sequence[Call | EstimateCall], batches: EstimateBatches, database: Database) -> list[Answer]:

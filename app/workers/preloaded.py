@@ -9,6 +9,9 @@ import gc
 import os
 from importlib import import_module
 
+from app.heap import return_freed_memory
+
+return_freed_memory()  # forked processes inherit it
 os.environ["OMP_NUM_THREADS"] = "1"  # must precede the import of NumPy; several processes share the cores
 
 for _module in (
@@ -18,6 +21,10 @@ for _module in (
     "app.storage.database_errors",
     "app.text.json_documents",
     "app.workers.loop",
+    "app.checks.service",
+    "app.plans.service",
+    "app.sweeps.requests",
+    "numpy.ma",  # NumPy loads it with the first `unique`
 ):
     import_module(_module)
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from sqlalchemy import func, select, update
@@ -160,3 +163,17 @@ def test_the_command_says_what_it_deletes(
     assert capsys.readouterr().out == "Deleted 0 studies, 0 audit records, 0 kept answers, 1 checks, 0 runs, 0 calibrations.\n"
     assert main(["db", "prune", "--studies-days", "-1"]) == BAD_INPUT
     assert "--studies-days: -1 is not allowed; give an integer from 0 to 3,650" in capsys.readouterr().err
+
+
+def test_sqlite_does_not_write_what_a_deletion_frees(database: Database) -> None:
+    """Some builds (SQLITE_SECURE_DELETE) overwrite every page that gets free, unless a connection asks them not to."""
+    path = database.url.database
+    if database.url.drivername != "sqlite" or path is None:
+        pytest.skip("of SQLite")
+    old, *_ = fill(database)
+    with database.write() as session:
+        session.execute(update(Study).where(Study.id == old).values(note="x" * 4_000_000))
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("pragma wal_checkpoint(truncate)")
+    assert pruning.prune(database, Retention(9)).studies == 1
+    assert Path(f"{path}-wal").stat().st_size < 1_000_000
