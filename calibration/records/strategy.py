@@ -127,8 +127,7 @@ def record_strategy(
         notes.add("offload", section.offload, Sentence("is not modelled"))
     algo, ulysses = _context_parallel(section, notes, cp, model.num_attention_heads // tp, software)
     ep, etp = _expert_degrees(section, notes, degrees, model, software)
-    accumulates = global_batch_size > micro_batch_size * dp
-    zero_stage, shard_size = _optimizer_sharding(section, degrees, dp, software, accumulates=accumulates)
+    zero_stage, shard_size = _optimizer_sharding(section, degrees, dp, software)
     return RecordStrategy(
         ParallelStrategy(
             tp=tp,
@@ -295,15 +294,12 @@ def _expert_degrees(
     return ep, etp
 
 
-def _optimizer_sharding(
-    section: StrategySection, degrees: Degrees, dp: int, software: RecordSoftware, *, accumulates: bool
-) -> tuple[int, int]:
+def _optimizer_sharding(section: StrategySection, degrees: Degrees, dp: int, software: RecordSoftware) -> tuple[int, int]:
     """ZeRO stage and ranks that share a state. FSDP shards everything over ``fsdp_shard_size`` ranks.
 
     PyTorch's FSDP frees weights behind a forward, but under a pipeline keeps them by default, because every micro batch would
     gather them again; its context-parallel ranks share states too, where a shard size counts data-parallel ranks alone
-    [torchtitan, distributed/fsdp.py]. MindSpore's parallel optimizer reduces each gradient at once, so that
-    without accumulation only shards are kept.
+    [torchtitan, distributed/fsdp.py].
     """
     shard, stage, distributed = section.fsdp_shard_size, section.zero_stage, section.distributed_optimizer
     stack = software.software.stack
@@ -311,8 +307,7 @@ def _optimizer_sharding(
         if shard is not None or stack == "fsdp":
             stage = 2 if stack == "fsdp" and degrees.pp > 1 else 3
         elif stack == "megatron-deepspeed" if distributed is None else distributed:
-            shards = stack == "mindformers" and (not accumulates or software.has("gradient-accumulation-shard"))
-            stage = 2 if shards else 1
+            stage = 2 if stack == "mindformers" and software.has("gradient-accumulation-shard") else 1
         else:
             stage = 0
     if stack == "fsdp" and shard == dp:

@@ -216,11 +216,15 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     This holds for ZeRO-3, and for ZeRO-2 without a pipeline. The stages of a pipeline accumulate gradients and reduce them with
     the last micro batch, so ZeRO-2 behaves like ZeRO-1. Exceptions are stacks with
     ``SoftwareTraits.shards_accumulated_gradients`` [megatron-0.12, schedules.py; pytorch, schedules.py; mindformers-1.8,
-    Parallel configuration]. ``keeps_whole_stages`` accumulate under ZeRO-3 as well.
+    Parallel configuration]. In these ZeRO-1 scatters at once too where a step has one micro batch and no pipeline: each
+    gradient is scattered where it is made. ``keeps_whole_stages`` accumulate under ZeRO-3 as well.
     """
-    software = workload.software
-    at_once = (batch.pp == 1) | workload.software_traits.shards_accumulated_gradients | software.sharded_accumulation
-    scatters: NDArray[np.bool_] = shards_each_layer(workload, batch) | ((batch.zero_stage == 2) & at_once)
+    software, by_layer = workload.software, workload.software_traits.shards_accumulated_gradients
+    alone = batch.pp == 1
+    at_once = (batch.zero_stage == 2) & (alone | by_layer | software.sharded_accumulation)
+    once_a_step = alone & (batch.num_microbatches(workload.training.global_batch_size) == 1)
+    unsummed = (batch.zero_stage == 1) & by_layer & once_a_step
+    scatters: NDArray[np.bool_] = shards_each_layer(workload, batch) | at_once | unsummed
     return scatters
 
 
@@ -290,7 +294,7 @@ def model_states(
     master, moments = shared(master_bytes, 1), shared(moment_bytes(batch), 1)
     return ModelStates(
         weights=weights,
-        gradients=np.where(scattered, shared(g, 2), shared(g, 4)),
+        gradients=np.where(scattered, shared(g, 1), shared(g, 4)),
         master=master * on_device,
         moments=moments * on_device,
         gradient_copies=np.where((g < GRADIENT_BYTES) & workload.software_traits.eager, shared(GRADIENT_BYTES, 1), 0.0),

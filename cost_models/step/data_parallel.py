@@ -230,8 +230,9 @@ def optimizer_s(workload: Workload, batch: StrategyBatch, parameters: StageParam
     """
     dense_shards, expert_shards = shard_sizes(batch)
     shard = parameters.dense / dense_shards + parameters.experts / expert_shards
-    # The gradient norm reads the gradients that the rank keeps: its shard from ZeRO-2 on.
-    held = np.where(batch.zero_stage >= 2, shard, parameters.dense + parameters.experts)
+    # The gradient norm reads the gradients that the rank keeps: its shard from ZeRO-2 on, or where nothing is added up.
+    keeps_shard = (batch.zero_stage >= 2) | scatters_each_micro_batch(workload, batch)
+    held = np.where(keeps_shard, shard, parameters.dense + parameters.experts)
     moments = moment_bytes(batch)  # read and written; swapped moments are also copied in and out
     update = vector_s((UPDATE_BYTES + 2.0 * moments) * shard + NORM_BYTES * held, device)
     swapped = np.where(batch.has(Feature.SWAP_OPTIMIZER), 2.0 * (MASTER_BYTES + moments) * shard, 0.0)

@@ -224,7 +224,7 @@ class KnownShardings:
             raise
 
     def _of(self, batch: StrategyBatch) -> ShardedModel:
-        columns, first, index = _distinct(batch)
+        columns, first, index = _distinct(self._workload, batch)
         known = len(self._number)
         numbers = numbered([column[first] for column in columns], self._number)
         new = np.flatnonzero(numbers >= known)  # new shardings in the order of their numbers
@@ -237,10 +237,11 @@ class KnownShardings:
         return ShardedModel(self._known, numbers[index])
 
 
-def _distinct(batch: StrategyBatch) -> tuple[list[IntColumn], IntColumn, IntColumn]:
+def _distinct(workload: Workload, batch: StrategyBatch) -> tuple[list[IntColumn], IntColumn, IntColumn]:
     """The columns that decide a sharding's cost, the first row of each distinct sharding, and each row's sharding."""
     columns = [getattr(batch, name) for name in SHARDING_COLUMNS]
-    columns.append(np.where(batch.zero_stage >= 2, batch.micro_batch_size, 0))  # scatters once a micro batch
+    scatters_from = 1 if workload.software_traits.shards_accumulated_gradients else 2  # ``scatters_each_micro_batch``
+    columns.append(np.where(batch.zero_stage >= scatters_from, batch.micro_batch_size, 0))
     columns.append(batch.features & PRICED[Place.SHARDING])
     return columns, *distinct_rows(columns)
 
@@ -251,7 +252,7 @@ def _standing_for(batch: StrategyBatch, rows: IntColumn) -> StrategyBatch:
 
 def sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, device: Device, network: Network) -> ShardedModel:
     """The sharded parameters of strategies that share a pipeline."""
-    _, first, index = _distinct(batch)
+    _, first, index = _distinct(workload, batch)
     return ShardedModel(Shardings(workload, _standing_for(batch, first), StageContents.of(stages), device, network), index)
 
 
@@ -269,7 +270,7 @@ def sharded_models(
     """
     if len(parts) == 1:
         return [sharded_model(workload, batch, parts[0][1], device, network)]
-    _, first, of_row = _distinct(batch)
+    _, first, of_row = _distinct(workload, batch)
     table = np.concatenate([StageContents.of(stages).table for _, stages in parts], axis=1)
     of_rank, of_stage = distinct_rows([row.astype(np.int64) for row in table])
     costs = Shardings(workload, _standing_for(batch, first), StageContents.of_table(table[:, of_rank]), device, network)

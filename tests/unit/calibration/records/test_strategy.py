@@ -179,12 +179,6 @@ def test_optimizer_sharding(read: Read, changes: dict[str, Any], expected: tuple
     assert (strategy.zero_stage, strategy.optimizer_shard_size) == expected
 
 
-@pytest.mark.parametrize(("micro_batch_size", "stage"), [(32, 2), (16, 1)])  # 64 samples over dp 2 are 32 a replica
-def test_mindspore_keeps_gradient_shards_unless_it_accumulates(read: Read, micro_batch_size: int, stage: int) -> None:
-    changes = {"software.framework": "MindFormers", "strategy.num_microbatches": None}
-    assert read({**changes, "strategy.micro_batch_size": micro_batch_size}).strategy.zero_stage == stage
-
-
 @pytest.mark.parametrize(("version", "size"), [("2024-12", 8), ("2025-06", 1), ("", 1)])
 def test_early_torchtitan_makes_a_micro_batch_of_each_rank_of_a_pipeline(read: Read, version: str, size: int) -> None:
     unstated = {"software.version": version, "strategy.micro_batch_size": None, "strategy.num_microbatches": None}

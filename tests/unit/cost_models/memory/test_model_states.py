@@ -15,11 +15,11 @@ from cost_models.memory.model_states import (
 )
 from cost_models.pipeline.stages import stages_of
 from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
-from cost_models.shapes.strategy import Schedule, StrategyBatch
+from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from tests.worked_examples import worked
-from tests.workloads import DENSE, LATENT, SPARSE, batch, workload
+from tests.workloads import DENSE, LATENT, SPARSE, batch, priced, workload
 
 P = 1e9
 
@@ -97,6 +97,26 @@ def test_full_precision_parameters_need_no_master_copy() -> None:
 def test_mindspore_shards_the_gradients_that_a_pipeline_accumulates() -> None:
     for job in (workload(stack="mindformers"), workload(sharded_accumulation=True)):
         assert total(states(job, dp=64, pp=2, zero_stage=2)) == pytest.approx(P * (2 + 16 / 64))
+
+
+@pytest.mark.parametrize(
+    ("columns", "bytes_each"),
+    [
+        ({"dp": 64}, 2 + 16 / 64),  # 64 sequences over 64 replicas
+        ({"dp": 8, "micro_batch_size": 8}, 2 + 16 / 8),
+        ({"dp": 32}, 6 + 12 / 32),  # two micro batches
+        ({"dp": 64, "pp": 2}, 6 + 12 / 64),
+        ({"dp": 64, "zero_stage": 0}, 18.0),
+    ],
+)
+def test_mindspore_keeps_whole_gradients_only_to_add_them_up(columns: dict[str, object], bytes_each: float) -> None:
+    assert total(states(workload(stack="mindformers"), **columns)) == pytest.approx(P * bytes_each)
+
+
+def test_strategies_that_add_gradients_up_are_told_from_those_that_do_not() -> None:
+    job = workload(stack="mindformers")
+    both = [ParallelStrategy(dp=8, micro_batch_size=size) for size in (8, 4)]
+    assert list(priced(job, *both).peak_memory_bytes) == [priced(job, one).peak_memory_bytes[0] for one in both]
 
 
 def test_fsdp_casts_its_shards_and_keeps_no_others() -> None:
