@@ -21,21 +21,23 @@ def feature_names(features: Feature) -> str:
     return joined(", ", (str(f.name).lower() for f in Feature if f in features))
 
 
-def offered_rule(name: str, source: str, framework: str, table: Table) -> Rule:
-    """A framework has only the switches and the recompute modules of its table."""
+def offered_rule(
+    name: str, source: str, framework: str, table: Table, *, also: Callable[[Workload], Feature] = lambda _: Feature(0)
+) -> Rule:
+    """A framework has only the switches and the recompute modules of its table, and the switches ``also`` of some jobs."""
     missing, unnamed = ~table.offered, table.unnamed_modules
 
     def lacking(workload: Workload, s: ParallelStrategy) -> str:
         modules = (
             Sentence("recompute of {}", module_names(s.recompute_modules & unnamed)) if s.recompute_modules & unnamed else ""
         )
-        return joined(", ", filter(None, (feature_names(effective_features(workload, s) & missing), modules)))
+        return joined(", ", filter(None, (feature_names(effective_features(workload, s) & missing & ~also(workload)), modules)))
 
     return Rule(
         name,
         source,
         Sentence("only features that {} has: {}", framework, feature_names(table.offered)),
-        lambda w, b: has_effect(w, b, missing) | ((b.recompute_modules & int(unnamed)) != 0 if unnamed else False),
+        lambda w, b: has_effect(w, b, missing & ~also(w)) | ((b.recompute_modules & int(unnamed)) != 0 if unnamed else False),
         lambda w, s: Sentence("{} has no {}", framework, lacking(w, s)),
     )
 

@@ -206,6 +206,10 @@ class SoftwareSection(Section):
         description="Megatron-LM's data loader makes a mask of sequence x sequence, its default in scripts without "
         "--no-create-attention-mask-in-dataloader; memory of the first and last stage",
     )
+    legacy_layers: bool = Field(
+        default=False,
+        description="MindFormers' layers of use_legacy: True, for a file that has them; no file is written for them",
+    )
     time_factor: TimeFactor = Field(
         default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"
     )

@@ -50,6 +50,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         year=year,
         fp32_parameters=section.fp32_parameters,
         loader_mask=section.loader_mask,
+        legacy_layers=_has_legacy_layers(section, stack),
         portable_attention=_has_portable_attention(section, profile, plain=plain),
         plain_cross_entropy=plain and not compiled,
         torch_compile=compiled,
@@ -64,6 +65,12 @@ def _has_portable_attention(section: SoftwareSection, profile: HardwareProfile, 
     if section.portable_attention is not None:
         return section.portable_attention
     return plain and not family_traits(profile.family).own_fused_attention
+
+
+def _has_legacy_layers(section: SoftwareSection, stack: str) -> bool:
+    if section.legacy_layers and stack != "mindformers":
+        raise InputError(Sentence("software.legacy_layers: these are layers of MindFormers; give it for stack mindformers."))
+    return section.legacy_layers
 
 
 def _is_compiled(section: SoftwareSection, *, plain: bool, by_target: bool) -> bool:

@@ -38,6 +38,7 @@ from search.plans.plan import strategy_to_mapping
 MAX_TRIED = 2  # most switches to try: each doubles the space
 MAX_REFUSED = 12  # most arguments that one refusal names
 IGNORED = "ignored"
+WHOLE_LAYERS = ["none", "block:25%", "block:50%", "block:75%", "full"]  # recompute that names no module
 _FORMS: Mapping[str, Callable[[str, Given, Release], Launch]] = {
     "toml": TomlLaunch,
     "yaml": YamlLaunch,
@@ -146,6 +147,8 @@ def read_script_job(
     model, rows = with_vocabulary(replace(read, model=named), given.name, vocab_size)
     document = _document(framework, replace(read, model=model), hardware, num_devices, profile)
     document["search"] = _switches_to_try(strategy.features)
+    if read.legacy_layers:  # their modules have other names than those that a file could be given
+        document["search"]["recompute"] = WHOLE_LAYERS
     stated = dict(sections or {})
     changes = stated.pop("strategy", {})
     for section, values in stated.items():
@@ -272,6 +275,8 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
         software["torch_compile"] = read.torch_compile
     if read.loader_mask:
         software["loader_mask"] = True
+    if read.legacy_layers:
+        software["legacy_layers"] = True
     return {
         "model": model_to_mapping(read.model),
         "cluster": {"hardware": hardware, "num_devices": num_devices},

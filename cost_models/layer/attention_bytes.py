@@ -184,7 +184,7 @@ def kept_groups(workload: Workload, keys: LayerKeys) -> Floats:
     core = ~keys.has(Feature.FLASH_ATTENTION) & ~keys.recomputes(RecomputeModule.CORE_ATTN)
     traits = workload.software_traits
     exchanged = (keys.ulysses_degree > 1) & (not software.has_since(traits.grouped_exchange_year))
-    repeats = software.legacy_layers | ((core | exchanged) & traits.eager)
+    repeats = (software.legacy_layers | core | exchanged) & traits.eager
     return np.where(repeats, np.maximum(model.num_attention_heads, keys.tp), key_value_heads(model, keys))
 
 

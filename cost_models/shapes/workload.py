@@ -241,7 +241,8 @@ class Software:
     ``year`` is the release date if known (2024.5: July 2024).
     ``fp32_parameters``: 4-byte weights with cast copies (MindFormers' FP16 recipes).
     ``portable_attention``: FlashAttention-2, or Triton's kernels before 2024, which do not use newer matmul instructions.
-    ``legacy_layers``: transformer layers older than Megatron-Core's, which repeat grouped keys and values for every head.
+    ``legacy_layers``: transformer layers older than the framework's present ones. Those older than Megatron-Core's repeat grouped
+    keys and values for every head; MindFormers' differ by the classes that train alone.
     ``latent_padding``: fused attention on Ascend pads the heads of latent attention: values as wide as queries (1), or all
     to a multiple of this (``padded-base-length``, 128) [mindspeed-llm, multi_latent_attention.py]; 0: no padding.
     ``compressed_mask``: MindFormers' fused attention builds its mask from a tile (``use_attn_mask_compression``) and reads none.

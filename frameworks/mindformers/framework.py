@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import HCCL
-from frameworks.framework import Framework
+from frameworks.framework import Framework, only_pretraining
 from frameworks.mindformers.job_reader import read_job
 from frameworks.mindformers.nearest import nearest
 from frameworks.mindformers.reader import read
@@ -13,6 +14,13 @@ from frameworks.mindformers.table import RELEASE, TABLE
 from frameworks.mindformers.writer import arguments
 from frameworks.mindformers.yaml_file import yaml_file
 from frameworks.target import Target
+
+
+def untold(workload: Workload) -> tuple[str, ...]:
+    """Sentences on legacy layers, whose options are read and not written, and on another task."""
+    legacy = Sentence("The layers are those of use_legacy: True, and files for them are changed (`meshplan tune`), not written.")
+    return (*((legacy,) if workload.software.legacy_layers else ()), *only_pretraining(workload))
+
 
 MINDFORMERS = Framework(
     target=Target(RELEASE.name, RELEASE.version, ("1.5", "1.6", "1.7", "r1.5.0", "r1.6.0", "r1.7.0", "r1.8.0"), ("ascend",)),
@@ -31,4 +39,5 @@ MINDFORMERS = Framework(
     },
     file=yaml_file,
     read_job=read_job,
+    untold=untold,
 )

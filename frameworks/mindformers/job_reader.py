@@ -13,12 +13,12 @@ from frameworks.mindformers.model_reader import ModelReading
 from frameworks.mindformers.reader import Reading
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.options import options_of
+from frameworks.release import Effect
 from frameworks.unread import CHANGES, Unread
 
 PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "float32": "fp32", "fp32": "fp32"}
-# Arguments that change a plan's cost and are not part of a plan, with the values that change nothing.
+# Keys that change little of a plan's cost and are not part of a plan, with the values that change nothing.
 _UNPRICED: Mapping[str, tuple[Any, ...]] = {
-    "parallel_config.seq_split_num": (1,),
     "parallel_config.optimizer_shard": (None,),
     "recompute_config.select_recompute_exclude": (False, None, [], {}),
     "recompute_config.select_comm_recompute": (False, None, [], {}),
@@ -26,20 +26,24 @@ _UNPRICED: Mapping[str, tuple[Any, ...]] = {
     "recompute_config.parallel_optimizer_comm_recompute": (False,),
     "recompute_config.mp_comm_recompute": (True,),
     "recompute_config.recompute_slice_activation": (False,),
-    "swap_config.layer_swap": (None, [], {}),
     f"{MODEL}.fp32_residual_connection": (False,),
-    f"{MODEL}.use_ring_attention": (False,),
-    f"{MODEL}.use_eod_attn_mask_compression": (False,),
-    f"{MODEL}.use_eod_reset": (False,),
-    f"{MODEL}.window_size": (None,),
-    f"{MODEL}.group_wise_a2a": (False,),
-    f"{MODEL}.comp_comm_parallel": (False,),
     f"{MODEL}.fine_grain_interleave": (None, 1),
     f"{MODEL}.disable_lazy_inline": (None, False),
-    "parallel.parallel_mode": (1, "semi_auto_parallel"),
-    "context.mode": (0, "GRAPH_MODE"),
-    "optimizer.type": ("AdamW", "FP32StateAdamWeightDecay", "FusedAdamW"),
 }
+# Keys that change much of the cost, with the values that are priced.
+_REFUSED: Mapping[str, tuple[tuple[Any, ...], Effect]] = {
+    "parallel_config.seq_split_num": ((1,), "cost"),
+    "parallel.parallel_mode": ((1, "semi_auto_parallel"), "cost"),
+    "context.mode": ((0, "GRAPH_MODE"), "cost"),
+    "optimizer.type": (("AdamW", "FP32StateAdamWeightDecay", "FusedAdamW"), "cost"),
+    "swap_config.layer_swap": ((None, [], {}), "cost"),
+    f"{MODEL}.window_size": ((None,), "model"),
+    f"{MODEL}.group_wise_a2a": ((False,), "time"),
+    f"{MODEL}.comp_comm_parallel": ((False,), "time"),
+    "moe_config.ep_extend_tp": ((False,), "cost"),  # of legacy layers: experts over expert and tensor-parallel ranks
+}
+_BY_DOCUMENT = (f"{MODEL}.use_eod_attn_mask_compression", f"{MODEL}.use_eod_reset")  # attention within the documents of a sample
+_KNOWN = {*_UNPRICED, *_REFUSED, *_BY_DOCUMENT, f"{MODEL}.use_ring_attention"}  # a ring is the default of context parallelism
 # Sections whose keys cost nothing, or belong to data, checkpoints and logs.
 _FREE = (
     *("train_dataset", "train_dataset_task", "eval_dataset", "eval_dataset_task", "processor", "callbacks", "eval_callbacks"),
@@ -86,7 +90,9 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         PRECISIONS.get(precision, "bf16"),
         tuple(sentences),
         read_balance(reading, shape),
-        _unread(options),
+        tuple(_unread(reading, options)),
+        uneven=tuple(name for name in _BY_DOCUMENT if reading.value(name)),
+        legacy_layers=reading.legacy,
     )
 
 
@@ -96,11 +102,14 @@ def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
     return strategy.micro_batch_size * strategy.dp * (reading.number(accumulated, low=1) or 1)
 
 
-def _unread(options: Mapping[str, Any]) -> tuple[Unread, ...]:
-    """Adapters, whose weights alone are trained."""
+def _unread(reading: Reading, options: Mapping[str, Any]) -> Iterator[Unread]:
+    """Adapters, whose weights alone are trained, and keys without a price."""
     adapters = f"{MODEL}.pet_config"
-    given = any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items())
-    return (Unread(adapters, CHANGES["weights"]),) if given else ()
+    if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):
+        yield Unread(adapters, CHANGES["weights"])
+    for name, (usual, effect) in _REFUSED.items():
+        if reading.is_given(name) and reading.value(name) not in usual:
+            yield Unread(name, CHANGES[effect])
 
 
 def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
@@ -109,7 +118,7 @@ def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
     adapters = f"{MODEL}.pet_config"
     for name, value in options.items():
         section = name.partition(".")[0]
-        known = name.startswith(adapters) or name in RELEASE.arguments or name in RELEASE.former or name in _UNPRICED
+        known = name.startswith(adapters) or name in _KNOWN or name in RELEASE.arguments or name in RELEASE.former
         if not known and section in sections and section not in _FREE and name not in _OF_LEGACY_LAYERS and value not in _NOTHING:
             yield Sentence("{} is no key of MindFormers {} that is known here", name, RELEASE.version)
 

@@ -31,8 +31,8 @@ PRECISION = precision_rule("mindformers_precision", "[mindformers-1.8, config_ar
 MODEL = Rule(
     "mindformers_model",
     "[mindformers-1.8, models; mindformers-1.8, gpt_layer_specs.py]",
-    Sentence("the release has a training class that builds the model"),
-    lambda w, b: every_row(b, class_of(w.model) is None),
+    Sentence("the release has a training class that builds the model, or the job is that of a file for legacy layers"),
+    lambda w, b: every_row(b, class_of(w.model) is None and not w.software.legacy_layers),
     lambda w, s: untrained(w.model),
     job_only=True,
 )
@@ -47,7 +47,13 @@ MTP = FACTS(
     sentence=lambda w, s: Sentence("mtp_num_layers is {}, and MindFormers takes 0 or 1", w.model.mtp_num_layers),
 )
 
-FEATURES = offered_rule("mindformers_features", "[mindformers-1.8, config_args.py]", NAME, TABLE)
+FEATURES = offered_rule(
+    "mindformers_features",
+    "[mindformers-1.8, config_args.py]",
+    NAME,
+    TABLE,
+    also=lambda w: Feature.REPLICATED_EMBEDDING if w.software.legacy_layers else Feature(0),  # vocab_emb_dp
+)
 SCHEDULE = schedule_rule("mindformers_schedule", "[mindformers-1.8, config_args.py]", NAME, TABLE)
 
 _IS_VEE = TABLE.schedules_with(lambda rules: rules.is_vee)
@@ -107,7 +113,7 @@ HALVES = Rule(
     "mindformers_halves",
     "[mindformers-1.8, base_trainer.py; mindformers-1.8, Parallel configuration]",
     Sentence("fine_grain_interleave is micro_batch_interleave_num 2, which cuts samples: micro_batch_size is even"),
-    lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0),
+    lambda w, b: has_effect(w, b, Feature.FINE_GRAIN_INTERLEAVE) & (b.micro_batch_size % 2 != 0) & (not w.software.legacy_layers),
     lambda w, s: Sentence(
         "micro_batch_size is {}, and the layers of this release are cut in two by samples "
         "(micro_batch_interleave_num), not by tokens",

@@ -22,7 +22,7 @@ from frameworks.document import options_from_document
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.framework import MINDFORMERS
 from frameworks.mindformers.nearest import nearest
-from frameworks.mindformers.table import RELEASE
+from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.mindformers.writer import arguments
 from tests.unit.frameworks.plans import legal_plans, workload
 from tests.unit.frameworks.test_mindformers_models import DEEPSEEK, QWEN_8B, QWEN_MOE
@@ -170,13 +170,11 @@ def with_model(document: Document, **changes: Any) -> Document:
     ("document", "words"),
     [
         (with_model(QWEN_FILE, use_sliding_windov=True), "model.model_config.use_sliding_windov is no key of MindFormers 1.8"),
-        (with_model(QWEN_FILE, window_size=[4096, 0]), "model.model_config.window_size [4096, 0] changes what the plan costs"),
         (with_model(QWEN_FILE, attention_dropout=0.1), "model.model_config.attention_dropout 0.1 is read as 0"),
         (with_model(QWEN_FILE, num_layers=60), "model.model_config.num_layers 60 is passed over"),
         (with_model(QWEN_FILE, compute_dtype="int8"), "model.model_config.compute_dtype int8 is read as bfloat16"),
         ({**QWEN_FILE, "swap_config": {"swap": True}}, "these layers ask model.model_config.swap"),
         ({**QWEN_FILE, "recompute_config": {"select_comm_recompute": True}}, "recompute_config.select_comm_recompute True"),
-        ({**QWEN_FILE, "context": {"mode": 1}}, "context.mode 1"),
         (with_model(QWEN_FILE, fine_grain_interleave=2), "model.model_config.fine_grain_interleave 2"),
         (with_model(DEEPSEEK_FILE, moe_layer_freq=[1, 0]), ""),
     ],
@@ -284,3 +282,30 @@ def test_a_file_that_trains_adapters_is_not_read_as_a_training_of_all_weights() 
     assert [(entry.name, entry.change) for entry in found] == [
         ("model.model_config.pet_config", "it decides which weights are trained")
     ]
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "usual"),
+    [
+        ("parallel_config", "seq_split_num", 8, 1),  # a pipeline of parts of a sequence
+        ("parallel", "parallel_mode", 2, 1),
+        ("context", "mode", 1, 0),
+        ("optimizer", "type", "Muon", "AdamW"),
+        ("swap_config", "layer_swap", [{"layers": [0]}], None),
+        ("moe_config", "ep_extend_tp", True, False),
+        (MODEL, "window_size", [4096, 0], None),
+    ],
+)
+def test_keys_that_change_much_of_the_cost_and_have_no_price_refuse_a_file(
+    section: str, key: str, value: object, usual: object
+) -> None:
+    def names(given: object) -> list[str]:
+        changed = {**LLAMA_FILE, section: {**LLAMA_FILE.get(section, {}), key: given}}
+        return [each.name for each in read(with_model(LLAMA_FILE, **{key: given}) if section == MODEL else changed).unread]
+
+    assert (names(value), names(usual)) == ([f"{section}.{key}"], [])
+
+
+def test_attention_within_documents_is_doubt_about_lengths() -> None:
+    assert read(with_model(LLAMA_FILE, use_eod_reset=True)).uneven == ("model.model_config.use_eod_reset",)
+    assert read(with_model(LLAMA_FILE, use_eod_reset=False)).uneven == ()
