@@ -176,9 +176,14 @@ def test_large_and_missing_files_and_odd_flags_are_refused(capsys: pytest.Captur
     assert "did you mean" in refusal(capsys, script, "--target", "mindsped-llm")
 
 
-def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(capsys: pytest.CaptureFixture[str]) -> None:
-    # MindFormers has no class that trains Llama: no plan for it is legal there.
-    document = tuned(capsys, FOLDER / "41-llama2-7b.yaml", "--time-limit", "5", code=4)
+def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    # Of the layers of use_legacy: False none trains Llama: no plan for it is legal there.
+    text = (FOLDER / "41-llama2-7b.yaml").read_text(encoding="utf-8")
+    path = tmp_path / "llama2.yaml"
+    path.write_text(f"use_legacy: False\n{text}", encoding="utf-8")
+    document = tuned(capsys, path, "--time-limit", "5", code=4)
     assert document["target"].startswith("mindformers")
     assert document["strategy"]["dp"] == 8
     assert document["estimate"]["step_time_s"] > 0
