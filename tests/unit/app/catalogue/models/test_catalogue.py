@@ -17,6 +17,7 @@ pangu-ultra-moe-718b pangu-pro-moe-72b pangu-ultra-135b deepseek-v3 deepseek-v2 
 qwen3-30b-a3b qwen3-235b-a22b qwen2.5-72b llama-2-7b llama-2-13b llama-2-70b llama-3.1-8b llama-3.1-70b llama-3.1-405b
 mixtral-8x7b mixtral-8x22b gpt3-175b megatron-22b megatron-530b megatron-1t glm4-9b
 kimi-k2 glm-4.5 glm-4.5-air gpt-oss-20b gpt-oss-120b qwen3-next-80b-a3b minimax-m2 seed-oss-36b
+qwen3-1.7b qwen3-4b qwen3-14b qwen2.5-7b qwen2.5-14b qwen2.5-32b
 """.split()
 
 # Total, then active: half a unit of the last published digit, unless a reason stands beside it.
@@ -46,8 +47,14 @@ TOLERANCE = {
     "pangu-pro-moe-72b": (0.007, 0.032),  # "A16B" rounds 16.50 down
     "pangu-ultra-135b": (0.0085, None),  # the report's width and depth give 133.9 B; it names no other parameters
     "pangu-ultra-moe-718b": (0.0016, 0.0129),  # 719.1 B without MTP: the configuration's, not the rounding
+    "qwen2.5-7b": (0.0008, None),
+    "qwen2.5-14b": (0.0048, None),  # 14.7 for 14.77
+    "qwen2.5-32b": (0.0082, None),  # 32.5 for 32.76
     "qwen2.5-72b": (0.0007, None),
+    "qwen3-1.7b": (0.0122, None),
+    "qwen3-4b": (0.0057, None),
     "qwen3-8b": (0.0061, None),
+    "qwen3-14b": (0.0022, None),
     "qwen3-32b": (0.0016, None),
     "qwen3-30b-a3b": (0.0017, 0.0165),  # 3.3 for 3.353
     "qwen3-235b-a22b": (0.0022, 0.0228),
@@ -59,6 +66,22 @@ TOLERANCE = {
 def test_every_promised_name_is_there() -> None:
     assert set(names()) == set(PROMISED)
     assert set(TOLERANCE) == set(PROMISED)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters"),
+    [
+        ("qwen3-1.7b", 1_720_574_976),
+        ("qwen3-4b", 4_022_468_096),
+        ("qwen3-14b", 14_768_307_200),
+        ("qwen2.5-7b", 7_615_616_512),
+        ("qwen2.5-14b", 14_770_033_664),
+        ("qwen2.5-32b", 32_763_876_352),
+    ],
+)
+def test_a_preset_has_the_parameters_that_transformers_builds(name: str, parameters: int) -> None:
+    """Transformers 5.24, classes of Qwen 2 and Qwen 3 with the same sizes, tied tables counted once."""
+    assert num_parameters(model_preset(name).model).total == parameters
 
 
 @pytest.mark.parametrize("name", PROMISED)
