@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from types import TracebackType
 from typing import Any
 from uuid import uuid4
 
 import httpx
 
+from meshplan.answers import EventPieces, read_answer, read_answer_async
 from meshplan.check_methods import CheckMethods
 from meshplan.client_methods import call, listing
-from meshplan.connections import DEFAULT_URL, AsyncConnection, Connection, EventLines, connected
+from meshplan.connections import DEFAULT_URL, AsyncConnection, Connection, connected
 from meshplan.errors import MeshplanError as MeshplanError
 from meshplan.request_steps import (
     FIRST_PAUSE_S,
@@ -380,7 +381,8 @@ class Client(Connection, _Methods):
     """A connection to one server; use it in a ``with`` statement or close it. Safe to share between threads.
 
     A request that reaches no server is repeated a few times. Every submission carries an idempotency key, so that repeating it is
-    safe. Every method raises ``MeshplanError``. With ``language="zh"`` the server answers in Chinese.
+    safe. Every method raises ``MeshplanError``, also for an answer of more than 256 MiB. With ``language="zh"`` the server
+    answers in Chinese.
     """
 
     def __init__(
@@ -414,10 +416,9 @@ class Client(Connection, _Methods):
             try:
                 with self._http.stream(**self._stream(study_id, after)) as response:
                     if not response.is_success:
-                        response.read()
-                        checked(response)
-                    lines = EventLines()
-                    for event in filter(None, map(lines.event, response.iter_lines())):
+                        checked(read_answer(response))
+                    stream = EventPieces(response)
+                    for event in chain.from_iterable(map(stream.events, response.iter_bytes())):
                         after, failures = event.sequence, 0
                         yield event
             except httpx.TransportError as error:
@@ -466,12 +467,10 @@ class AsyncClient(AsyncConnection, _Methods):
             try:
                 async with self._http.stream(**self._stream(study_id, after)) as response:
                     if not response.is_success:
-                        await response.aread()
-                        checked(response)
-                    lines = EventLines()
-                    async for line in response.aiter_lines():
-                        event = lines.event(line)
-                        if event is not None:
+                        checked(await read_answer_async(response))
+                    stream = EventPieces(response)
+                    async for piece in response.aiter_bytes():
+                        for event in stream.events(piece):
                             after, failures = event.sequence, 0
                             yield event
             except httpx.TransportError as error:

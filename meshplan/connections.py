@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from typing import Any, TypeVar, get_args
 
 import httpx
 
+from meshplan.answers import read_answer, read_answer_async
 from meshplan.errors import MeshplanError
 from meshplan.request_steps import Answer, Flow, Pages, Pause
-from meshplan.server_records import Event, Language
+from meshplan.server_records import Language
 
 DEFAULT_URL = "http://127.0.0.1:8765"
 T = TypeVar("T")
-
-
-class EventLines:
-    """A parser of the lines of an event stream."""
-
-    def __init__(self) -> None:
-        self._fields: dict[str, str] = {}
-
-    def event(self, line: str) -> Event | None:
-        """The event that this line completes, or None."""
-        if line:
-            name, _, value = line.partition(":")
-            self._fields[name] = value.removeprefix(" ")
-            return None
-        fields, self._fields = self._fields, {}
-        if "data" not in fields or "id" not in fields:
-            return None
-        return Event(int(fields["id"]), fields.get("event", "message"), json.loads(fields["data"]))
-
-
 H = TypeVar("H", httpx.Client, httpx.AsyncClient)
 
 
@@ -43,7 +23,7 @@ def connected(kind: type[H], url: str, api_key: str | None, language: Language, 
     """Open a connection of either kind; nothing is sent yet."""
     if language not in get_args(Language):
         raise MeshplanError(0, f"{language!r} is no language of answers.", hint="Give en or zh.")
-    headers = {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    headers = {"Accept-Encoding": "gzip"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {})
     if language != "en":
         headers["Accept-Language"] = language
     try:
@@ -73,7 +53,8 @@ class Connection:
                 answer = None
                 continue
             try:
-                answer = self._http.request(**step.arguments)
+                with self._http.stream(**step.arguments) as response:
+                    answer = read_answer(response)
             except httpx.TransportError as error:
                 answer = error
 
@@ -105,7 +86,8 @@ class AsyncConnection:
                 answer = None
                 continue
             try:
-                answer = await self._http.request(**step.arguments)
+                async with self._http.stream(**step.arguments) as response:
+                    answer = await read_answer_async(response)
             except httpx.TransportError as error:
                 answer = error
 

@@ -203,5 +203,5 @@ class RequestSteps:
 
     def _stream(self, study_id: str, after: int) -> JsonObject:
         timeout = httpx.Timeout(self._timeout_s, read=max(self._timeout_s, SILENCE_S))
-        url, headers = f"/v1/studies/{study_id}/events", {"Last-Event-ID": str(after)}
+        url, headers = f"/v1/studies/{study_id}/events", {"Last-Event-ID": str(after), "Accept-Encoding": "identity"}
         return {"method": "GET", "url": url, "headers": headers, "timeout": timeout}
