@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
 import stat
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Any, BinaryIO, NoReturn
 
 import yaml
 
 from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, cause_of, show
 from documents.sentences import Sentence, joined
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 try:
     from yaml import CSafeLoader as _Loader
@@ -224,22 +228,53 @@ def shown_path(path: Path) -> str:
     return str(path) if str(path).isprintable() else show(str(path))
 
 
+def _no_file(path: Path, what: Sentence) -> InputError:
+    return InputError(Sentence("{}: is {}; give a file.", shown_path(path), what))
+
+
+class _Present(io.FileIO):
+    """A file whose bytes are all there; ``InputError`` where a read would wait for more, as in ``/proc/kmsg``."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(descriptor, closefd=False)
+        self._path = path
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        count = super().readinto(buffer)
+        if count is None:
+            raise _no_file(self._path, Sentence("not a regular file"))
+        return count
+
+    def readall(self) -> bytes:
+        return io.RawIOBase.readall(self)
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return io.RawIOBase.read(self, -1 if size is None else size)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
     """The file, opened for reading.
 
-    ``InputError`` for devices, pipes, sockets and directories: reading one may never end. ``OSError`` as of ``open``.
+    ``InputError`` for devices, pipes, sockets and directories, and for files of the kernel that wait for more: reading one may
+    never end. ``OSError`` as of ``open``.
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK)  # without O_NONBLOCK a pipe waits for its writer
     try:
         kind = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(kind):
             what = Sentence("a directory") if stat.S_ISDIR(kind) else Sentence("not a regular file")
-            raise InputError(Sentence("{}: is {}; give a file.", shown_path(path), what))
-        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            raise _no_file(path, what)
+        with io.BufferedReader(_Present(descriptor, path)) as file:
             yield file
     finally:
         os.close(descriptor)
+
+
+def check_present(path: Path, num_bytes: int) -> None:
+    """``InputError`` if its first bytes are not there, for a file that another reader opens; that one meets an ``OSError``."""
+    with suppress(OSError), opened(path) as file:
+        file.read(num_bytes)
 
 
 def read_bytes(path: Path, max_bytes: int) -> bytes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from documents.errors import InputError
+from documents.reading import read_bytes
 from documents.sentences import Sentence, joined
 
 PARTS = ("commit", "branch", "change_url")
@@ -89,10 +90,9 @@ def _head_of_event(environment: Mapping[str, str]) -> str | None:
     """The commit at the head of the pull request, from the event that started the job; None if the file lacks it."""
     path = Path(environment.get(_EVENT, ""))
     with suppress(OSError, ValueError, KeyError, TypeError, RecursionError):
-        if path.is_file() and path.stat().st_size <= MAX_EVENT_BYTES:
-            event: Any = json.loads(path.read_bytes())
-            found = event["pull_request"]["head"]["sha"]
-            return found if isinstance(found, str) else None
+        event: Any = json.loads(read_bytes(path, MAX_EVENT_BYTES))
+        found = event["pull_request"]["head"]["sha"]
+        return found if isinstance(found, str) else None
     return None
 
 

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from sqlalchemy import JSON, Connection, MetaData, NullPool, create_engine, insert, select, text
 from sqlalchemy.exc import DatabaseError
 
-from app.storage.session import Database, StorageError, parsed_url, translated
+from app.storage.session import Database, StorageError, check_waits_not, parsed_url, translated
 from app.storage.tables import PREFIX, VERSION_TABLE, IdempotencyRecord
 from app.storage.upgrade import known_revision, lock_upgrades, make_file, upgrade_on
 from documents.errors import cause_of
@@ -165,6 +165,7 @@ def _opened(path: Path) -> Iterator[Connection]:
     """Open a backup for reading only."""
     if not path.is_file():
         raise StorageError(Sentence("{}: no such file.", path))
+    check_waits_not(path)
 
     def connect() -> Any:
         return sqlite3.connect(f"file:{quote(str(path.resolve()))}?mode=ro", uri=True)

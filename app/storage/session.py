@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final
 
@@ -18,6 +19,7 @@ from sqlalchemy.orm import Session
 from app.storage.database_errors import DatabaseHangsError, PoolTimeout, SilentConnectionError, is_damage, is_hang, is_slow
 from app.storage.sqlite import HintingCompiler, TimedConnection
 from documents.errors import InputError, show
+from documents.reading import check_present
 from documents.sentences import Sentence, all_packed, all_unpacked, may_be_packed
 
 BUSY_TIMEOUT_MS = 30_000
@@ -27,6 +29,7 @@ STATEMENT_S = 5.0  # seconds for a statement of a request
 OWN_LIMIT_FRACTION = 0.8  # of that time, after which a database that lives gives up a statement by itself
 POOL_S = 5.0  # seconds to wait for a free connection
 REST_S = 2.0  # seconds before the next query to a hanging database
+SQLITE_HEADER_BYTES = 100
 POSTGRESQL_DRIVER = "postgresql+psycopg"
 _SUPPORTED = Sentence("give postgresql://user:password@host/name or sqlite:///path")
 
@@ -147,6 +150,20 @@ def parsed_url(url: str) -> URL:
     return parsed
 
 
+def check_waits_not(path: Path) -> None:
+    """``StorageError`` for a file that waits for its bytes, as some of the kernel do: SQLite would wait with it.
+
+    Such a file says that it is empty. No other is opened: its closing would drop the locks that this process has on it.
+    """
+    try:
+        if path.stat().st_size == 0:
+            check_present(path, SQLITE_HEADER_BYTES)
+    except InputError as error:
+        raise StorageError(error.args[0]) from None
+    except OSError:
+        return  # SQLite says in its own words what is wrong with the file
+
+
 @contextmanager
 def translated() -> Iterator[None]:
     """Turn errors while a database is opened or upgraded into one sentence."""
@@ -167,6 +184,7 @@ _OF_ENGINE: Final[dict[str, Any]] = {
 def _engine(url: URL, statement_s: float) -> Engine:
     try:
         if url.drivername == "sqlite":
+            check_waits_not(Path(str(url.database)))
             options = {"timeout": BUSY_TIMEOUT_MS / 1000, "check_same_thread": False, "factory": TimedConnection}
             engine = create_engine(url, pool_timeout=POOL_S, connect_args=options, **_OF_ENGINE)
             engine.dialect.statement_compiler = HintingCompiler

@@ -13,7 +13,7 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 
-from app.storage.session import Database, StorageError, parsed_url, translated
+from app.storage.session import Database, StorageError, check_waits_not, parsed_url, translated
 from app.storage.tables import VERSION_TABLE
 from documents.errors import cause_of
 from documents.sentences import Sentence
@@ -107,6 +107,7 @@ def make_file(url: str) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the folder contains jobs and digests of keys
     except OSError as error:
         raise StorageError(Sentence("{}: the database's folder cannot be made ({}).", folder, cause_of(error))) from None
+    check_waits_not(path)
     with suppress(OSError):  # SQLite says in its own words what is wrong with the file
         os.close(os.open(path, os.O_CREAT | os.O_WRONLY | os.O_CLOEXEC, 0o600))  # its log and index get the same mode
         for part in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):

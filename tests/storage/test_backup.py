@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import os
 import sqlite3
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -190,6 +192,22 @@ def test_what_is_no_backup_is_refused_in_a_sentence(tmp_path: Path, capsys: pyte
     with pytest.raises(StorageError, match="a newer meshplan wrote"):
         backups.backup(f"sqlite:///{newer}", tmp_path / "x.db")
     assert not list(tmp_path.glob("x.db*"))
+
+
+def test_what_waits_for_bytes_is_neither_a_backup_nor_a_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "waits"
+    os.mkfifo(path)
+    monkeypatch.setattr(stat, "S_ISREG", lambda mode: True)  # as /proc/kmsg, which only root may open
+    monkeypatch.setattr(Path, "is_file", lambda path: True)
+    writer = os.open(path, os.O_RDWR)
+    try:
+        with pytest.raises(StorageError, match="waits: is not a regular file; give a file"):
+            backups.restore(path, f"sqlite:///{tmp_path / 'target.db'}")
+        for use in (upgrade, Database):
+            with pytest.raises(StorageError, match="waits: is not a regular file; give a file"):
+                use(f"sqlite:///{path}")
+    finally:
+        os.close(writer)
 
 
 def test_a_damaged_backup_is_refused(database_url: str, database: Database, tmp_path: Path) -> None:

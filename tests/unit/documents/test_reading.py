@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from documents import reading
 from documents.errors import InputError
-from documents.reading import LIMITS, Limits, opened, parse_document, read_bytes, read_document, read_text
+from documents.reading import LIMITS, Limits, check_present, opened, parse_document, read_bytes, read_document, read_text
 
 
 def test_scalars_are_those_of_yaml_1_2() -> None:
@@ -194,9 +194,15 @@ def _fifo(folder: Path) -> Path:
     return folder / "pipe"
 
 
-@pytest.mark.parametrize(
-    "read", [read_text, lambda path: read_bytes(path, 10), lambda path: opened(path).__enter__(), read_document]
-)
+def _entered(path: Path) -> object:
+    with opened(path) as file:
+        return file.read()
+
+
+READERS = [read_text, lambda path: read_bytes(path, 10), _entered, read_document, lambda path: check_present(path, 10)]
+
+
+@pytest.mark.parametrize("read", READERS)
 @pytest.mark.parametrize(
     "place", [_fifo, lambda folder: Path("/dev/zero"), lambda folder: folder], ids=["FIFO", "device", "folder"]
 )
@@ -205,6 +211,22 @@ def test_what_is_not_a_regular_file_is_refused_at_once(
 ) -> None:
     with pytest.raises(InputError, match=r"is (not a regular file|a directory); give a file"):
         read(place(tmp_path))
+
+
+@pytest.mark.parametrize("there", [b"", b"model: x\n"], ids=["nothing", "a part"])
+@pytest.mark.parametrize("read", READERS)
+def test_what_waits_for_more_bytes_is_refused_though_the_system_calls_it_a_regular_file(
+    there: bytes, read: Callable[[Path], object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = _fifo(tmp_path)
+    monkeypatch.setattr(reading.stat, "S_ISREG", lambda mode: True)  # as /proc/kmsg, which only root may open
+    writer = os.open(path, os.O_RDWR)
+    try:
+        os.write(writer, there)
+        with pytest.raises(InputError, match=r"pipe: is not a regular file; give a file"):
+            read(path)
+    finally:
+        os.close(writer)
 
 
 def test_a_name_that_would_write_to_the_terminal_is_quoted(tmp_path: Path) -> None:
