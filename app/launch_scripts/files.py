@@ -8,7 +8,9 @@ from pathlib import Path
 
 from app.launch_scripts.forms import FSDP2_SCRIPT, form_of
 from app.launch_scripts.launch import Given
+from app.launch_scripts.named_models import CONFIG
 from app.launch_scripts.reading import ReadScript, Sections, read_script_job
+from app.launch_scripts.yaml_launch import FOLDER
 from documents.errors import InputError, show
 from documents.reading import read_text
 from documents.sentences import Sentence
@@ -16,6 +18,7 @@ from hardware_profiles import catalogue
 
 MAX_COMPANIONS = 4
 _YAML = re.compile(r"[^\s'\"=]+\.ya?ml\b")
+_FOLDER = re.compile(rf"^{FOLDER}:[ \t]*[\"']?([^\"'\s#]+)", re.MULTILINE)
 _NAME = re.compile(r"[A-Za-z_]\w*|[1-9]\d?")
 
 
@@ -81,8 +84,14 @@ def script_job(
 
 
 def _companions(path: Path, text: str) -> Mapping[str, str]:
-    """YAML files that a script of the FSDP2 backend names, by name: beside the script, or where the path leads from here."""
+    """Files that a file names, by name, where they are on this machine.
+
+    They are YAML files of a script of the FSDP2 backend, beside it or where the path leads from here, and the model's
+    configuration in the folder that a MindFormers file names.
+    """
     found: dict[str, str] = {}
+    if (folder := _FOLDER.search(text)) and (configuration := Path(folder[1]) / CONFIG).is_file():
+        found[CONFIG] = read_text(configuration)
     for named in map(Path, dict.fromkeys(_YAML.findall(text)) if form_of(text) == FSDP2_SCRIPT else ()):
         place = next((place for place in (path.parent / named.name, named) if place.is_file()), None)
         if place is not None and len(found) < MAX_COMPANIONS:

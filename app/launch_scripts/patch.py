@@ -13,6 +13,7 @@ from cost_models.shapes.workload import Workload
 from documents.errors import InputError
 from documents.sentences import Sentence
 from frameworks.framework import Framework, ReadingError
+from frameworks.options import as_given, options_of
 from frameworks.release import Fact, Kind, accepted, arguments_of, broken_facts, holds, told
 from frameworks.unread import UNUSED_GROUP
 
@@ -109,8 +110,14 @@ class _Patch:
 
     def broken(self, launch: Launch) -> list[Fact]:
         """Combinations of arguments that the release refuses; arguments that it does not know are passed over."""
+        return broken_facts(self._framework.release, self._accepted(launch))
+
+    def _accepted(self, launch: Launch) -> dict[str, tuple[str, ...]]:
+        """The arguments that the release knows, in the form of its table."""
         release = self._framework.release
-        return broken_facts(release, accepted(release, named_values(release, launch.arguments)))
+        if self._framework.suffix == "sh":
+            return accepted(release, named_values(release, launch.arguments))
+        return accepted(release, {name: as_given(value) for name, value in options_of(launch.arguments).items()})
 
     def mend(self, written: Mapping[str, tuple[str, ...]], known: frozenset[Fact]) -> list[Fact]:
         """Gives arguments of broken facts the values of the wanted plan's own file; the facts that stay broken.
@@ -133,7 +140,7 @@ class _Patch:
         price: without them the script would train something else.
         """
         release = self._framework.release
-        given = accepted(release, named_values(release, self.launch.arguments))
+        given = self._accepted(self.launch)
         if any(holds(release, given, condition) for condition in release.unpriced_by_name.get(name, ())):
             return False
         if release.group_of(name) == UNUSED_GROUP:

@@ -15,6 +15,7 @@ except ImportError:  # PyYAML without libyaml gives the same positions, fifty ti
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
 from app.launch_scripts.launch import Given, Launch, Passed, named_values
+from app.launch_scripts.named_models import CONFIG
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
 from documents.sentences import Sentence
@@ -25,6 +26,7 @@ from frameworks.release import Release
 _LIMITS = Limits(aliases=True)
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")
 MAX_PATHS = 5_000
+FOLDER = "pretrained_model_dir"
 
 
 class YamlLaunch:
@@ -34,7 +36,7 @@ class YamlLaunch:
         self.text, self._given, self._release = text, given, release
         document = parse_document(text, given.name, limits=_LIMITS)
         try:
-            self.arguments = options_from_document(release, document)
+            self.arguments = options_from_document(release, _with_configuration(document, given, release))
         except ReadingError as error:
             raise InputError(Sentence("{}: {}.", given.name, error)) from None
         self._said = named_values(release, self.arguments)
@@ -86,12 +88,13 @@ class YamlLaunch:
         yield from self._added(parent, parts[depth:], written)
 
     def _value_span(self, key: yaml.Node, value: yaml.Node) -> tuple[int, int]:
-        """Range of a value; an empty one starts after its colon."""
+        """Range of a value; an empty one, and a list or mapping on lines of its own, starts after its colon."""
         start, end = int(value.start_mark.index), _end(value)
-        if start < end:
-            return start, end
         behind = self.text.index(":", int(key.end_mark.index)) + 1
-        return behind, behind
+        if start >= end:
+            return behind, behind
+        on_lines = isinstance(value, yaml.CollectionNode) and not value.flow_style
+        return (behind if on_lines else start), end
 
     def _is_open(self, path: str) -> bool:
         nodes = self._nodes.get(path)
@@ -135,6 +138,19 @@ class YamlLaunch:
             yield self.text[:line_start] + (self.text[line_end + 1 :] if line_end >= 0 else "")
         behind = re.compile(r"\s*,\s*").match(self.text, end)
         yield self.text[:start] + self.text[behind.end() if behind else end :]
+
+
+def _with_configuration(document: Mapping[str, Any], given: Given, release: Release) -> Mapping[str, Any]:
+    """The document with the model of the folder that it names; what it states itself wins [mindformers-1.8, build_config.py]."""
+    if not document.get(FOLDER) or CONFIG not in given.files:
+        return document
+    read = parse_document(given.files[CONFIG], CONFIG)
+    known = {key: value for key, value in read.items() if value is not None and f"model.model_config.{key}" in release.arguments}
+    model = document.get("model") or {}
+    stated = model.get("model_config") if isinstance(model, dict) else None
+    if not isinstance(model, dict) or not isinstance(stated or {}, dict):
+        return document  # which the reader of options refuses
+    return {**document, "model": {**model, "model_config": {**known, **(stated or {})}}}
 
 
 def _end(node: yaml.Node) -> int:

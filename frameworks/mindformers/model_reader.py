@@ -71,8 +71,10 @@ class ModelReading:
     def _needed(self, key: str) -> int:
         found = self._number(key, low=1) if self._given(key) or self._reading.trained_by else None
         if found is None:
-            left = Sentence(" (it is left to the configuration in pretrained_model_dir)") if self._reading.value(_FOLDER) else ""
-            raise ReadingError(Sentence("{}.{} is missing{}; give it in the file", MODEL, key, left))
+            if self._reading.value(_FOLDER):
+                left = Sentence("it is left to the configuration in {}: give --with config.json, the model's", _FOLDER)
+                raise ReadingError(Sentence("{}.{} is missing; {}", MODEL, key, left))
+            raise ReadingError(Sentence("{}.{} is missing; give it in the file", MODEL, key))
         return found
 
     def model(self) -> ModelShape:

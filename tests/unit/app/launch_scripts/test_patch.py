@@ -7,6 +7,7 @@ from dataclasses import fields, replace
 from functools import cache
 
 import pytest
+import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from app.catalogue.models.presets import model_preset, names
 from app.launch_scripts.launch import Given
 from app.launch_scripts.patch import Patched, patched
 from app.launch_scripts.reading import read_launch
+from app.launch_scripts.yaml_launch import YamlLaunch
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
@@ -99,6 +101,14 @@ def test_a_section_of_a_yaml_file_goes_with_its_last_option() -> None:
     patch = changed(record, made, swapping, plain)
     assert patch.is_exact
     assert "swap_config" not in patch.launch.text
+
+
+@pytest.mark.parametrize("lead", ["    - 1\n    - -1\n", "      - 1\n      - -1\n", "      [1,\n       -1]\n"])
+def test_a_list_on_lines_of_its_own_is_replaced(lead: str) -> None:
+    text = f"model:\n  model_config:\n    offset:\n{lead}    vocab_size: 100\n"
+    launch = YamlLaunch(text, Given("plan"), BY_NAME["mindformers"].release)
+    (changed_text,) = launch.with_values("model.model_config.offset", ("[[0, 1], [-1, 0]]",))
+    assert yaml.safe_load(changed_text) == {"model": {"model_config": {"offset": [[0, 1], [-1, 0]], "vocab_size": 100}}}
 
 
 def test_the_environment_is_changed_as_the_two_plans_need_it() -> None:
