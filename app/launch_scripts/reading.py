@@ -147,8 +147,8 @@ def read_script_job(
     model, rows = with_vocabulary(replace(read, model=named), given.name, vocab_size)
     document = _document(framework, replace(read, model=model), hardware, num_devices, profile)
     document["search"] = _switches_to_try(strategy.features)
-    if read.legacy_layers:  # their modules have other names than those that a file could be given
-        document["search"]["recompute"] = WHOLE_LAYERS
+    if read.legacy_layers:
+        document["search"] |= _of_legacy_layers(strategy)
     stated = dict(sections or {})
     changes = stated.pop("strategy", {})
     for section, values in stated.items():
@@ -227,6 +227,12 @@ def _switches_to_try(features: Feature) -> dict[str, Any]:
     own = features & ~(DEFAULT_FEATURES | UNPRICED_FEATURES | numeric)
     tried = [feature for feature in own if SWITCHES[feature].in_search in LEFT_OUT][:MAX_TRIED]
     return {**{str(f.name).lower(): [True, False] for f in tried}, str(numeric.name).lower(): numeric in features}
+
+
+def _of_legacy_layers(strategy: ParallelStrategy) -> dict[str, Any]:
+    """Limits to what all older layers share: their modules have other names, and not all split sequences or swap."""
+    swaps = Feature.SWAP_ATTENTION in strategy.features
+    return {"recompute": WHOLE_LAYERS, "cp": strategy.cp, **({} if swaps else {"forbid": ["swap_attention"]})}
 
 
 def _with_changes(strategy: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

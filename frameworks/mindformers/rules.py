@@ -191,8 +191,13 @@ _BY_ITSELF = Sentence("the compiled graph overlaps it by itself")
 FIXED = (
     Fixed(
         Feature.FUSED_ROPE,
-        lambda w, b: every_row(b, w.model.mla is not None),
-        Sentence("MindFormers has no fused rotary embedding for latent attention"),
+        lambda w, b: every_row(b, w.model.mla is not None or w.software.legacy_layers),
+        Sentence("MindFormers has no fused rotary embedding for latent attention, and no switch for it in legacy layers"),
+    ),
+    Fixed(
+        Feature.FUSED_SWIGLU,
+        lambda w, b: every_row(b, w.software.legacy_layers),
+        Sentence("legacy layers of MindFormers have no switch for it"),
     ),
     Fixed(Feature.FLASH_ATTENTION, lambda w, b: every_row(b, True), Sentence("the layers have no other attention"), on=True),
     Fixed(

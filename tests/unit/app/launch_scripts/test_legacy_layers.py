@@ -34,14 +34,14 @@ def test_its_own_plan_has_a_price(file: Path, capsys: pytest.CaptureFixture[str]
 
 
 def test_a_proposal_recomputes_whole_layers_in_the_same_file(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Modules have other names in these layers."""
+    """Modules have other names in these layers, and their kernels no switches."""
     assert main(["tune", str(file), "--hardware", HARDWARE, "--json"]) == DONE
     found = json.loads(capsys.readouterr().out)
     assert (found["violations"], found["speedup"] > 1.0) == ([], True)
     assert found["best"]["strategy"]["recompute"]["granularity"] != "selective"
     changed = yaml.safe_load(found["script"])
     assert changed["model"]["model_config"]["type"] == "LlamaConfig"
-    assert "use_legacy" not in changed
+    assert not {"use_legacy", "bias_swiglu_fusion", "use_fused_rope"} & {*changed, *changed["model"]["model_config"]}
     assert changed["parallel_config"]["model_parallel"] == found["best"]["strategy"]["tp"] < 8
 
 
