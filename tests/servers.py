@@ -21,9 +21,15 @@ class Server:
     """One ``meshplan serve``. It can be killed and started again over the same database, on the same port."""
 
     def __init__(
-        self, folder: Path, *options: str, max_memory_bytes: int | None = None, settings: Mapping[str, str] | None = None
+        self,
+        folder: Path,
+        *options: str,
+        max_memory_bytes: int | None = None,
+        max_files: int | None = None,
+        settings: Mapping[str, str] | None = None,
     ) -> None:
-        self.folder, self.options, self.max_memory_bytes, self.settings = folder, options, max_memory_bytes, settings or {}
+        self.folder, self.options, self.settings = folder, options, settings or {}
+        self.limits = {resource.RLIMIT_AS: max_memory_bytes, resource.RLIMIT_NOFILE: max_files}
         self.port, self.url = 0, ""
         self.greeting = ""
         self._process: subprocess.Popen[str] | None = None
@@ -44,7 +50,7 @@ class Server:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                preexec_fn=self._limit_memory if self.max_memory_bytes else None,
+                preexec_fn=self._limit if any(self.limits.values()) else None,
             )
         assert self._process.stdout is not None
         first = self._process.stdout.readline()
@@ -90,16 +96,21 @@ class Server:
         self._process.stdout.close()
         return code
 
-    def _limit_memory(self) -> None:
-        assert self.max_memory_bytes is not None
-        resource.setrlimit(resource.RLIMIT_AS, (self.max_memory_bytes, self.max_memory_bytes))
+    def _limit(self) -> None:
+        for kind, most in self.limits.items():
+            if most is not None:
+                resource.setrlimit(kind, (most, most))
 
 
 @contextmanager
 def running_server(
-    folder: Path, *options: str, max_memory_bytes: int | None = None, settings: Mapping[str, str] | None = None
+    folder: Path,
+    *options: str,
+    max_memory_bytes: int | None = None,
+    max_files: int | None = None,
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[Server]:
-    server = Server(folder, *options, max_memory_bytes=max_memory_bytes, settings=settings)
+    server = Server(folder, *options, max_memory_bytes=max_memory_bytes, max_files=max_files, settings=settings)
     try:
         yield server
     finally:

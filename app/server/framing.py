@@ -19,6 +19,8 @@ from h11._receivebuffer import ReceiveBuffer
 from documents.sentences import Sentence
 
 VERSIONS = (b"1.0", b"1.1")
+FREE_CHUNKS = 1_000  # chunks of a body that may be of any size
+LEAST_CHUNK_BYTES = 128  # mean size of the others
 _LONE_LINE_FEED = re.compile(rb"(?<!\r)\n")
 _FOLD = re.compile(rb"\n[ \t]")
 _END = b"\r\n\r\n"
@@ -52,12 +54,26 @@ class StrictConnection(h11.Connection):
     def __init__(self, max_header_bytes: int) -> None:
         super().__init__(h11.SERVER, max_header_bytes)
         self._receive_buffer = _Lines()
+        self._num_chunks = self._num_bytes = 0  # of the body
 
     def next_event(self) -> Any:
         event = super().next_event()
         if isinstance(event, h11.Request):
             _check(event)
+            self._num_chunks = self._num_bytes = 0
+        elif isinstance(event, h11.Data):
+            self._count(event)
         return event
+
+    def _count(self, piece: h11.Data) -> None:
+        """``RemoteProtocolError`` for a body in many small chunks: each takes as long to read as a large one."""
+        self._num_chunks += piece.chunk_start
+        self._num_bytes += len(piece.data)
+        if self._num_chunks > FREE_CHUNKS and self._num_bytes < LEAST_CHUNK_BYTES * (self._num_chunks - FREE_CHUNKS):
+            mean_bytes = self._num_bytes / self._num_chunks
+            raise h11.RemoteProtocolError(
+                Sentence("The body comes in {:,} chunks of {:.0f} bytes; send larger ones", self._num_chunks, mean_bytes)
+            )
 
 
 def _check(request: h11.Request) -> None:

@@ -29,6 +29,9 @@ from app.storage.session import Database
 from app.workers.supervisor import start_workers
 
 NOT_ACCEPTED = 65_535  # connections that may wait in the system, which bounds them itself (net.core.somaxconn)
+# Connections accepted in one round of the event loop. They are counted a few rounds later, and cut there if there are too many:
+# so many more must be open for a moment without using up the files that are kept free.
+ACCEPTED_AT_ONCE = 16
 
 # Requests that read the database at once. They and the event loop share the interpreter: with forty, others wait twice as long.
 READING_THREADS = 4 + min(4, os.cpu_count() or 1)
@@ -36,6 +39,16 @@ READING_THREADS = 4 + min(4, os.cpu_count() or 1)
 # Python's 5 ms, a caller's request beside reading threads waits several times that long.
 SWITCH_INTERVAL_S = 0.0005
 TRIM_EVERY_S = 5.0  # seconds after which free memory goes back to the system
+
+
+class _Listener(socket.socket):
+    """A socket with the longest queue of the system. asyncio accepts as many connections in one round as it wants to queue.
+
+    Without a free file it would also fail as often in each round, and write a traceback each time.
+    """
+
+    def listen(self, backlog: int = NOT_ACCEPTED, /) -> None:
+        super().listen(NOT_ACCEPTED)
 
 
 class _Server(uvicorn.Server):
@@ -65,7 +78,7 @@ def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int, proxies:
         access_log=False,
         server_header=False,
         loop="asyncio",  # it accepts all newcomers in each round, uvloop one: with a flood before it, a probe would wait for all
-        backlog=NOT_ACCEPTED,
+        backlog=ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=grace_s,
         timeout_keep_alive=round(limits.keep_alive_s),
     )
@@ -104,7 +117,7 @@ def run(database: Database, listener: socket.socket, settings: Settings, *, keys
             ]
         )
         try:
-            _Server(config, app.state.server).run(sockets=[listener])
+            _Server(config, app.state.server).run(sockets=[_Listener(fileno=listener.detach())])
         finally:
             pricing.stop()
     database.close()

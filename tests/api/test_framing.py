@@ -67,3 +67,15 @@ def test_requests_one_after_the_other_are_answered_one_after_the_other(address: 
     closing = NEXT.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n")
     chunked = POST + b"Transfer-Encoding: chunked\r\n\r\n" + BODY
     assert answered(address, NEXT + chunked + NEXT + closing).count(b"HTTP/1.1 ") == 4
+
+
+@pytest.mark.parametrize(
+    ("num_chunks", "chunk_bytes", "status"), [(900, 1, 422), (3000, 1, 400), (3000, 20, 400), (1500, 150, 422)]
+)
+def test_a_body_in_very_many_small_chunks_is_refused(address: Address, num_chunks: int, chunk_bytes: int, status: int) -> None:
+    """Each chunk takes as long to read as a large one: a megabyte of one-byte chunks kept the event loop for 0.9 s."""
+    chunk = f"{chunk_bytes:x}\r\n".encode() + b" " * chunk_bytes + b"\r\n"
+    head = POST + b"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = answered(address, head + chunk * num_chunks + BODY)
+    assert int(answer.split()[1]) == status, answer
+    assert (b"send larger ones" in answer) == (status == 400)

@@ -29,7 +29,8 @@ PLANS = [row for row in STARTS if "preset" in row]
 IDS = [f"{row['preset']}-{row['devices']}-{index}" for index, row in enumerate(PLANS)]
 TRAINED = {
     "llama-2-7b", "llama-2-13b", "llama-2-70b", "llama-3.1-8b", "llama-3.1-70b", "llama-3.1-405b", "qwen2.5-72b", "qwen3-8b",
-    "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b",
+    "qwen3-32b", "qwen3-30b-a3b", "qwen3-235b-a22b", "qwen3-1.7b", "qwen3-4b", "qwen3-14b", "qwen2.5-7b", "qwen2.5-14b",
+    "qwen2.5-32b",
 }  # fmt: skip
 BASE = {
     "model.model_name_or_path": "/data/Qwen3-8B/",
