@@ -2,45 +2,62 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
 from app.calibrations import service
-from app.calibrations.fit import fit_of_records
-from app.calibrations.schemas import CalibrationDocument, CalibrationRequest, CalibrationSummary
-from app.http.bodies import StrictRoute
+from app.calibrations.fit import only_fit
+from app.calibrations.schemas import CalibrationDocument, CalibrationRequest, CalibrationSummary, Fit
+from app.http.bodies import StrictRoute, sent
 from app.http.paging import Limit, Listing, Position
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
-from app.http.security import Caller
-from app.http.state import state_of
+from app.http.security import Caller, Principal
+from app.http.state import ServerState, state_of
 from app.text.json_documents import DescribedBy
+from documents.sentences import all_unpacked
 
 router = APIRouter(prefix="/calibrations", tags=["calibrations"], route_class=StrictRoute)
 
 
-@router.post("", status_code=201, responses=described("invalid-input", "not-json", "too-large", "quota-exceeded"))
-def create_calibration(
+@router.post(
+    "",
+    status_code=201,
+    response_model=CalibrationDocument,
+    responses=described("invalid-input", "not-json", "too-large", "quota-exceeded"),
+)
+async def create_calibration(
     request: Request,
     caller: Caller,
-    response: Response,
     body: Annotated[dict[str, Any], DescribedBy(CalibrationRequest), Body()],
     visibility: Annotated[
         service.Shared, Query(description="to other keys: `public` ones are in their lists; without keys, everything is public")
     ] = "link",
-) -> CalibrationDocument:
+) -> Response:
     """Fits the shipped calibration to the caller's newest runs, at most 200. Safe to repeat: the same runs give the same id."""
-    hardware, stack, shared = service.parse_request(body)
     state = state_of(request)
+    hardware, stack, shared = await run_in_threadpool(_admitted, state, caller, body)
+    with only_fit():
+        asked = {"caller": caller, "hardware": hardware, "stack": stack, "shared": shared}
+        fit = await heavily_priced(request, service.fit_of_stored, **asked)
+    document = await run_in_threadpool(_stored, state, caller, fit, visibility)
+    return sent(document, 201, {"Location": f"/v1/calibrations/{document.id}"})
+
+
+def _admitted(state: ServerState, caller: Principal, body: dict[str, Any]) -> tuple[str, str, bool]:
+    asked = service.parse_request(body)
     with state.database.write() as session:
         service.check_quota(session, state, caller)
-    with state.database.read() as session:
-        records, warnings = service.site_records(session, caller, hardware, stack, shared=shared)
-    outcome = fit_of_records(records, hardware, stack)
+    return asked
+
+
+def _stored(state: ServerState, caller: Principal, fit: bytes, visibility: service.Shared) -> CalibrationDocument:
+    found = Fit.model_validate(all_unpacked(json.loads(fit)))
     with state.database.write() as session:
-        document = service.store(session, caller, outcome, warnings, visibility)
-    response.headers["Location"] = f"/v1/calibrations/{document.id}"
-    return document
+        return service.store(session, caller, found, visibility)
 
 
 @router.get("", responses=described("invalid-input"))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.http.problems import ServiceError
@@ -20,7 +21,7 @@ from hardware_profiles import catalogue
 from hardware_profiles.schema import HardwareProfile, ProfileError
 
 MAX_FIT_S = 120.0  # 200 runs converge in about a minute
-_fitting = threading.Lock()  # a fit uses one core: one fit at a time leaves the others to the server
+_fitting = threading.Lock()  # a fit takes a pricing process for long: one at a time leaves the other to other requests
 
 
 def check_stack(stack: str, family: str, field: str) -> None:
@@ -62,6 +63,17 @@ def _profile_of(own: HardwareProfile, reference: str) -> Callable[[str], Hardwar
     return lambda name: own if name in (own.name, reference) else catalogue.named(name)
 
 
+@contextmanager
+def only_fit() -> Iterator[None]:
+    """Hold the place of the server's one fit; ``ServiceError`` if another holds it."""
+    if not _fitting.acquire(blocking=False):
+        raise ServiceError("unavailable", Sentence("Another calibration is being fitted."), headers={"Retry-After": "10"})
+    try:
+        yield
+    finally:
+        _fitting.release()
+
+
 def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, stack: str) -> SiteOutcome:
     """The shipped calibration fitted to the runs; ``InputError`` if the fit can use none or takes too long."""
     if not records:
@@ -72,8 +84,6 @@ def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, 
                 hardware,
             )
         )
-    if not _fitting.acquire(blocking=False):
-        raise ServiceError("unavailable", Sentence("Another calibration is being fitted."), headers={"Retry-After": "10"})
     ends_s = time.monotonic() + MAX_FIT_S
 
     def stop_late(iteration: int, median: float) -> None:
@@ -95,5 +105,3 @@ def fit_of_records(records: Sequence[RunRecord | RefusedRecord], hardware: str, 
         raise
     except ValueError as error:
         raise InputError(Sentence("hardware: {}", error)) from None
-    finally:
-        _fitting.release()

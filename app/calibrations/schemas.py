@@ -115,6 +115,15 @@ class CalibrationDocument(Learned, CalibrationSummary):
     calibration: dict[str, Any] = Field(description="save it as a file for `--calibration`")
 
 
+class Fit(Document):
+    """A calibration before it is stored."""
+
+    id: str
+    family: str
+    constants: dict[str, Any]
+    report: Learned
+
+
 class NextRun(Document):
     """A run to measure: its job, its cost, and the spread of the job's log step time before and after it."""
 

@@ -9,11 +9,11 @@ from typing import Any, Literal
 from sqlalchemy.orm import Session
 
 from app.calibrations import repository
-from app.calibrations.fit import check_stack
+from app.calibrations.fit import check_stack, fit_of_records
 from app.calibrations.outcome import learned
 from app.calibrations.runs.repository import records_of
 from app.calibrations.runs.service import readable_record
-from app.calibrations.schemas import CalibrationDocument, CalibrationRequest, CalibrationSummary
+from app.calibrations.schemas import CalibrationDocument, CalibrationRequest, CalibrationSummary, Fit
 from app.http.ownership import exceeded, listed, num_owned, own, standing
 from app.http.paging import Listing, listing
 from app.http.problems import ServiceError
@@ -21,10 +21,10 @@ from app.http.security import Principal
 from app.http.state import ServerState
 from app.jobs.requests import check_keys
 from app.storage.clock import now_s
+from app.storage.session import Database
 from app.storage.tables import Calibration, MeasuredRun
 from app.text.json_documents import plain
 from calibration.files.calibrations import calibration_text
-from calibration.procedure.calibrate import SiteOutcome
 from calibration.records.training import RefusedRecord, RunRecord
 from documents.errors import InputError, show
 from documents.sentences import Sentence
@@ -89,18 +89,26 @@ def check_quota(session: Session, state: ServerState, caller: Principal) -> None
         raise exceeded(state, "stored", Sentence("{:,} calibrations of {} are stored already.", most, show(caller.owner)))
 
 
-def store(
-    session: Session, caller: Principal, outcome: SiteOutcome, warnings: list[str], visibility: Shared = "link"
-) -> CalibrationDocument:
+def fit_of_stored(database: Database, caller: Principal, hardware: str, stack: str, shared: bool) -> Fit:
+    """The shipped calibration fitted to stored runs; ``InputError`` if the fit can use none or takes too long."""
+    with database.read() as session:
+        records, left_out = site_records(session, caller, hardware, stack, shared=shared)
+    outcome = fit_of_records(records, hardware, stack)
+    report = learned(outcome)
+    return Fit(
+        id=outcome.calibration.fingerprint,
+        family=outcome.calibration.family,
+        constants=json.loads(calibration_text(outcome.calibration)),
+        report=report.model_copy(update={"warnings": [*report.warnings, *left_out]}),
+    )
+
+
+def store(session: Session, caller: Principal, fit: Fit, visibility: Shared = "link") -> CalibrationDocument:
     """Store the document and return it; the same runs give the same document, so a repeated request stores nothing twice."""
-    report = plain(learned(outcome))
     row = {
         "owner": caller.owner,
         "visibility": "public" if caller.owner is None else visibility,
-        "id": outcome.calibration.fingerprint,
-        "family": outcome.calibration.family,
-        "constants": json.loads(calibration_text(outcome.calibration)),
-        "report": {**report, "warnings": [*report["warnings"], *warnings]},
+        **plain(fit),
         "version": __version__,
         "created_at_s": now_s(session),
     }

@@ -24,6 +24,7 @@ for _module in (
     "app.checks.service",
     "app.plans.service",
     "app.sweeps.requests",
+    "app.calibrations.service",
     "numpy.ma",  # NumPy loads it with the first `unique`
 ):
     import_module(_module)

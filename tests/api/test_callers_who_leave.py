@@ -44,15 +44,26 @@ class Endless:
             monkeypatch.setattr(PricingInThreads, name, price)
 
 
-@pytest.mark.parametrize("path", ["checks", "sweeps", "estimates", "explanations", "goodput", "serving/estimates"])
-def test_the_price_of_a_caller_who_has_gone_is_cancelled(path: str, database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("asked", "given"),
+    [
+        *((f"POST /v1/{path}", ESTIMATE) for path in ("checks", "sweeps", "estimates", "explanations", "goodput")),
+        ("POST /v1/serving/estimates", ESTIMATE),
+        ("POST /v1/runs", {"runs": [{}]}),
+        ("GET /v1/runs?predicted=true", {}),
+        ("POST /v1/calibrations", {"hardware": "atlas-800t-a2", "stack": "mindspeed-llm"}),
+    ],
+)
+def test_the_price_of_a_caller_who_has_gone_is_cancelled(
+    asked: str, given: dict[str, Any], database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pricing = Endless(monkeypatch)
     with database.write() as session:
-        _, secret = keys.create_key(session, "ada", ("read",), None)
+        _, secret = keys.create_key(session, "ada", ("read", "write"), None)
     with serving(database, keys_required=True) as address:
-        body = json.dumps(ESTIMATE)
+        body = json.dumps(given)
         with socket.create_connection(address, timeout=10) as caller:
-            head = f"POST /v1/{path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\n"
+            head = f"{asked} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {secret}\r\n"
             head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}"
             caller.sendall(head.encode())
             assert pricing.has_begun.acquire(timeout=10)

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi import APIRouter, Body, Path, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
 
-from app.calibrations.runs import repository, service
-from app.calibrations.runs.schemas import DeletedRuns, RunsDocument, RunsRequest, StoredRun
-from app.calibrations.stored import stored_constants
-from app.http.bodies import StrictRoute
-from app.http.ownership import listed
+from app.calibrations.runs import service
+from app.calibrations.runs.schemas import DeletedRuns, PredictedRuns, RunsDocument, RunsRequest, StoredRun
+from app.http.bodies import StrictRoute, as_json, sent
 from app.http.paging import Limit, Listing, Position
+from app.http.priced_requests import heavily_priced
 from app.http.problems import described
-from app.http.security import Caller
-from app.http.state import state_of
-from app.storage.tables import MeasuredRun
+from app.http.security import Caller, Principal
+from app.http.state import ServerState, state_of
 from app.text.json_documents import DescribedBy
+from documents.sentences import all_unpacked
 
 Predicted = Annotated[bool, Query(description="with the prediction of each by this version's shipped calibration")]
 Named = Annotated[
@@ -27,37 +28,43 @@ Owner = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1
 router = APIRouter(prefix="/runs", tags=["runs"], route_class=StrictRoute)
 
 
-@router.post("", responses=described("invalid-input", "not-json", "too-large", "quota-exceeded"))
-def add_runs(
+@router.post("", response_model=RunsDocument, responses=described("invalid-input", "not-json", "too-large", "quota-exceeded"))
+async def add_runs(
     request: Request,
     caller: Caller,
     body: Annotated[dict[str, Any], DescribedBy(RunsRequest), Body()],
     visibility: Annotated[
         service.Shared, Query(description="to other keys: `public` runs are in their lists; without keys, everything is public")
     ] = "private",
-) -> RunsDocument:
+) -> Response:
     """Predicts measured runs and stores those that can be read. Repeating it is safe: equal records are stored once."""
-    runs, state = service.given_runs(body), state_of(request)
+    predicted = await heavily_priced(request, service.predicted_runs, body=body)
+    return sent(await run_in_threadpool(_stored, state_of(request), caller, body["runs"], predicted, visibility))
+
+
+def _stored(
+    state: ServerState, caller: Principal, records: list[Any], predicted: bytes, visibility: service.Shared
+) -> RunsDocument:
+    runs = PredictedRuns.model_validate(all_unpacked(json.loads(predicted)))
     with state.database.write() as session:
-        stored = service.store_runs(session, state, caller, runs, visibility)
-    refused = sum(run.row.refused is not None for run in runs)
-    return RunsDocument(items=[run.item for run in runs], stored=stored, refused=refused)
+        stored = service.store_runs(session, state, caller, records, runs, visibility)
+    return RunsDocument(items=runs.items, stored=stored, refused=sum(item.refused is not None for item in runs.items))
 
 
-@router.get("", responses=described("invalid-input"))
-def list_runs(
+@router.get("", response_model=Listing[StoredRun], responses=described("invalid-input"))
+async def list_runs(
     request: Request,
     caller: Caller,
     after: Position,
     limit: Limit = 50,
     predicted: Predicted = False,
     calibration: Named = None,
-) -> Listing[StoredRun]:
+) -> Response:
     """Stored runs that the caller may know of, newest first, as they were given."""
-    with state_of(request).database.read() as session:
-        own = () if calibration is None else (stored_constants(session, calibration, "calibration"),)
-        rows = repository.list_runs(session, after, limit + 1, listed(caller, MeasuredRun))
-    return service.page(rows, limit, lambda record: service.prediction_of(record, own) if predicted else None)
+    asked: dict[str, Any] = {"caller": caller, "after": after, "limit": limit, "calibration": calibration}
+    if predicted:
+        return as_json(await heavily_priced(request, service.predicted_page, **asked))
+    return await run_in_threadpool(lambda: sent(service.page(state_of(request).database, **asked)))
 
 
 @router.delete("/{record_sha256}", status_code=204, responses=described("not-found"))

@@ -33,6 +33,13 @@ class RunItem(Document):
     refused: Said | None
 
 
+class PredictedRuns(Document):
+    """The records of a request, in their order, before they are stored."""
+
+    items: list[RunItem]
+    record_sha256: list[str | None] = Field(description="null where the record is refused")
+
+
 class RunsDocument(Document):
     items: list[RunItem]
     stored: int = Field(description="records that were not stored before")

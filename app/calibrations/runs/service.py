@@ -14,7 +14,8 @@ from sqlalchemy.orm import Session
 
 from app.calibrations.constants import constants_for, interval_of
 from app.calibrations.runs import repository
-from app.calibrations.runs.schemas import MAX_RUNS, DeletedRuns, RunItem, RunsRequest, StoredRun
+from app.calibrations.runs.schemas import MAX_RUNS, DeletedRuns, PredictedRuns, RunItem, RunsRequest, StoredRun
+from app.calibrations.stored import stored_constants
 from app.http import ownership
 from app.http.paging import Listing, listing
 from app.http.problems import ServiceError
@@ -22,6 +23,7 @@ from app.http.security import Principal
 from app.http.state import ServerState
 from app.jobs.requests import MAX_SERVED_LAYERS, check_keys
 from app.storage.clock import now_s
+from app.storage.session import Database
 from app.storage.tables import MeasuredRun
 from calibration.files.calibrations import Calibration
 from calibration.records.training import RefusedRecord, RunRecord, parse_run_record
@@ -52,14 +54,18 @@ class GivenRun:
         return RunItem.model_validate({name: getattr(self.row, name) for name in RunItem.model_fields})
 
 
-def given_runs(body: Mapping[str, Any]) -> list[GivenRun]:
+def predicted_runs(database: Database, body: Mapping[str, Any]) -> PredictedRuns:
     """The records of a request in their order, each predicted or refused; ``InputError`` without a list of records."""
     check_keys(body, RunsRequest.model_fields)
     runs = body.get("runs")
     if not isinstance(runs, list) or not 1 <= len(runs) <= MAX_RUNS:
         found = "missing" if "runs" not in body else Sentence("{} records", len(runs)) if isinstance(runs, list) else show(runs)
         raise InputError(Sentence("runs: {}; give a list of 1 to {} run records.", found, MAX_RUNS))
-    return [_given(number, run) for number, run in enumerate(runs, start=1)]
+    given = [_given(number, run) for number, run in enumerate(runs, start=1)]
+    return PredictedRuns(
+        items=[run.item for run in given],
+        record_sha256=[sha256_of(run.text) if run.row.refused is None else None for run in given],
+    )
 
 
 def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | RefusedRecord:
@@ -74,7 +80,12 @@ def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | Ref
 
 
 def store_runs(
-    session: Session, state: ServerState, caller: Principal, runs: list[GivenRun], visibility: Shared = "private"
+    session: Session,
+    state: ServerState,
+    caller: Principal,
+    records: Sequence[Any],
+    predicted: PredictedRuns,
+    visibility: Shared = "private",
 ) -> int:
     """Store the accepted records; equal records of an owner are stored once. Return the number of new ones.
 
@@ -86,14 +97,14 @@ def store_runs(
         {
             "owner": caller.owner,
             "visibility": "public" if caller.owner is None else visibility,
-            "record_sha256": sha256_of(run.text),
-            "record_id": run.record.id if isinstance(run.document.get("id"), str) else None,
-            "category": run.record.category,
-            "record": run.document,
+            "record_sha256": record_sha256,
+            "record_id": item.id if isinstance(record.get("id"), str) else None,
+            "category": item.category,
+            "record": record,
             "created_at_s": at_s,
         }
-        for run in runs
-        if run.row.refused is None
+        for record, item, record_sha256 in zip(records, predicted.items, predicted.record_sha256, strict=True)
+        if record_sha256 is not None
     ]
     stored = repository.add_new(session, rows)
     if stored and caller.owner is not None and owned + stored > most:
@@ -126,14 +137,35 @@ def _rows(session: Session, record_sha256: str) -> Sequence[MeasuredRun]:
     return repository.find_runs(session, record_sha256) if is_digest else ()
 
 
-def page(rows: Sequence[MeasuredRun], limit: int, predict: Callable[[Mapping[str, Any]], RunItem | None]) -> Listing[StoredRun]:
-    """A page of stored runs, each with the result of ``predict``; needs no open transaction."""
+def page(database: Database, caller: Principal, after: int | None, limit: int, calibration: str | None) -> Listing[StoredRun]:
+    """A page of the stored runs that the caller may know of, as they were given."""
+    return _page(database, caller, after, limit, calibration, lambda _record, _own: None)
+
+
+def predicted_page(
+    database: Database, caller: Principal, after: int | None, limit: int, calibration: str | None
+) -> Listing[StoredRun]:
+    """``page`` with the prediction of each run, where it applies by the stored calibration of that id."""
+    return _page(database, caller, after, limit, calibration, prediction_of)
+
+
+def _page(
+    database: Database,
+    caller: Principal,
+    after: int | None,
+    limit: int,
+    calibration: str | None,
+    predict: Callable[[Mapping[str, Any], tuple[Calibration, ...]], RunItem | None],
+) -> Listing[StoredRun]:
+    with database.read() as session:
+        own = () if calibration is None else (stored_constants(session, calibration, "calibration"),)
+        rows = repository.list_runs(session, after, limit + 1, ownership.listed(caller, MeasuredRun))
 
     def stored(run: MeasuredRun) -> StoredRun:
         return StoredRun(
             id=run.record_id,
             **{name: getattr(run, name) for name in _SHOWN},
-            prediction=predict(run.record),
+            prediction=predict(run.record, own),
         )
 
     return listing(rows, limit, stored)
