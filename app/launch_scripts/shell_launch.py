@@ -247,7 +247,7 @@ class ShellLaunch:
             if links and links[0].source == 0:
                 end = links[0].end
                 end += self.text[end : end + 1] in ('"', "'")
-                yield Sentence("{} {}{}", self.text[:end], piece, self.text[end:])
+                yield f"{self.text[:end]} {piece}{self.text[end:]}"
 
     def _anchors(self, name: str, near: str | None) -> list[ShellArgument]:
         """Arguments after which a new one may be added: ``near``, the nearest of its group in the release, or the first."""
@@ -284,7 +284,7 @@ class ShellLaunch:
             yield f"{text[:line_end]}\n{indent}{piece} \\{text[line_end:]}"
         elif not lead.strip() and (not rest or rest.startswith("#")):
             yield f"{text[:line_end]}\n{indent}{piece}{text[line_end:]}"
-        yield Sentence("{} {}{}", text[:end], piece, text[end:])
+        yield f"{text[:end]} {piece}{text[end:]}"
 
 
 def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]:

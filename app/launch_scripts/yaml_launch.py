@@ -56,7 +56,7 @@ class YamlLaunch:
             if path in self._nodes or len(self._nodes) > MAX_PATHS or path.count(".") > _LIMITS.depth:
                 continue
             self._nodes[path] = (key, value)
-            self._collect(value, Sentence("{}.", path))
+            self._collect(value, f"{path}.")
 
     def said(self) -> dict[str, tuple[str, ...]]:
         return dict(self._said)
@@ -106,11 +106,11 @@ class YamlLaunch:
         end = self._value_span(last_key, last_value)[1]
         if parent.flow_style:
             inside = ": {".join(parts) + f": {written}" + "}" * (len(parts) - 1)
-            yield Sentence("{}, {}{}", text[:end], inside, text[end:])
+            yield f"{text[:end]}, {inside}{text[end:]}"
             return
         indent = last_key.start_mark.column
         lines = [" " * (indent + 2 * depth) + f"{part}:" for depth, part in enumerate(parts)]
-        lines[-1] += Sentence(" {}", written)
+        lines[-1] += f" {written}"
         line_end = text.find("\n", end)
         line_end = len(text) if line_end < 0 else line_end
         yield text[:line_end] + "\n" + "\n".join(lines) + text[line_end:]

@@ -34,7 +34,10 @@ SMALL: dict[str, Any] = {
     "strategy": {"tp": 4, "recompute": "full"},
     "search": {"tp": [4, 8], "pp": 1, "recompute": "full", "top": 2},
 }
-CANDIDATES = [(512, {"tp": 8, "pp": pp, "ep": ep}) for pp in (4, 2, 8) for ep in (8, 1)] + [(8, {"tp": 8})]
+CANDIDATES = [(512, {"tp": 8, "pp": pp, "ep": ep}) for pp in (4, 2, 8) for ep in (8, 1)] + [
+    (8, {"tp": 8}),
+    (512, {"tp": 4, "pp": 4}),
+]
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ def completed(*words: str) -> list[str]:
     [
         (["se"], ["search", "sequences", "serve", "serving"]),
         (["estimate", "llama-2-7b", "--hard"], ["--hardware"]),
-        (["estimate", "qwen3-"], ["qwen3-235b-a22b", "qwen3-30b-a3b", "qwen3-32b", "qwen3-8b", "qwen3-next-80b-a3b"]),
+        (["estimate", "qwen3-3"], ["qwen3-30b-a3b", "qwen3-32b"]),
         (["search", "llama-2-7b", "--hardware", "h20"], ["h20-sxm-96gb", "h200-sxm-141gb"]),
         (["search", "llama-2-7b", "--target", "mind"], ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers"]),
         (

@@ -111,6 +111,13 @@ def test_a_list_on_lines_of_its_own_is_replaced(lead: str) -> None:
     assert yaml.safe_load(changed_text) == {"model": {"model_config": {"offset": [[0, 1], [-1, 0]], "vocab_size": 100}}}
 
 
+def test_a_key_is_added_to_a_section_on_one_line() -> None:
+    launch = YamlLaunch("parallel: {parallel_mode: 1}\n", Given("plan"), BY_NAME["mindformers"].release)
+    (text,) = launch.with_values("parallel.pipeline_config.pipeline_interleave", ("true",))
+    assert type(text) is str  # which the parser takes alone
+    assert launch.again(text).said()["parallel.pipeline_config.pipeline_interleave"] == ("true",)
+
+
 def test_the_environment_is_changed_as_the_two_plans_need_it() -> None:
     made, record = workload("megatron-lm", "uneven"), BY_NAME["megatron-lm"]
     alone, split = (ParallelStrategy(tp=tp, pp=1, dp=32 // tp, micro_batch_size=1, sequence_parallel=tp > 1) for tp in (1, 2))
