@@ -10,10 +10,10 @@ from app.launch_scripts.forms import FSDP2_SCRIPT, form_of
 from app.launch_scripts.launch import Given
 from app.launch_scripts.named_models import CONFIG
 from app.launch_scripts.reading import ReadScript, Sections, read_script_job
-from app.launch_scripts.yaml_launch import FOLDER
 from documents.errors import InputError, show
 from documents.reading import read_text
 from documents.sentences import Sentence
+from frameworks.mindformers.table import FOLDER
 from hardware_profiles import catalogue
 
 MAX_COMPANIONS = 4

@@ -21,12 +21,12 @@ from documents.reading import Limits, parse_document
 from documents.sentences import Sentence
 from frameworks.document import options_from_document
 from frameworks.framework import ReadingError
+from frameworks.mindformers.table import FOLDER, MODEL
 from frameworks.release import Release
 
 _LIMITS = Limits(aliases=True)
 _PLAIN = re.compile(r"[A-Za-z_][\w.-]*")
 MAX_PATHS = 5_000
-FOLDER = "pretrained_model_dir"
 
 
 class YamlLaunch:
@@ -145,7 +145,7 @@ def _with_configuration(document: Mapping[str, Any], given: Given, release: Rele
     if not document.get(FOLDER) or CONFIG not in given.files:
         return document
     read = parse_document(given.files[CONFIG], CONFIG)
-    known = {key: value for key, value in read.items() if value is not None and f"model.model_config.{key}" in release.arguments}
+    known = {key: value for key, value in read.items() if value is not None and f"{MODEL}.{key}" in release.arguments}
     model = document.get("model") or {}
     stated = model.get("model_config") if isinstance(model, dict) else None
     if not isinstance(model, dict) or not isinstance(stated or {}, dict):

@@ -77,7 +77,7 @@ def server_config(app: FastAPI, limits: ConnectionLimits, grace_s: int, proxies:
         log_config=None,  # logging is configured already
         access_log=False,
         server_header=False,
-        loop="asyncio",  # it accepts all newcomers in each round, uvloop one: with a flood before it, a probe would wait for all
+        loop="asyncio",  # it accepts several newcomers in each round, uvloop one: a probe would wait for a flood before it
         backlog=ACCEPTED_AT_ONCE,
         timeout_graceful_shutdown=grace_s,
         timeout_keep_alive=round(limits.keep_alive_s),

@@ -125,7 +125,7 @@ def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
 
 # Keys of the legacy layers: number formats, and settings of words and predictions.
 _OF_LEGACY_LAYERS = frozenset(
-    Sentence("{}.{}", MODEL, key)
+    f"{MODEL}.{key}"
     for key in (
         *("type", "auto_register", "layernorm_compute_type", "softmax_compute_type", "embedding_init_type", "res_dtype"),
         *("rmsnorm", "post_layer_norm", "multi_query_attention", "partial_rotary_factor", "rope_ratio", "mlp_concat"),
@@ -148,7 +148,7 @@ def _unpriced(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
     for name in (f"{MODEL}.attention_dropout", f"{MODEL}.hidden_dropout"):
         if reading.is_given(name) and reading.value(name) != 0:
             yield Sentence("{} {} is read as 0, which keeps no masks", name, str(reading.value(name))[:20])
-    dtype, computed = (str(reading.value(Sentence("{}.{}", MODEL, key))) for key in ("params_dtype", "compute_dtype"))
+    dtype, computed = (str(reading.value(f"{MODEL}.{key}")) for key in ("params_dtype", "compute_dtype"))
     stated = reading.is_given(f"{MODEL}.params_dtype") or not reading.legacy
     if stated and PRECISIONS.get(dtype) == "fp32" != PRECISIONS.get(computed):
         yield Sentence(

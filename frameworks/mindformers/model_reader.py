@@ -11,7 +11,7 @@ from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
 from frameworks.mindformers.constants import constants_read
 from frameworks.mindformers.reader import Reading
-from frameworks.mindformers.table import EXPERT_KEYS, MODEL
+from frameworks.mindformers.table import EXPERT_KEYS, FOLDER, MODEL
 
 # Configurations of the legacy layers [mindformers-1.8, models; mindformers-1.5, models]: Hugging Face's type, and fixed values.
 _LLAMA = {
@@ -34,7 +34,6 @@ _LEGACY: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "GPT2Config": ("gpt2", _GPT2),
 }
 _NEEDED = ("num_hidden_layers", "hidden_size", "num_attention_heads", "vocab_size")
-_FOLDER = "pretrained_model_dir"
 
 
 class ModelReading:
@@ -60,19 +59,19 @@ class ModelReading:
     def _of(self, key: str) -> Any:
         if key in self._fixed and not self._given(key):
             return self._fixed[key]
-        return self._reading.value(Sentence("{}.{}", MODEL, key))
+        return self._reading.value(f"{MODEL}.{key}")
 
     def _given(self, key: str) -> bool:
-        return self._reading.is_given(Sentence("{}.{}", MODEL, key))
+        return self._reading.is_given(f"{MODEL}.{key}")
 
     def _number(self, key: str, low: int = 0) -> int | None:
-        return self._reading.number(Sentence("{}.{}", MODEL, key), low)
+        return self._reading.number(f"{MODEL}.{key}", low)
 
     def _needed(self, key: str) -> int:
         found = self._number(key, low=1) if self._given(key) or self._reading.trained_by else None
         if found is None:
-            if self._reading.value(_FOLDER):
-                left = Sentence("it is left to the configuration in {}: give --with config.json, the model's", _FOLDER)
+            if self._reading.value(FOLDER):
+                left = Sentence("it is left to the configuration in {}: give --with config.json, the model's", FOLDER)
                 raise ReadingError(Sentence("{}.{} is missing; {}", MODEL, key, left))
             raise ReadingError(Sentence("{}.{} is missing; give it in the file", MODEL, key))
         return found

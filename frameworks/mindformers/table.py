@@ -14,6 +14,7 @@ from frameworks.release import read_release
 from frameworks.table import SwitchArgument, Table
 
 MODEL = "model.model_config"
+FOLDER = "pretrained_model_dir"  # its config.json states what ``MODEL`` leaves out
 
 
 def _switch(feature: Feature, key: str, *only: str) -> SwitchArgument:

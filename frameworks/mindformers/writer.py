@@ -63,7 +63,7 @@ def _valued(options: Options) -> Options:
 
 
 def _in_model(options: Options) -> Options:
-    return _valued({Sentence("{}.{}", MODEL, name): value for name, value in options.items()})
+    return _valued({f"{MODEL}.{name}": value for name, value in options.items()})
 
 
 def _parallelism(workload: Workload, s: ParallelStrategy) -> Options:
@@ -144,7 +144,7 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
 def _experts(workload: Workload, s: ParallelStrategy) -> Options:
     moe, trained_by = workload.model.moe, likest(workload.model)
     if moe is None:
-        return {Sentence("{}.{}", MODEL, key): value for key, value in _NO_EXPERTS.items()} if trained_by.experts else {}
+        return {f"{MODEL}.{key}": value for key, value in _NO_EXPERTS.items()} if trained_by.experts else {}
     grouped = moe.num_groups > 1 or trained_by.latent_attention
     options = {
         trained_by.experts or "num_experts": moe.num_experts,

@@ -100,7 +100,7 @@ def _layers(workload: Workload, s: ParallelStrategy) -> Arguments:
 def _layer_spec(model: ModelShape) -> Arguments:
     """The argument that makes ``pretrain_gpt.py`` build the model's layers."""
     module = spec_of(model).module
-    return {"spec": (Sentence("{}.{}", PACKAGE, module), "layer_spec")} if module else {}
+    return {"spec": (f"{PACKAGE}.{module}", "layer_spec")} if module else {}
 
 
 def _latent_attention(workload: Workload, s: ParallelStrategy) -> Arguments:

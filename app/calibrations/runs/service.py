@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, Literal
 
@@ -40,20 +40,6 @@ _SHOWN = ("category", "owner", "visibility", "record_sha256", "created_at_s", "r
 Shared = Literal["private", "public"]
 
 
-@dataclass(frozen=True)
-class GivenRun:
-    """A record of a request with its prediction; ``text`` is its canonical JSON, empty if the record is refused."""
-
-    record: RunRecord | RefusedRecord
-    row: ValidationRow
-    document: Mapping[str, Any]
-    text: str
-
-    @property
-    def item(self) -> RunItem:
-        return RunItem.model_validate({name: getattr(self.row, name) for name in RunItem.model_fields})
-
-
 def predicted_runs(database: Database, body: Mapping[str, Any]) -> PredictedRuns:
     """The records of a request in their order, each predicted or refused; ``InputError`` without a list of records."""
     check_keys(body, RunsRequest.model_fields)
@@ -61,11 +47,8 @@ def predicted_runs(database: Database, body: Mapping[str, Any]) -> PredictedRuns
     if not isinstance(runs, list) or not 1 <= len(runs) <= MAX_RUNS:
         found = "missing" if "runs" not in body else Sentence("{} records", len(runs)) if isinstance(runs, list) else show(runs)
         raise InputError(Sentence("runs: {}; give a list of 1 to {} run records.", found, MAX_RUNS))
-    given = [_given(number, run) for number, run in enumerate(runs, start=1)]
-    return PredictedRuns(
-        items=[run.item for run in given],
-        record_sha256=[sha256_of(run.text) if run.row.refused is None else None for run in given],
-    )
+    items, digests = zip(*(_given(number, run) for number, run in enumerate(runs, start=1)), strict=True)
+    return PredictedRuns(items=list(items), record_sha256=list(digests))
 
 
 def readable_record(document: Mapping[str, Any], number: int) -> RunRecord | RefusedRecord:
@@ -178,35 +161,33 @@ def prediction_of(record: Mapping[str, Any], own: tuple[Calibration, ...] = ()) 
 
 @lru_cache(maxsize=4 * MAX_RUNS)
 def _prediction_of(text: str, own: tuple[Calibration, ...]) -> RunItem:
-    return _given(1, json.loads(text), own).item
+    return _given(1, json.loads(text), own)[0]
 
 
-def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> GivenRun:
+def _given(number: int, run: object, own: tuple[Calibration, ...] = ()) -> tuple[RunItem, str | None]:
+    """A record with its prediction, and the SHA-256 of its canonical JSON, ``None`` if it is refused."""
     if not isinstance(run, Mapping):
         reason = Sentence("The record is {}; a JSON object is needed.", show(run))
-        return _refused(RefusedRecord(f"line-{number}", number, reason), {})
+        return _item(RefusedRecord(f"line-{number}", number, reason)), None
     record = readable_record(run, number)
     if _is_deep(run, LIMITS.depth):
-        return _refused(
-            RefusedRecord(
-                record.id, number, Sentence("The record is nested deeper than {} levels.", LIMITS.depth), record.category
-            ),
-            run,
-        )
+        reason = Sentence("The record is nested deeper than {} levels.", LIMITS.depth)
+        return _item(RefusedRecord(record.id, number, reason, record.category)), None
     try:
         text = canonical_json(run, ascii_only=False)
     except ValueError:
         reason = Sentence("The record holds a number beyond 1e308.")
-        return _refused(RefusedRecord(record.id, number, reason, record.category), run)
+        return _item(RefusedRecord(record.id, number, reason, record.category)), None
     if len(text.encode()) > MAX_RECORD_BYTES:
         reason = Sentence("The record holds {:,} bytes; at most {:,} are taken.", len(text.encode()), MAX_RECORD_BYTES)
-        return _refused(RefusedRecord(record.id, number, reason, record.category), run)
+        return _item(RefusedRecord(record.id, number, reason, record.category)), None
+    item = _item(record, own)
+    return item, None if item.refused is not None else sha256_of(text)
+
+
+def _item(record: RunRecord | RefusedRecord, own: tuple[Calibration, ...] = ()) -> RunItem:
     row = _predicted(record, own)
-    return GivenRun(record, row, run, text) if row.refused is None else GivenRun(record, row, run, "")
-
-
-def _refused(record: RefusedRecord, document: Mapping[str, Any]) -> GivenRun:
-    return GivenRun(record, _predicted(record), document, "")
+    return RunItem.model_validate({name: getattr(row, name) for name in RunItem.model_fields})
 
 
 def _predicted(record: RunRecord | RefusedRecord, own: tuple[Calibration, ...] = ()) -> ValidationRow:
