@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
 from documents.sentences import Sentence
@@ -19,14 +19,6 @@ from frameworks.unread import CHANGES, Unread
 PRECISIONS = {"bfloat16": "bf16", "bf16": "bf16", "float16": "fp16", "fp16": "fp16", "float32": "fp32", "fp32": "fp32"}
 # Keys that change little of a plan's cost and are not part of a plan, with the values that change nothing.
 _UNPRICED: Mapping[str, tuple[Any, ...]] = {
-    "parallel_config.optimizer_shard": (None,),
-    "recompute_config.select_recompute_exclude": (False, None, [], {}),
-    "recompute_config.select_comm_recompute": (False, None, [], {}),
-    "recompute_config.select_comm_recompute_exclude": (False, None, [], {}),
-    "recompute_config.parallel_optimizer_comm_recompute": (False,),
-    "recompute_config.mp_comm_recompute": (True,),
-    "recompute_config.recompute_slice_activation": (False,),
-    f"{MODEL}.fp32_residual_connection": (False,),
     f"{MODEL}.fine_grain_interleave": (None, 1),
     f"{MODEL}.disable_lazy_inline": (None, False),
 }
@@ -38,12 +30,53 @@ _REFUSED: Mapping[str, tuple[tuple[Any, ...], Effect]] = {
     "optimizer.type": (("AdamW", "FP32StateAdamWeightDecay", "FusedAdamW"), "cost"),
     "swap_config.layer_swap": ((None, [], {}), "cost"),
     f"{MODEL}.window_size": ((None,), "model"),
+    f"{MODEL}.fp32_residual_connection": ((False,), "cost"),
     f"{MODEL}.group_wise_a2a": ((False,), "time"),
     f"{MODEL}.comp_comm_parallel": ((False,), "time"),
     "moe_config.ep_extend_tp": ((False,), "cost"),  # of legacy layers: experts over expert and tensor-parallel ranks
 }
+
+
+class _Recomputed(NamedTuple):
+    """A key of ``recompute_config`` without a price: the values that change nothing, its effect, and the plans that feel it."""
+
+    usual: tuple[Any, ...]
+    effect: Effect
+    felt: Callable[[ParallelStrategy], bool]
+
+
+def _recomputes(s: ParallelStrategy) -> bool:
+    return s.recompute is not Recompute.NONE
+
+
+def _fully(s: ParallelStrategy) -> bool:
+    return s.recompute is Recompute.FULL
+
+
+_RECOMPUTED: Mapping[str, _Recomputed] = {
+    # What tensor-parallel ranks exchange is kept, or sent again in the backward pass [mindformers-1.8, transformer.py].
+    "recompute_config.mp_comm_recompute": _Recomputed((True,), "cost", lambda s: _fully(s) and s.tp > 1),
+    "recompute_config.select_comm_recompute": _Recomputed((False, None, [], {}), "cost", lambda s: s.tp > 1),
+    "recompute_config.select_comm_recompute_exclude": _Recomputed((False, None, [], {}), "cost", _recomputes),
+    "recompute_config.select_recompute_exclude": _Recomputed((False, None, [], {}), "cost", _recomputes),
+    # Weights are gathered again; the input of a recomputed layer is cut, which split sequences are anyway.
+    "recompute_config.parallel_optimizer_comm_recompute": _Recomputed(
+        (False,), "cost", lambda s: _recomputes(s) and s.zero_stage > 0 and s.dp * s.cp > 1
+    ),
+    "recompute_config.recompute_slice_activation": _Recomputed(
+        (False,), "memory", lambda s: _fully(s) and s.tp > 1 and not s.sequence_parallel
+    ),
+}
+_WITHOUT_EFFECT = ("parallel_config.optimizer_shard",)  # since 0.7 [mindformers-1.8, transformer.py]
 _BY_DOCUMENT = (f"{MODEL}.use_eod_attn_mask_compression", f"{MODEL}.use_eod_reset")  # attention within the documents of a sample
-_KNOWN = {*_UNPRICED, *_REFUSED, *_BY_DOCUMENT, f"{MODEL}.use_ring_attention"}  # a ring is the default of context parallelism
+_KNOWN = {
+    *_UNPRICED,
+    *_REFUSED,
+    *_RECOMPUTED,
+    *_WITHOUT_EFFECT,
+    *_BY_DOCUMENT,
+    f"{MODEL}.use_ring_attention",
+}  # a ring is the default of context parallelism
 # Sections whose keys cost nothing, or belong to data, checkpoints and logs.
 _FREE = (
     *("train_dataset", "train_dataset_task", "eval_dataset", "eval_dataset_task", "processor", "callbacks", "eval_callbacks"),
@@ -76,7 +109,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         *reading.twice,
         *model.passed_over(),
         *_unknown(options),
-        *_unpriced(reading, strategy),
+        *_unpriced(reading),
         *_idle(reading, strategy),
         *_of_devices(strategy, num_devices),
     ]
@@ -90,7 +123,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         PRECISIONS.get(precision, "bf16"),
         tuple(sentences),
         read_balance(reading, shape),
-        tuple(_unread(reading, options)),
+        tuple(_unread(reading, options, strategy)),
         uneven=tuple(name for name in _BY_DOCUMENT if reading.value(name)),
         legacy_layers=reading.legacy,
     )
@@ -102,7 +135,7 @@ def _global_batch(reading: Reading, strategy: ParallelStrategy) -> int:
     return strategy.micro_batch_size * strategy.dp * (reading.number(accumulated, low=1) or 1)
 
 
-def _unread(reading: Reading, options: Mapping[str, Any]) -> Iterator[Unread]:
+def _unread(reading: Reading, options: Mapping[str, Any], strategy: ParallelStrategy) -> Iterator[Unread]:
     """Adapters, whose weights alone are trained, and keys without a price."""
     adapters = f"{MODEL}.pet_config"
     if any(name.startswith(adapters) and value not in _NOTHING for name, value in options.items()):
@@ -110,6 +143,9 @@ def _unread(reading: Reading, options: Mapping[str, Any]) -> Iterator[Unread]:
     for name, (usual, effect) in _REFUSED.items():
         if reading.is_given(name) and reading.value(name) not in usual:
             yield Unread(name, CHANGES[effect])
+    for name, key in _RECOMPUTED.items():
+        if reading.is_given(name) and reading.value(name) not in key.usual and key.felt(strategy):
+            yield Unread(name, CHANGES[key.effect])
 
 
 def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
@@ -137,13 +173,11 @@ _OF_LEGACY_LAYERS = frozenset(
 _NOTHING: tuple[Any, ...] = (None, "", "None", False, [])
 
 
-def _unpriced(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
-    recomputes = strategy.recompute is not Recompute.NONE or reading.value("recompute_config.select_comm_recompute")
+def _unpriced(reading: Reading) -> Iterator[str]:
     for name, usual in _UNPRICED.items():
         value = reading.value(name)
-        idle = name.startswith("recompute_config.") and not recomputes
         is_read = name == f"{MODEL}.fine_grain_interleave" and reading.legacy
-        if reading.is_given(name) and value not in usual and not idle and not is_read:
+        if reading.is_given(name) and value not in usual and not is_read:
             yield Sentence("{} {} changes what the plan costs, and no plan says it", name, str(value)[:60])
     for name in (f"{MODEL}.attention_dropout", f"{MODEL}.hidden_dropout"):
         if reading.is_given(name) and reading.value(name) != 0:

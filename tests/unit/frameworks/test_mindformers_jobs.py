@@ -89,7 +89,7 @@ QWEN_FILE: Document = {
             "model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"], "vocab_size": 151936, "hidden_size": 5120,
             "intermediate_size": 25600, "num_hidden_layers": 64, "num_attention_heads": 64, "num_key_value_heads": 8,
             "head_dim": 128, "hidden_act": "swiglu", "max_position_embeddings": 4096, "seq_length": 4096, "rms_norm_eps": 1e-6,
-            "rope_theta": 1000000.0, "attention_bias": False, "offset": [-1, -1, 1, 1], "fp32_residual_connection": True,
+            "rope_theta": 1000000.0, "attention_bias": False, "offset": [-1, -1, 1, 1], "fp32_residual_connection": False,
             "params_dtype": "float32", "compute_dtype": "bfloat16", "qk_layernorm": True, "pad_token_id": 151643,
         }
     },
@@ -139,11 +139,7 @@ def test_a_file_of_a_release_is_read_to_its_model_plan_and_batch() -> None:
     assert (plan.tp, plan.pp, plan.dp, plan.zero_stage, plan.recompute) == (4, 4, 1, 0, Recompute.FULL)
     assert plan.layer_layout == ((15, 15, 17, 17),)
     named = [sentence.split(" ")[0] for sentence in job.not_understood]
-    assert named == [
-        "recompute_config.parallel_optimizer_comm_recompute",
-        "model.model_config.fp32_residual_connection",
-        "model.model_config.params_dtype",
-    ]
+    assert named == ["model.model_config.params_dtype"]  # nothing is gathered for an optimizer that is not sharded
 
 
 def test_files_of_the_legacy_layers_are_read_as_far_as_they_say_the_model() -> None:
@@ -174,13 +170,62 @@ def with_model(document: Document, **changes: Any) -> Document:
         (with_model(QWEN_FILE, num_layers=60), "model.model_config.num_layers 60 is passed over"),
         (with_model(QWEN_FILE, compute_dtype="int8"), "model.model_config.compute_dtype int8 is read as bfloat16"),
         ({**QWEN_FILE, "swap_config": {"swap": True}}, "these layers ask model.model_config.swap"),
-        ({**QWEN_FILE, "recompute_config": {"select_comm_recompute": True}}, "recompute_config.select_comm_recompute True"),
         (with_model(QWEN_FILE, fine_grain_interleave=2), "model.model_config.fine_grain_interleave 2"),
         (with_model(DEEPSEEK_FILE, moe_layer_freq=[1, 0]), ""),
     ],
 )
 def test_what_is_not_understood_is_named(document: Document, words: str) -> None:
     assert any(words in sentence for sentence in read(document).not_understood)
+
+
+def recomputed(parallel: dict[str, Any], recompute: dict[str, Any], *, sharded: bool = False) -> Document:
+    return {
+        **QWEN_FILE,
+        "parallel_config": {**QWEN_FILE["parallel_config"], **parallel},
+        "parallel": {"parallel_mode": 1, "enable_parallel_optimizer": sharded},
+        "recompute_config": recompute,
+    }
+
+
+@pytest.mark.parametrize(
+    ("felt", "not_felt", "name"),
+    [
+        (
+            recomputed({}, {"recompute": True, "mp_comm_recompute": False}),
+            recomputed({"model_parallel": 1}, {"recompute": True, "mp_comm_recompute": False}),
+            "recompute_config.mp_comm_recompute",
+        ),
+        (
+            recomputed({}, {"select_comm_recompute": [4, 0, 0, 0]}),
+            recomputed({"model_parallel": 1}, {"select_comm_recompute": [4, 0, 0, 0]}),
+            "recompute_config.select_comm_recompute",
+        ),
+        (
+            recomputed({}, {"recompute": True, "recompute_slice_activation": True}),
+            recomputed({"use_seq_parallel": True}, {"recompute": True, "recompute_slice_activation": True}),
+            "recompute_config.recompute_slice_activation",
+        ),
+        (
+            recomputed({"data_parallel": 2}, {"recompute": True, "parallel_optimizer_comm_recompute": True}, sharded=True),
+            recomputed({}, {"recompute": True, "parallel_optimizer_comm_recompute": True}, sharded=True),
+            "recompute_config.parallel_optimizer_comm_recompute",
+        ),
+        (
+            recomputed({}, {"recompute": True, "select_recompute_exclude": ["mul"]}),
+            recomputed({}, {"select_recompute_exclude": ["mul"]}),
+            "recompute_config.select_recompute_exclude",
+        ),
+        (with_model(QWEN_FILE, fp32_residual_connection=True), QWEN_FILE, "model.model_config.fp32_residual_connection"),
+    ],
+)
+def test_a_key_of_recompute_is_refused_where_the_plan_feels_it(felt: Document, not_felt: Document, name: str) -> None:
+    assert [entry.name for entry in read(felt).unread] == [name]
+    assert read(not_felt).unread == ()
+
+
+def test_a_key_without_effect_since_an_older_release_is_passed_over() -> None:
+    shard = {**QWEN_FILE, "parallel_config": {**QWEN_FILE["parallel_config"], "optimizer_shard": True}}
+    assert read(shard).not_understood == read(QWEN_FILE).not_understood
 
 
 def test_legacy_layers_cut_tokens_in_two_where_tensor_parallel() -> None:
