@@ -15,8 +15,8 @@ from frameworks.megatron_lm import job_reader as megatron
 from frameworks.megatron_lm.reader import integers
 from frameworks.megatron_lm.script import STAGE
 from frameworks.mindspeed_llm.model_table import MODEL
-from frameworks.mindspeed_llm.reader import Reading
-from frameworks.mindspeed_llm.specs import PACKAGE, READ_SPECS, SPECS, traits_of
+from frameworks.mindspeed_llm.reader import LEADING, Reading
+from frameworks.mindspeed_llm.specs import OF_TUNING, PACKAGE, READ_SPECS, SPECS, traits_of
 from frameworks.mindspeed_llm.tasks import MODULES, read_task
 from frameworks.release import values_of
 from frameworks.unread import Unread
@@ -36,6 +36,8 @@ class JobReading(Reading, megatron.JobReading):
         task = self._task()
         if isinstance(task, str):
             found = (*found, Unread(MODULES, task))
+        if leading := self.layers_without_recompute():
+            found = (*found, Unread(LEADING, leading))
         found = tuple(entry for entry in found if entry.name not in ALL_LAYERS or (self.number(entry.name) or 0) < most)
         packed = self.on("reset-attention-mask")  # the masks of samples replace that of the sequence
         return tuple(entry for entry in found if not (packed and entry.name == "attention-mask-type"))
@@ -101,14 +103,11 @@ class JobReading(Reading, megatron.JobReading):
         if spec is None:
             self.unread.append(Unread("spec", Sentence("{} builds layers that are not known here", given[:80])))
             return model
-        lost = [name for name in traits_of(model) if name not in spec.honours]
+        honoured = spec.honours if given or self.value(STAGE) is None else OF_TUNING
+        lost = [name for name in traits_of(model) if name not in honoured]
         if lost:
-            where = Sentence("spec {}", given) if given else Sentence("no spec")
-            notes.append(
-                Sentence(
-                    "{} are not built: {} does not honour them [mindspeed-llm, tasks/models/spec].", joined(" and ", lost), where
-                )
-            )
+            where = Sentence("spec {} does not honour them", given) if given else Sentence("no spec is given that does")
+            notes.append(Sentence("{} are not built: {} [mindspeed-llm, tasks/models/spec].", joined(" and ", lost), where))
         without: dict[str, Any] = {}
         if "norms of queries and keys" in lost:
             without["qk_layernorm"] = False

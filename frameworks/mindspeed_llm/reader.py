@@ -13,6 +13,9 @@ from frameworks.megatron_lm import reader as megatron
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.table import key_of
 
+LEADING = "recompute-num-layers"
+OF_LAYERS = ("recompute-activation-function", "recompute-norm")  # modules of which a layer is left out by its number
+
 
 def read(arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
     """The strategy; unknown arguments and rejected values are skipped."""
@@ -63,8 +66,37 @@ class Reading(megatron.Reading):
     def recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
         """Recompute settings, with one number of layers for each rank instead of each virtual stage, if that is given."""
         kind, method, layers, modules, _ = super().recompute()
+        if kind is not Recompute.FULL and self._leading() >= self._slots():
+            modules &= ~self._of_layers()
+            kind = Recompute.SELECTIVE if modules else Recompute.NONE
         if self.value("recompute-granularity") == "full" and self.on("enable-recompute-layers-per-pp-rank") and self.vpp > 1:
             given = self.number("recompute-num-layers")
             layers = 1 if given is None else given
             return Recompute.FULL, RecomputeMethod.BLOCK, layers, modules, (layers,) * self.pp
         return kind, method, layers, modules, None
+
+    def layers_without_recompute(self) -> str:
+        """A sentence if a number of layers, given without full recompute, leaves some of a stage without any recompute."""
+        kind, _, _, modules, _ = super().recompute()
+        leading, slots = self._leading(), self._slots()
+        if kind is Recompute.FULL or not modules & self._of_layers() or not 0 < leading < slots:
+            return ""
+        return Sentence(
+            "without recompute-granularity full the first {} of {} layers recompute nothing, and no plan says it", leading, slots
+        )
+
+    def _leading(self) -> int:
+        """Layers of a stage whose norms and activation functions are kept [mindspeed-llm, mlp.py; mindspeed, transformer.py]."""
+        return self.number(LEADING) or 0
+
+    def _slots(self) -> int:
+        """Layers that are counted together: those of a virtual stage, or of a rank."""
+        of_rank = self.vpp > 1 and self.on("enable-recompute-layers-per-pp-rank")
+        return max((self.number("num-layers", low=1) or 1) // (self.pp * (1 if of_rank else self.vpp)), 1)
+
+    def _of_layers(self) -> RecomputeModule:
+        """Modules that a switch recomputes in layers by their number."""
+        found = RecomputeModule(0)
+        for module, name in self.table.module_switches.items():
+            found |= module if name in OF_LAYERS else RecomputeModule(0)
+        return found

@@ -56,6 +56,8 @@ READ_SPECS = (
     Spec("bailing_spec", (Sentence("norms of queries and keys"),)),
     Spec("grok_spec", (Sentence("norms behind attention and MLP"), Sentence("norms of queries and keys"))),
 )
+# What posttrain_gpt.py builds without a specification, as pretrain_gpt.py does not [mindspeed-llm, base_trainer.py].
+OF_TUNING = (Sentence("norms of queries and keys"),)
 PACKAGE = "mindspeed_llm.tasks.models.spec"
 
 

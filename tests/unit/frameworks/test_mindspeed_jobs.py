@@ -8,6 +8,7 @@ import pytest
 
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.model_constants import ModelConstants
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.workload import ModelShape
 from frameworks.framework import ReadingError, ReadJob
@@ -68,7 +69,9 @@ def test_no_op_layers_are_no_layers_and_positions_count_them() -> None:
 def test_what_no_layer_specification_honours_is_not_there() -> None:
     plain = small("--qk-layernorm --post-norm --swiglu")
     assert (plain.model.qk_layernorm, plain.model.sandwich_norm) == (False, False)
-    assert any("no spec does not honour them" in note for note in plain.not_understood)
+    assert any("norms behind attention and MLP are not built: no spec is given that does" in n for n in plain.not_understood)
+    tuned = small("--qk-layernorm --post-norm --swiglu --stage sft")  # posttrain_gpt.py hands the one on, and not the other
+    assert (tuned.model.qk_layernorm, tuned.model.sandwich_norm) == (True, False)
     spec = "--spec mindspeed_llm.tasks.models.spec.{} layer_spec"
     assert small(f"--qk-layernorm {spec.format('qwen3_spec')}").model.qk_layernorm
     assert small(f"--post-norm {spec.format('grok_spec')}").model.sandwich_norm
@@ -161,3 +164,33 @@ def test_published_runs_give_the_shape_and_batch_of_their_record() -> None:
         kinds["recompute"] += back.strategy.recompute is not Recompute.NONE
     assert kinds["dense"] + kinds["moe"] >= 95, kinds
     assert min(kinds.values()) >= 8, kinds
+
+
+@pytest.mark.parametrize(
+    ("arguments", "modules", "refused"),
+    [
+        ("--recompute-activation-function", RecomputeModule.MLP_ACT, False),
+        ("--recompute-activation-function --recompute-num-layers 0", RecomputeModule.MLP_ACT, False),
+        # Two layers on each of two ranks' two virtual stages: the first counts for every stage, or once for a rank.
+        ("--recompute-activation-function --recompute-num-layers 1", RecomputeModule.MLP_ACT, True),
+        ("--recompute-norm --recompute-num-layers 2", RecomputeModule(0), False),
+        ("--recompute-norm --recompute-num-layers 2 --enable-recompute-layers-per-pp-rank", RecomputeModule.LAYERNORM, True),
+        ("--recompute-norm --recompute-num-layers 4 --enable-recompute-layers-per-pp-rank", RecomputeModule(0), False),
+        (
+            "--recompute-activation-function --recompute-granularity full --recompute-method block --recompute-num-layers 1",
+            RecomputeModule.MLP_ACT,
+            False,
+        ),
+    ],
+)
+def test_a_number_of_layers_without_full_recompute_leaves_them_out_of_the_rest(
+    arguments: str, modules: RecomputeModule, refused: bool
+) -> None:
+    stages = "--pipeline-model-parallel-size 2 --num-layers-per-virtual-pipeline-stage 2"
+    found = small(f"--swiglu {stages} {arguments}")
+    assert found.strategy.recompute_modules == modules
+    assert ["recompute-num-layers" for entry in found.unread if entry.name == "recompute-num-layers"] == (
+        ["recompute-num-layers"] if refused else []
+    )
+    if refused:
+        assert "recompute nothing" in found.unread[0].change
