@@ -82,7 +82,7 @@ def _changes(release: Release, written: Given, given: Given, name: str) -> Itera
     if not matters(release, name):
         return
     if argument is not None and name not in given:
-        yield Unread(name, Sentence("its value is not understood: {}", joined(" ", refused(argument, written[name]))))
+        yield Unread(name, Sentence("its value is not understood: {}", joined(" ", refused(argument, written[name])).rstrip(".")))
         return
     for condition, effect in release.unpriced_by_name.get(name, {}).items():
         if argument is None or holds(release, given, condition):

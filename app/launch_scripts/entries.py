@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from documents.sentences import Sentence
 
@@ -48,6 +48,8 @@ MODULES: Mapping[str, str] = {
     "swift": Sentence("by ms-swift with its own arguments"),
     "megatron": Sentence("by Megatron-SWIFT with its own arguments"),
 }
+# Words behind such commands with which they train; with others they use a model.
+TRAINING_WORDS = ("train", "pt", "sft", "rlhf", "rollout")
 # Arguments of forks of Megatron-LM, which starts the same programs with them.
 FORKS: Mapping[str, tuple[str, ...]] = {
     "Megatron-DeepSpeed": ("deepspeed", "deepspeed_config", "deepspeed-config", "zero-stage", "num-key-value-heads"),
@@ -55,10 +57,25 @@ FORKS: Mapping[str, tuple[str, ...]] = {
     "Megatron-LLaMA": ("use-flash-attn-cutlass", "overlapped-distributed-optimizer"),
     "NeMo": ("trainer.num_nodes",),
 }
+# Top-level keys of files that are not MindFormers', by who reads such files.
+FILES: Mapping[str, tuple[str, ...]] = {
+    "LLaMA-Factory": ("finetuning_type", "dist_config", "init_config"),
+    "NeMo": ("exp_manager", "trainer"),
+    "FlagScale": ("system", "experiment"),
+    "Primus": ("modules", "work_group"),
+    "ms-swift": ("rlhf_type", "train_type", "tuner_type"),
+    "verl": ("actor_rollout_ref",),
+}
+# Top-level keys that MindFormers has and none of the others.
+MINDFORMERS = (
+    *("run_mode", "use_parallel", "parallel_config", "recompute_config", "runner_config", "runner_wrapper", "moe_config"),
+    *("train_dataset_task", "pretrained_model_dir", "swap_config", "use_legacy"),
+)
 # Beginnings of programs that prepare or use a model.
 TOOLS = (
     *("convert", "checkpoint", "preprocess", "tools", "evaluation", "inference", "generate", "merge", "run_text_generation"),
     *("run_hybrid_text_generation", "run_mamba_text_generation", "mmlu", "export", "quantize", "prune", "validate", "download"),
+    *("evaluate", "eval_", "analyze_", "hf2mcore", "hf2megablocks"),
     *("hf2te", "offline_feature", "static_benchmark", "combine_state_dicts", "text_generation", "deepseekv4_ckpt", "setup"),
 )
 
@@ -66,6 +83,11 @@ TOOLS = (
 def is_tool(path: str) -> bool:
     """Whether a program prepares or uses a model, and trains none."""
     return path.rpartition("/")[2].startswith(TOOLS)
+
+
+def trains(module: str, words: Sequence[str]) -> bool:
+    """Whether a module or command trains with the words behind it."""
+    return module not in ("swift", "megatron", "llamafactory-cli") or (bool(words) and words[0] in TRAINING_WORDS)
 
 
 def other_training(path: str) -> str:
@@ -76,3 +98,10 @@ def other_training(path: str) -> str:
 def fork_of(names: Mapping[str, object]) -> str:
     """The fork of Megatron-LM that has one of the arguments by name; empty if none has."""
     return next((fork for fork, own in FORKS.items() if any(name in names for name in own)), "")
+
+
+def other_file(keys: Collection[str]) -> str | None:
+    """Who reads a file with these top-level keys, empty if that is not known; ``None`` if MindFormers does."""
+    if any(key in keys for key in MINDFORMERS):
+        return None
+    return next((name for name, own in FILES.items() if any(key in keys for key in own)), "")

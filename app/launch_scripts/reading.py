@@ -253,6 +253,8 @@ def _read_job(framework: Framework, launch: Launch, given: Given, num_devices: i
         return framework.named.read_job(launch.arguments, num_devices, named_shape(named, given, folder))
     except ReadingError as error:
         hint = Sentence("; --devices states another number") if "launcher" in str(error) else ""
+        if "is not given" in str(error) and (unset := [each for each in launch.not_understood if "--set" in each.reason]):
+            hint = Sentence("; line {}: {}: {}", unset[0].line, unset[0].text, unset[0].reason)
         raise InputError(Sentence("{}: {}{}.", given.name, str(error).rstrip("."), hint)) from None
 
 

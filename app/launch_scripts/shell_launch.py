@@ -7,8 +7,9 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
-from app.launch_scripts.entries import MODULES, READ, fork_of, is_tool, other_training
+from app.launch_scripts.entries import MODULES, READ, fork_of, is_tool, other_training, trains
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.launcher import num_processes, slurm_variables
 from documents.errors import InputError, show
@@ -20,7 +21,26 @@ from frameworks.release import Kind, Release
 from frameworks.unread import UNUSED_GROUP, matters
 
 _TELLING = ("--num-layers", "--hidden-size", "--tensor-model-parallel-size", "--micro-batch-size")
-_SAYING = ("echo", "printf", "cat", "ls", "cp", "mv", "grep", "cd", "mkdir")  # commands that name files and do not start them
+# Commands that name files and modules, and do not start them.
+_SAYING = (
+    "echo",
+    "printf",
+    "cat",
+    "ls",
+    "cp",
+    "mv",
+    "rm",
+    "ln",
+    "grep",
+    "sed",
+    "find",
+    "tar",
+    "cd",
+    "mkdir",
+    "touch",
+    "git",
+    "pip",
+)
 _FLAG = re.compile(r"--?[A-Za-z]")
 
 
@@ -141,6 +161,8 @@ class ShellLaunch:
 
     def _refuse_unknown_value(self, argument: ShellArgument) -> None:
         """Refuse a value that only a shell could decide and that the price depends on."""
+        if argument.name not in self._release.arguments:
+            return  # the reader refuses the argument itself
         for value in argument.values:
             if value.unknown and matters(self._release, argument.name):
                 sentence = Sentence("{}: {}", _written(argument), value.unknown)
@@ -291,41 +313,63 @@ def _training(script: ShellScript, name: str) -> tuple[Command, list[Word], int]
     """The training command, its words, and the index of the first argument."""
     found: list[tuple[Command, list[Word], int]] = []
     other: list[tuple[int, str, str]] = []  # lines of programs that are not read, the program, and what it trains
+    has_program = False
     for command in script.commands:
         words = [word for whole in command.words for word in _unpacked(whole)]
         texts = [word.text for word in words]
         if not texts or texts[0] in _SAYING:
             continue
         entry = _entry(texts)
+        has_program |= bool(entry)
         telling = any(text.partition("=")[0] in _TELLING for text in texts[entry or 0 :])
         if entry is None:
-            if module := next((text for text in texts[:4] if text in MODULES), None):
-                other.append((command.line, module, MODULES[module]))
+            at = next((at for at, text in enumerate(texts[:4]) if text in MODULES), None)
+            if at is not None:
+                if trains(texts[at], texts[at + 1 :]):
+                    other.append((command.line, texts[at], MODULES[texts[at]]))
             elif telling and not is_tool(" ".join(texts[:3])):
-                other.append((command.line, texts[0], ""))
+                other.append((command.line, _module(texts), ""))
             continue
         program = texts[entry - 1] if entry else ""
         if not entry or program.rpartition("/")[2] in READ:
             found.append((command, words, entry))
         elif not is_tool(program) and (telling or other_training(program)):
             other.append((command.line, program, other_training(program)))
-    if other and not found:
-        line, program, what = other[0]
-        what = what or Sentence("what is not known")
-        known = joined(" or ", READ)
-        raise InputError(
-            Sentence("{}: line {}: {} trains {}; scripts that start {} are read.", name, line, show(program), what, known)
-        )
+    if has_program:  # a list of arguments behind a program is what a broken line leaves of it
+        found = [each for each in found if each[2]]
     if not found:
-        raise InputError(
-            Sentence("{}: no command in it starts {}; give the script that does, or its arguments.", name, next(iter(READ)))
-        )
+        raise InputError(_without_training(script, name, other))
     if len({tuple(word.text for word in words) for _, words, _ in found}) > 1:
         lines = joined(" and ", (str(command.line) for command, _, _ in found[:3]))
         raise InputError(
             Sentence("{}: lines {} each start a training, and the script does not decide which; leave one of them.", name, lines)
         )
     return found[-1]
+
+
+def _without_training(script: ShellScript, name: str, other: Sequence[tuple[int, str, str]]) -> Sentence:
+    """Why no training of a script is read: the program of the first other one, or a command that may start one, or none."""
+    known = joined(" or ", READ)
+    for line, program, what in other[:1]:
+        if what:
+            return Sentence("{}: line {}: {} trains {}; scripts that start {} are read.", name, line, show(program), what, known)
+        return Sentence(
+            "{}: line {}: what {} does is not known; scripts that start {} are read.", name, line, show(program), known
+        )
+    for command in script.commands:
+        if not command.words or command.words[0].text in _SAYING:
+            continue
+        for fragment in command.words[0].fragments:
+            if any(program in text for text in fragment.choices for program in READ):
+                start = Sentence("{} may start a training, and {}", show(fragment.text), fragment.unknown)
+                return Sentence("{}: line {}: {}.", name, command.line, start)
+    return Sentence("{}: no command in it starts {}; give the script that does, or its arguments.", name, next(iter(READ)))
+
+
+def _module(texts: Sequence[str]) -> str:
+    """The module that a command starts, or its first word."""
+    modules = (name for flag, name in pairwise(texts) if flag in ("-m", "--module"))
+    return next((name for name in modules if not name.startswith("torch.distributed")), texts[0])
 
 
 def _entry(texts: Sequence[str]) -> int | None:

@@ -14,14 +14,15 @@ try:
 except ImportError:  # PyYAML without libyaml gives the same positions, fifty times slower
     from yaml import SafeLoader as _Loader  # type: ignore[assignment]
 
+from app.launch_scripts.entries import MINDFORMERS, other_file
 from app.launch_scripts.launch import Given, Launch, Passed, named_values
 from app.launch_scripts.named_models import CONFIG
 from documents.errors import InputError, show
 from documents.reading import Limits, parse_document
-from documents.sentences import Sentence
+from documents.sentences import Sentence, joined
 from frameworks.document import options_from_document
 from frameworks.framework import ReadingError
-from frameworks.mindformers.table import FOLDER, MODEL
+from frameworks.mindformers.table import FOLDER, MODEL, RELEASE
 from frameworks.release import Release
 
 _LIMITS = Limits(aliases=True)
@@ -35,6 +36,8 @@ class YamlLaunch:
     def __init__(self, text: str, given: Given, release: Release) -> None:
         self.text, self._given, self._release = text, given, release
         document = parse_document(text, given.name, limits=_LIMITS)
+        if release.name == RELEASE.name:
+            _refuse_others(document, given.name)
         try:
             self.arguments = options_from_document(release, _with_configuration(document, given, release))
         except ReadingError as error:
@@ -151,6 +154,22 @@ def _with_configuration(document: Mapping[str, Any], given: Given, release: Rele
     if not isinstance(model, dict) or not isinstance(stated or {}, dict):
         return document  # which the reader of options refuses
     return {**document, "model": {**model, "model_config": {**known, **(stated or {})}}}
+
+
+def _refuse_others(document: Mapping[str, Any], name: str) -> None:
+    """Refuse a file that MindFormers does not read: another program's, or one without any key of its own."""
+    model, parallel = (document.get(name) for name in ("model", "parallel"))
+    is_own = isinstance(model, dict) and "model_config" in model
+    is_own |= isinstance(parallel, dict) and any(f"parallel.{key}" in RELEASE.arguments for key in parallel)
+    owner = None if is_own else other_file(document)
+    if owner:
+        raise InputError(Sentence("{}: a file of {}, whose files are not read.", name, owner))
+    if owner is not None:
+        raise InputError(
+            Sentence(
+                "{}: no file of MindFormers, which has one of {}; whose it is, is not known.", name, joined(", ", MINDFORMERS)
+            )
+        )
 
 
 def _end(node: yaml.Node) -> int:

@@ -43,15 +43,49 @@ def torchrun(more: str = "", program: str = "pretrain_gpt.py") -> str:
         (torchrun("--zero-stage 3"), "--zero-stage is an argument of Megatron-DeepSpeed"),
         (torchrun(program="pretrain_bert.py"), "line 2: 'pretrain_bert.py' trains BERT"),
         (torchrun(program="examples/multimodal/train.py"), "'examples/multimodal/train.py' trains a model of pictures"),
-        (torchrun(program="train_my_diffusion.py"), "'train_my_diffusion.py' trains what is not known"),
+        (torchrun(program="train_my_diffusion.py"), "what 'train_my_diffusion.py' does is not known"),
         (torchrun(program="posttrain_gpt.py"), "posttrain_gpt.py is a program of mindspeed-llm"),
         ("python -m torchtitan.train --job.config_file x.toml\n", "by torchtitan"),
         ("llamafactory-cli train x.yaml\n", "by LLaMA-Factory"),
         (torchrun("$(cat more.txt)"), "line 2: '$(cat more.txt)' may hold arguments"),
+        ("python -m my.serving --num-layers 4\n", "line 1: what 'my.serving' does is not known"),
+        (
+            f'RUN=\'torchrun pretrain_gpt.py {MODEL}\'\n[ -n "$P" ] && RUN="nsys $RUN"\neval $RUN\n',
+            "line 3: '${RUN}' may start a training",
+        ),
+        ("python convert_it.py --load-dir x \\ \n--num-layers 61 --num-layer-list 16,15,15,15\n", "no command in it starts"),
+        ("rm -rf megatron\n", "no command in it starts"),
+        ("swift infer --model x\n", "no command in it starts"),
+        ("swift sft --model x\n", "'swift' trains by ms-swift"),
+        (
+            "sbatch run.sh\npython pretrain_gpt.py $PARAMS\n",
+            "line 2: $PARAMS: the script does not set PARAMS; --set PARAMS=VALUE does",
+        ),
+        (torchrun("--no-such-flag $JOB/x"), "line 2: 'no-such-flag': no argument of megatron-lm"),
     ],
 )
 def test_a_script_is_refused_with_the_line_and_what_it_would_change(tmp_path: Path, text: str, words: str) -> None:
     answer = command("estimate", script(tmp_path, text), *GPU)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert words in answer.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "model_name_or_path: x\nstage: sft\nfinetuning_type: lora\nmodel: y\n",
+            "a file of LLaMA-Factory, whose files are not read",
+        ),
+        ("trainer: {devices: 8}\nexp_manager: {}\nmodel: {num_layers: 4}\n", "a file of NeMo"),
+        ("model: {num_layers: 4}\ntrain: {micro_batch_size: 1}\n", "whose it is, is not known"),
+        ("parallel: {parallel_mode: 1}\n", "num_hidden_layers is missing"),
+        ("use_parallel: true\nmodel: {}\n", "num_hidden_layers is missing"),
+        ("model: {model_config: {hidden_size: 64}}\n", "num_hidden_layers is missing"),
+    ],
+)
+def test_a_yaml_file_of_another_program_is_refused_as_its(tmp_path: Path, text: str, words: str) -> None:
+    answer = command("estimate", script(tmp_path, text, "train.yaml"), "--hardware", "atlas-800t-a2")
     assert (answer.returncode, answer.stdout) == (2, "")
     assert words in answer.stderr
 

@@ -27,7 +27,7 @@ def test_there_are_sixty_and_each_is_a_file() -> None:
 def test_a_script_says_what_its_record_says(name: str) -> None:
     expected = EXPECTED[name]
     files = [FOLDER / file for file in expected.get("with", ())]
-    read = load_script(FOLDER / name, expected["hardware"], files=files)
+    read = load_script(FOLDER / name, expected["hardware"], files=files, assume=expected.get("assume", ()))
     job = read.job
     if "target" in expected:
         assert read.framework.name == expected["target"]
@@ -57,5 +57,5 @@ def _holds(found: dict[str, Any], expected: dict[str, Any]) -> None:
 def test_without_a_target_a_script_is_read_for_a_framework_of_the_hardware(name: str) -> None:
     expected = EXPECTED[name]
     files = [FOLDER / file for file in expected.get("with", ())]
-    read = load_script(FOLDER / name, expected["hardware"], files=files)
+    read = load_script(FOLDER / name, expected["hardware"], files=files, assume=expected.get("assume", ()))
     assert read.framework.name == expected["target"]
