@@ -67,6 +67,7 @@ _RECOMPUTED: Mapping[str, _Recomputed] = {
         (False,), "memory", lambda s: _fully(s) and s.tp > 1 and not s.sequence_parallel
     ),
 }
+_RESIDUAL = f"{MODEL}.res_dtype"  # of Telechat's layers, where it is FP32 by default [mindformers-1.8, telechat_config.py]
 _WITHOUT_EFFECT = ("parallel_config.optimizer_shard",)  # since 0.7 [mindformers-1.8, transformer.py]
 _BY_DOCUMENT = (f"{MODEL}.use_eod_attn_mask_compression", f"{MODEL}.use_eod_reset")  # attention within the documents of a sample
 _KNOWN = {
@@ -143,6 +144,9 @@ def _unread(reading: Reading, options: Mapping[str, Any], strategy: ParallelStra
     for name, (usual, effect) in _REFUSED.items():
         if reading.is_given(name) and reading.value(name) not in usual:
             yield Unread(name, CHANGES[effect])
+    residual = reading.value(_RESIDUAL) or ("float32" if reading.value(f"{MODEL}.type") == "TelechatConfig" else "")
+    if PRECISIONS.get(str(residual)) == "fp32" != PRECISIONS.get(str(reading.value(f"{MODEL}.compute_dtype"))):
+        yield Unread(_RESIDUAL, CHANGES["cost"])
     for name, key in _RECOMPUTED.items():
         if reading.is_given(name) and reading.value(name) not in key.usual and key.felt(strategy):
             yield Unread(name, CHANGES[key.effect])

@@ -70,14 +70,19 @@ class ModelReading:
     def _needed(self, key: str) -> int:
         found = self._number(key, low=1) if self._given(key) or self._reading.trained_by else None
         if found is None:
-            if self._reading.value(FOLDER):
-                left = Sentence("it is left to the configuration in {}: give --with config.json, the model's", FOLDER)
-                raise ReadingError(Sentence("{}.{} is missing; {}", MODEL, key, left))
-            raise ReadingError(Sentence("{}.{} is missing; give it in the file", MODEL, key))
+            raise self._missing(key)
         return found
+
+    def _missing(self, key: str) -> ReadingError:
+        if self._reading.is_given(FOLDER):
+            left = Sentence("it is left to the configuration in {}: give --with config.json, the model's", FOLDER)
+            return ReadingError(Sentence("{}.{} is missing; {}", MODEL, key, left))
+        return ReadingError(Sentence("{}.{} is missing; give it in the file", MODEL, key))
 
     def model(self) -> ModelShape:
         """The model; raises ``ReadingError`` if a dimension is missing."""
+        if not (self._reading.legacy or self._model_type):
+            raise self._missing("model_type")  # whose class has defaults for all that the file leaves out
         layers, hidden, heads, vocab = map(self._needed, _NEEDED)
         if layers > MAX_LAYERS:
             raise ReadingError(Sentence("{}.num_hidden_layers {} is not allowed; give at most {}", MODEL, layers, MAX_LAYERS))

@@ -216,6 +216,11 @@ def recomputed(parallel: dict[str, Any], recompute: dict[str, Any], *, sharded: 
             "recompute_config.select_recompute_exclude",
         ),
         (with_model(QWEN_FILE, fp32_residual_connection=True), QWEN_FILE, "model.model_config.fp32_residual_connection"),
+        (
+            with_model(LLAMA_FILE, type="TelechatConfig"),
+            with_model(LLAMA_FILE, type="TelechatConfig", res_dtype="bfloat16"),
+            "model.model_config.res_dtype",
+        ),
     ],
 )
 def test_a_key_of_recompute_is_refused_where_the_plan_feels_it(felt: Document, not_felt: Document, name: str) -> None:
@@ -281,7 +286,12 @@ def test_what_a_file_leaves_out_has_the_default_of_its_class() -> None:
 @pytest.mark.parametrize(
     ("document", "words"),
     [
-        ({"use_legacy": False, "run_mode": "train"}, "model.model_config.num_hidden_layers is missing; give it"),
+        ({"use_legacy": False, "run_mode": "train"}, "model.model_config.model_type is missing; give it"),
+        ({"use_legacy": True, "run_mode": "train"}, "model.model_config.num_hidden_layers is missing; give it"),
+        (
+            {**with_model(QWEN_FILE, model_type=None), "pretrained_model_dir": ""},
+            "model.model_config.model_type is missing; it is left",
+        ),
         ({"use_legacy": False, "pretrained_model_dir": "/m"}, "it is left to the configuration in pretrained_model_dir"),
         (with_model(LLAMA_FILE, type="BertConfig"), "'BertConfig' names layers that are not known here"),
         ({**QWEN_FILE, "run_mode": "predict"}, "run_mode 'predict' trains nothing"),
