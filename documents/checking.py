@@ -261,8 +261,11 @@ def with_texts_read(model: type[Section], document: object, read: Callable[[str,
     """``document`` with each text that stands where ``model`` takes numbers and no text, as ``read`` reads it.
 
     ``read`` gets the field's name, the text, and whether the number must be whole; None leaves the text. A name of a choice
-    counts in any case.
+    counts in any case. A document that is valid has no such text.
     """
+    with suppress(ValidationError):
+        model.model_validate(document)
+        return document
     definitions = schema_of(model).get("$defs", {})
 
     def reading(value: Any, schemas: list[Schema], field: str) -> Any:

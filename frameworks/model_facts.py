@@ -169,7 +169,7 @@ def flattened(section: Any, lead: str = "") -> dict[str, Any]:
         value = getattr(section, entry.name)
         path = lead + entry.name
         if is_dataclass(value):
-            found |= {path: True, **flattened(value, Sentence("{}.", path))}
+            found |= {path: True, **flattened(value, f"{path}.")}
         else:
             found[path] = value
     return found
@@ -187,7 +187,7 @@ def _made(kind: type, lead: str, flat: Flat) -> Any:
         path = lead + entry.name
         if path in _PARTS:
             if flat.get(path):
-                chosen[entry.name] = _made(_PARTS[path], Sentence("{}.", path), flat)
+                chosen[entry.name] = _made(_PARTS[path], f"{path}.", flat)
         elif flat.get(path) is not None:
             chosen[entry.name] = flat[path]
     return kind(**chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from cost_models.shapes.model_constants import ModelConstants, RopeScaling, RouterConstants
@@ -137,12 +138,14 @@ FLAVORS = _flavors()
 _PRICED = tuple(each for each in FLAVORS.values() if each.attention == CAUSAL)
 
 
+@lru_cache(maxsize=64)
 def flavor_of(model: ModelShape) -> Flavor | None:
     """The flavor with the model's layers; ``None`` without one."""
     same = [each for each in _PRICED if not _different(each.model, model)]
     return same[0] if same else None
 
 
+@lru_cache(maxsize=64)
 def no_flavor(model: ModelShape) -> str:
     """A sentence on a model that is no flavor: what the nearest one has otherwise."""
     nearest = min(_PRICED, key=lambda each: (len(_different(each.model, model)), abs(each.model.num_layers - model.num_layers)))
