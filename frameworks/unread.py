@@ -43,12 +43,11 @@ ASSUMED: Mapping[str, str] = {
     "is-instruction-dataset": Sentence("every sample is priced as long as the sequence"),
     "is-pairwise-dataset": Sentence("every sample is priced as long as the sequence"),
     "lora-fusion": Sentence("adapters are priced as matmuls of their own"),
-    "sft": Sentence("every sample is priced as long as the sequence"),
 }
 # Arguments that put several samples into one sequence, or leave samples as short as they are.
 UNEVEN = (
     *("reset-attention-mask", "pack", "neat-pack", "no-pad-to-seq-lengths", "variable-seq-lengths"),
-    *("fix-sub-seq-length", "max-seqlen-per-dp-cp-rank", "dataloader-inter-document-masking"),
+    *("fix-sub-seq-length", "max-seqlen-per-dp-cp-rank", "dataloader-inter-document-masking", "sft"),
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 from frameworks.draft import Draft
@@ -26,8 +27,8 @@ class Dialect:
 
     ``fsdp``: arguments of fully sharded data parallelism; ``deepep``: those added to the flexible dispatcher; ``hybridep``: in
     NVLink domains that DeepEP does not span (empty: the release has no other). ``placements``: the
-    possible placements of layers; if they are not ``even``, one argument has the layout. ``fused_latent_rope``: latent attention
-    has a fused rotary embedding.
+    possible placements of layers; if they are not ``even``, one argument has the layout. ``tasks``: what ``pretrain_gpt.py``
+    trains. ``fused_latent_rope``: latent attention has a fused rotary embedding.
     """
 
     release: Release
@@ -38,6 +39,7 @@ class Dialect:
     deepep: Arguments
     hybridep: Arguments
     placements: Placements
+    tasks: tuple[Task, ...] = (Task.PRETRAIN,)
     fused_latent_rope: bool = False
     by_name: Mapping[str, Rule] = field(init=False)
 
@@ -103,5 +105,6 @@ CORE_0_19 = Dialect(
     deepep={"moe-flex-dispatcher-backend": "deepep"},
     hybridep={"moe-flex-dispatcher-backend": "hybridep"},
     placements=rules_0_19.PLACEMENTS,
+    tasks=rules_0_19.TASKS,
     fused_latent_rope=True,
 )

@@ -34,7 +34,7 @@ def _framework(
         suffix="sh",
         purposes=HARDWARE_QUEUE | HYBRID_EP,
         file=partial(script, tokenizer=("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')),
-        untold=partial(untold, release, dialect.models, dialect.name),
+        untold=partial(untold, release, dialect.models, dialect.name, tasks=dialect.tasks),
         misstated=partial(misstated, release, dialect.models, dialect.name),
         read_job=partial(read_job, dialect),
     )

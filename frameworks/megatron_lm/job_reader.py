@@ -8,6 +8,7 @@ from typing import Any
 
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
 from cost_models.shapes.workload import ModelShape, MoeShape
 from documents.bounds import MAX_LAYERS
 from documents.quantities import gibibytes
@@ -17,6 +18,7 @@ from frameworks.megatron_lm.balance import BIAS, FORCING, LOSS, LOSSES
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.model_table import MODEL_0_12
 from frameworks.megatron_lm.reader import Reading
+from frameworks.megatron_lm.table import SFT
 from frameworks.model_facts import ModelTable
 from frameworks.release import Kind, Release, problems, values_of
 from frameworks.table import Table
@@ -72,7 +74,12 @@ class JobReading(Reading):
             next((str(self.value(name)) for name in TOKENIZERS if name in self.given), ""),
             self.doubts_of_mask(),
             self.builds_mask(),
+            task=self.task(),
         )
+
+    def task(self) -> TrainingTask:
+        """What the arguments train."""
+        return TrainingTask(Task.SFT) if SFT in self.release.arguments and self.on(SFT) else PRETRAIN
 
     def builds_mask(self) -> bool:
         """Whether the data loader builds a mask, as it does unless it is told not to [megatron-0.12, arguments.py]."""

@@ -36,6 +36,7 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
         draft.drop(Feature.MOE_PAD_TO_CAPACITY, Sentence("DeepEP takes no padding to capacity"))
     dialect.drop_broken(draft, "megatron_shared_expert_overlap", "megatron_grouped_gemm_precision", "megatron_tp_comm_overlap")
     _context_parallel(dialect, draft)
+    _packed_samples(dialect, draft)
     _optimizer(dialect, draft)
     draft.fix(dialect.fixed)
     _recompute(dialect, draft)
@@ -54,9 +55,19 @@ def _context_parallel(dialect: Dialect, draft: Draft) -> None:
     for rule, why in (
         ("megatron_ulysses_query_groups", Sentence("Transformer Engine repeats no query groups")),
         ("megatron_ulysses_latent", Sentence("Transformer Engine before 2.15 takes no latent attention there")),
+        ("megatron_sft_context", Sentence("not every Transformer Engine takes packed samples there")),
     ):
         if dialect.broken(draft, rule):
             draft.set("cp_algo", planned, CpAlgo.RING.label, why, cp_algo=CpAlgo.RING, ulysses_degree=1)
+
+
+def _packed_samples(dialect: Dialect, draft: Draft) -> None:
+    if dialect.broken(draft, "megatron_sft_attention"):
+        draft.add(Feature.FLASH_ATTENTION, Sentence("no other attention takes packed samples"))
+    if dialect.broken(draft, "megatron_sft_micro_batch"):
+        why = Sentence("over pp, packed samples run one sequence a micro batch")
+        draft.set("micro_batch_size", draft.strategy.micro_batch_size, 1, why, micro_batch_size=1)
+    dialect.drop_broken(draft, "megatron_sft_overlap", "megatron_sft_graphs")
 
 
 def _optimizer(dialect: Dialect, draft: Draft) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import Dispatcher
+from cost_models.shapes.strategy import CpAlgo, Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
@@ -39,6 +39,7 @@ from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, has_effect, none_of, rules_in
 
 NAME = "Megatron-LM 0.19"
+TASKS = (Task.PRETRAIN, Task.SFT)  # both with pretrain_gpt.py
 ARGUMENTS, CONFIG = "[megatron-0.19, arguments.py]", "[megatron-0.19, transformer_config.py]"
 
 
@@ -47,7 +48,7 @@ def again(rule: FactRule) -> FactRule:
     return fact_rule(RELEASE_0_19, TERMS_0_19, rule.name, rule.requirement)
 
 
-TASK = task_rule("megatron_task", "[megatron-0.19, pretrain_gpt.py]", NAME, Task.PRETRAIN)
+TASK = task_rule("megatron_task", "[megatron-0.19, pretrain_gpt.py]", NAME, *TASKS)
 PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "fp32")
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", Sentence("of {}", NAME))
 MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEASE_0_19, MODEL_0_19))
@@ -152,6 +153,35 @@ ACTIVATION_RECOMPUTE = fact_rule(
     "megatron_activation_recompute",
     rules_0_12.ACTIVATION_RECOMPUTE.requirement,
     sentence=rules_0_12.ACTIVATION_RECOMPUTE.sentence,
+)
+# Samples of a fine-tune are packed: attention gets the ends of the samples in a sequence, of which each has its own number.
+SFT_MICRO_BATCH = fact_rule(
+    RELEASE_0_19,
+    TERMS_0_19,
+    "megatron_sft_micro_batch",
+    Sentence("sft runs one sequence a micro batch over pp: later stages expect the sequences apart, and their attention joined"),
+)
+SFT_OVERLAP = fact_rule(
+    RELEASE_0_19,
+    TERMS_0_19,
+    "megatron_sft_overlap",
+    Sentence("moe_comm_overlap excludes sft: its passes are not told where samples end"),
+)
+SFT_GRAPHS = fact_rule(
+    RELEASE_0_19,
+    TERMS_0_19,
+    "megatron_sft_graphs",
+    Sentence("cuda_graph excludes sft: the number of samples in a sequence changes"),
+)
+SFT_ATTENTION = fact_rule(
+    RELEASE_0_19, TERMS_0_19, "megatron_sft_attention", Sentence("sft needs flash_attention, which takes packed samples")
+)
+SFT_CONTEXT = Rule(
+    "megatron_sft_context",
+    "[transformer-engine, context_parallel.py]",
+    Sentence("sft over cp passes keys around a ring: not every Transformer Engine takes packed samples otherwise"),
+    lambda w, b: (b.cp > 1) & (b.cp_algo != int(CpAlgo.RING)) & (w.training.task.name is Task.SFT),
+    lambda w, s: Sentence("cp_algo {} over cp {} with packed samples of sft", s.cp_algo.label, s.cp),
 )
 EXPERT_BIASES = Rule(
     "megatron_expert_biases",

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from documents.sentences import Sentence, joined
 from frameworks.framework import Start
 from frameworks.launch_text import PLACEHOLDER, comment, heading
+from frameworks.megatron_lm.table import SFT
 from frameworks.release import Release
 
-ENTRY_POINT, TUNING = "pretrain_gpt.py", "posttrain_gpt.py"
+ENTRY_POINT = "pretrain_gpt.py"
 STAGE, PAIRS = "stage", "is-pairwise-dataset"  # arguments of fine-tuning
 LOSS, FORCE = "--moe-router-load-balancing-type", "--moe-router-force-load-balancing"
 PLACEHOLDERS = {
@@ -23,9 +25,36 @@ PLACEHOLDERS = {
     "TOKENIZER_PATH": Sentence("tokenizer of the model"),
     "CHECKPOINT_PATH": Sentence("folder for checkpoints"),
 }
-OF_TUNING = {
-    "MODEL_PATH": Sentence("the model to fine-tune, converted for this plan"),
-    "PROMPT_TYPE": Sentence("template of its prompts, a name of configs/finetune/templates.json"),
+MODEL = {"MODEL_PATH": Sentence("the model to fine-tune, as a checkpoint of the framework")}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """How a framework fine-tunes: its program, the user's settings, and its words for their prompts; perhaps a tokenizer."""
+
+    program: str
+    placeholders: Mapping[str, str]
+    prompts: str
+    tokenizer: tuple[str, ...] = ()
+
+
+TUNINGS = {  # by the argument that says so
+    STAGE: Tuning(
+        "posttrain_gpt.py",
+        PLACEHOLDERS | MODEL | {"PROMPT_TYPE": Sentence("template of its prompts, a name of configs/finetune/templates.json")},
+        '--prompt-type "${PROMPT_TYPE}"',
+    ),
+    SFT: Tuning(
+        ENTRY_POINT,
+        PLACEHOLDERS
+        | MODEL
+        | {
+            "DATA_PATH": Sentence("JSON lines with messages"),
+            "PROMPT_TYPE": Sentence("form of its prompts: default is the tokenizer's own, and trains on the prompts too"),
+        },
+        '--sft-tokenizer-prompt-format "${PROMPT_TYPE}"',
+        ("--tokenizer-type SFTTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"'),
+    ),
 }
 
 
@@ -52,19 +81,20 @@ def script(
     return "\n".join(lines) + "\n"
 
 
-def _tunes(arguments: Sequence[str]) -> bool:
-    """Whether the arguments fine-tune a model that exists."""
-    return f"--{STAGE}" in arguments
+def _tuning(arguments: Sequence[str]) -> Tuning | None:
+    """How the arguments fine-tune a model that exists; ``None`` where they train a new one."""
+    return next((tuning for name, tuning in TUNINGS.items() if f"--{name}" in arguments), None)
 
 
 def _placeholders(arguments: Sequence[str]) -> Mapping[str, str]:
     """Variables that the user must set, with their purpose."""
-    return PLACEHOLDERS | OF_TUNING if _tunes(arguments) else PLACEHOLDERS
+    tuning = _tuning(arguments)
+    return PLACEHOLDERS if tuning is None else tuning.placeholders
 
 
 def _first_or_resumed(arguments: Sequence[str], say: Callable[[str], str]) -> list[str]:
     """The checkpoint that a fine-tune starts from: its own last one, or the model with new optimizer states."""
-    if not _tunes(arguments):
+    if _tuning(arguments) is None:
         return []
     return [
         *comment(say, Sentence("The first start loads the model; a later one resumes from the last checkpoint.")),
@@ -100,14 +130,15 @@ def _has_balance_loss(arguments: Sequence[str]) -> bool:
 
 
 def _yours(tokenizer: Sequence[str], arguments: Sequence[str]) -> list[str]:
+    tuning = _tuning(arguments)
     return [
         '--data-path "${DATA_PATH}"',
         "--split 100,0,0",
-        *tokenizer,
-        *(['--prompt-type "${PROMPT_TYPE}"'] if _tunes(arguments) else []),
+        *((tuning and tuning.tokenizer) or tokenizer),
+        *([tuning.prompts] if tuning else []),
         *(['--ref-model "${MODEL_PATH}"'] if f"--{PAIRS}" in arguments else []),
         '--save "${CHECKPOINT_PATH}"',
-        *([] if _tunes(arguments) else ['--load "${CHECKPOINT_PATH}"']),  # an empty folder starts a new training
+        *([] if tuning else ['--load "${CHECKPOINT_PATH}"']),  # an empty folder starts a new training
         "--save-interval 1000",
         "--train-iters 1000",
         "--lr 1.0e-5",
@@ -139,7 +170,8 @@ def _rendezvous(say: Callable[[str], str]) -> list[str]:
 def _torchrun(arguments: Sequence[str], start: Start) -> list[str]:
     names = list(_placeholders(arguments))
     missing = " ".join(f'"${{{name}}}"' for name in names)
-    program, more = (TUNING, ' "${FROM[@]}"') if _tunes(arguments) else (ENTRY_POINT, "")
+    tuning = _tuning(arguments)
+    program, more = (tuning.program, ' "${FROM[@]}"') if tuning else (ENTRY_POINT, "")
     return [
         'if [[ "${BASH_SOURCE[0]}" == "$0" ]]; then',
         "  set -euo pipefail",

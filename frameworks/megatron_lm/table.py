@@ -12,6 +12,7 @@ from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Cluster
 from documents.sentences import Sentence
 from frameworks.facts import SEQUENCE_PARALLEL, Term, Terms, choice, number, switch
@@ -20,6 +21,7 @@ from frameworks.release import read_release
 from frameworks.rule import has_effect
 from frameworks.table import SwitchArgument, Table
 
+SFT = "sft"  # the argument that makes pretrain_gpt.py fine-tune, from 0.19 on
 DEEPEP_DOMAIN = 8  # devices that DeepEP's kernels reach over NVLink
 
 
@@ -218,4 +220,8 @@ TERMS_0_19: Terms = {
         lambda w, b: (b.dispatcher == Dispatcher.TWO_LEVEL) & has_deepep(w.cluster), "DeepEP", lambda w, s: "DeepEP"
     ),
     "use-megatron-fsdp": TERMS_0_12["use-custom-fsdp"],
+    SFT: Term(
+        lambda w, b: w.training.task.name is Task.SFT, Sentence("sft"), lambda w, s: Sentence("training.task sft"), of_job=True
+    ),
+    "micro-batch-size": number("micro_batch_size"),
 }

@@ -6,6 +6,7 @@ from cost_models.shapes.canonical import expert_domain_devices
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.training_task import Task
 from cost_models.shapes.traits import FP32_ROUTER_EXPERTS
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
@@ -28,7 +29,7 @@ from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
-from frameworks.megatron_lm.table import has_deepep
+from frameworks.megatron_lm.table import SFT, has_deepep
 from frameworks.model_facts import Arguments
 from frameworks.placements import ranks_are_alike
 from frameworks.rule import layout_of
@@ -39,6 +40,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
     """Arguments, environment and notes of the nearest strategy that the release supports."""
     model, table = workload.model, dialect.table
     s, replaced = nearest(dialect, workload, planned)
+    tunes = workload.training.task.name is Task.SFT
     optimizer = Feature.OVERLAP_GRAD_REDUCE | Feature.OVERLAP_PARAM_GATHER | Feature.GRAD_REDUCE_IN_BF16
     written = {
         "num-layers": model.num_layers,
@@ -56,8 +58,9 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **table.arguments_of(optimizer),
         **_sharding(dialect, s),
         **table.arguments_of(~optimizer),
+        **where(tunes, SFT),
         # Attention is causal; the mask would be seq-length squared.
-        **where(not workload.software.loader_mask, "no-create-attention-mask-in-dataloader"),
+        **where(tunes or not workload.software.loader_mask, "no-create-attention-mask-in-dataloader"),
     }
     return LaunchArguments(
         tokens(dialect.release, written, s.features), _environment(workload, s), replaced + _notes(dialect, workload, s, planned)
@@ -163,11 +166,31 @@ def _sharding(dialect: Dialect, s: ParallelStrategy) -> Arguments:
     return {}
 
 
+def _task_notes(workload: Workload, s: ParallelStrategy) -> list[str]:
+    """How a fine-tune starts: from which data and which checkpoint [megatron-0.19, sft_dataset.py; megatron-bridge]."""
+    if workload.training.task.name is not Task.SFT:
+        return []
+    sharded = Sentence(
+        "Fully sharded data parallelism has a format of its own: tools/checkpoint/checkpoint_inspector.py "
+        "convert-torch-dist-to-fsdp-dtensor makes it of that checkpoint."
+    )
+    return [
+        Sentence("Each line of the data has a list of messages; a line with several conversations packs them into one sequence."),
+        Sentence(
+            'Convert the model once, for every layout: python -c "from megatron.bridge import AutoBridge; '
+            "AutoBridge.import_ckpt('HF_FOLDER', 'MODEL_PATH')\", with Megatron-Bridge."
+        ),
+        *([sharded] if s.zero_stage >= 2 else []),
+        Sentence("A start resumes from CHECKPOINT_PATH where that holds a checkpoint, else it loads MODEL_PATH."),
+    ]
+
+
 def _notes(dialect: Dialect, workload: Workload, s: ParallelStrategy, planned: ParallelStrategy) -> tuple[str, ...]:
     notes = [
         start_note(workload, Sentence("torchrun --nnodes and --nproc-per-node")),
         *unstated_note(dialect.release, dialect.models, workload),
         *balance_notes(dialect.name, dialect.release, workload),
+        *_task_notes(workload, s),
     ]
     model = workload.model
     if RecomputeModule.MLP_ACT in s.recompute_modules and model.moe is not None:

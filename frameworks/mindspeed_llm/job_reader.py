@@ -48,7 +48,7 @@ class JobReading(Reading, megatron.JobReading):
 
     def job(self) -> ReadJob:
         """The job, with a sentence on recompute that DualPipeV leaves out of the price."""
-        read = replace(super().job(), task=self.task())
+        read = super().job()
         strategy = read.strategy
         if strategy.recompute is not Recompute.FULL or not self.schedule().rules.is_vee:
             return read

@@ -44,7 +44,7 @@ def main() -> int:
         checkouts = Checkouts(dict(map(_checkout, options.checkouts)), scratch)
         targets = [label for label in cases.targets() if not options.only or label.startswith(tuple(options.only.split(",")))]
         chosen = cases.models(options.models.split(",") if options.models else None)
-        matrix, without = cases.with_files(list(cases.cases(chosen, targets, options.sizes)), options.files)
+        matrix, without = cases.with_files(list(cases.cases(chosen, targets, options.sizes, options.task)), options.files)
         made = list(exported(matrix, scratch / "exports", options.processes))
         files = [each for each in made if each.file is not None][: options.limit]
         print(f"{len(matrix)} cases, {len(files)} files ({timed(started)})", flush=True)
@@ -77,6 +77,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--only", help="targets, with or without @release, separated by commas")
     parser.add_argument("--models", help="presets, and import:NAME for a config.json of the tests, separated by commas")
     parser.add_argument("--sizes", type=int, default=cases.NUM_SIZES, help="cluster sizes of each model (default %(default)s)")
+    parser.add_argument("--task", choices=list(cases.TASKS), default="pretrain", help="what is trained (default %(default)s)")
     parser.add_argument("--files", type=int, default=450, help="files of each release, at least (default %(default)s)")
     parser.add_argument("--limit", type=int, help="files to ask about at most")
     parser.add_argument("--processes", type=int, default=2)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.presets import resolve_model
@@ -29,6 +30,12 @@ NARROWER = {"micro_batch_size": [1, 2], "vpp": {"max": 4}, "tp": {"max": 8}}  # 
 # smallest size is realistic.
 BYTES_PER_PARAMETER, BYTES_PER_DEVICE = 18, 34e9
 SMALLEST, SEQUENCES_PER_DEVICE, FEWEST_SEQUENCES = 8, 2, 64
+TASKS: dict[str, dict[str, Any]] = {
+    "pretrain": {},
+    "sft": {"task": "sft"},
+    "lora": {"task": "lora", "adapter": {"rank": 16}},
+    "dpo": {"task": "dpo"},
+}
 # Devices for each framework, used in turn over the sizes.
 HARDWARE = {
     "megatron-lm": ("h100-sxm-80gb",),
@@ -60,6 +67,7 @@ class Case:
     global_batch_size: int
     num_first: int = 1  # number of plans that a search returns first
     num_drawn: int = 0  # number of other plans, drawn at random
+    task: str = "pretrain"
 
     @property
     def folder(self) -> str:
@@ -71,7 +79,7 @@ def job_of(case: Case) -> Job:
     document = {
         "model": case.model.source,
         "cluster": {"hardware": case.hardware, "num_devices": case.num_devices},
-        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size},
+        "training": {"seq_length": SEQ_LENGTH, "global_batch_size": case.global_batch_size, **TASKS[case.task]},
         "software": {"target": case.target},
         "search": {"top": CONSIDERED * case.num_first, "time_limit_s": SECONDS_A_SEARCH, **NARROWER},
     }
@@ -134,7 +142,9 @@ def models(chosen: Sequence[str] | None = None) -> list[Model]:
     return [by_name[name] for name in names]
 
 
-def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = NUM_SIZES) -> Iterator[Case]:
+def cases(
+    chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = NUM_SIZES, task: str = "pretrain"
+) -> Iterator[Case]:
     """Each model for each target on several cluster sizes, each twice the one before."""
     for model in chosen:
         smallest = SMALLEST
@@ -145,7 +155,7 @@ def cases(chosen: Sequence[Model], of_targets: Sequence[str], num_sizes: int = N
             for size in range(num_sizes):
                 devices = smallest << size
                 batch = max(FEWEST_SEQUENCES, SEQUENCES_PER_DEVICE * devices)
-                yield Case(model, target, hardware[size % len(hardware)], devices, batch)
+                yield Case(model, target, hardware[size % len(hardware)], devices, batch, task=task)
 
 
 def _num_parameters(model: Model) -> float:

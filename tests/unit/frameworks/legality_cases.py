@@ -439,6 +439,15 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
      changed(FLAT, cp=2, dp=2, cp_algo=CpAlgo.HYBRID), ("cp 2", "hybrid_cp")),
     ("mindformers_expert_world", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
      changed(MIXTURE_PLAN, dp=8, cp=2, cp_algo=CpAlgo.RING), ("32", "dp 8 x tp 2 = 16")),
+    ("megatron_sft_micro_batch", "megatron-lm@0.19", SFT, changed(FLAT, micro_batch_size=1), changed(FLAT, micro_batch_size=2),
+     ("training.task sft", "pp 4", "micro_batch_size 2")),
+    ("megatron_sft_overlap", "megatron-lm@0.19", trained(SFT.training.task, DEEP),
+     changed(EIGHT_RANKS, features=OVERLAPPED), EIGHT_RANKS, ("training.task sft", "moe_comm_overlap over ep 8")),
+    ("megatron_sft_graphs", "megatron-lm@0.19", SFT, FLAT, with_features(FLAT, Feature.CUDA_GRAPH), ("sft", "cuda_graph")),
+    ("megatron_sft_attention", "megatron-lm@0.19", SFT, FLAT,
+     changed(FLAT, features=DEFAULT_FEATURES & ~Feature.FLASH_ATTENTION), ("sft", "needs flash_attention")),
+    ("megatron_sft_context", "megatron-lm@0.19", SFT, changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.RING),
+     changed(FLAT, dp=2, cp=2, cp_algo=CpAlgo.ULYSSES, ulysses_degree=2), ("ulysses", "cp 2", "sft")),
     ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, changed(MIXTURE_PLAN, dispatcher=Dispatcher.HIERARCHICAL),
      changed(MIXTURE_PLAN, dispatcher=Dispatcher.TWO_LEVEL), ("two_level", "ep 32")),
     ("mindformers_dispatcher", "mindformers", MIXTURE_JOB, MIXTURE_PLAN,
@@ -448,7 +457,7 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
 # Rules on the job alone: (rule, target, a job that keeps it, one that breaks it, what the sentence holds)
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("megatron_task", "megatron-lm", DENSE_JOB, SFT, "not sft"),
-    ("megatron_task", "megatron-lm@0.19", DENSE_JOB, SFT, "not sft"),
+    ("megatron_task", "megatron-lm@0.19", SFT, LORA, "not lora"),
     ("mindspeed_task", "mindspeed-llm", SFT, trained(TrainingTask(Task.QLORA, ADAPTERS, BasePrecision.NF4)), "not qlora"),
     ("mindspeed_adapters", "mindspeed-llm", LORA, trained(TrainingTask(Task.LORA, Adapters(8, 8.5, ADAPTERS.modules))), "is 8.5"),
     (

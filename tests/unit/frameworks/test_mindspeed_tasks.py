@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from frameworks.launch import launch_block
 from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from tests.unit.frameworks.legality_cases import LORA, MIXTURE_JOB, trained
 from tests.unit.frameworks.legality_workloads import DENSE_PLAN
+from tests.unit.frameworks.started_scripts import started
 
 PLAN = ParallelStrategy(tp=4, dp=16, sequence_parallel=True)
 TASKS = {
@@ -33,17 +33,6 @@ def block(workload: Workload, strategy: ParallelStrategy = PLAN) -> dict[str, An
 def script(workload: Workload, strategy: ParallelStrategy = PLAN) -> str:
     start = Start("Plan 1", workload.cluster.num_devices, 8)
     return MINDSPEED_LLM.file(MINDSPEED_LLM.release, MINDSPEED_LLM.purposes, block(workload, strategy), start)
-
-
-def started(text: str, folder: Path, **variables: str) -> tuple[int, list[str]]:
-    """The exit status of a script, and what it hands to torchrun."""
-    (folder / "torchrun").write_text('#!/bin/bash\nprintf "%s\\n" "$@" > "$CALLED"\n')
-    (folder / "torchrun").chmod(0o755)
-    (folder / "plan.sh").write_text(text)
-    called = folder / "called"
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "CALLED": str(called), "MASTER_ADDR": "a", "NODE_RANK": "0", **variables}
-    done = subprocess.run(["bash", str(folder / "plan.sh")], env=environment, capture_output=True, text=True, check=False)
-    return done.returncode, called.read_text().splitlines() if called.exists() else []
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -167,5 +156,3 @@ def test_no_file_is_written_for_a_program_that_starts_another_task(task: Trainin
     assert takes == ({"mindspeed-llm"} if task.name in TASKS else set())
     refused = found["mindformers"]["notes"]
     assert any("Not the same task: the program is written for pretrain" in note for note in refused)
-    gpu = replace(workload, cluster=replace(workload.cluster, profile=replace(workload.cluster.profile, family="nvidia")))
-    assert launch_block(gpu, PLAN)["megatron-lm"]["arguments"] is None
