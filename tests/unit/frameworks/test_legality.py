@@ -44,6 +44,7 @@ from tests.unit.frameworks.legality_cases import (
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, MIXTURE_PLAN, PANGU_JOB, PANGU_PLAN, job
 from tests.unit.frameworks.mindspeed_fsdp2_cases import FSDP2
 from tests.unit.frameworks.mindspeed_fsdp2_cases import JOBS as FSDP2_JOBS
+from tests.unit.frameworks.packed_sample_cases import PACKED_SAMPLES
 from tests.unit.frameworks.torchtitan_cases import JOBS as TORCHTITAN_JOBS
 from tests.unit.frameworks.torchtitan_cases import TORCHTITAN
 
@@ -55,7 +56,7 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
 
 
 @pytest.mark.parametrize(
-    ("rule", "target", "workload", "legal", "illegal", "words"), [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2]
+    ("rule", "target", "workload", "legal", "illegal", "words"), [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES]
 )
 def test_each_rule_tells_legal_from_illegal(
     rule: str, target: str, workload: Workload, legal: ParallelStrategy, illegal: ParallelStrategy, words: tuple[str, ...]
@@ -74,7 +75,7 @@ def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: 
 
 
 def test_every_rule_has_a_case() -> None:
-    cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS]
+    cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS, *PACKED_SAMPLES]
     assert {rule.name for rule in RULES} == {case[0] for case in cases}
 
 
