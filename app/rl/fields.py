@@ -12,6 +12,7 @@ from cost_models.post_training.constants import DEFAULT_ENGINE, ENGINES
 from cost_models.post_training.lengths import DEFAULT_GROUP_SHARE, DEFAULT_SIGMA, MAX_SIGMA
 from cost_models.post_training.placements import PlacementKind
 from cost_models.post_training.rollout_side import Scheduling
+from cost_models.post_training.shards import RankOrder
 from cost_models.serving.engine import CACHE_BYTES, WEIGHT_BYTES
 from documents.bounds import Degree, Devices, GlobalBatch, Name, ZeroStage
 from documents.checking import OneOf, Section
@@ -24,6 +25,7 @@ SHOWN_PLANS = 10
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 Length = Annotated[float, Field(ge=1, le=MAX_LENGTH)]
+SwitchSeconds = Annotated[float, Field(ge=0, le=3600)]
 Part = Annotated[float, Field(ge=0, le=1)]
 
 
@@ -73,6 +75,25 @@ class StalenessSection(Section):
     )
 
 
+class SwitchSection(Section):
+    """How layouts change between training and rollout; seconds that are not given are the range of published ones."""
+
+    rank_order: Annotated[str, OneOf(*RankOrder)] = Field(
+        default=RankOrder.CONSECUTIVE.value,
+        description="devices of an instance on training devices: neighbours, or at intervals so that shards overlap (HybridFlow)",
+    )
+    communicators: Literal["kept", "reopened"] = Field(
+        default="kept", description="opened once and held in memory, or closed and opened at every change (slime)"
+    )
+    graphs: Literal["kept", "recaptured"] = Field(default="kept", description="decode graphs: captured once, or at every change")
+    num_graphs: Annotated[int, Field(ge=0, le=10_000)] | None = Field(
+        default=None, description="decode graphs of an engine; default: the sizes that vLLM captures"
+    )
+    group_s: SwitchSeconds | None = Field(default=None, description="to make one process group, on all ranks in turn")
+    communicator_s: SwitchSeconds | None = Field(default=None, description="to open one communicator on a rank")
+    graph_s: SwitchSeconds | None = Field(default=None, description="to capture one decode graph")
+
+
 class PostTrainingSection(Section):
     """The algorithm, its answers, and where its tasks run."""
 
@@ -103,6 +124,7 @@ class PostTrainingSection(Section):
         default=DEFAULT_ENGINE, description="how weights travel to the rollout"
     )
     offload: bool = Field(default=True, description="states of training go to the host while its devices roll out")
+    switch: SwitchSection = SwitchSection()
     max_staleness: Annotated[int, Field(ge=0, le=MAX_STALENESS)] = Field(default=4, description="that a search tries")
     top: Annotated[int, Field(ge=1, le=100)] = SHOWN_PLANS
     time_limit_s: Annotated[float, Field(gt=0, le=1e7)] | None = Field(

@@ -38,7 +38,9 @@ from cost_models.post_training.lengths import (
 )
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.rollout_side import Scheduling
+from cost_models.post_training.shards import RankOrder
 from cost_models.post_training.step import CHANGES_OVER, Algorithm, PostTraining, layout_change_s, least_passes, training_cost_s
+from cost_models.post_training.switching import Switching
 from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import ParallelStrategy, Recompute
@@ -172,10 +174,14 @@ class RlJob:
             found = training_cost_s(self.algorithm, times)
             if changes:
                 section = self.section
-                shard, copy_s = layout_change_s(
-                    serving, instance, strategy, times, section.reshard_engine, offloads=section.offload
+                found += layout_change_s(
+                    serving,
+                    instance,
+                    strategy,
+                    times,
+                    section.reshard_engine,
+                    offloads=section.offload,
                 )
-                found += shard.seconds + 2.0 * copy_s
             return found
 
         if key not in self.pools:
@@ -263,6 +269,21 @@ class RlJob:
             offloads=section.offload,
             scheduling=Scheduling(self.rollout.scheduling),
             queue_bytes_per_s=section.queue_bytes_per_s if section.queue else None,
+            switching=self.switching,
+        )
+
+    @property
+    def switching(self) -> Switching:
+        """How the site changes layouts."""
+        given = self.section.switch
+        return Switching(
+            rank_order=RankOrder(given.rank_order),
+            keeps_communicators=given.communicators == "kept",
+            keeps_graphs=given.graphs == "kept",
+            group_s=given.group_s,
+            communicator_s=given.communicator_s,
+            graph_s=given.graph_s,
+            num_graphs=given.num_graphs,
         )
 
 

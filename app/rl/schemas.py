@@ -95,12 +95,74 @@ class RlReshard(Document):
 
     engine: str
     model_bytes: float
-    device_bytes: float = Field(description="that a rollout device receives beyond the shards it has")
+    device_bytes: float = Field(description="that a rollout device receives beyond the shards it has, if shards nest")
     seconds: float
-    wire_s: float = Field(description="what the links alone need")
+    wire_s: float = Field(description="what the links alone need for these bytes")
     offload_s: float
     onload_s: float
     residual_bytes: float = Field(description="that the sleeping side leaves on a device")
+
+
+class RlSwitchSeconds(Document):
+    """Seconds with their range, for every change and for the first one, which opens what later ones keep."""
+
+    seconds: float
+    low_s: float = Field(description="of the range in which the seconds are known to lie")
+    high_s: float
+    first_s: float
+    first_low_s: float
+    first_high_s: float
+
+
+class RlSwitchPart(RlSwitchSeconds):
+    """One part of a change of layout."""
+
+    part: str = Field(
+        description="weights, offload_* and load_* (weights, gradients, optimizer, buffers), cache_freed, groups_made, "
+        "communicators_opened or graphs_captured"
+    )
+    device_bytes: float = Field(description="of the busiest device; 0 where nothing is moved or held")
+    count: int = Field(description="of groups in the cluster, communicators of a rank, or graphs")
+
+
+class RlSwitch(RlSwitchSeconds):
+    """One change of layout; its parts follow each other."""
+
+    parts: list[RlSwitchPart]
+
+
+class RlLink(Document):
+    """Weights that rollout devices copy from the nearest training device that holds them, over one tier of the network."""
+
+    tier: str
+    device_bytes: float = Field(description="of the device whose copies take longest")
+    mean_bytes: float = Field(description="of all rollout devices")
+    seconds: float = Field(description="of that device, at the full rate of the tier")
+
+
+class RlGroups(Document):
+    """Process groups of one kind."""
+
+    side: str = Field(description="training, rollout, or weights: from training to devices that only roll out")
+    kind: str
+    size: int = Field(description="ranks of a group")
+    number: int = Field(description="in the cluster")
+    in_turn: int = Field(description="that are made one after the other")
+
+
+class RlSwitches(Document):
+    """Changes of layout between training and rollout, by part."""
+
+    rank_order: str
+    to_rollout: RlSwitch
+    to_train: RlSwitch
+    shard_bytes: float = Field(description="largest shard of a rollout device")
+    kept_bytes: float = Field(description="of its shard that the device with the longest copies has from training")
+    links: list[RlLink] = Field(description="from the inside out")
+    links_s: float = Field(description="of the links alone, for all bytes that move in this order of ranks")
+    groups: list[RlGroups]
+    training_communicator_bytes: float = Field(description="that kept communicators of training hold on a device")
+    rollout_communicator_bytes: float = Field(description="the same of rollout")
 
 
 class RlBar(Document):
@@ -143,6 +205,9 @@ class RlPlan(Document):
     tokens_per_s: float
     tokens_per_s_per_device: float
     fits: bool
+    switch_s: float | None = Field(
+        default=None, description="of a step that both changes of layout take; null in studies of earlier versions"
+    )
 
 
 class RlLaunch(Document):
@@ -180,6 +245,7 @@ class RlDocument(Answer):
     utilisation: dict[str, float] = Field(description="share of the step in which each pool is busy")
     rollout: RlRollout
     reshard: RlReshard
+    switches: RlSwitches | None = Field(default=None, description="null in studies of earlier versions")
     training_peak_memory_bytes: float
     training_fits: bool
     timeline: list[RlBar]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from app.rl.export import launches
 from app.rl.job import RlJob, request_rl_job
+from app.rl.layout_changes import switches_document
 from app.rl.schemas import (
     RlBar,
     RlDocument,
@@ -28,6 +29,7 @@ from app.settings import load_settings
 from cost_models.post_training.constants import constant
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step
+from cost_models.post_training.switching import Switch
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.shapes.strategy import Recompute
 from documents.errors import InfeasibleError, InputError
@@ -219,6 +221,7 @@ def _staleness(job: RlJob, kind: PlacementKind) -> Staleness:
 def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocument:
     rate = step.tokens / found.step_s
     error = constant("step_log_error")
+    shorter_s, longer_s = found.switches.doubt
     bars = found.time.program.bars
     first = min((bar.start_s for bar in bars), default=0.0)
     return RlDocument(
@@ -227,8 +230,8 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
         assumptions=job.assumptions,
         warnings=_warnings(step, found),
         step_time_s=found.step_s,
-        step_time_low_s=found.step_s * math.exp(-error),
-        step_time_high_s=found.step_s * math.exp(error),
+        step_time_low_s=found.step_s * math.exp(-error) - shorter_s,
+        step_time_high_s=found.step_s * math.exp(error) + longer_s,
         tokens_per_s=rate,
         tokens_per_s_definition=DEFINITION,
         tokens_per_s_per_device=rate / step.num_devices,
@@ -250,10 +253,11 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
             device_bytes=found.to_rollout.device_bytes,
             seconds=found.to_rollout.seconds,
             wire_s=found.to_rollout.wire_s,
-            offload_s=found.offload_s,
-            onload_s=found.onload_s,
-            residual_bytes=found.residual_bytes,
+            offload_s=_copies_s(found.switches.to_rollout),
+            onload_s=_copies_s(found.switches.to_train),
+            residual_bytes=found.switches.training_communicator_bytes if step.shares_devices else 0.0,
         ),
+        switches=switches_document(step, found),
         training_peak_memory_bytes=found.training.peak_memory_bytes,
         training_fits=found.training.fits,
         timeline=[
@@ -272,6 +276,11 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
         variants=_variants(step, found),
         launches=launches(job, step),
     )
+
+
+def _copies_s(change: Switch) -> float:
+    """Seconds of the copies to the host, or back."""
+    return sum(part.each.value_s for part in change.parts if part.name.startswith(("offload_", "load_")))
 
 
 def _parts(found: PostTrainingStep) -> dict[str, float]:
@@ -354,6 +363,7 @@ def _plan(rank: int, one: Choice) -> RlPlan:
         tokens_per_s=one.tokens_per_s,
         tokens_per_s_per_device=one.tokens_per_s / one.job.num_devices,
         fits=one.step.training.fits,
+        switch_s=one.step.switches.to_rollout.each.value_s + one.step.switches.to_train.each.value_s,
     )
 
 

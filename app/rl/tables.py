@@ -5,9 +5,9 @@ from __future__ import annotations
 from rich.console import Console
 
 from app.answers.tables.estimate import print_doubts
-from app.rl.schemas import RlDocument, RlPlan, RlSearchDocument, RlValidationDocument
+from app.rl.schemas import RlDocument, RlPlan, RlSearchDocument, RlSwitchSeconds, RlValidationDocument
 from app.text.terminal import plain_table
-from documents.quantities import count, gibibytes, percent, seconds
+from documents.quantities import count, gibibytes, percent, seconds, span
 from documents.sentences import Sentence, joined, word
 
 
@@ -59,7 +59,17 @@ def print_rl_search(console: Console, document: RlSearchDocument, *, details: bo
     console.print(Sentence("{:,} choices priced{}.", document.priced, cut), markup=False)
     for title, plans in ((Sentence("Fastest"), document.plans), (Sentence("Throughput against staleness"), document.pareto)):
         table = plain_table(
-            ">", "placement", ">roll out", ">train", ">stale", "training", "instance", ">step", ">tokens/s", title=title
+            ">",
+            "placement",
+            ">roll out",
+            ">train",
+            ">stale",
+            "training",
+            "instance",
+            ">step",
+            ">switch",
+            ">tokens/s",
+            title=title,
         )
         for plan in plans:
             table.add_row(
@@ -71,6 +81,7 @@ def print_rl_search(console: Console, document: RlSearchDocument, *, details: bo
                 _layout(plan),
                 f"tp{plan.rollout.tp} ep{plan.rollout.ep}" if plan.rollout.ep > 1 else f"tp{plan.rollout.tp}",
                 seconds(plan.step_time_s),
+                "" if plan.switch_s is None else seconds(plan.switch_s),
                 count(plan.tokens_per_s),
             )
         console.print(table)
@@ -106,7 +117,7 @@ def _print_step(console: Console, document: RlDocument) -> None:
     for name, value in document.parts_s.items():
         table.add_row(word(name), seconds(value), word(document.blocked_by.get(name, "")))
     console.print(table)
-    rolled, moved = document.rollout, document.reshard
+    rolled = document.rollout
     console.print(
         Sentence(
             "\nRollout: {} instances of "
@@ -126,19 +137,7 @@ def _print_step(console: Console, document: RlDocument) -> None:
         ),
         markup=False,
     )
-    console.print(
-        Sentence(
-            "Weights: {} to a device in {} ({}; the wire alone {}), offload {}, load {}; the sleeping side leaves {}.",
-            gibibytes(moved.device_bytes),
-            seconds(moved.seconds),
-            moved.engine,
-            seconds(moved.wire_s),
-            seconds(moved.offload_s),
-            seconds(moved.onload_s),
-            gibibytes(moved.residual_bytes),
-        ),
-        markup=False,
-    )
+    _print_switches(console, document)
     busy = joined(", ", (Sentence("{} {}", pool, percent(share, 0)) for pool, share in document.utilisation.items()))
     console.print(Sentence("Busy: {}.", busy), markup=False)
     if document.variants:
@@ -157,3 +156,60 @@ def _print_step(console: Console, document: RlDocument) -> None:
             else Sentence("--save-dir writes {}.", launch.file_name)
         )
         console.print(Sentence("{} {}: {}", launch.framework, launch.release, said), markup=False, highlight=False)
+
+
+def _print_switches(console: Console, document: RlDocument) -> None:
+    """Both changes of layout by part, and the links of the weights."""
+    moved, both = document.reshard, document.switches
+    console.print(
+        Sentence(
+            "Weights: {} to a device in {} ({}; the wire alone {}), offload {}, load {}; the sleeping side leaves {}.",
+            gibibytes(moved.device_bytes),
+            seconds(moved.seconds),
+            moved.engine,
+            seconds(moved.wire_s),
+            seconds(moved.offload_s),
+            seconds(moved.onload_s),
+            gibibytes(moved.residual_bytes),
+        ),
+        markup=False,
+    )
+    if both is None:
+        return
+    table = plain_table("change of layout", "part", ">each", ">range", ">the first", ">range", ">bytes of a device", ">count")
+    for name, change in (("to rollout", both.to_rollout), ("to train", both.to_train)):
+        for part in change.parts:
+            table.add_row(
+                word(name),
+                word(part.part),
+                *_with_ranges(part),
+                gibibytes(part.device_bytes) if part.device_bytes else "",
+                f"{part.count:,}" if part.count else "",
+            )
+        table.add_row(word(name), word("all"), *_with_ranges(change), "", "")
+    console.print()
+    console.print(table)
+    links = plain_table("weights over", ">busiest device", ">mean device", ">seconds")
+    for link in both.links:
+        links.add_row(link.tier, gibibytes(link.device_bytes), gibibytes(link.mean_bytes), seconds(link.seconds))
+    console.print()
+    console.print(links)
+    console.print(
+        Sentence(
+            "Ranks are {}: the busiest device keeps {} of its shard of {}. "
+            "Kept communicators hold {} for training, {} for rollout.",
+            word(both.rank_order),
+            gibibytes(both.kept_bytes),
+            gibibytes(both.shard_bytes),
+            gibibytes(both.training_communicator_bytes),
+            gibibytes(both.rollout_communicator_bytes),
+        ),
+        markup=False,
+    )
+
+
+def _with_ranges(of: RlSwitchSeconds) -> tuple[str, str, str, str]:
+    """Seconds of every change and of the first, each with its range if it has one."""
+    each = "" if of.low_s == of.high_s else span(of.low_s, of.high_s)
+    first = "" if of.first_low_s == of.first_high_s else span(of.first_low_s, of.first_high_s)
+    return seconds(of.seconds), each, seconds(of.first_s), first

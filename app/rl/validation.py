@@ -17,7 +17,7 @@ from app.rl.schemas import RlErrors, RlSummary, RlValidationDocument, RlValidati
 from calibration.records.post_training import DIES_OF_A_PACKAGE, PostTrainingRecord
 from calibration.records.training import RefusedRecord
 from cost_models.post_training.constants import ENGINES
-from cost_models.post_training.resharding import Shares, reshard
+from cost_models.post_training.resharding import engine_s, model_bytes
 from cost_models.post_training.rollout_side import rollout_times
 from cost_models.post_training.step import post_training_step
 from cost_models.serving.engine import Engine, Overlap, ServingLayout, ServingWorkload
@@ -205,9 +205,10 @@ def _predict_sync(record: PostTrainingRecord, assumed: Assumed) -> Predicted:
         assumed.note(Sentence("engine = {}: the record names none", engine))
     weight = 1.0 if "fp8" in record.precision or "int8" in record.precision else 2.0
     tp = record.rollout.tp or 1
-    found = reshard(model, profile, None, Shares(1.0 / tp, 1.0 / tp), engine, bytes_per_weight=weight)
-    parts = {"model_bytes": found.model_bytes, "wire_s": found.wire_s, "bytes_per_s": ENGINES[engine].bytes_per_s(profile)}
-    return found.seconds, "s", parts
+    whole = model_bytes(model, weight)
+    wire_s = whole / tp / profile.tiers[-1].bandwidth_bytes_per_s
+    parts = {"model_bytes": whole, "wire_s": wire_s, "bytes_per_s": ENGINES[engine].bytes_per_s(profile)}
+    return max(engine_s(whole, 1.0, engine, profile), wire_s), "s", parts
 
 
 def _serving(record: PostTrainingRecord, assumed: Assumed) -> tuple[ServingWorkload, ServingLayout, int]:

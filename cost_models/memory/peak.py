@@ -219,28 +219,37 @@ def _sums(activations: LayerActivations, rows: IntColumn) -> LayerActivations:
     return replace(activations, saved={}, waiting={}, **{name: column[rows] for name, column in activations.sums.items()})
 
 
-def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
-    """Number of process groups of a rank that issue collectives; each has its own buffers. ``[n]``
+def process_groups(workload: Workload, batch: StrategyBatch) -> dict[str, Floats]:
+    """Ranks of each kind of process group that issues collectives, ``[n]``; 1: there is no such group.
 
-    World, tp, cp (two for hybrid), data parallel, pp, model parallel (gradient norm), ep, expert data parallel
-    [megatron-0.12, parallel_state.py]. Upper bound: HCCL creates a communicator at its first use [cann].
+    World, tp, cp (two for hybrid), data parallel, pp, model parallel (gradient norm), the two ends that share an embedding, ep,
+    expert data parallel [megatron-0.12, parallel_state.py].
     """
     moe = workload.model.moe is not None
     replicas, experts = data_parallel_sizes(batch)
-    groups = [
-        np.full(len(batch), workload.cluster.num_devices > 1),
-        batch.tp > 1,
-        batch.cp > 1,
-        (batch.ulysses_degree > 1) & (batch.ulysses_degree < batch.cp),
-        replicas > 1,
-        batch.pp > 1,
-        batch.tp * batch.pp > 1,
-        (batch.pp > 1) & workload.model.tied_embeddings,
-        (batch.ep > 1) & moe,
-        (batch.etp > 1) & moe,
-        (experts > 1) & moe,
-    ]
-    return sum((g.astype(np.float64) for g in groups), np.zeros(len(batch)))
+    has_two = (batch.ulysses_degree > 1) & (batch.ulysses_degree < batch.cp)
+    one = np.ones(len(batch))
+    return {
+        "world": one * workload.cluster.num_devices,
+        "tp": batch.tp * one,
+        "cp": batch.cp * one,
+        "ulysses": np.where(has_two, batch.ulysses_degree, one),
+        "dp": replicas * one,
+        "pp": batch.pp * one,
+        "model": batch.tp * batch.pp * one,
+        "embedding": np.where((batch.pp > 1) & workload.model.tied_embeddings, 2.0, one),
+        "ep": batch.ep * one if moe else one,
+        "etp": batch.etp * one if moe else one,
+        "edp": experts * one if moe else one,
+    }
+
+
+def num_communicators(workload: Workload, batch: StrategyBatch) -> Floats:
+    """Number of process groups of a rank that issue collectives; each has its own buffers. ``[n]``
+
+    Upper bound: HCCL creates a communicator at its first use [cann].
+    """
+    return sum(((size > 1.0).astype(np.float64) for size in process_groups(workload, batch).values()), np.zeros(len(batch)))
 
 
 def gathered_bytes(workload: Workload, batch: StrategyBatch, parameters: StageParameters, trained: StageParameters) -> Floats:

@@ -1,37 +1,24 @@
-"""Change between the training layout and the rollout layout: bytes, seconds, and memory of the sleeping side."""
+"""Change between the training layout and the rollout layout: seconds of the weights by engine, and of copies to the host."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from cost_models.post_training.constants import ENGINES
-from cost_models.shapes.parameters import num_parameters
+from cost_models.serving.engine import ServingLayout
+from cost_models.shapes.parameters import layer_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import ModelShape
 from hardware_profiles.schema import HardwareProfile
 
-BF16_BYTES = 2.0
-COMMUNICATORS = 3  # a sleeping side keeps those of tensor, expert and data parallelism
-
-
-@dataclass(frozen=True)
-class Shares:
-    """Fractions of the model's weights on one device: of the dense part and of the routed experts."""
-
-    dense: float
-    experts: float
-
-    def bytes_of(self, dense_bytes: float, expert_bytes: float) -> float:
-        """Bytes on one device for these shares. [B]"""
-        return self.dense * dense_bytes + self.experts * expert_bytes
-
 
 @dataclass(frozen=True)
 class Reshard:
-    """One change of layout.
+    """One change of layout if shards nest. Published steps are predicted with it.
 
-    ``model_bytes`` are moved in total. A rollout device receives ``device_bytes`` in addition to the shards that it already has.
-    ``seconds`` is the engine's time, ``wire_s`` the time of the links alone.
+    ``model_bytes`` are those of the whole model, and ``device_bytes`` those that a rollout device receives. ``seconds`` is the
+    engine's time, ``wire_s`` the time of the links alone.
     """
 
     model_bytes: float
@@ -40,70 +27,63 @@ class Reshard:
     wire_s: float
 
 
-def weight_bytes(model: ModelShape, bytes_per_weight: float = BF16_BYTES) -> tuple[float, float]:
-    """Bytes of the dense part and of the routed experts; ``bytes_per_weight`` is 2 for bf16 and 1 for 8 bits. [B]"""
-    total = float(num_parameters(model).total)
-    moe = model.moe
-    experts = 0.0
-    if moe is not None:
-        matrices = 3 if model.gated_linear_unit else 2
-        each = matrices * model.hidden_size * moe.expert_ffn_hidden_size
-        experts = float(sum(model.moe_layers()) * moe.num_experts * each)
-    return (total - experts) * bytes_per_weight, experts * bytes_per_weight
+def model_bytes(model: ModelShape, bytes_per_weight: float) -> float:
+    """Bytes of all weights; ``bytes_per_weight`` is 2 for bf16 and 1 for 8 bits. [B]"""
+    return float(num_parameters(model).total) * bytes_per_weight
 
 
-def training_shares(strategy: ParallelStrategy) -> Shares:
-    """Fractions of the weights on a training device; under ZeRO-3 a slice of all of them."""
-    replicas = strategy.dp * strategy.cp if strategy.zero_stage == 3 else 1
-    dense = 1.0 / (strategy.tp * strategy.pp * replicas)
-    experts = 1.0 / (max(strategy.ep, 1) * strategy.etp * strategy.pp)
-    return Shares(dense, min(experts, 1.0 / strategy.pp) / (1 if strategy.zero_stage < 3 else max(replicas // strategy.ep, 1)))
+def engine_s(whole_bytes: float, moved_fraction: float, engine: str, profile: HardwareProfile) -> float:
+    """Time of an engine of ``ENGINES``, measured for whole models, scaled to the part of a shard that moves. [s]"""
+    return whole_bytes * moved_fraction / ENGINES[engine].bytes_per_s(profile)
 
 
 def reshard(
     model: ModelShape,
     profile: HardwareProfile,
-    held: Shares | None,
-    wanted: Shares,
+    strategy: ParallelStrategy | None,
+    layout: ServingLayout,
     engine: str,
     *,
-    bytes_per_weight: float = BF16_BYTES,
+    bytes_per_weight: float,
 ) -> Reshard:
     """Send weights from training devices to rollout instances.
 
     A device that trains and rolls out keeps the part of its new shard that it already has: 1 / (tg pg) - 1 / (t p) of the model
-    arrives if shards are nested [hybridflow, section 5.3]. The engine's time was measured for the whole model and is scaled to
-    the part that moves.
+    arrives if shards nest [hybridflow, section 5.3]; of experts, the same with their own degrees. ``moved_shards`` counts what
+    arrives under a given order of ranks.
 
     Parameters
     ----------
     profile
         The outermost tier is the wire.
-    held
-        Fractions on a rollout device as a training device; ``None``: it does not train.
-    wanted
-        Fractions under the rollout's layout.
+    strategy
+        Of rollout devices as training devices; ``None``: they do not train.
     engine
         A name of ``ENGINES``.
     bytes_per_weight
         Precision of the rollout's weights.
     """
-    dense, experts = weight_bytes(model, bytes_per_weight)
-    had = held or Shares(0.0, 0.0)
-    missing = Shares(max(wanted.dense - had.dense, 0.0), max(wanted.experts - had.experts, 0.0))
-    device_bytes = missing.bytes_of(dense, experts)
-    wire = device_bytes / profile.tiers[-1].bandwidth_bytes_per_s
-    whole = wanted.bytes_of(dense, experts)
-    part = device_bytes / whole if whole > 0.0 else 0.0
-    seconds = (dense + experts) * part / ENGINES[engine].bytes_per_s(profile)
-    return Reshard(dense + experts, device_bytes, max(seconds, wire), wire)
+    layers = Counter(model.kinds_of_layers()).items()
+    experts = sum(layer_parameters(model, moe=kind.moe, local=kind.local).experts * number for kind, number in layers)
+    parts = (num_parameters(model).total - experts, experts)
+    wanted = (1 / (layout.tp * layout.pp), 1 / ((layout.tp if layout.ep == 1 else layout.ep) * layout.pp))
+    held = (0.0, 0.0) if strategy is None else _training_shares(strategy)
+    missing = sum(part * max(new - old, 0.0) for part, new, old in zip(parts, wanted, held, strict=True))
+    whole, device_bytes = model_bytes(model, bytes_per_weight), missing * bytes_per_weight
+    wire_s = device_bytes / profile.tiers[-1].bandwidth_bytes_per_s
+    fraction = missing / sum(part * new for part, new in zip(parts, wanted, strict=True))
+    return Reshard(whole, device_bytes, max(engine_s(whole, fraction, engine, profile), wire_s), wire_s)
+
+
+def _training_shares(strategy: ParallelStrategy) -> tuple[float, float]:
+    """Fractions of the dense weights and of the experts on a training device; under ZeRO-3 a slice of them."""
+    replicas, copies = 1, 1
+    if strategy.zero_stage == 3:
+        replicas = strategy.dp * strategy.cp
+        copies = max(strategy.tp * replicas // (strategy.ep * strategy.etp), 1)
+    return 1 / (strategy.tp * strategy.pp * replicas), 1 / (strategy.ep * strategy.etp * strategy.pp * copies)
 
 
 def host_copy_s(device_bytes: float, profile: HardwareProfile) -> float:
     """Time to move a device's states to its host, or back; all devices copy at once. [s]"""
     return device_bytes / profile.host_link_bytes_per_s
-
-
-def residual_bytes(profile: HardwareProfile) -> float:
-    """Bytes of a sleeping side on a device: its communicators. The runtime is shared by both sides and not counted. [B]"""
-    return COMMUNICATORS * profile.communicator_bytes

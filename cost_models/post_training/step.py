@@ -8,12 +8,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
+from cost_models.network.tiers import Network
 from cost_models.post_training.constants import DEFAULT_ENGINE, constant
 from cost_models.post_training.placements import PIECES, SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
-from cost_models.post_training.resharding import Reshard, Shares, host_copy_s, reshard, residual_bytes, training_shares
-from cost_models.post_training.rollout_side import RolloutTimes, Scheduling, rollout_times
+from cost_models.post_training.resharding import Reshard, engine_s, host_copy_s, reshard
+from cost_models.post_training.rollout_side import MAX_REQUESTS, RolloutTimes, Scheduling, rollout_times
+from cost_models.post_training.shards import MovedShards, Pools, moved_shards
+from cost_models.post_training.switching import USUAL, Doubtful, Switches, Switching, num_decode_graphs, switches
 from cost_models.post_training.training_side import FORWARD_PART, TrainingTimes, training_times
 from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkload
+from cost_models.serving.memory import serving_memory
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
 
@@ -76,6 +80,7 @@ class PostTraining:
     queue_bytes_per_s: float | None = None
     scheduling: Scheduling = Scheduling.GROUPS
     idle_train_devices: int = 0
+    switching: Switching = USUAL
 
     @property
     def train_devices(self) -> int:
@@ -107,9 +112,7 @@ class PostTrainingStep:
     training: TrainingTimes
     rollout: RolloutTimes
     to_rollout: Reshard
-    residual_bytes: float
-    offload_s: float
-    onload_s: float
+    switches: Switches
 
     @property
     def step_s(self) -> float:
@@ -139,19 +142,56 @@ def layout_change_s(
     engine: str,
     *,
     offloads: bool,
-) -> tuple[Reshard, float]:
-    """Cost to change a device from training to rollout: its new shard, and seconds to copy its states to the host.
+) -> float:
+    """Seconds in which devices that do both change to rollout and back: new shards, and states to the host and back.
 
-    ``engine`` is a name of ``ENGINES``. ``offloads``: states are copied to the host.
+    ``engine`` is a name of ``ENGINES``. ``offloads``: states are copied to the host. All layouts take the same for the rest.
     """
-    profile = serving.cluster.profile
-    copy_s = host_copy_s(trained.allocated_after_step_bytes, profile) if offloads else 0.0
-    return _resharded(serving, layout, training_shares(strategy), engine), copy_s
+    copy_s = host_copy_s(trained.allocated_after_step_bytes, serving.cluster.profile) if offloads else 0.0
+    return _resharded(serving, layout, strategy, engine).seconds + 2.0 * copy_s
 
 
-def _resharded(serving: ServingWorkload, layout: ServingLayout, held: Shares | None, engine: str) -> Reshard:
+def _resharded(serving: ServingWorkload, layout: ServingLayout, strategy: ParallelStrategy | None, engine: str) -> Reshard:
     width = float(WEIGHT_BYTES[serving.engine.precision])
-    return reshard(serving.model, serving.cluster.profile, held, rollout_shares(layout), engine, bytes_per_weight=width)
+    return reshard(serving.model, serving.cluster.profile, strategy, layout, engine, bytes_per_weight=width)
+
+
+def layout_shards(job: PostTraining) -> MovedShards:
+    """Shards of every device of a job in both layouts.
+
+    Separate pools follow each other; the devices of a hybrid that train come first.
+    """
+    apart = job.train_devices if job.placement is PlacementKind.SEPARATE else 0
+    pools = Pools(job.training.cluster.num_devices, job.serving.cluster.num_devices, apart, job.switching.rank_order)
+    width = float(WEIGHT_BYTES[job.serving.engine.precision])
+    domains = [tier.domain_devices for tier in job.serving.network.tiers]
+    return moved_shards(job.serving.model, job.strategy, job.layout, pools, domains, bytes_per_weight=width)
+
+
+def layout_switches(job: PostTraining, trained: TrainingTimes, changed: Reshard, shards: MovedShards | None = None) -> Switches:
+    """Both changes of layout of a job; with ``shards``, the range of the weights' seconds covers all bytes that move."""
+    engine, profile = job.serving.engine, job.serving.cluster.profile
+    weights = Doubtful.sure(changed.seconds)
+    if shards is not None:
+        of_all = engine_s(changed.model_bytes, shards.moved_fraction, job.reshard_engine, profile)
+        weights = weights._replace(high_s=max(changed.seconds, of_all, shards.wire_s(Network.of(job.serving.cluster))))
+    graphs = job.switching.num_graphs
+    if graphs is None:
+        graphs = num_decode_graphs(job.max_requests or MAX_REQUESTS, profile)
+    return switches(
+        job.training,
+        job.strategy,
+        job.layout,
+        trained,
+        weights,
+        job.switching,
+        weights_bytes=changed.device_bytes if shards is None else shards.device_bytes,
+        instances=job.serving.cluster.num_devices // job.layout.num_devices,
+        graphs=graphs if engine.graph else 0,
+        cache_bytes=max(serving_memory(job.serving, job.layout, utilisation=job.memory_fraction).cache_bytes, 0.0),
+        shares_devices=job.shares_devices,
+        offloads=job.offloads,
+    )
 
 
 def trained_times(job: PostTraining) -> TrainingTimes:
@@ -188,27 +228,10 @@ def post_training_step(
     rolled = (rolled or rolled_times(job)).going_on(
         1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD)
     )
-    changed, copy_s = _resharded(job.serving, job.layout, None, job.reshard_engine), 0.0
-    if job.shares_devices:
-        changed, copy_s = layout_change_s(
-            job.serving, job.layout, job.strategy, trained, job.reshard_engine, offloads=job.offloads
-        )
-    time = step_time(job.placement, _parts(job, trained, rolled, changed, copy_s), job.staleness)
-    return PostTrainingStep(
-        time=time,
-        training=trained,
-        rollout=rolled,
-        to_rollout=changed,
-        residual_bytes=residual_bytes(job.serving.cluster.profile) if job.shares_devices else 0.0,
-        offload_s=copy_s,
-        onload_s=copy_s,
-    )
-
-
-def rollout_shares(layout: ServingLayout) -> Shares:
-    """Fractions of the weights on a rollout device."""
-    sliced = layout.tp if layout.ep == 1 else layout.ep
-    return Shares(1.0 / (layout.tp * layout.pp), 1.0 / (sliced * layout.pp))
+    changed = _resharded(job.serving, job.layout, job.strategy if job.shares_devices else None, job.reshard_engine)
+    layouts = layout_switches(job, trained, changed)
+    time = step_time(job.placement, _parts(job, trained, rolled, layouts), job.staleness)
+    return PostTrainingStep(time=time, training=trained, rollout=rolled, to_rollout=changed, switches=layouts)
 
 
 def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
@@ -220,7 +243,7 @@ def _with_dropped(job: PostTraining) -> NDArray[np.int64]:
     return job.lengths[np.arange(groups) % len(job.lengths)]
 
 
-def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, changed: Reshard, copy_s: float) -> Parts:
+def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, layouts: Switches) -> Parts:
     """Seconds of every task. A critic costs as much as the actor; a reward model passes every answer once."""
     wanted = job.algorithm
     others = 1.0 if job.reference_devices is None else job.training.cluster.num_devices / job.reference_devices
@@ -235,9 +258,9 @@ def _parts(job: PostTraining, trained: TrainingTimes, rolled: RolloutTimes, chan
         reward_s=aside if wanted.reward_model else 0.0,
         critic_s=trained.update_s + trained.forward_s if wanted.critic else 0.0,
         update_s=trained.update_s,
-        to_rollout_s=0.0 if separate else changed.seconds + copy_s,
-        to_train_s=0.0 if separate else copy_s,
-        sync_s=changed.seconds if separate else 0.0,
+        to_rollout_s=0.0 if separate else layouts.to_rollout.each.value_s,
+        to_train_s=layouts.to_train.each.value_s,
+        sync_s=layouts.to_rollout.each.value_s if separate else 0.0,
         train_share=job.training.cluster.num_devices / job.serving.cluster.num_devices if hybrid else 1.0,
         queue_s=0.0 if job.queue_bytes_per_s is None else job.tokens * QUEUE_TOKEN_BYTES / job.queue_bytes_per_s,
         finish_s=tuple(rolled.complete_s((piece + 1) / PIECES) for piece in range(PIECES)),

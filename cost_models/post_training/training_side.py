@@ -27,7 +27,8 @@ class TrainingTimes:
     """Times and memory of one step's answers on one training layout. [s], [B]
 
     ``update_s`` covers all ``num_updates`` optimizer steps. ``forward_s`` is one pass over all answers without gradients (the old
-    log-probabilities, or the reference). ``packed_length`` is the length of the packed sequences.
+    log-probabilities, or the reference). ``packed_length`` is the length of the packed sequences. Weights, gradients and
+    states of the optimizer are those of the fullest rank at its peak.
     """
 
     update_s: float
@@ -38,6 +39,9 @@ class TrainingTimes:
     peak_memory_bytes: float
     allocated_after_step_bytes: float
     fits: bool
+    weights_bytes: float = 0.0
+    gradients_bytes: float = 0.0
+    optimizer_bytes: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -180,7 +184,8 @@ def _times_of_pack(
     assert found.breakdown is not None
     once = np.sum([found.breakdown.time_s[name] for name in ONCE if name in found.breakdown.time_s], axis=0)
     forward_s = np.maximum(found.step_time_s - once, 0.0) * FORWARD_PART
-    count = len(strategies)
+    count, held = len(strategies), found.breakdown.memory_bytes
+    optimizer = held["optimizer_master_weights"] + held["optimizer_moments"]
     return [
         TrainingTimes(
             update_s=float(found.step_time_s[row]) * num_updates,
@@ -191,6 +196,9 @@ def _times_of_pack(
             peak_memory_bytes=float(found.peak_memory_bytes[row]),
             allocated_after_step_bytes=float(found.allocated_after_step_bytes[row]),
             fits=bool(found.fits[row]),
+            weights_bytes=float(held["weights"][row]),
+            gradients_bytes=float(held["gradients"][row]),
+            optimizer_bytes=float(optimizer[row]),
         )
         for row in range(count)
     ]

@@ -94,6 +94,11 @@ def _layer_cache_bytes(workload: ServingWorkload, layout: ServingLayout, *, loca
     return elements * stages * CACHE_BYTES[workload.engine.cache_precision]
 
 
+def instance_groups(layout: ServingLayout) -> dict[str, int]:
+    """Ranks of each kind of process group of an instance; 1: there is no such group [vllm, parallel_state.py]."""
+    return {"world": layout.num_devices, "tp": layout.tp, "pp": layout.pp, "ep": layout.ep}
+
+
 def serving_memory(
     workload: ServingWorkload,
     layout: ServingLayout,
@@ -117,12 +122,12 @@ def serving_memory(
         width = max(model.moe.top_k * model.moe.expert_ffn_hidden_size + model.moe.shared_expert_ffn_hidden_size, width)
     heads = model.num_attention_heads * (model.kv_channels if model.mla is None else model.mla.qk_head_dim)
     channels = HIDDEN_COPIES * model.hidden_size + ((matrices - 1) * width + 3 * heads) / tp
-    groups = 1 + (tp > 1) + (layout.pp > 1) + (layout.ep > 1)
+    groups = sum(size > 1 for size in instance_groups(layout).values())
     return ServingMemory(
         limit_bytes=utilisation * (profile.usable_hbm_bytes - profile.context_bytes),
         weights_bytes=weight_bytes(workload, layout),
         workspace_bytes=pass_tokens * ELEMENT_BYTES * channels,
-        communicator_bytes=groups * profile.communicator_bytes if layout.num_devices > 1 else 0.0,
+        communicator_bytes=groups * profile.communicator_bytes,
     )
 
 
