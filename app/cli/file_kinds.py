@@ -16,6 +16,7 @@ _MOST_BYTES = 64 * 2**20
 _LISTED = "[]"  # the key of a JSON list
 _JOB_READERS = ("search", "estimate", "sweep", "explain", "goodput", "check", "verify", "--job", "--suggest")
 _LAUNCH_READERS = ("tune", "estimate")
+_RECIPE_READERS = ("rl estimate", "rl search")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ KINDS = (
         Sentence("a launch file, which `meshplan tune` and `meshplan estimate` read"),
         _LAUNCH_READERS,
         start=r"(?:#[^\n]*\n){1,9}?# launch: ",
+    ),
+    Kind(
+        Sentence("a script that starts verl, which `meshplan rl` reads"),
+        _RECIPE_READERS,
+        start=r"#!(?:.|\n)*?-m (?:verl|recipe)\.\w+",
     ),
     Kind(Sentence("a launch script, which `meshplan tune` and `meshplan estimate` read"), _LAUNCH_READERS, start="#!"),
     Kind(Sentence("an answer for people, which no command reads"), start=r"[^\n{:]+(?: on |，)[\d,]+ x [^\n]+\n|# How to train "),
@@ -99,6 +105,11 @@ KINDS = (
         Sentence("a file of MindSpeed-LLM's FSDP2 backend, which `meshplan tune` and `meshplan estimate` read"),
         _LAUNCH_READERS,
         frozenset({"parallel", "training"}),
+    ),
+    Kind(
+        Sentence("a file of MindSpeed-RL, which `meshplan rl` reads"),
+        _RECIPE_READERS,
+        frozenset({"rl_config", "actor_config"}),
     ),
     Kind(
         Sentence("a job of post-training, which `meshplan rl` reads"),

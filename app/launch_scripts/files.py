@@ -40,7 +40,7 @@ def load_script(
     """
     profile = catalogue.profile(hardware)
     text = read_text(path)
-    given = Given(str(path), _values(values), {**_companions(path, text), **_texts(files)})
+    given = Given(str(path), script_values(values), {**_companions(path, text), **file_texts(files)})
     return read_script_job(
         text,
         given,
@@ -51,7 +51,7 @@ def load_script(
         sections=sections,
         folder=Path(),
         vocab_size=vocab_size,
-        assume=_assumed(assume),
+        assume=assumed_arguments(assume),
     )
 
 
@@ -99,11 +99,11 @@ def _companions(path: Path, text: str) -> Mapping[str, str]:
     return found
 
 
-def _assumed(given: Sequence[str]) -> Mapping[str, str]:
+def assumed_arguments(given: Sequence[str]) -> Mapping[str, str]:
     return {name.lstrip("-"): value for name, _, value in (text.partition("=") for text in given)}
 
 
-def _values(given: Sequence[str]) -> Mapping[str, str]:
+def script_values(given: Sequence[str]) -> Mapping[str, str]:
     values = {}
     for text in given:
         name, equals, value = text.partition("=")
@@ -115,7 +115,7 @@ def _values(given: Sequence[str]) -> Mapping[str, str]:
     return values
 
 
-def _texts(paths: Sequence[Path]) -> Mapping[str, str]:
+def file_texts(paths: Sequence[Path]) -> Mapping[str, str]:
     texts: dict[str, str] = {}
     for path in paths:
         if path.name in texts:

@@ -9,7 +9,8 @@ from app.rl.schemas import RlDocument, RlLaunch, RlSearchDocument
 from app.text.json_documents import plain
 from cost_models.post_training.step import PostTraining
 from cost_models.shapes.layout import default_layout
-from cost_models.shapes.strategy import Recompute
+from cost_models.shapes.strategy import Recompute, RecomputeMethod
+from cost_models.shapes.switches import SWITCHES
 from frameworks.post_training import mindspeed_rl, verl
 from frameworks.post_training.plan import PostTrainingPlan
 
@@ -90,4 +91,11 @@ def plan_of(job: RlJob, step: PostTraining) -> PostTrainingPlan:
         captures_graphs=step.serving.engine.graph,
         draft_tokens=step.serving.engine.draft_tokens,
         scheduling=step.scheduling.value,
+        longest_prompt_tokens=section.max_prompt_tokens,
+        old_log_prob=step.algorithm.old_log_prob,
+        batching=step.batching.value,
+        pack_tokens=None if job.layout is None else job.layout.pack_tokens,
+        recompute_layers=chosen.recompute_num_layers if chosen.recompute_method is RecomputeMethod.BLOCK else None,
+        cp_algo=chosen.cp_algo.label,
+        switches=frozenset(str(feature.name).lower() for feature in SWITCHES if feature in chosen.features),
     )

@@ -13,7 +13,9 @@ from cost_models.post_training.lengths import DEFAULT_GROUP_SHARE, DEFAULT_SIGMA
 from cost_models.post_training.placements import PlacementKind
 from cost_models.post_training.rollout_side import Scheduling
 from cost_models.post_training.shards import RankOrder
+from cost_models.post_training.training_side import Batching
 from cost_models.serving.engine import CACHE_BYTES, WEIGHT_BYTES
+from cost_models.shapes.switches import SWITCHES
 from documents.bounds import Degree, Devices, GlobalBatch, Name, ZeroStage
 from documents.checking import OneOf, Section
 
@@ -27,6 +29,7 @@ Tokens = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 Length = Annotated[float, Field(ge=1, le=MAX_LENGTH)]
 SwitchSeconds = Annotated[float, Field(ge=0, le=3600)]
 Part = Annotated[float, Field(ge=0, le=1)]
+Layers = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class LengthsSection(Section):
@@ -103,12 +106,18 @@ class PostTrainingSection(Section):
     prompt_tokens: Annotated[float, Field(ge=0, le=MAX_LENGTH)] = Field(
         default=150.0, description="in the mean; assumed where not given"
     )
+    max_prompt_tokens: Tokens | None = Field(default=None, description="the longest prompt; default: the mean")
     lengths: LengthsSection
     updates: Annotated[int, Field(ge=1, le=1000)] = Field(default=1, description="optimizer steps over the answers of a step")
     kept_fraction: Annotated[float, Field(gt=0, le=1)] = Field(
         default=1.0, description="of generated prompts that a filter keeps (DAPO)"
     )
     reference: bool | None = Field(default=None, description="a reference policy; default: but for dapo")
+    old_log_prob: bool = Field(
+        default=True,
+        description="training computes the log-probabilities of the answers again, before the update; false: those of the "
+        "update, or of the rollout, are taken",
+    )
     reward_model: bool = Field(default=False, description="answers pass a model as large as the policy")
     placement: Annotated[str, OneOf(*PlacementKind)] | None = Field(
         default=None, description="default of an estimate: fully-colocated; a search tries all"
@@ -143,6 +152,20 @@ class TrainLayoutSection(Section):
     micro_batch_size: GlobalBatch = 1
     zero_stage: ZeroStage = 1
     recompute: bool | None = Field(default=None, description="of whole layers; default: where rollout shares the devices")
+    recompute_layers: Layers | None = Field(default=None, description="the first ones of each virtual stage, in place of all")
+    stage_layers: Annotated[list[Layers], Field(min_length=1, max_length=1024)] | None = Field(
+        default=None, description="layers of each pipeline stage; default: as even as the model allows"
+    )
+    cp_algo: Literal["ring", "ulysses"] = "ring"
+    switches: dict[Name, bool] = Field(
+        default={}, max_length=len(SWITCHES), description="on or off beside the usual ones, as in swap_optimizer: true"
+    )
+    batching: Annotated[str, OneOf(*Batching)] = Field(
+        default=Batching.PACKED.value,
+        description="a micro batch has as many samples as fill micro_batch_size sequences of pack_tokens, or micro_batch_size "
+        "samples, or these padded to the longest",
+    )
+    pack_tokens: Tokens | None = Field(default=None, description="of a packed sequence; default: those of the longest sample")
 
 
 class RolloutSection(Section):

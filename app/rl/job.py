@@ -41,13 +41,14 @@ from cost_models.post_training.rollout_side import Scheduling
 from cost_models.post_training.shards import RankOrder
 from cost_models.post_training.step import CHANGES_OVER, Algorithm, PostTraining, layout_change_s, least_passes, training_cost_s
 from cost_models.post_training.switching import Switching
-from cost_models.post_training.training_side import TrainingTimes
+from cost_models.post_training.training_side import Batching, TrainingTimes
 from cost_models.serving.engine import Engine, ServingLayout, ServingWorkload
-from cost_models.shapes.strategy import ParallelStrategy, Recompute
+from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
+from cost_models.shapes.switches import DEFAULT_FEATURES, SWITCHES, Feature
 from cost_models.shapes.workload import Workload, WorkloadError
 from documents.bounds import DOCUMENT_BYTES
 from documents.checking import check
-from documents.errors import InfeasibleError, InputError, show
+from documents.errors import InfeasibleError, InputError, show, unknown_name
 from documents.reading import read_text
 from documents.sentences import Sentence, joined
 from hardware_profiles.schema import HardwareProfile
@@ -57,6 +58,10 @@ from search.post_training.pools import TrainingPools
 if TYPE_CHECKING:
     from app.storage.session import Database
 
+_DEGREES = {
+    *("tp", "pp", "cp", "ep", "vpp", "micro_batch_size", "zero_stage"),
+    *("recompute_layers", "stage_layers"),
+}
 SHARED_MEMORY_FRACTION, OWN_MEMORY_FRACTION = 0.6, 0.9
 
 
@@ -144,7 +149,14 @@ class RlJob:
     @property
     def pack_length(self) -> int:
         """The longest packed sequence. [tokens]"""
-        return int(self.section.lengths.cap + self.section.prompt_tokens)
+        section = self.section
+        longest = section.lengths.cap + (section.max_prompt_tokens or section.prompt_tokens)
+        return int((self.layout and self.layout.pack_tokens) or longest)
+
+    @property
+    def batching(self) -> Batching:
+        """Contents of a micro batch of training."""
+        return Batching.PACKED if self.layout is None else Batching(self.layout.batching)
 
     @property
     def algorithm(self) -> Algorithm:
@@ -153,6 +165,7 @@ class RlJob:
         reference = section.algorithm != "dapo" if section.reference is None else section.reference
         return Algorithm(
             reference=reference,
+            old_log_prob=section.old_log_prob,
             critic=section.algorithm == "ppo",
             reward_model=section.reward_model,
             kept_fraction=section.kept_fraction,
@@ -194,6 +207,7 @@ class RlJob:
                 self.section.updates,
                 cost_s,
                 least_passes(self.algorithm, recomputes=recomputes and self.layout is None),
+                self.batching,
             )
         return self.pools[key]
 
@@ -223,7 +237,8 @@ class RlJob:
         given = self.layout
         if given is None:
             return [layout for layout in training_layouts(pool) if not recomputes or layout.recompute is Recompute.FULL]
-        degrees = given.model_dump(exclude={"recompute"})
+        degrees = given.model_dump(include=_DEGREES) | {"cp_algo": CpAlgo[given.cp_algo.upper()]}
+        degrees["features"] = _features(given.switches)
         wanted = [recomputes, True] if given.recompute is None else [given.recompute]
         found = (strategy_of(pool.model, pool.cluster.num_devices, **degrees, recompute=one) for one in dict.fromkeys(wanted))
         return [one for one in found if one is not None]
@@ -263,6 +278,7 @@ class RlJob:
             staleness=staleness,
             algorithm=self.algorithm,
             pack_length=self.pack_length,
+            batching=self.batching,
             reshard_engine=section.reshard_engine,
             max_requests=self.rollout.max_requests,
             memory_fraction=self.memory_fraction(placement),
@@ -289,7 +305,11 @@ class RlJob:
 
 def load_rl_job(source: str) -> RlJob:
     """The job of a file."""
-    document, folder = job_document(source, {}, RlJobDocument)
+    return resolved_rl_job(*job_document(source, {}, RlJobDocument))
+
+
+def resolved_rl_job(document: Mapping[str, Any], folder: Path | None) -> RlJob:
+    """The job of a document; ``folder`` is where its paths begin, if files of this machine may be read."""
     plain, sections = _parts(document, folder)
     job = parse_job(plain, folder=folder)
     return _resolved(job, sections, own_calibrations(job), folder)
@@ -359,6 +379,16 @@ def _resolved(job: Job, document: RlJobDocument, own: Sequence[Calibration], fol
         lengths=lengths,
         drawn=draw_lengths(lengths, section.prompts, section.samples, section.lengths.seed),
     )
+
+
+def _features(switches: Mapping[str, bool]) -> Feature:
+    """The usual switches with those of a job. Raises ``InputError``."""
+    found, by_name = DEFAULT_FEATURES, {str(feature.name).lower(): feature for feature in SWITCHES}
+    for name, is_on in switches.items():
+        if name not in by_name:
+            raise unknown_name("strategy.switches", name, by_name, what=Sentence("switch"))
+        found = found | by_name[name] if is_on else found & ~by_name[name]
+    return found
 
 
 def _lengths(section: LengthsSection, folder: Path | None) -> ResponseLengths:

@@ -247,7 +247,7 @@ class RlDocument(Answer):
     reshard: RlReshard
     switches: RlSwitches | None = Field(default=None, description="null in studies of earlier versions")
     training_peak_memory_bytes: float
-    training_fits: bool
+    training_fits: bool | None = Field(description="null where settings of a recipe are left out of the price")
     timeline: list[RlBar]
     blocked_by: dict[str, str] = Field(description="of each task: what it waits for once steps repeat")
     variants: list[RlVariant]

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 DEFINITION = Sentence("prompt and answer tokens that are trained on, of a whole step, over all devices")
 MAX_SERVED_S = 60.0  # the caller waits for the answer; a longer search must be a study
+TOO_LARGE = Sentence("The training layout does not fit; its step is that of states kept on the hosts.")
 QUALITY = Sentence(
     "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to "
     "41.0 up to 8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, "
@@ -246,7 +247,7 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
         rollout_layout=_rollout_layout(step),
         parts_s=_parts(found),
         utilisation=dict(found.time.program.busy_fraction),
-        rollout=_rollout(step, found),
+        rollout=_rollout(step, found, job.section.lengths.cap),
         reshard=RlReshard(
             engine=step.reshard_engine,
             model_bytes=found.to_rollout.model_bytes,
@@ -300,7 +301,7 @@ def _parts(found: PostTrainingStep) -> dict[str, float]:
     return {name: seconds for name, seconds in named.items() if seconds > 0.0}
 
 
-def _rollout(step: PostTraining, found: PostTrainingStep) -> RlRollout:
+def _rollout(step: PostTraining, found: PostTrainingStep, cap: int) -> RlRollout:
     rolled = found.rollout
     return RlRollout(
         makespan_s=rolled.makespan_s,
@@ -312,7 +313,7 @@ def _rollout(step: PostTraining, found: PostTrainingStep) -> RlRollout:
         output_tokens_per_s=rolled.output_tokens / rolled.makespan_s,
         mean_length=float(step.lengths.mean()),
         longest_length=int(step.lengths.max()),
-        truncated_fraction=float((step.lengths >= step.pack_length - int(step.prompt_tokens)).mean()),
+        truncated_fraction=float((step.lengths >= cap).mean()),
     )
 
 
@@ -392,7 +393,7 @@ def _rollout_layout(step: PostTraining) -> RolloutLayout:
 def _warnings(step: PostTraining, found: PostTrainingStep) -> list[str]:
     told: list[str] = []
     if not found.training.fits:
-        told.append(Sentence("The training layout does not fit; its step is that of states kept on the hosts."))
+        told.append(TOO_LARGE)
     if step.idle_train_devices:
         told.append(Sentence("{} training devices are left idle: no layout that uses them is faster.", step.idle_train_devices))
     idle = step.serving.cluster.num_devices % step.layout.num_devices

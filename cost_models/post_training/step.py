@@ -15,7 +15,7 @@ from cost_models.post_training.resharding import Reshard, engine_s, host_copy_s,
 from cost_models.post_training.rollout_side import MAX_REQUESTS, RolloutTimes, Scheduling, rollout_times
 from cost_models.post_training.shards import MovedShards, Pools, moved_shards
 from cost_models.post_training.switching import USUAL, Doubtful, Switches, Switching, num_decode_graphs, switches
-from cost_models.post_training.training_side import FORWARD_PART, TrainingTimes, training_times
+from cost_models.post_training.training_side import FORWARD_PART, Batching, TrainingTimes, training_times
 from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkload
 from cost_models.serving.memory import serving_memory
 from cost_models.shapes.strategy import ParallelStrategy
@@ -72,6 +72,7 @@ class PostTraining:
     staleness: Staleness = SYNCHRONOUS
     algorithm: Algorithm = Algorithm()
     pack_length: int = 8192
+    batching: Batching = Batching.PACKED
     reshard_engine: str = DEFAULT_ENGINE
     max_requests: int | None = None
     memory_fraction: float = 0.9
@@ -204,6 +205,7 @@ def trained_times(job: PostTraining) -> TrainingTimes:
         sequences,
         pack_length=job.pack_length,
         num_updates=job.algorithm.num_updates,
+        batching=job.batching,
     )
 
 

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,14 @@ from cost_models.step.priced_groups import memory_batch
 
 FORWARD_PART = 1.0 / 3.0  # share of the forward in a pass without recompute: the backward has twice its matmuls
 ONCE = ("optimizer", "dp_comm", "step_overhead", "weight_gather")  # parts of an update that a forward-only pass lacks
+
+
+class Batching(StrEnum):
+    """Contents of a micro batch of ``micro_batch_size``."""
+
+    PACKED = "packed"  # as many samples as fill that many sequences of the pack length
+    SAMPLES = "samples"  # that many samples, each as long as it is
+    PADDED = "padded"  # that many samples, all as long as the longest
 
 
 @dataclass(frozen=True)
@@ -46,15 +55,27 @@ class TrainingTimes:
 
 @dataclass(frozen=True)
 class PackedBatch:
-    """Prompts with their answers, packed into sequences of one length, for one optimizer step."""
+    """Prompts with their answers, as sequences of one length, for one optimizer step.
+
+    ``peak_length``: the longest sequence, which memory has to hold.
+    """
 
     length: int
     count: int
     mean_squared_length_fraction: float
+    peak_length: int
 
 
-def packed(sequence_lengths: NDArray[np.int64], longest: int, replicas: int, multiple: int, num_updates: int) -> PackedBatch:
-    """Pack the sequences of one of ``num_updates`` equal mini-batches.
+def packed(
+    sequence_lengths: NDArray[np.int64],
+    longest: int,
+    replicas: int,
+    multiple: int,
+    num_updates: int,
+    batching: Batching = Batching.PACKED,
+    samples: int = 1,
+) -> PackedBatch:
+    """Pack the sequences of one of ``num_updates`` equal mini-batches, or leave each by itself.
 
     A replica gets at least one pack, so packs are shorter if a mini-batch has too few tokens to fill one each. The longest sample
     limits every split of a mini-batch over replicas: the busiest replica sets the pace.
@@ -64,20 +85,31 @@ def packed(sequence_lengths: NDArray[np.int64], longest: int, replicas: int, mul
     sequence_lengths
         Prompt and answer tokens of every sample of the step.
     longest
-        Tokens that a micro batch can hold.
+        Tokens that a packed sequence can hold, and of the longest sample otherwise.
     replicas
         Data-parallel replicas times micro batch size.
     multiple
         Pack lengths are a multiple of this (context and tensor parallel ranks share them).
+    samples
+        Of a micro batch, unless they are packed. The fullest of the step has to fit, and one with the longest sample.
     """
     tokens = float(sequence_lengths.sum()) / num_updates
     each = sequence_lengths[: sequence_lengths.size // num_updates * num_updates].reshape(num_updates, -1)
     tokens = max(tokens, replicas * float(np.maximum(each.max(axis=1), tokens / replicas).mean()))
+    squares = float((sequence_lengths.astype(np.float64) ** 2).sum()) / num_updates
+    if batching is not Batching.PACKED:
+        count = math.ceil(sequence_lengths.size / num_updates / replicas) * replicas
+        peak = math.ceil(longest / multiple) * multiple
+        if batching is Batching.PADDED:
+            return PackedBatch(peak, count, 1.0, peak)
+        mean = math.ceil(tokens / count / multiple) * multiple
+        whole = sequence_lengths[: sequence_lengths.size // samples * samples].reshape(-1, samples)
+        fullest = max(longest / samples, float(whole.mean(axis=1).max(initial=0.0)), float(mean))
+        return PackedBatch(mean, count, squares / count / mean**2, math.ceil(fullest / multiple) * multiple)
     length = min(float(longest), max(tokens / replicas, float(sequence_lengths.mean())))
     length = max(multiple, math.ceil(length / multiple) * multiple)
     count = max(replicas, math.ceil(tokens / length / replicas) * replicas)
-    squares = float((sequence_lengths.astype(np.float64) ** 2).sum()) / num_updates
-    return PackedBatch(int(length), int(count), min(1.0, max(squares / count / length**2, 1e-6)))
+    return PackedBatch(int(length), int(count), min(1.0, max(squares / count / length**2, 1e-6)), int(length))
 
 
 def training_times(
@@ -88,6 +120,7 @@ def training_times(
     *,
     pack_length: int,
     num_updates: int = 1,
+    batching: Batching = Batching.PACKED,
 ) -> TrainingTimes:
     """Time of update and forward-only passes for one step's answers, under one training layout.
 
@@ -103,7 +136,7 @@ def training_times(
         Tokens of the longest packed sequence.
     """
     return all_training_times(
-        workload, [strategy], constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates
+        workload, [strategy], constants, sequence_lengths, pack_length=pack_length, num_updates=num_updates, batching=batching
     )[0]
 
 
@@ -115,13 +148,14 @@ def all_training_times(
     *,
     pack_length: int,
     num_updates: int = 1,
+    batching: Batching = Batching.PACKED,
 ) -> list[TrainingTimes]:
     """Times for several training layouts of one pool, in their order; arguments as in ``training_times``.
 
     Layouts with the same packs are priced together.
     """
     found: dict[int, TrainingTimes] = {}
-    for pack, members in _packs(strategies, sequence_lengths, pack_length, num_updates).items():
+    for pack, members in _packs(strategies, sequence_lengths, pack_length, num_updates, batching).items():
         chosen = [strategies[index] for index in members]
         found |= zip(members, _times_of_pack(workload, chosen, constants, pack, num_updates), strict=True)
     return [found[index] for index in range(len(strategies))]
@@ -142,33 +176,39 @@ def training_peaks(
     *,
     pack_length: int,
     num_updates: int = 1,
+    batching: Batching = Batching.PACKED,
 ) -> TrainingPeaks:
     """``TrainingTimes.peak_memory_bytes`` and ``fits`` alone, a fraction of the work; arguments as in ``all_training_times``."""
     found = TrainingPeaks(np.empty(len(strategies)), np.empty(len(strategies), dtype=np.bool_))
-    for pack, members in _packs(strategies, sequence_lengths, pack_length, num_updates).items():
-        job, rows = _with_pack(workload, pack), StrategyBatch.of([strategies[index] for index in members])
+    for pack, members in _packs(strategies, sequence_lengths, pack_length, num_updates, batching).items():
+        job, rows = _with_pack(workload, pack, pack.peak_length), StrategyBatch.of([strategies[index] for index in members])
         found.peak_bytes[members] = peaks(memory_batch(job, rows, constants)).peak_bytes
         found.fits[members] = found.peak_bytes[members] <= fit_rule(job, constants).fit_limit_bytes
     return found
 
 
 def _packs(
-    strategies: Sequence[ParallelStrategy], sequence_lengths: NDArray[np.int64], pack_length: int, num_updates: int
+    strategies: Sequence[ParallelStrategy],
+    sequence_lengths: NDArray[np.int64],
+    pack_length: int,
+    num_updates: int,
+    batching: Batching,
 ) -> dict[PackedBatch, list[int]]:
     """The layouts that share a batch, as indices."""
-    alike: dict[tuple[int, int], list[int]] = defaultdict(list)
+    alike: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     for index, strategy in enumerate(strategies):
-        alike[strategy.dp * strategy.micro_batch_size, max(2 * strategy.cp * strategy.tp, 2)].append(index)
+        samples = 1 if batching is Batching.PACKED else strategy.micro_batch_size
+        alike[strategy.dp * strategy.micro_batch_size, max(2 * strategy.cp * strategy.tp, 2), samples].append(index)
     packs: dict[PackedBatch, list[int]] = defaultdict(list)
-    for (replicas, multiple), members in alike.items():
-        packs[packed(sequence_lengths, pack_length, replicas, multiple, num_updates)] += members
+    for (replicas, multiple, samples), members in alike.items():
+        packs[packed(sequence_lengths, pack_length, replicas, multiple, num_updates, batching, samples)] += members
     return packs
 
 
-def _with_pack(workload: Workload, pack: PackedBatch) -> Workload:
+def _with_pack(workload: Workload, pack: PackedBatch, length: int) -> Workload:
     training = replace(
         workload.training,
-        seq_length=pack.length,
+        seq_length=length,
         global_batch_size=pack.count,
         mean_squared_length_fraction=pack.mean_squared_length_fraction,
     )
@@ -180,8 +220,13 @@ def _times_of_pack(
 ) -> list[TrainingTimes]:
     """Price layouts with the same batch: each as given, and without recompute for its passes without gradients."""
     rows = StrategyBatch.of([*strategies, *map(_without_recompute, strategies)])
-    found = estimate(_with_pack(workload, pack), rows, constants, breakdown=True)
+    found = estimate(_with_pack(workload, pack, pack.length), rows, constants, breakdown=True)
     assert found.breakdown is not None
+    peak_bytes, fits = found.peak_memory_bytes, found.fits
+    if pack.peak_length > pack.length:
+        job = _with_pack(workload, pack, pack.peak_length)
+        peak_bytes = peaks(memory_batch(job, StrategyBatch.of(list(strategies)), constants)).peak_bytes
+        fits = peak_bytes <= fit_rule(job, constants).fit_limit_bytes
     once = np.sum([found.breakdown.time_s[name] for name in ONCE if name in found.breakdown.time_s], axis=0)
     forward_s = np.maximum(found.step_time_s - once, 0.0) * FORWARD_PART
     count, held = len(strategies), found.breakdown.memory_bytes
@@ -193,9 +238,9 @@ def _times_of_pack(
             num_updates=num_updates,
             packed_length=pack.length,
             packed_sequences=pack.count * num_updates,
-            peak_memory_bytes=float(found.peak_memory_bytes[row]),
+            peak_memory_bytes=float(peak_bytes[row]),
             allocated_after_step_bytes=float(found.allocated_after_step_bytes[row]),
-            fits=bool(found.fits[row]),
+            fits=bool(fits[row]),
             weights_bytes=float(held["weights"][row]),
             gradients_bytes=float(held["gradients"][row]),
             optimizer_bytes=float(optimizer[row]),

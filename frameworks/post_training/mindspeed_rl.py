@@ -12,6 +12,11 @@ from frameworks.release import read_release
 
 RELEASE = read_release(Path(__file__).parent / "mindspeed_rl_master.json")
 SHARED = {"fully-colocated": True, "train-infer-colocated": False}  # placement -> use_integrated_worker
+# Switches that a file turns on, which are off otherwise.
+SWITCHES = (
+    *("overlap_grad_reduce", "overlap_param_gather", "reuse_fp32_param", "swap_optimizer", "swap_attention"),
+    "moe_alltoall_overlap_comm",
+)
 STAGES = {"grpo": "ray_grpo", "dapo": "ray_dapo", "ppo": "ray_ppo"}
 _NO_NAME = re.compile(r"[^a-z0-9]+")
 
@@ -78,6 +83,9 @@ def _engines(draft: Draft, plan: PostTrainingPlan, name: str) -> None:
         use_mcore_models=True,
         bf16=True,
         use_flash_attn=True,
+        use_fused_rmsnorm=True,
+        use_fused_swiglu=True,
+        use_fused_rotary_pos_emb=True,
         sequence_parallel=plan.tp > 1,
         use_distributed_optimizer=plan.zero_stage >= 1,
         distributed_backend="nccl",
@@ -102,11 +110,13 @@ def _actor(draft: Draft, plan: PostTrainingPlan, name: str, section: str) -> Non
         load="./CHECKPOINT",
     )
     if plan.cp > 1:
-        draft.put(section, context_parallel_algo="megatron_cp_algo")
+        draft.put(section, context_parallel_algo="megatron_cp_algo" if plan.cp_algo == "ring" else "ulysses_cp_algo")
     if plan.ep > 1:
         draft.put(section, moe_tp_extend_ep=True)
     if plan.recompute:
-        draft.put(section, recompute_granularity="full", recompute_method="uniform", recompute_num_layers=1)
+        method = "uniform" if plan.recompute_layers is None else "block"
+        draft.put(section, recompute_granularity="full", recompute_method=method, recompute_num_layers=plan.recompute_layers or 1)
+    draft.put(section, **{name: True for name in SWITCHES if name in plan.switches and (plan.has_experts or "moe" not in name)})
     if plan.vpp > 1:
         draft.put(section, num_layers_per_virtual_pipeline_stage=max(sum(plan.stage_layers) // (plan.pp * plan.vpp), 1))
         if sum(plan.stage_layers) % (plan.pp * plan.vpp):
@@ -133,17 +143,25 @@ def _algorithm(draft: Draft, plan: PostTrainingPlan) -> None:
         n_samples_per_prompt=plan.samples,
         mini_batch_size=plan.prompts_per_update,
         max_prompt_length=plan.max_prompt_tokens,
-        use_remove_padding=True,
-        max_packing_token_size=plan.max_prompt_tokens + plan.max_response_tokens,
+        use_remove_padding=plan.batching != "padded",
+        use_dynamic_bsz=plan.batching == "packed",
         rule_reward=not plan.reward_model,
     )
+    if plan.batching == "packed":
+        draft.put(
+            "rl_config", **{f"{task}_max_packing_token_size": plan.micro_batch_tokens for task in ("ref", "actor", "update")}
+        )
+    if plan.old_log_prob and plan.updates == 1:
+        draft.notes.append(
+            Sentence("With one update a step the release takes the old log-probabilities from it, and saves their pass.")
+        )
     if plan.kept_fraction < 1.0:
         draft.put("rl_config", filter_groups_enable=True, filter_groups_train_batch_size=plan.prompts)
     draft.put("rl_config.actor_resource", num_npus=plan.train_devices)
     if not integrated and plan.reference_devices:
         draft.put("rl_config.reference_resource", num_npus=plan.reference_devices)
         draft.notes.append(Sentence("The reference keeps the actor's layout, which has to divide its own devices."))
-    if not plan.reference:
+    if not plan.reference and plan.algorithm != "dapo":
         draft.notes.append(Sentence("The release always has a reference; a weight of zero for it (init_kl_coef) is the user's."))
 
 

@@ -20,7 +20,8 @@ class PostTrainingPlan:
 
     ``stage_layers``: layers of each pipeline stage over all its virtual stages. ``staleness``: batches that rollout can be ahead.
     ``idle_devices`` belong to the training pool and are not in ``train_devices``. Of prompts only ``mean_prompt_tokens`` is
-    known.
+    known, and of some jobs ``longest_prompt_tokens``. ``batching``, ``pack_tokens`` and ``recompute_layers`` are as in a job's
+    ``strategy``; ``switches`` are those that are on.
     ``ep`` and ``rollout_ep`` are the devices over which experts are spread, with tp; 1: sliced over tp.
     """
 
@@ -67,11 +68,26 @@ class PostTrainingPlan:
     captures_graphs: bool
     draft_tokens: int
     scheduling: str
+    longest_prompt_tokens: int | None = None
+    old_log_prob: bool = True
+    batching: str = "packed"
+    pack_tokens: int | None = None
+    recompute_layers: int | None = None
+    cp_algo: str = "ring"
+    switches: frozenset[str] = frozenset()
 
     @property
     def max_prompt_tokens(self) -> int:
         """Maximum prompt length to configure."""
+        if self.longest_prompt_tokens is not None:
+            return self.longest_prompt_tokens
         return math.ceil(max(self.mean_prompt_tokens, 1.0) * PROMPT_ROOM / PROMPT_MULTIPLE) * PROMPT_MULTIPLE
+
+    @property
+    def micro_batch_tokens(self) -> int:
+        """Tokens of a micro batch of packed samples, at least those of the longest sample."""
+        longest = self.max_prompt_tokens + self.max_response_tokens
+        return max(self.pack_tokens or longest, longest) * self.micro_batch_size
 
     @property
     def prompts_per_update(self) -> int:
@@ -125,13 +141,15 @@ def exported(draft: Draft, file_name: str, refused: list[str], text: str) -> Exp
 
 def common_notes(plan: PostTrainingPlan) -> list[str]:
     """Notes on parts of a plan for which no release of either framework has a setting."""
-    notes: list[str] = [
-        Sentence(
-            "The longest prompt is not known to the plan, whose mean is {:g}: {} is written in its place.",
-            plan.mean_prompt_tokens,
-            plan.max_prompt_tokens,
+    notes: list[str] = []
+    if plan.longest_prompt_tokens is None:
+        notes.append(
+            Sentence(
+                "The longest prompt is not known to the plan, whose mean is {:g}: {} is written in its place.",
+                plan.mean_prompt_tokens,
+                plan.max_prompt_tokens,
+            )
         )
-    ]
     if plan.idle_devices:
         notes.append(Sentence("{} training devices are left out: no layout that uses them is faster.", plan.idle_devices))
     if plan.cache_precision != "bf16":

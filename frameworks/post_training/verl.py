@@ -13,6 +13,8 @@ from frameworks.release import read_release
 RELEASE = read_release(Path(__file__).parent / "verl_0.7.json")
 PLUS = Sentence("Added with a plus")
 ADVANTAGE = {"ppo": "gae", "grpo": "grpo", "dapo": "grpo"}
+OVERLAPS = ("overlap_grad_reduce", "overlap_param_gather")  # which verl switches off [verl-0.8, megatron_utils.py]
+MOVES = ("swap_optimizer", "swap_attention", "reuse_fp32_param")  # switches of MindSpeed
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 
@@ -87,6 +89,9 @@ def _refused(plan: PostTrainingPlan) -> list[str]:
         reasons.append(Sentence("ZeRO stage {}: the Megatron engine shards the optimizer alone.", plan.zero_stage))
     if plan.precision not in ("bf16", "fp8"):
         reasons.append(Sentence("rollout in {}: the release takes bfloat16, or fp8 by quantization.", plan.precision))
+    if plan.cp > 1 and plan.cp_algo != "ring":
+        reasons.append(Sentence("context parallelism by {}: that of the Megatron engine is a ring.", plan.cp_algo))
+    reasons += [Sentence("{}: the release has no setting for it.", name) for name in MOVES if name in plan.switches]
     if plan.placement == "separate" and plan.algorithm == "ppo":
         reasons.append(Sentence("a critic beside a rollout pool of its own: the program has none."))
     if plan.placement == "separate" and plan.kept_fraction < 1.0:
@@ -115,16 +120,23 @@ def _data(draft: Draft, plan: PostTrainingPlan) -> None:
 
 
 def _actor(draft: Draft, plan: PostTrainingPlan) -> None:
-    length = plan.max_prompt_tokens + plan.max_response_tokens
     draft.put("actor_rollout_ref.model", path="$MODEL_PATH")
     draft.put("actor_rollout_ref", hybrid_engine=plan.placement != "separate")
     draft.put(
         ACTOR,
         use_kl_loss=plan.reference and plan.algorithm != "ppo",
         ppo_mini_batch_size=plan.prompts_per_update,
-        use_dynamic_bsz=True,
-        ppo_max_token_len_per_gpu=-(-length * plan.micro_batch_size // plan.cp),
+        use_dynamic_bsz=plan.batching == "packed",
     )
+    if plan.batching == "packed":
+        draft.put(ACTOR, ppo_max_token_len_per_gpu=-(-plan.micro_batch_tokens // plan.cp))
+    else:
+        draft.put(ACTOR, ppo_micro_batch_size_per_gpu=plan.micro_batch_size)
+        draft.put(f"{ACTOR}.megatron", use_remove_padding=plan.batching == "samples")
+    if not plan.old_log_prob and plan.placement != "separate":
+        draft.notes.append(Sentence("The release computes the old log-probabilities again."))
+    if overlaps := [name for name in OVERLAPS if name in plan.switches]:
+        draft.notes.append(Sentence("{}: verl leaves it off unless override_ddp_config has it.", joined(", ", overlaps)))
 
 
 def _layout(draft: Draft, plan: PostTrainingPlan, section: str) -> None:
@@ -135,6 +147,7 @@ def _layout(draft: Draft, plan: PostTrainingPlan, section: str) -> None:
         pipeline_model_parallel_size=plan.pp,
         context_parallel_size=plan.cp,
         expert_model_parallel_size=plan.ep,
+        use_distributed_optimizer=plan.zero_stage >= 1,
         param_offload=offload,
         grad_offload=offload,
         optimizer_offload=offload,
@@ -147,7 +160,10 @@ def _layout(draft: Draft, plan: PostTrainingPlan, section: str) -> None:
         return
     override = f"{section}.override_transformer_config"
     if plan.recompute:
-        draft.put(override, recompute_granularity="full", recompute_method="uniform", recompute_num_layers=1)
+        method = "uniform" if plan.recompute_layers is None else "block"
+        draft.put(
+            override, recompute_granularity="full", recompute_method=method, recompute_num_layers=plan.recompute_layers or 1
+        )
     if len(set(plan.stage_layers)) > 1:
         draft.put(
             override,
@@ -194,7 +210,7 @@ def _ahead(draft: Draft, plan: PostTrainingPlan) -> None:
         trigger_parameter_sync_step=plan.updates,
         require_batches=1,
         partial_rollout=plan.partial,
-        use_rollout_log_probs=plan.staleness > 0.0,
+        use_rollout_log_probs=not plan.old_log_prob,
     )
     if plan.staleness > 1.0:
         draft.notes.append(

@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cost_models.constants import Constants
-from cost_models.post_training.training_side import TrainingPeaks, TrainingTimes, all_training_times, training_peaks
+from cost_models.post_training.training_side import Batching, TrainingPeaks, TrainingTimes, all_training_times, training_peaks
 from cost_models.serving.engine import ServingLayout, ServingWorkload
 from cost_models.serving.memory import serving_memory
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
+from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
 from documents.errors import InfeasibleError
 from documents.sentences import Sentence
@@ -24,6 +25,7 @@ CostOf = Callable[[ParallelStrategy, TrainingTimes], float]
 POWERS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 320, 512)
 ROOM_FOR_CACHE = 0.35  # least part of the memory that an instance may fill for its cache
 FULL = {"recompute": Recompute.FULL, "recompute_method": RecomputeMethod.UNIFORM, "recompute_num_layers": 1}
+_BLOCK = {"recompute_method": RecomputeMethod.BLOCK}
 
 
 def strategy_of(
@@ -38,8 +40,15 @@ def strategy_of(
     micro_batch_size: int = 1,
     zero_stage: int = 1,
     recompute: bool = True,
+    recompute_layers: int | None = None,
+    stage_layers: Sequence[int] | None = None,
+    cp_algo: CpAlgo = CpAlgo.RING,
+    features: Feature = DEFAULT_FEATURES,
 ) -> ParallelStrategy | None:
-    """The training layout with these degrees on ``devices``; ``None`` where they do not divide the pool or the model."""
+    """The training layout with these degrees on ``devices``; ``None`` where they do not divide the pool or the model.
+
+    ``recompute_layers``: the first ones of every virtual stage, in place of all. ``stage_layers``: of each pipeline stage.
+    """
     product = tp * pp * cp
     if devices % product or devices < product or pp * vpp > model.num_layers + 2:
         return None
@@ -48,6 +57,9 @@ def strategy_of(
         return None
     if model.moe is not None and model.moe.num_experts % ep:
         return None
+    if stage_layers is not None and (len(stage_layers) != pp or sum(stage_layers) != model.num_layers or vpp > 1):
+        return None
+    again = FULL if recompute_layers is None else {**FULL, **_BLOCK, "recompute_num_layers": recompute_layers}
     schedule = canonical_schedule(pp, vpp)
     return ParallelStrategy(
         tp=tp,
@@ -59,10 +71,13 @@ def strategy_of(
         micro_batch_size=micro_batch_size,
         zero_stage=zero_stage,
         sequence_parallel=tp > 1,
-        cp_algo=CpAlgo.RING if cp > 1 else CpAlgo.NONE,
+        cp_algo=cp_algo if cp > 1 else CpAlgo.NONE,
+        ulysses_degree=cp if cp_algo is CpAlgo.ULYSSES else 1,
         schedule=schedule,
         dispatcher=Dispatcher.ALLTOALL if model.moe is not None else Dispatcher.NONE,
-        **(FULL if recompute else {}),  # type: ignore[arg-type]
+        features=features,
+        layer_layout=None if stage_layers is None or pp == 1 else (tuple(stage_layers),),
+        **(again if recompute else {}),  # type: ignore[arg-type]
     )
 
 
@@ -103,6 +118,7 @@ class PoolPricing:
     sequence_lengths: NDArray[np.int64]
     pack_length: int
     num_updates: int = 1
+    batching: Batching = Batching.PACKED
 
     def times(self, workload: Workload, strategies: Sequence[ParallelStrategy]) -> list[TrainingTimes]:
         """Times and memory of each layout; ``ValueError`` where one does not hold the model."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cost_models.constants import Constants
 from cost_models.layer.compute import achievable_flops_per_s
-from cost_models.post_training.training_side import FORWARD_PART
+from cost_models.post_training.training_side import FORWARD_PART, Batching
 from cost_models.shapes.flops import model_flops_per_token
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.workload import Workload
@@ -54,6 +54,7 @@ class TrainingPools:
     num_updates: int
     cost_s: CostOf
     passes: float = 3.0  # forward and back
+    batching: Batching = Batching.PACKED
     _short: dict[int, Shortlist] = field(default_factory=dict, repr=False)
     _priced: dict[int, PricedLayout | None] = field(default_factory=dict, repr=False)
 
@@ -75,7 +76,7 @@ class TrainingPools:
 
     @cached_property
     def _pricing(self) -> PoolPricing:
-        return PoolPricing(self.constants, self.sequence_lengths, self.pack_length, self.num_updates)
+        return PoolPricing(self.constants, self.sequence_lengths, self.pack_length, self.num_updates, self.batching)
 
     def _filled(self, size: int, best: PricedLayout | None) -> PricedLayout | None:
         """The layout that fills the pool; ``None`` where none does, or none can come before ``best``."""

@@ -1,0 +1,1 @@
+"""Recipes of post-training frameworks: their files, read as jobs of post-training."""

@@ -1,0 +1,91 @@
+"""Shell scripts that start verl: the overrides of the command, each with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from app.launch_scripts.launch import Given
+from app.launch_scripts.launcher import slurm_variables
+from documents.errors import InputError, show
+from documents.sentences import Sentence, joined
+from documents.shell.reader import read_script
+from documents.shell.text import Command, ShellScript, Word
+from frameworks.post_training.recipe import ReadRecipe, Written
+from frameworks.post_training.verl_reader import CONFIGURATIONS, PROGRAMS, read
+
+_CONFIGURATION, _FOLDER = "--config-name", "--config-path"
+_FIRST = "ppo_trainer"  # the configuration of a command that names none [verl-0.8, main_ppo.py]
+_SHIPPED = ("config", "./config")
+_UNQUOTED = "'\""
+
+
+def read_verl_script(text: str, given: Given) -> ReadRecipe:
+    """The recipe that a script starts. Raises ``InputError``, and ``ReadingError`` for what the settings do not decide."""
+    script = read_script(text, name=given.name, given={**slurm_variables(text), **given.values}, files=given.files)
+    command, program, words = _started(script, given.name)
+    if command.condition:
+        raise InputError(Sentence("{}: line {}: {}.", given.name, command.line, command.condition))
+    settings, flags = _overrides(words, given.name)
+    configuration = flags.get(_CONFIGURATION, Written(_FIRST, None))
+    name = configuration.text.removesuffix(".yaml")
+    if configuration.unknown or name not in CONFIGURATIONS or flags.get(_FOLDER, Written("config", None)).text not in _SHIPPED:
+        where = flags.get(_FOLDER, configuration)
+        raise InputError(
+            Sentence(
+                "{}: line {}: {} {} is no configuration that verl ships, and it changes the whole step; there are {}.",
+                given.name,
+                configuration.line or where.line or command.line,
+                _CONFIGURATION,
+                show(name),
+                joined(", ", CONFIGURATIONS),
+            )
+        )
+    return read(settings, program, name)
+
+
+def _started(script: ShellScript, name: str) -> tuple[Command, str, Sequence[Word]]:
+    """The command that starts a program of verl, the program, and the words behind it."""
+    found: list[tuple[Command, str, Sequence[Word]]] = []
+    other: list[tuple[int, str]] = []
+    for command in script.commands:
+        texts = [word.text for word in command.words]
+        at = texts.index("-m") + 1 if "-m" in texts[:-1] else 0
+        if at and texts[at] in PROGRAMS:
+            found.append((command, texts[at], command.words[at + 1 :]))
+        elif at or any(text.endswith(".py") for text in texts[:3]):
+            other.append((command.line, texts[at] if at else next(text for text in texts if text.endswith(".py"))))
+    if not found:
+        programs = joined(", ", PROGRAMS)
+        if other:
+            raise InputError(
+                Sentence("{}: line {}: {} is not read; programs that are read are {}.", name, other[0][0], other[0][1], programs)
+            )
+        raise InputError(Sentence("{}: no command in it starts {}.", name, programs))
+    if len({tuple(word.text for word in words) for _, _, words in found}) > 1:
+        lines = joined(" and ", (str(command.line) for command, _, _ in found[:3]))
+        raise InputError(
+            Sentence("{}: lines {} each start a training, and the script does not decide which; leave one of them.", name, lines)
+        )
+    return found[-1]
+
+
+def _overrides(words: Sequence[Word], name: str) -> tuple[dict[str, Written], Mapping[str, Written]]:
+    """Settings by name, of which the last of a name holds, and flags of Hydra."""
+    settings: dict[str, Written] = {}
+    flags: dict[str, Written] = {}
+    flag = ""
+    for word in words:
+        key, equals, value = word.text.partition("=")
+        written = Written(value.strip(_UNQUOTED), word.line, word.unknown)
+        if flag:
+            flags[flag] = Written(word.text, word.line, word.unknown)
+            flag = ""
+        elif key in (_CONFIGURATION, _FOLDER):
+            flags[key] = written
+            flag = "" if equals else key
+        elif equals and not key.startswith(("-", "~", "$")):
+            settings[key.lstrip("+")] = written
+        elif not (word.is_unset or not word.text.strip()):
+            reason = word.unknown or Sentence("it is no override of a setting")
+            raise InputError(Sentence("{}: line {}: {}: {}.", name, word.line, show(word.text), reason))
+    return settings, flags

@@ -1,0 +1,190 @@
+"""Scripts that start verl: what they state, worked out by hand, and what refuses them."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from app.rl.service import rl_document
+from documents.errors import InputError
+from tests.commands import command
+from tests.unit.app.recipes.recipes import GPU, MEGATRON, SHARDED, read
+
+
+def test_a_megatron_recipe_states_the_whole_step(tmp_path: Path) -> None:
+    found = read(tmp_path, MEGATRON).job
+    assert found.job.workload.cluster.num_devices == 4 * 8
+    assert found.job.workload.model.num_layers == 48  # Qwen3-30B-A3B
+    section, layout, rollout = found.section, found.layout, found.rollout
+    assert (section.prompts, section.samples, section.updates) == (256, 8, 256 // 64)
+    assert (section.max_prompt_tokens, section.lengths.cap) == (2048, 4096)
+    assert (section.algorithm, section.reference, section.old_log_prob, section.offload) == ("grpo", True, True, True)
+    assert layout is not None
+    assert (layout.tp, layout.pp, layout.vpp, layout.ep, layout.cp, layout.zero_stage) == (4, 2, 2, 8, 1, 1)
+    # Twice the longest sample of 2,048 + 4,096 tokens.
+    assert (layout.micro_batch_size, layout.batching, layout.pack_tokens, layout.recompute) == (2, "packed", None, True)
+    assert layout.switches == {"overlap_grad_reduce": False, "overlap_param_gather": False}
+    assert (rollout.tp, rollout.ep, rollout.memory_fraction, rollout.max_requests) == (2, None, 0.7, 256)
+    assert rollout.execution == "graph"
+
+
+def test_a_recipe_with_fsdp_has_ulysses_and_a_critic(tmp_path: Path) -> None:
+    found = read(tmp_path, SHARDED).job
+    section, layout, rollout = found.section, found.layout, found.rollout
+    assert found.job.workload.cluster.num_devices == 16
+    assert (section.algorithm, section.reference, section.samples, section.updates) == ("ppo", False, 1, 4)
+    assert section.offload is False
+    assert layout is not None
+    assert (layout.tp, layout.pp, layout.cp, layout.cp_algo, layout.zero_stage) == (1, 1, 2, "ulysses", 3)
+    assert (layout.micro_batch_size, layout.batching, layout.recompute) == (4, "samples", True)
+    assert (rollout.tp, rollout.memory_fraction, rollout.execution) == (4, 0.5, "eager")
+    assert found.job.workload.software.stack == "fsdp"
+    assert read(tmp_path, SHARDED, hardware="atlas-800t-a3").job.job.workload.software.stack == "mindspeed-llm-fsdp2"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "batching"),
+    [
+        ("micro_batch_size_per_gpu=4", "micro_batch_size_per_gpu=8", (8, "samples", None)),
+        ("ppo_micro_batch_size_per_gpu=4", "ppo_micro_batch_size=48", (6, "samples", None)),  # over 16 / 2 replicas
+        ("ppo_micro_batch_size_per_gpu=4", "use_dynamic_bsz=True", (1, "packed", 2 * 16384)),
+        ("critic.u", "actor_rollout_ref.model.use_remove_padding=False critic.u", (4, "padded", None)),
+    ],
+)
+def test_micro_batches_have_samples_or_tokens(tmp_path: Path, was: str, now: str, batching: tuple[int, str, int]) -> None:
+    layout = read(tmp_path, SHARDED.replace(was, now)).job.layout
+    assert layout is not None
+    assert (layout.micro_batch_size, layout.batching, layout.pack_tokens) == batching
+
+
+def test_ends_of_the_pipeline_can_differ(tmp_path: Path) -> None:
+    changed = MEGATRON.replace("virtual_pipeline_model_parallel_size=2", "virtual_pipeline_model_parallel_size=null")
+    text = changed.replace("pipeline_model_parallel_size=2", "pipeline_model_parallel_size=4").replace(
+        "$@", "+actor_rollout_ref.actor.megatron.override_transformer_config.num_layers_in_last_pipeline_stage=9 $@"
+    )
+    layout = read(tmp_path, text).job.layout
+    assert layout is not None
+    assert (layout.vpp, layout.stage_layers) == (1, [13, 13, 13, 9])
+
+
+def test_variables_and_devices_come_from_outside(tmp_path: Path) -> None:
+    text = MEGATRON.replace("trainer.nnodes=4", "trainer.nnodes=$NODES")
+    with pytest.raises(InputError, match=r"line 39: trainer.nnodes: .*--set NODES=VALUE does"):
+        read(tmp_path, text)
+    assert read(tmp_path, text, values=["NODES=8"]).job.job.workload.cluster.num_devices == 64
+
+
+def test_a_model_is_named_by_its_folder_or_stated(tmp_path: Path) -> None:
+    unknown = SHARDED.replace("Qwen/Qwen2.5-7B-Instruct", "/models/ours")
+    with pytest.raises(InputError, match=r"actor_rollout_ref.model.path: '/models/ours' is no folder .* give --model NAME"):
+        read(tmp_path, unknown)
+    assert read(tmp_path, unknown, model="qwen3-8b").job.job.workload.model.num_layers == 36
+    config = {
+        "model_type": "llama", "num_hidden_layers": 3, "hidden_size": 512, "num_attention_heads": 8, "intermediate_size": 1024,
+        "vocab_size": 1000, "num_key_value_heads": 4,
+    }  # fmt: skip
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(config), encoding="utf-8")
+    assert read(tmp_path, unknown, files=[file]).job.job.workload.model.num_layers == 3
+    # The path in front of the last part may be the user's.
+    home = SHARDED.replace("Qwen/Qwen2.5-7B-Instruct", "$HOME/models/Qwen2.5-7B-Instruct")
+    assert read(tmp_path, home).job.job.workload.model.num_layers == 28
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        (
+            "actor_rollout_ref.model.lora_rank=32",
+            "line 16: actor_rollout_ref.model.lora_rank: it decides which weights are trained",
+        ),
+        ("actor_rollout_ref.rollout.free_cache_engine=False", "it changes the memory"),
+        ("actor_rollout_ref.rollout.multi_turn.enable=True", "it changes the step time"),
+        ("actor_rollout_ref.actor.ppo_epochs=2", "it changes the step time"),
+        ("algorithm.adv_estimator=remax", "algorithm.adv_estimator: it changes the step time"),
+        ("actor_rollout_ref.actor.fsdp_config.fsdp_size=8", "sharded over a part of the devices"),
+        ("actor_rollout_ref.actor.fsdp_config.optimizer_offload=True", "in part, which is not priced"),
+        ("actor_rollout_ref.model.path_=x", "no argument of verl 0.8; the nearest is actor_rollout_ref.model.path"),
+        ("+actor_rollout_ref.model.torch_dtype=bfloat16", "what it changes is not known"),
+        ("critic.ulysses_sequence_parallel_size=4", "it differs from the actor's, whose layout is priced"),
+        ("critic.model.path=Qwen/Qwen2.5-3B", "not known to be of the policy's shape"),
+        ("actor_rollout_ref.actor.ppo_mini_batch_size=100", "100 does not divide train_batch_size 512"),
+        ("actor_rollout_ref.rollout.pipeline_model_parallel_size=2 actor_rollout_ref.rollout.name=vllm", "exclude each other"),
+        ("actor_rollout_ref.actor.strategy=megatron", "megatron is not the backend of configuration ppo_trainer"),
+        ("actor_rollout_ref.actor.use_dynamic_bsz=True actor_rollout_ref.actor.ppo_max_token_len_per_gpu=700", "does not hold a"),
+        ("data.max_prompt_length=many", "'many' is no integer"),
+        ("trainer.nnodes=0", "0 is not allowed"),
+        ("--config-name=mine", "is no configuration that verl ships"),
+        ("actor_rollout_ref.rollout.max_model_len=1000", "1000 is below the longest prompt and answer"),
+        ("trainer.device=npu", "the recipe runs on Ascend's devices, and"),
+        ("trainer.n_gpus_per_node=16", "nodes have 16 devices, and those of"),
+        ("~trainer.logger", "no override of a setting"),
+    ],
+)
+def test_what_changes_the_step_and_is_not_priced_is_refused(tmp_path: Path, more: str, sentence: str) -> None:
+    with pytest.raises(InputError, match=re.escape(sentence)):
+        read(tmp_path, SHARDED.rstrip("\n") + f" \\\n    {more}\n")
+
+
+def test_a_program_that_is_not_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"line 1: verl.trainer.main_eval is not read"):
+        read(tmp_path, "python3 -m verl.trainer.main_eval data.path=x\n")
+    with pytest.raises(InputError, match=r"no command in it starts verl.trainer.main_ppo"):
+        read(tmp_path, "echo nothing\n")
+    with pytest.raises(InputError, match=r"lines 1 and 16 each start a training"):
+        read(tmp_path, SHARDED + SHARDED.replace("n=1", "n=2").replace("nnodes=2", "nnodes=4"))
+
+
+def test_an_ignored_setting_leaves_the_verdict_open(tmp_path: Path) -> None:
+    text = SHARDED.rstrip("\n") + " actor_rollout_ref.model.lora_rank=32\n"
+    name = "actor_rollout_ref.model.lora_rank"
+    found = read(tmp_path, text, assume=[f"{name}=ignored"])
+    assert rl_document(found.job).step_time_s == pytest.approx(rl_document(read(tmp_path, SHARDED).job).step_time_s, rel=1e-12)
+    assert [name in one for one in found.ignored] == [True]
+    path = tmp_path / "lora.sh"
+    path.write_text(text, encoding="utf-8")
+    flags = ("--hardware", GPU, "--mean-answer", "600", "--json")
+    assert command("rl", "estimate", path, *flags).returncode == 2
+    answer = json.loads(command("rl", "estimate", path, *flags, "--assume", f"{name}=ignored").stdout)
+    assert answer["training_fits"] is None
+    assert any(name in warning for warning in answer["warnings"])
+    with pytest.raises(InputError, match="is no setting of the recipe that is not understood"):
+        read(tmp_path, SHARDED, assume=[f"{name}=ignored"])
+    with pytest.raises(InputError, match=r"give '?actor_rollout_ref.model.lora_rank'?=ignored"):
+        read(tmp_path, text, assume=[f"{name}=0"])
+
+
+def test_the_mean_answer_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="give --mean-answer"):
+        read(tmp_path, SHARDED, mean=None)
+    with pytest.raises(InputError, match="above the cap of 1024"):
+        read(tmp_path, SHARDED, mean=2000.0)
+    with pytest.raises(InputError, match="--mean-prompt: 600 is above the recipe's longest prompt of 512"):
+        read(tmp_path, SHARDED, mean_prompt=600.0)
+    filtered = SHARDED.replace("verl.trainer.main_ppo", "recipe.dapo.main_dapo") + "algorithm.filter_groups.enable=True\n"
+    filtered = filtered.replace("n_gpus_per_node=8\n", "n_gpus_per_node=8 ")
+    with pytest.raises(InputError, match="give --kept-fraction"):
+        read(tmp_path, filtered)
+    assert read(tmp_path, filtered, kept_fraction=0.25).job.section.kept_fraction == 0.25
+    with pytest.raises(InputError, match="filters no groups"):
+        read(tmp_path, SHARDED, kept_fraction=0.25)
+
+
+def test_the_command_line_prices_and_searches_a_script(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(SHARDED, encoding="utf-8")
+    done = command("rl", "estimate", path, "--hardware", GPU, "--mean-answer", "600")
+    assert done.returncode == 0, done.stderr
+    assert "a step" in done.stdout
+    missing = command("rl", "estimate", path, "--mean-answer", "600")
+    assert (missing.returncode, "cluster.hardware (--hardware)" in missing.stderr) == (2, True)
+    searched = json.loads(command("rl", "search", path, "--hardware", GPU, "--mean-answer", "600", "--json").stdout)
+    placements = {plan["placement"] for plan in searched["plans"]}
+    assert {"fully-colocated", "separate"} <= placements
+    job = tmp_path / "job.yaml"
+    job.write_text("model: qwen3-8b\n", encoding="utf-8")
+    refused = command("rl", "estimate", job, "--mean-answer", "600")
+    assert (refused.returncode, "--mean-answer: only of a recipe" in refused.stderr) == (2, True)
