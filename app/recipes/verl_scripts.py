@@ -11,10 +11,9 @@ from documents.sentences import Sentence, joined
 from documents.shell.reader import read_script
 from documents.shell.text import Command, ShellScript, Word
 from frameworks.post_training.recipe import ReadRecipe, Written
-from frameworks.post_training.verl_reader import CONFIGURATIONS, PROGRAMS, read
+from frameworks.post_training.verl_reader import PROGRAMS, configurations, read
 
 _CONFIGURATION, _FOLDER = "--config-name", "--config-path"
-_FIRST = "ppo_trainer"  # the configuration of a command that names none [verl-0.8, main_ppo.py]
 _SHIPPED = ("config", "./config")
 _UNQUOTED = "'\""
 
@@ -26,9 +25,10 @@ def read_verl_script(text: str, given: Given) -> ReadRecipe:
     if command.condition:
         raise InputError(Sentence("{}: line {}: {}.", given.name, command.line, command.condition))
     settings, flags = _overrides(words, given.name)
-    configuration = flags.get(_CONFIGURATION, Written(_FIRST, None))
+    shipped = configurations(program)
+    configuration = flags.get(_CONFIGURATION, Written(next(iter(shipped)), None))
     name = configuration.text.removesuffix(".yaml")
-    if configuration.unknown or name not in CONFIGURATIONS or flags.get(_FOLDER, Written("config", None)).text not in _SHIPPED:
+    if configuration.unknown or name not in shipped or flags.get(_FOLDER, Written("config", None)).text not in _SHIPPED:
         where = flags.get(_FOLDER, configuration)
         raise InputError(
             Sentence(
@@ -37,7 +37,7 @@ def read_verl_script(text: str, given: Given) -> ReadRecipe:
                 configuration.line or where.line or command.line,
                 _CONFIGURATION,
                 show(name),
-                joined(", ", CONFIGURATIONS),
+                joined(", ", shipped),
             )
         )
     return read(settings, program, name)

@@ -96,6 +96,7 @@ def plan_of(job: RlJob, step: PostTraining) -> PostTrainingPlan:
         batching=step.batching.value,
         pack_tokens=None if job.layout is None else job.layout.pack_tokens,
         recompute_layers=chosen.recompute_num_layers if chosen.recompute_method is RecomputeMethod.BLOCK else None,
+        shard_size=chosen.optimizer_shard_size,
         cp_algo=chosen.cp_algo.label,
         switches=frozenset(str(feature.name).lower() for feature in SWITCHES if feature in chosen.features),
     )

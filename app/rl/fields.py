@@ -151,6 +151,9 @@ class TrainLayoutSection(Section):
     vpp: Degree = 1
     micro_batch_size: GlobalBatch = 1
     zero_stage: ZeroStage = 1
+    shard_size: Degree | None = Field(
+        default=None, description="devices that share one copy of what zero_stage shards; default: all replicas, with cp"
+    )
     recompute: bool | None = Field(default=None, description="of whole layers; default: where rollout shares the devices")
     recompute_layers: Layers | None = Field(default=None, description="the first ones of each virtual stage, in place of all")
     stage_layers: Annotated[list[Layers], Field(min_length=1, max_length=1024)] | None = Field(

@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _DEGREES = {
     *("tp", "pp", "cp", "ep", "vpp", "micro_batch_size", "zero_stage"),
-    *("recompute_layers", "stage_layers"),
+    *("shard_size", "recompute_layers", "stage_layers"),
 }
 SHARED_MEMORY_FRACTION, OWN_MEMORY_FRACTION = 0.6, 0.9
 

@@ -75,6 +75,7 @@ class PostTrainingPlan:
     recompute_layers: int | None = None
     cp_algo: str = "ring"
     switches: frozenset[str] = frozenset()
+    shard_size: int = 0
 
     @property
     def max_prompt_tokens(self) -> int:
@@ -142,6 +143,8 @@ def exported(draft: Draft, file_name: str, refused: list[str], text: str) -> Exp
 def common_notes(plan: PostTrainingPlan) -> list[str]:
     """Notes on parts of a plan for which no release of either framework has a setting."""
     notes: list[str] = []
+    if plan.shard_size:
+        notes.append(Sentence("Shards over {} devices have no setting here.", plan.shard_size))
     if plan.longest_prompt_tokens is None:
         notes.append(
             Sentence(

@@ -25,15 +25,26 @@ DEGREES = {
     "etp": "expert_tensor_parallel_size",
     "vpp": "virtual_pipeline_model_parallel_size",
 }
-# Programs that are read, and the groups of settings that only their configuration has.
-SYNCHRONOUS, FILTERED = "verl.trainer.main_ppo", "recipe.dapo.main_dapo"
-ASYNCHRONOUS = ("recipe.fully_async_policy.fully_async_main", "verl.experimental.fully_async_policy.fully_async_main")
-PROGRAMS = (SYNCHRONOUS, FILTERED, *ASYNCHRONOUS)
-# Configurations that verl ships for these programs, with the trainer's backend.
-CONFIGURATIONS: Mapping[str, str] = {
-    **dict.fromkeys(("ppo_trainer", "dapo_trainer", "fully_async_ppo_trainer"), "fsdp"),
-    **dict.fromkeys(("ppo_megatron_trainer", "dapo_megatron_trainer", "fully_async_ppo_megatron_trainer"), "megatron"),
+ASYNCHRONOUS, ONE_STEP_OFF = "fully_async", "one_step_off"
+# Programs that are read, and what the names of their configurations begin with.
+PROGRAMS: Mapping[str, str] = {
+    "verl.trainer.main_ppo": "",
+    "recipe.dapo.main_dapo": "dapo",
+    "recipe.fully_async_policy.fully_async_main": ASYNCHRONOUS,
+    "verl.experimental.fully_async_policy.fully_async_main": ASYNCHRONOUS,
+    "recipe.one_step_off_policy.main_ppo": ONE_STEP_OFF,
+    "verl.experimental.one_step_off_policy.main_ppo": ONE_STEP_OFF,
 }
+_BACKENDS = {"trainer": "fsdp", "megatron_trainer": "megatron"}
+
+
+def configurations(program: str) -> Mapping[str, str]:
+    """The configurations that verl ships for a program, the one of a command that names none first, with their backends."""
+    kind = PROGRAMS[program]
+    lead = {"": "ppo", "dapo": "dapo"}.get(kind, f"{kind}_ppo")
+    return {f"{lead}_{name}": backend for name, backend in _BACKENDS.items()}
+
+
 _PASSES = Sentence("Passes without gradients are priced in the micro batches of the update.")
 _REFERENCE = Sentence("The reference is priced with the actor's layout; its weights take neither memory nor time to load.")
 _CRITIC = Sentence("The critic is priced as the actor, micro batches and offload included.")
@@ -76,29 +87,27 @@ OTHERWISE: Mapping[str, str] = {
 
 
 def read(settings: Settings, program: str, configuration: str) -> ReadRecipe:
-    """The parts of a job that overrides state. Raises ``ReadingError``."""
+    """The parts of a job that overrides state. Raises ``ReadingError``.
+
+    ``configuration``: one of ``configurations`` of the program.
+    """
     return _Reader(settings, program, configuration).recipe()
 
 
 class _Reader(SettingsReader):
-    """``configuration``: a name of ``CONFIGURATIONS``."""
-
     def __init__(self, settings: Settings, program: str, configuration: str) -> None:
         super().__init__(RELEASE, settings, OTHERWISE)
-        self._program = program
-        self._backend = str(self.value(f"{ACTOR}.strategy") or CONFIGURATIONS[configuration])
-        if (self._backend == "megatron") != (CONFIGURATIONS[configuration] == "megatron"):
-            raise self.error(
-                f"{ACTOR}.strategy", Sentence("{} is not the backend of configuration {}", self._backend, configuration)
-            )
-        self._is_megatron = self._backend == "megatron"
-        if program in ASYNCHRONOUS:
-            raise ReadingError(Sentence("{}: recipes with a rollout pool of their own are not read", program))
+        self._kind, shipped = PROGRAMS[program], configurations(program)[configuration]
+        backend = str(self.value(f"{ACTOR}.strategy") or shipped)
+        self._is_megatron = backend == "megatron"
+        if self._is_megatron != (shipped == "megatron"):
+            raise self.error(f"{ACTOR}.strategy", Sentence("{} is not the backend of configuration {}", backend, configuration))
 
     def recipe(self) -> ReadRecipe:
         """The parts of a job."""
-        num_devices = self._devices()
+        num_devices = self.count("trainer.nnodes") * self.count("trainer.n_gpus_per_node")
         post_training = self._algorithm()
+        rolling = self._apart(post_training, num_devices)
         strategy = self._layout(num_devices)
         strategy |= self._micro_batches(strategy, num_devices)
         rollout = self._rollout()
@@ -111,8 +120,8 @@ class _Reader(SettingsReader):
         return ReadRecipe(
             RELEASE,
             models,
-            num_devices,
-            self.number("trainer.n_gpus_per_node"),
+            num_devices + rolling,
+            self._devices_per_node(),
             post_training,
             strategy,
             rollout,
@@ -124,15 +133,19 @@ class _Reader(SettingsReader):
             end_layers=ends,
         )
 
+    def _devices_per_node(self) -> int | None:
+        """Devices of a node, if both pools have as many."""
+        each = self.count("trainer.n_gpus_per_node")
+        apart = self._kind in (ASYNCHRONOUS, ONE_STEP_OFF) and self.count("rollout.n_gpus_per_node") != each
+        return None if apart else each
+
     def _end_layers(self, end: str) -> int | None:
         return self.number(f"{TRANSFORMER}.num_layers_in_{end}_pipeline_stage")
 
-    def _devices(self) -> int:
-        return self.count("trainer.nnodes") * self.count("trainer.n_gpus_per_node")
-
     def _algorithm(self) -> dict[str, Any]:
         """Tasks, batch and lengths. A critic trains with ``gae``, if nothing else is stated [verl-0.8, trainer/ppo/utils.py]."""
-        batch, mini = self.count("data.train_batch_size"), self.count(f"{ACTOR}.ppo_mini_batch_size")
+        mini = self.count(f"{ACTOR}.ppo_mini_batch_size")
+        batch = self._prompts(mini)
         if batch % mini:
             raise self.error(f"{ACTOR}.ppo_mini_batch_size", Sentence("{} does not divide train_batch_size {}", mini, batch))
         estimator, stated = self.value("algorithm.adv_estimator"), "critic.enable" in self.given
@@ -153,11 +166,48 @@ class _Reader(SettingsReader):
             "lengths": {"cap": cap},
             "updates": batch // mini,
             "reference": reference,
-            "old_log_prob": not self.on("algorithm.rollout_correction.bypass_mode"),
+            "old_log_prob": not self._takes_rollout_log_probs(),
             "reward_model": self.on("reward_model.enable"),
             "placement": "fully-colocated",
             "offload": self._offload(),
         }
+
+    def _prompts(self, mini: int) -> int:
+        """Prompts between two updates of the rollout's weights [verl-0.8, fully_async_policy/README.md]."""
+        if self._kind != ASYNCHRONOUS:
+            return self.count("data.train_batch_size")
+        self.asked |= {"data.train_batch_size", "data.gen_batch_size"}
+        return mini * self.count("async_training.require_batches") * self.count("async_training.trigger_parameter_sync_step")
+
+    def _takes_rollout_log_probs(self) -> bool:
+        """Whether those of the rollout take the place of the old ones; in one-step-off by default."""
+        if self._kind == ASYNCHRONOUS:
+            return self.on("async_training.use_rollout_log_probs") and not self.on("async_training.compute_prox_log_prob")
+        name = "algorithm.rollout_correction.bypass_mode"
+        return self.on(name) or (self._kind == ONE_STEP_OFF and name not in self.given)
+
+    def _apart(self, post_training: dict[str, Any], trained: int) -> int:
+        """Devices of a rollout pool of its own, and how far it may run ahead."""
+        if self._kind not in (ASYNCHRONOUS, ONE_STEP_OFF):
+            return 0
+        rolling = self.count("rollout.nnodes") * self.count("rollout.n_gpus_per_node")
+        self.asked |= {"rollout.n", f"{ROLLOUT}.free_cache_engine"}
+        if post_training["offload"]:
+            section = MEGATRON if self._is_megatron else SHARDED
+            self.refuse(f"{section}.param_offload", Sentence("states go to the host between tasks, which is not priced"))
+        post_training |= {"placement": "separate", "rollout_devices": rolling, "train_devices": trained, "offload": False}
+        post_training["staleness"] = {"steps": 1} if self._kind == ONE_STEP_OFF else self._ahead()
+        return rolling
+
+    def _ahead(self) -> dict[str, Any]:
+        """A threshold below one is a part of a batch, and others are whole batches."""
+        name = "async_training.staleness_threshold"
+        threshold = self.value(name)
+        assert isinstance(threshold, int | float)
+        if threshold >= 1.0 and threshold != int(threshold):
+            raise self.error(name, Sentence("{} batches; a part of one, or whole ones are priced", threshold))
+        ahead = {"steps": int(threshold)} if threshold >= 1.0 or threshold == 0.0 else {"leftover_fraction": threshold}
+        return {**ahead, "partial": self.on("async_training.partial_rollout") and threshold > 0.0}
 
     def _layout(self, num_devices: int) -> dict[str, Any]:
         return self._megatron_layout() if self._is_megatron else self._sharded_layout(num_devices)
@@ -185,13 +235,15 @@ class _Reader(SettingsReader):
         }
 
     def _sharded_layout(self, num_devices: int) -> dict[str, Any]:
-        """FSDP with Ulysses: weights are sharded over all devices, and gathered again for the backward if they are freed."""
+        """FSDP with Ulysses: weights are gathered again for the backward if they are freed."""
         size = self.value(f"{SHARDED}.fsdp_size")
-        if size != -1 and (not isinstance(size, int) or size < num_devices):
-            self.refuse(f"{SHARDED}.fsdp_size", Sentence("weights are sharded over a part of the devices, which is not priced"))
+        in_part = isinstance(size, int) and 0 < size < num_devices
+        if in_part and num_devices % int(str(size)):
+            raise self.error(f"{SHARDED}.fsdp_size", Sentence("{} does not divide {} devices", size, num_devices))
         cp = self.count(f"{ACTOR}.ulysses_sequence_parallel_size")
         return {
             "cp": cp,
+            **({"shard_size": size} if in_part else {}),
             **({"cp_algo": "ulysses"} if cp > 1 else {}),
             "zero_stage": 3 if self.on(f"{SHARDED}.reshard_after_forward") else 2,
             "recompute": self.on(f"{MODEL}.enable_gradient_checkpointing"),

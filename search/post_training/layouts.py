@@ -39,6 +39,7 @@ def strategy_of(
     vpp: int = 1,
     micro_batch_size: int = 1,
     zero_stage: int = 1,
+    shard_size: int | None = None,
     recompute: bool = True,
     recompute_layers: int | None = None,
     stage_layers: Sequence[int] | None = None,
@@ -60,6 +61,8 @@ def strategy_of(
     if stage_layers is not None and (len(stage_layers) != pp or sum(stage_layers) != model.num_layers or vpp > 1):
         return None
     again = FULL if recompute_layers is None else {**FULL, **_BLOCK, "recompute_num_layers": recompute_layers}
+    if shard_size is not None and (dp * cp) % shard_size:
+        return None
     schedule = canonical_schedule(pp, vpp)
     return ParallelStrategy(
         tp=tp,
@@ -70,6 +73,7 @@ def strategy_of(
         dp=dp,
         micro_batch_size=micro_batch_size,
         zero_stage=zero_stage,
+        optimizer_shard_size=shard_size or 0,
         sequence_parallel=tp > 1,
         cp_algo=cp_algo if cp > 1 else CpAlgo.NONE,
         ulysses_degree=cp if cp_algo is CpAlgo.ULYSSES else 1,

@@ -65,7 +65,16 @@ MINDSPEED_ONLY = {
     "one update": changed(DENSE, post_training={"updates": 1, "old_log_prob": False}),
     "no overlap stated": changed(DENSE, strategy={"switches": {}}),
 }
-VERL_ONLY = {"gpus": {**DENSE, "cluster": {"hardware": GPU, "num_devices": 16}}}
+APART = {"placement": "separate", "rollout_devices": 32, "train_devices": 16}
+STALE = {**APART, "staleness": {"steps": 1, "partial": True}}
+VERL_ONLY = {
+    "gpus": {**DENSE, "cluster": {"hardware": GPU, "num_devices": 16}},
+    "separate": changed(DENSE, cluster={"num_devices": 48}, post_training=STALE),
+    "leftover": changed(
+        DENSE, cluster={"num_devices": 48}, post_training={**APART, "staleness": {"leftover_fraction": 0.3, "partial": True}}
+    ),
+    "synchronous pools": changed(DENSE, cluster={"num_devices": 48}, post_training={**APART, "old_log_prob": False}),
+}
 
 
 def same_price(folder: Path, job: dict[str, Any], framework: str, name: str) -> None:

@@ -70,6 +70,53 @@ def test_ends_of_the_pipeline_can_differ(tmp_path: Path) -> None:
     assert (layout.vpp, layout.stage_layers) == (1, [13, 13, 13, 9])
 
 
+def test_weights_can_be_sharded_over_a_part_of_the_devices(tmp_path: Path) -> None:
+    """A shard of eight holds two of sixteen devices' worth of copies, so that a device holds twice the states."""
+    whole = rl_document(read(tmp_path, SHARDED).job)
+    part = read(tmp_path, SHARDED.replace("critic.u", "actor_rollout_ref.actor.fsdp_config.fsdp_size=8 critic.u")).job
+    assert part.layout is not None
+    assert part.layout.shard_size == 8
+    states = 7.6e9 * 16 / 16  # FP32 weights, gradients and two moments, over all devices
+    assert rl_document(part).training_peak_memory_bytes - whole.training_peak_memory_bytes == pytest.approx(states, rel=0.05)
+
+
+ASYNCHRONOUS = SHARDED.replace("verl.trainer.main_ppo", "verl.experimental.fully_async_policy.fully_async_main").replace(
+    "adv_estimator=gae", "adv_estimator=grpo"
+)
+
+
+def test_a_rollout_pool_of_its_own_runs_ahead(tmp_path: Path) -> None:
+    pools = "rollout.nnodes=3 rollout.n_gpus_per_node=8 async_training.staleness_threshold=0.3 async_training.require_batches=2"
+    text = ASYNCHRONOUS.replace("trainer.nnodes", f"{pools} trainer.nnodes")
+    section = read(tmp_path, text).job.section
+    assert (section.placement, section.rollout_devices, section.train_devices) == ("separate", 24, 16)
+    assert (section.prompts, section.updates) == (128 * 2 * 4, 8)  # the weights are exchanged every four rounds by default
+    assert (section.staleness.leftover_fraction, section.staleness.partial, section.old_log_prob) == (0.3, True, False)
+    for threshold, steps in (("0", 0), ("2", 2)):
+        staleness = read(tmp_path, text.replace("threshold=0.3", f"threshold={threshold}")).job.section.staleness
+        assert (staleness.steps, staleness.leftover_fraction, staleness.partial) == (steps, None, steps > 0)
+    with pytest.raises(InputError, match=r"async_training.staleness_threshold: 1.5 batches"):
+        read(tmp_path, text.replace("threshold=0.3", "threshold=1.5"))
+    both = " ".join(f"actor_rollout_ref.actor.fsdp_config.{part}_offload=True" for part in ("param", "optimizer"))
+    with pytest.raises(InputError, match=r"fsdp_config.param_offload: states go to the host between tasks"):
+        read(tmp_path, text.rstrip("\n") + f" {both}\n")
+
+
+def test_one_step_off_is_one_step_stale(tmp_path: Path) -> None:
+    text = SHARDED.replace("verl.trainer.main_ppo", "verl.experimental.one_step_off_policy.main_ppo")
+    text = text.replace("trainer.nnodes=2", "rollout.nnodes=1 rollout.n_gpus_per_node=6 trainer.nnodes=1").replace(
+        "trainer.n_gpus_per_node=8", "trainer.n_gpus_per_node=2"
+    )
+    found = read(tmp_path, text).job
+    section = found.section
+    assert found.job.workload.cluster.num_devices == 8
+    assert (section.prompts, section.rollout_devices, section.train_devices) == (512, 6, 2)
+    assert (section.staleness.steps, section.old_log_prob) == (1, False)
+    assert (
+        read(tmp_path, text.rstrip("\n") + " algorithm.rollout_correction.bypass_mode=False\n").job.section.old_log_prob is True
+    )
+
+
 def test_variables_and_devices_come_from_outside(tmp_path: Path) -> None:
     text = MEGATRON.replace("trainer.nnodes=4", "trainer.nnodes=$NODES")
     with pytest.raises(InputError, match=r"line 39: trainer.nnodes: .*--set NODES=VALUE does"):
@@ -105,7 +152,7 @@ def test_a_model_is_named_by_its_folder_or_stated(tmp_path: Path) -> None:
         ("actor_rollout_ref.rollout.multi_turn.enable=True", "it changes the step time"),
         ("actor_rollout_ref.actor.ppo_epochs=2", "it changes the step time"),
         ("algorithm.adv_estimator=remax", "algorithm.adv_estimator: it changes the step time"),
-        ("actor_rollout_ref.actor.fsdp_config.fsdp_size=8", "sharded over a part of the devices"),
+        ("actor_rollout_ref.actor.fsdp_config.fsdp_size=6", "6 does not divide 16 devices"),
         ("actor_rollout_ref.actor.fsdp_config.optimizer_offload=True", "in part, which is not priced"),
         ("actor_rollout_ref.model.path_=x", "no argument of verl 0.8; the nearest is actor_rollout_ref.model.path"),
         ("+actor_rollout_ref.model.torch_dtype=bfloat16", "what it changes is not known"),
