@@ -47,6 +47,28 @@ def test_a_study_is_created_with_the_form_and_watched_to_its_end(view: OpenView,
     assert (job["model"]["name"], job["cluster"]["num_devices"], job["training"]["global_batch_size"]) == ("llama-2-7b", 16, 128)
 
 
+def test_a_fine_tune_is_asked_for_with_its_own_batch_and_the_rank_of_its_adapters(view: OpenView, site: Site) -> None:
+    page = view(site.url).open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=8")
+    length, batch = page.get_by_label("Sequence length"), page.get_by_label("Global batch size")
+    expect(length).to_have_attribute("placeholder", "4,096")
+    expect(page.get_by_label("Adapter rank")).to_have_count(0)
+    _choose(page, "Training task", "LoRA", "LoRA: adapters beside weights in 16 bits")
+    expect(length).not_to_have_attribute("placeholder", "4,096")  # the preset's is that of its pre-training
+    start = page.get_by_role("button", name="Start the search")
+    start.click()
+    for words in ("how long a sequence is", "how many sequences a step takes", "how many channels an adapter has"):
+        expect(page.get_by_text(f"Say {words}").first).to_be_visible()
+    for field, text in ((length, "4k"), (batch, "32"), (page.get_by_label("Adapter rank"), "16")):
+        field.fill(text)
+    command = page.get_by_role("region", name="The same search from a terminal")
+    expect(command).to_contain_text("--task lora")
+    expect(command).to_contain_text("--adapter-rank 16")
+    start.click()
+    page.wait_for_url(re.compile(r"/studies/[0-9a-f]{16}$"))
+    job = httpx.get(f"{site.url}/v1/studies/{page.url.rpartition('/')[2]}").json()["job"]
+    assert (job["training"]["task"], job["training"]["adapter"]["rank"], job["training"]["seq_length"]) == ("lora", 16, 4096)
+
+
 def test_the_forms_network_is_a_picture_to_save(view: OpenView, site: Site) -> None:
     page = view(site.url).open("/studies/new?model=llama-2-7b&hardware=atlas-800t-a2&devices=64&inter_node=12.5")
     menu = page.get_by_role("button", name="Network, one device in one direction: Save the chart")

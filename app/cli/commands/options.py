@@ -13,6 +13,7 @@ import typer
 from app.cli import completion
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
+from cost_models.shapes.training_task import Task
 from documents.errors import InputError, show, unknown_name
 from documents.sentences import Sentence
 
@@ -93,7 +94,7 @@ def _job_option(
 
 
 _TEXT, _COUNT, _NUMBER, _NAMES = str | None, int | None, float | None, list[str] | None
-# Parameter -> type for typer, and (section, field) of the job: flags of every command that takes a job as flags.
+# Parameter -> type for typer, and (section, path in it) of the job: flags of every command that takes a job as flags.
 _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "hardware": _job_option(_TEXT, "cluster", "hardware", "profile name or file", completion.hardware),
     "devices": _job_option(_COUNT, "cluster", "num_devices", "number of devices"),
@@ -105,6 +106,8 @@ _JOB_OPTIONS: dict[str, tuple[Any, tuple[str, str]]] = {
     "global_batch_size": _job_option(_COUNT, "training", "global_batch_size", "sequences in a step"),
     "precision": _job_option(_TEXT, "training", "precision", "bf16, fp16, fp8, ..."),
     "train_tokens": _job_option(_NUMBER, "training", "train_tokens", "token budget, for days"),
+    "task": _job_option(_TEXT, "training", "task", f"what is trained: {', '.join(Task)}"),
+    "adapter_rank": _job_option(_COUNT, "training", "adapter.rank", "channels of each adapter, with lora, qlora or dpo"),
     "expert_load_factor": _job_option(_NUMBER, "training", "expert_load_factor", "fullest expert rank over the mean"),
     "expert_counts": _job_option(Path | None, "training", "expert_counts", "JSON file of tokens per expert, by MoE layer"),
     "router_balance": _job_option(_TEXT, "training", "router_balance", f"what balances the router: {', '.join(RouterBalance)}"),
@@ -179,7 +182,11 @@ def sections(fields: Mapping[str, tuple[str, str]], given: Mapping[str, Any]) ->
     found: dict[str, dict[str, Any]] = {}
     for name, (section, field) in fields.items():
         if given.get(name) not in (None, (), []):  # a repeatable flag that was not given
-            found.setdefault(section, {})[field] = _as_in_a_job(given[name])
+            *path, last = (section, *field.split("."))
+            place: dict[str, Any] = found
+            for key in path:
+                place = place.setdefault(key, {})
+            place[last] = _as_in_a_job(given[name])
     return found
 
 

@@ -6,11 +6,12 @@ import { OBJECTIVES } from "../../api/objectives";
 import { calibrationsQuery, hardwareListQuery, modelsQuery } from "../../api/queries";
 import { Explained } from "../../components/Explained";
 import { ago, count } from "../../units/format";
-import { AUTOMATIC, LIMITS } from "./form";
+import { ADAPTED, AUTOMATIC, isTuning, LIMITS } from "./form";
 import { Choice, Text as TextField, Numeric } from "./Input";
 import { Section, type SectionProps } from "./Section";
 
 const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
+const TASKS = ["pretrain", "sft", "lora", "qlora", "dpo"];
 const STACKS = ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
 const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers"], nvidia: ["megatron-lm", "torchtitan"], amd: ["megatron-lm", "torchtitan"] };
 const FREE: readonly string[] = [AUTOMATIC, "any"];
@@ -26,7 +27,7 @@ export function TrainingSection(props: SectionProps) {
   const { t } = useTranslation("newStudy");
   const { data: models } = useQuery(modelsQuery());
   const { data: hardware } = useQuery(hardwareListQuery());
-  const preset = form.source === "preset" ? models?.items.find(({ name }) => name === form.model) : undefined;
+  const preset = form.source === "preset" && !isTuning(form) ? models?.items.find(({ name }) => name === form.model) : undefined;
   const rates = hardware?.items.find(({ name }) => name === form.hardware)?.matmul_flops_per_s;
   return (
     <Section title={t("section.training")}>
@@ -53,6 +54,17 @@ export function TrainingSection(props: SectionProps) {
           clearable
         />
         <Numeric {...props} field="train_tokens" label={t("training.tokens")} placeholder={preset?.train_tokens ? count(preset.train_tokens) : ""} />
+        <Choice
+          {...props}
+          field="task"
+          label={t("training.task")}
+          data={TASKS.map((value) => ({ value, label: t(`training.tasks.${value}`) }))}
+          placeholder={t("training.tasks.pretrain")}
+          clearable
+        />
+        {ADAPTED[form.task] && (
+          <Numeric {...props} field="adapter_rank" label={t("training.rank")} placeholder={ADAPTED[form.task] === "possible" ? t("training.allWeights") : ""} required={ADAPTED[form.task] === "needed"} />
+        )}
       </SimpleGrid>
     </Section>
   );

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 
-import { commandOf, DEFAULTS, fieldOfProblem, formOfJob, formOfLabels, formOfParams, jobOf, labelsOf, limitOf, paramsOfForm, requestOf, type Form } from "./form";
+import { commandOf, DEFAULTS, fieldOfProblem, formOfJob, formOfLabels, formOfParams, jobOf, labelsOf, limitOf, missingOf, paramsOfForm, requestOf, type Form } from "./form";
 
 const FORM: Form = { ...DEFAULTS, model: "llama-2-7b", hardware: "atlas-800t-a2", devices: "64" };
 const FULL: Form = { ...FORM, inter_node: "12.5", seq_length: "8192", stack: "mindspeed-llm", calibration: "0123456789ab", target: "mindspeed-llm", sampler: "tpe", max_trials: "50", seed: "3", tp: "1,2,4", pp: "..8", recompute: "full,none" };
@@ -32,6 +32,28 @@ describe("the form", () => {
     expect(commandOf(refined, "http://host:1")).toContain("--refine 300 \\\n  --seed 4 \\\n  --server http://host:1 \\\n  --refine-front");
     const stored = { model: { name: "llama-2-7b" }, cluster: { hardware: "h" }, search: { refine: 300, refine_front: true, seed: 4 } };
     expect(formOfJob(stored, ["llama-2-7b"]).form).toMatchObject({ refine: "300", refine_front: "true", seed: "4" });
+  });
+
+  it("fine-tunes, with adapters where the task has them", () => {
+    const lora = { ...FORM, task: "lora", adapter_rank: "16", seq_length: "4k", global_batch_size: "32" };
+    expect(jobOf(lora, null).training).toEqual({ seq_length: 4096, global_batch_size: 32, task: "lora", adapter: { rank: 16 } });
+    expect(jobOf({ ...lora, task: "sft" }, null).training).toEqual({ seq_length: 4096, global_batch_size: 32, task: "sft" });
+    expect(jobOf({ ...lora, task: "" }, null).training).toEqual({ seq_length: 4096, global_batch_size: 32 });
+    expect(commandOf(lora, "http://host:1")).toContain("--task lora \\\n  --adapter-rank 16 \\\n");
+    expect(commandOf({ ...lora, task: "sft" }, "http://host:1")).not.toContain("adapter");
+    const training = { task: "lora", adapter: { rank: 16 }, seq_length: 4096, global_batch_size: 32 };
+    const stored = { model: { name: "llama-2-7b" }, cluster: { hardware: "h" }, training };
+    expect(formOfJob(stored, ["llama-2-7b"]).form).toMatchObject({ task: "lora", adapter_rank: "16" });
+    expect(formOfJob({ ...stored, training: { task: "pretrain", adapter: null } }, []).form).toMatchObject({ task: "", adapter_rank: "" });
+  });
+
+  it("asks for the batch of a fine-tune, which a preset does not know, and for the rank of adapters", () => {
+    expect(missingOf(FORM, null)).toEqual([]);
+    expect(missingOf({ ...FORM, task: "sft" }, null)).toEqual(["seq_length", "global_batch_size"]);
+    expect(missingOf({ ...FORM, task: "qlora", seq_length: "4096", global_batch_size: "8" }, null)).toEqual(["adapter_rank"]);
+    expect(missingOf({ ...FORM, task: "dpo", seq_length: "4096", global_batch_size: "8" }, null)).toEqual([]);
+    expect(fieldOfProblem({ pointer: "/training/adapter/rank" })).toBe("adapter_rank");
+    expect(fieldOfProblem({ pointer: "/training/task" })).toBe("task");
   });
 
   it("sends what is no number as it is, for the server to refuse", () => {

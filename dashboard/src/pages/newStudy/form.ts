@@ -8,7 +8,7 @@ type Job = Schemas["JobDocument"];
 
 export const LIMITS = ["tp", "pp", "vpp", "cp", "ep", "micro_batch_size", "recompute", "zero_stage"] as const;
 const FIELDS = [
-  "source", "model", "hardware", "devices", "inter_node", "seq_length", "global_batch_size", "precision", "train_tokens",
+  "source", "model", "hardware", "devices", "inter_node", "seq_length", "global_batch_size", "precision", "train_tokens", "task", "adapter_rank",
   "stack", "calibration", "target", "objective", "sampler", "max_trials", "seed", "refine", "refine_front", "top", "time_limit", ...LIMITS, ...LABELS,
 ] as const;
 
@@ -21,6 +21,7 @@ export const NUMBERS = {
   seq_length: { name: "seq_length", whole: true },
   global_batch_size: { name: "global_batch_size", whole: true },
   train_tokens: { name: "train_tokens" },
+  adapter_rank: { name: "rank", whole: true },
   max_trials: { name: "max_trials", whole: true },
   seed: { name: "seed", whole: true },
   refine: { name: "refine", whole: true },
@@ -90,6 +91,12 @@ function section(name: string, fields: Record<string, unknown>): Record<string, 
   return Object.keys(fields).length ? { [name]: fields } : {};
 }
 
+/** Whether low-rank adapters are trained: always, or (dpo) where their rank is given. */
+export const ADAPTED: Record<string, "needed" | "possible"> = { lora: "needed", qlora: "needed", dpo: "possible" };
+
+/** Whether the job is not the one that a preset's own training is for. */
+export const isTuning = (form: Form): boolean => !["", "pretrain"].includes(form.task);
+
 /** Whether trials around the best plans are asked for: of an exhaustive search only. */
 export const isRefined = (form: Form): boolean => form.sampler === DEFAULTS.sampler && form.refine.trim() !== "";
 
@@ -102,12 +109,16 @@ export function jobOf(form: Form, custom: CustomModel | null): Job {
     cluster: given({ hardware: form.hardware, num_devices: form.devices, inter_node_bytes_per_s: form.inter_node }),
     ...section(
       "training",
-      given({
-        seq_length: form.seq_length,
-        global_batch_size: form.global_batch_size,
-        precision: form.precision,
-        train_tokens: form.train_tokens,
-      }),
+      {
+        ...given({
+          seq_length: form.seq_length,
+          global_batch_size: form.global_batch_size,
+          precision: form.precision,
+          train_tokens: form.train_tokens,
+          task: form.task,
+        }),
+        ...section("adapter", given({ rank: ADAPTED[form.task] ? form.adapter_rank : "" })),
+      },
     ),
     ...section("software", given({ stack: form.stack, calibration: form.calibration, target: unless(form.target, DEFAULTS.target) })),
     ...section("search", {
@@ -150,6 +161,8 @@ export function formOfJob(job: Record<string, Record<string, unknown>>, presets:
     global_batch_size: text(training.global_batch_size),
     precision: text(training.precision),
     train_tokens: text(training.train_tokens),
+    task: unless(text(training.task), "pretrain"),
+    adapter_rank: text((training.adapter as { rank?: number } | null | undefined)?.rank),
     stack: text(software.stack),
     calibration: text(software.calibration),
     target: text(software.target) || DEFAULTS.target,
@@ -182,6 +195,8 @@ export function commandOf(form: Form, server: string): string {
     ["global-batch-size", form.global_batch_size],
     ["precision", form.precision],
     ["train-tokens", form.train_tokens],
+    ["task", form.task],
+    ["adapter-rank", ADAPTED[form.task] ? form.adapter_rank : ""],
     ["stack", form.stack],
     ["calibration", form.calibration],
     ["target", unless(form.target, DEFAULTS.target)],
@@ -215,10 +230,11 @@ export function requestOf(job: Job, labels: ReturnType<typeof labelsOf>, server:
   return `curl ${query.length ? `'${address}?${query.join("&")}'` : address}${key} \\\n  -H 'Content-Type: application/json' -d '${body}'`;
 }
 
-/** Fields without which there is no job, in the order of the form. A preset knows its sequence length and batch. */
+/** Fields without which there is no job, in the order of the form. A preset knows sequence length and batch of its own training. */
 export function missingOf(form: Form, custom: CustomModel | null): Field[] {
   const isPreset = form.source === "preset";
-  const wanted: Field[] = ["hardware", "devices", ...(isPreset ? [] : (["seq_length", "global_batch_size"] as const))];
+  const wanted: Field[] = ["hardware", "devices", ...(isPreset && !isTuning(form) ? [] : (["seq_length", "global_batch_size"] as const))];
+  if (ADAPTED[form.task] === "needed") wanted.push("adapter_rank");
   return [...((isPreset ? !form.model : !custom) ? (["model"] as const) : []), ...wanted.filter((field) => !form[field].trim())];
 }
 
@@ -226,6 +242,7 @@ const OF_POINTER: Record<string, Field> = {
   "/model": "model",
   "/cluster/hardware": "hardware",
   "/cluster/num_devices": "devices",
+  "/training/adapter": "adapter_rank",
   "/cluster/inter_node_bytes_per_s": "inter_node",
   "/search/time_limit_s": "time_limit",
 };

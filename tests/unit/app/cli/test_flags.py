@@ -27,6 +27,26 @@ def test_other_names_units_and_case_give_the_same_answer(capsys: pytest.CaptureF
     assert answers[0]["estimate"] == answers[1]["estimate"]
 
 
+def test_a_fine_tune_is_told_by_flags_as_by_a_job_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        "model: qwen3-8b\ncluster: {hardware: atlas-800t-a2, num_devices: 8}\nstrategy: {tp: 2, dp: 4}\n"
+        "training: {seq_length: 4096, global_batch_size: 32, task: lora, adapter: {rank: 8, target_modules: [linear_qkv]}}\n"
+    )
+    answers = {}
+    for name, arguments in {
+        "file": (str(job),),
+        "rank": (str(job), "--lora-rank", "16"),  # the file's modules stay
+        "flags": (*JOB[1:], "--dp", "4", "--global-batch-size", "32", "--task", "LoRA", "--adapter-rank", "16"),
+        "all weights": (*JOB[1:], "--dp", "4", "--global-batch-size", "32", "--task", "sft"),
+    }.items():
+        assert main(["estimate", *arguments, "--json"]) == 0
+        answers[name] = json.loads(capsys.readouterr().out)["estimate"]["peak_memory_bytes"]
+    assert answers["file"] < answers["rank"] < answers["flags"] < answers["all weights"]
+    assert main([*JOB, "--dp", "4", "--global-batch-size", "32", "--adapter-rank", "16"]) == 2
+    assert "pretrain trains all weights and has no adapters" in capsys.readouterr().err
+
+
 def test_every_other_name_means_a_flag_and_none_is_one() -> None:
     from typer.main import get_command
 
@@ -67,6 +87,7 @@ def test_a_number_that_is_none_is_shown_with_the_form_it_should_have(
         ("--overlap-grad-reduce", "--switch overlap_grad_reduce=true"),
         ("--use-fused-swiglu", "--switch fused_swiglu=true"),
         ("--nnodes=8", "--devices"),
+        ("--lora", "--task lora"),
     ],
 )
 def test_a_flag_of_a_framework_is_answered_with_the_setting_here(
