@@ -52,7 +52,8 @@ def test_a_fine_tune_is_asked_for_with_its_own_batch_and_the_rank_of_its_adapter
     length, batch = page.get_by_label("Sequence length"), page.get_by_label("Global batch size")
     expect(length).to_have_attribute("placeholder", "4,096")
     expect(page.get_by_label("Adapter rank")).to_have_count(0)
-    _choose(page, "Training task", "LoRA", "LoRA: adapters beside weights in 16 bits")
+    page.get_by_label("Training task").first.click()
+    page.get_by_role("option", name="LoRA: adapters beside weights in 16 bits").click()
     expect(length).not_to_have_attribute("placeholder", "4,096")  # the preset's is that of its pre-training
     start = page.get_by_role("button", name="Start the search")
     start.click()
