@@ -321,6 +321,16 @@ class _Methods(CheckMethods):
         return self._json("POST", "/v1/rl/searches", job, timeout_s=max(self._timeout_s, SWEEP_TIMEOUT_S))
 
     @call
+    def rl_recipe(self, /, recipe: str, hardware: str, mean_answer: float, **stated: Any) -> Flow[JsonObject]:
+        """The job of a recipe of verl or MindSpeed-RL, its text, and what is assumed of it.
+
+        ``mean_answer``: tokens of an answer. ``stated`` are other fields of the body of ``POST /v1/rl/recipes``.
+        """
+        return self._json(
+            "POST", "/v1/rl/recipes", {"recipe": recipe, "hardware": hardware, "mean_answer": mean_answer, **stated}
+        )
+
+    @call
     def add_runs(self, records: Iterable[Mapping[str, Any]]) -> Flow[list[JsonObject]]:
         """Prediction and measurement of each run, in order, or ``refused`` with a sentence.
 

@@ -34,6 +34,7 @@ _READING_PATHS = (
     "/v1/serving/estimates",
     "/v1/rl/estimates",
     "/v1/rl/searches",
+    "/v1/rl/recipes",
     "/v1/sweeps",
     "/v1/models:import",
 )  # POST because of the size of the question; nothing is stored

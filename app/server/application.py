@@ -34,6 +34,7 @@ from app.http.state import WRONG_KEYS_A_MINUTE, ServerState
 from app.launch_scripts import endpoints as scripts
 from app.plans import endpoints as plans
 from app.plans import explanations
+from app.recipes import endpoints as recipes
 from app.reports import endpoints as reports
 from app.rl import endpoints as rl
 from app.sequences import endpoints as sequences
@@ -91,7 +92,7 @@ def create_app(
     app.add_middleware(Forwarded, proxies=proxies)
     add_problem_handlers(app, lambda path: allowed_methods(app, path) or FILE_METHODS)
     _add_domain_errors(app)
-    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl)
+    reading = (explanations, estimates, scripts, checks, goodput, experts, sequences, serving, sweeps, rl, recipes)
     for part in (
         submission,
         studies,

@@ -29,6 +29,7 @@ CALLS: dict[str, tuple[Any, ...]] = {
     "resume": ("s1",), "delete": ("s1",), "estimate": (JOB,), "estimates": (JOB, [{"tp": 4}]), "check": (JOB,),
     "goodput": (JOB,), "explain": (JOB,), "plan_experts": (JOB, {"generated": {}}), "add_runs": ([{"id": "r"}],),
     "plan_sequences": (JOB,), "sweep": (JOB,), "serving": (JOB,), "rl_estimate": (JOB,), "rl_search": (JOB,), "points": ("s1",),
+    "rl_recipe": ("text", "h", 300.0),
     "calibrate": ("h", "s"), "calibration": ("c1",), "model": ("m",), "hardware_profile": ("h",),
     "models": (), "hardware": (), "studies": (), "terms": (), "runs": (), "calibrations": (), "events": ("s1",),
     "keep_check": (JOB, "a"), "kept_check": ("k1",), "change_check": ("k1",), "delete_check": ("k1",), "checks": (),
