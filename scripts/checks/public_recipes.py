@@ -4,7 +4,7 @@ usage: python -m scripts.checks.public_recipes FOLDER...
 
 Each folder has recipes: shell scripts, and YAML files with sections of MindSpeed-RL. Nothing is run. Each is read for GPUs and,
 if it does not start there, for Atlas A3, with answers and a filter's share that no recipe states. The table of
-docs/post-training.md comes from here.
+docs/recipes.md comes from here.
 """
 
 from __future__ import annotations

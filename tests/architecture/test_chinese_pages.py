@@ -20,6 +20,7 @@ PAIRS = {
     "docs/goodput.md": "docs/zh/goodput.md",
     "docs/measuring.md": "docs/zh/measuring.md",
     "docs/operations.md": "docs/zh/operations.md",
+    "docs/recipes.md": "docs/zh/recipes.md",
     "docs/security.md": "docs/zh/security.md",
     "docs/studies.md": "docs/zh/studies.md",
     "docs/sweep.md": "docs/zh/sweep.md",
