@@ -6,21 +6,19 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-import yaml
-
 from app.launch_scripts.launch import Given
+from app.recipes.yaml_settings import LIMITS, yaml_settings
 from app.rl.models import model_of
 from cost_models.shapes.workload import ModelShape
 from documents.errors import show
-from documents.reading import Limits, parse_document
+from documents.reading import parse_document
 from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
 from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from frameworks.post_training.mindspeed_rl import RELEASE
 from frameworks.post_training.mindspeed_rl_reader import ACTOR, ALL, read
-from frameworks.post_training.recipe import NULL, ReadRecipe, Written
+from frameworks.post_training.recipe import ReadRecipe, Written
 
-_LIMITS = Limits(aliases=True)
 _SIZES = ("num_layers", "noop_layers")  # of the model, which an engine may have others of: with empty layers
 # What the reader of models needs beside a model, and does not depend on.
 _AROUND = ("--micro-batch-size", "1", "--global-batch-size", "1", "--seq-length", "4096", "--bf16")
@@ -32,8 +30,8 @@ def read_mindspeed_rl_file(text: str, given: Given, model: str | None) -> ReadRe
 
     ``model``: a known model, if the file that the recipe includes is not given.
     """
-    document = parse_document(text, given.name, limits=_LIMITS)
-    settings = dict(_settings(document, yaml.compose(text, Loader=yaml.SafeLoader)))
+    document = parse_document(text, given.name, limits=LIMITS)
+    settings = yaml_settings({name: inside for name, inside in document.items() if name != "model"}, text)
     name = _setting(settings, "model")
     if name is None:
         raise ReadingError(Sentence("{}.model: missing", ACTOR))
@@ -44,33 +42,6 @@ def read_mindspeed_rl_file(text: str, given: Given, model: str | None) -> ReadRe
 
 def _setting(settings: Mapping[str, Written], name: str) -> str | None:
     return next((settings[key].text for key in (f"{ACTOR}.{name}", f"{ALL}.{name}") if key in settings), None)
-
-
-def _settings(document: Mapping[str, Any], root: yaml.Node | None) -> Iterator[tuple[str, Written]]:
-    """Each value by its path, with its line; a list is one value."""
-    lines = dict(_lines(root, ""))
-    for section, inside in document.items():
-        if section == "defaults" or not isinstance(inside, dict) or section == "model":
-            if section != "model":
-                yield section, Written(str(inside), lines.get(section))
-            continue
-        yield from _leaves(inside, f"{section}.", lines)
-
-
-def _leaves(inside: Mapping[str, Any], lead: str, lines: Mapping[str, int]) -> Iterator[tuple[str, Written]]:
-    for key, value in inside.items():
-        path = f"{lead}{str(key).replace('-', '_')}"
-        if isinstance(value, dict):
-            yield from _leaves(value, f"{path}.", lines)
-        else:
-            yield path, Written(NULL if value is None else str(value), lines.get(f"{lead}{key}"))
-
-
-def _lines(node: yaml.Node | None, lead: str) -> Iterator[tuple[str, int]]:
-    if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield f"{lead}{key.value}", key.start_mark.line + 1
-            yield from _lines(value, f"{lead}{key.value}.")
 
 
 def _shape(name: str, settings: Mapping[str, Written], given: Given, model: str | None) -> tuple[ModelShape, int]:
@@ -93,7 +64,7 @@ def _shape(name: str, settings: Mapping[str, Written], given: Given, model: str 
                 included,
             )
         )
-    section = parse_document(given.files[included], included, limits=_LIMITS).get(name)
+    section = parse_document(given.files[included], included, limits=LIMITS).get(name)
     if not isinstance(section, dict):
         raise ReadingError(Sentence("{}: there is no section {}", included, show(name)))
     arguments = [*_AROUND, *_arguments({**section, **own})]

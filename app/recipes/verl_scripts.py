@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from app.launch_scripts.launch import Given
 from app.launch_scripts.launcher import slurm_variables
+from app.recipes.yaml_settings import LIMITS, yaml_settings
 from documents.errors import InputError, show
+from documents.reading import parse_document
 from documents.sentences import Sentence, joined
 from documents.shell.reader import read_script
 from documents.shell.text import Command, ShellScript, Word
@@ -16,6 +18,7 @@ from frameworks.post_training.verl_reader import PROGRAMS, configurations, read
 _CONFIGURATION, _FOLDER = "--config-name", "--config-path"
 _SHIPPED = ("config", "./config")
 _UNQUOTED = "'\""
+_OF_HYDRA = ("hydra", "defaults")
 
 
 def read_verl_script(text: str, given: Given) -> ReadRecipe:
@@ -28,19 +31,38 @@ def read_verl_script(text: str, given: Given) -> ReadRecipe:
     shipped = configurations(program)
     configuration = flags.get(_CONFIGURATION, Written(next(iter(shipped)), None))
     name = configuration.text.removesuffix(".yaml")
+    if not configuration.unknown and f"{name}.yaml" in given.files:
+        base, own = _own(name, given, shipped)
+        return read({**own, **settings}, program, base)
     if configuration.unknown or name not in shipped or flags.get(_FOLDER, Written("config", None)).text not in _SHIPPED:
         where = flags.get(_FOLDER, configuration)
         raise InputError(
             Sentence(
-                "{}: line {}: {} {} is no configuration that verl ships, and it changes the whole step; there are {}.",
+                "{}: line {}: {} {} is no configuration that verl ships, and it changes the whole step; give --with {}.yaml, "
+                "or one of {}.",
                 given.name,
                 configuration.line or where.line or command.line,
                 _CONFIGURATION,
                 show(name),
+                name,
                 joined(", ", shipped),
             )
         )
     return read(settings, program, name)
+
+
+def _own(name: str, given: Given, shipped: Mapping[str, str]) -> tuple[str, dict[str, Written]]:
+    """The shipped configuration on which a user's own builds, and what it changes; lines are those of the script alone."""
+    file = f"{name}.yaml"
+    document = parse_document(given.files[file], file, limits=LIMITS)
+    defaults = document.get("defaults") or []
+    bases = [one for one in defaults if one != "_self_"] if isinstance(defaults, list) else []
+    if len(bases) != 1 or bases[0] not in shipped:
+        raise InputError(
+            Sentence("{}: defaults: {} is not allowed; give one of {}.", file, show(defaults), joined(", ", shipped))
+        )
+    settings = yaml_settings({key: value for key, value in document.items() if key not in _OF_HYDRA}, given.files[file])
+    return str(bases[0]), {key: Written(one.text, None) for key, one in settings.items()}
 
 
 def _started(script: ShellScript, name: str) -> tuple[Command, str, Sequence[Word]]:

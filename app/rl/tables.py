@@ -117,10 +117,26 @@ def _print_step(console: Console, document: RlDocument) -> None:
     for name, value in document.parts_s.items():
         table.add_row(word(name), seconds(value), word(document.blocked_by.get(name, "")))
     console.print(table)
+    trained = document.strategy
+    console.print(
+        Sentence(
+            "\nTraining: tp{} pp{} vpp{} cp{} ep{} dp{}, micro batch {}, ZeRO-{}, {}.",
+            trained.tp,
+            trained.pp,
+            trained.vpp,
+            trained.cp,
+            trained.ep,
+            trained.dp,
+            trained.micro_batch_size,
+            trained.zero_stage,
+            Sentence("recompute") if trained.recompute else Sentence("no recompute"),
+        ),
+        markup=False,
+    )
     rolled = document.rollout
     console.print(
         Sentence(
-            "\nRollout: {} instances of "
+            "Rollout: {} instances of "
             "{} devices, "
             "{:,} in flight, {:,} preemptions; answers of {:,.0f} tokens, "
             "the longest "

@@ -176,6 +176,39 @@ def test_what_changes_the_step_and_is_not_priced_is_refused(tmp_path: Path, more
         read(tmp_path, SHARDED.rstrip("\n") + f" \\\n    {more}\n")
 
 
+OWN = """hydra:
+  searchpath: [file://verl/trainer/config]
+defaults:
+  - ppo_trainer
+  - _self_
+data:
+  train_batch_size: 256
+  max_response_length: 2048
+actor_rollout_ref:
+  rollout:
+    n: 3
+"""
+
+
+def test_a_configuration_of_ones_own_is_given_beside_the_script(tmp_path: Path) -> None:
+    text = SHARDED.replace("main_ppo \\", "main_ppo --config-path=$PWD/own --config-name=mine \\").replace(
+        "data.train_batch_size=512", ""
+    )
+    with pytest.raises(InputError, match=r"line 1: --config-name 'mine' .* give --with mine.yaml"):
+        read(tmp_path, text)
+    file = tmp_path / "mine.yaml"
+    file.write_text(OWN, encoding="utf-8")
+    section = read(tmp_path, text, files=[file]).job.section
+    assert (section.prompts, section.samples, section.updates) == (256, 3, 2)
+    assert section.lengths.cap == 1024  # the script's override holds
+    file.write_text(OWN + "    multi_turn: {enable: true}\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"actor_rollout_ref.rollout.multi_turn.enable: it changes the step time"):
+        read(tmp_path, text, files=[file])
+    file.write_text(OWN.replace("ppo_trainer", "theirs"), encoding="utf-8")
+    with pytest.raises(InputError, match=r"mine.yaml: defaults: .* give one of ppo_trainer, ppo_megatron_trainer"):
+        read(tmp_path, text, files=[file])
+
+
 def test_a_program_that_is_not_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 1: verl.trainer.main_eval is not read"):
         read(tmp_path, "python3 -m verl.trainer.main_eval data.path=x\n")
