@@ -13,7 +13,7 @@ from frameworks.megatron_lm import reader as megatron
 from frameworks.mindspeed_llm.table import RELEASE, TABLE
 from frameworks.table import key_of
 
-LEADING = "recompute-num-layers"
+LEADING, DISAGGREGATED = "recompute-num-layers", "layerwise-disaggregated-training"
 OF_LAYERS = ("recompute-activation-function", "recompute-norm")  # modules of which a layer is left out by its number
 
 
@@ -36,6 +36,8 @@ class Reading(megatron.Reading):
 
     def counts(self, total: int, vpp: int) -> list[int]:
         """Layers of each virtual stage, without no-op layers or as listed."""
+        if DISAGGREGATED in self.written:
+            raise ReadingError(Sentence("{} places layers on devices of two sites, and no plan says it", DISAGGREGATED))
         if self.value("num-layer-list"):
             listed = megatron.integers(self.value("num-layer-list"))
             if len(listed) != self.pp or sum(listed) != total:

@@ -166,6 +166,11 @@ def test_published_runs_give_the_shape_and_batch_of_their_record() -> None:
     assert min(kinds.values()) >= 8, kinds
 
 
+def test_layers_on_two_sites_are_refused_by_the_name_of_the_argument() -> None:
+    with pytest.raises(ReadingError, match="layerwise-disaggregated-training places layers on devices of two sites"):
+        small("--layerwise-disaggregated-training --num-layer-list 1,3,3,1 --pipeline-model-parallel-size 2")
+
+
 @pytest.mark.parametrize(
     ("arguments", "modules", "refused"),
     [
