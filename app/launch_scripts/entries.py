@@ -56,6 +56,7 @@ FORKS: Mapping[str, tuple[str, ...]] = {
     "Pai-Megatron-Patch": ("patch-tokenizer-type", "transformer-type", "extra-vocab-size"),
     "Megatron-LLaMA": ("use-flash-attn-cutlass", "overlapped-distributed-optimizer"),
     "NeMo": ("trainer.num_nodes",),
+    "epfLLM's Megatron-LLM": ("num_layers", "micro_batch_size"),
 }
 # Top-level keys of files that are not MindFormers', by who reads such files.
 FILES: Mapping[str, tuple[str, ...]] = {

@@ -41,6 +41,7 @@ def torchrun(more: str = "", program: str = "pretrain_gpt.py") -> str:
         (torchrun("--normalization PowerNorm"), "'normalization': its value is not understood"),
         (torchrun("--swap-attention"), "mindspeed-llm@master has it"),
         (torchrun("--zero-stage 3"), "--zero-stage is an argument of Megatron-DeepSpeed"),
+        ("python pretrain_gpt.py --num_layers 4\n", "--num_layers is an argument of epfLLM's Megatron-LLM"),
         (torchrun(program="pretrain_bert.py"), "line 2: 'pretrain_bert.py' trains BERT"),
         (torchrun(program="examples/multimodal/train.py"), "'examples/multimodal/train.py' trains a model of pictures"),
         (torchrun(program="train_my_diffusion.py"), "what 'train_my_diffusion.py' does is not known"),

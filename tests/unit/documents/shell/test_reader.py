@@ -49,6 +49,7 @@ def words(text: str, **given: str) -> list[list[str]]:
         ("L=''\nfor n in 1 2; do L=\"$L $n\"; done\nrun $L", ["run", "1", "2"]),
         ("set -- a b\nshift\nrun $1", ["run", "b"]),
         ("run 'a\nb'", ["run", "a\nb"]),
+        ("bash measure.sh -- bash -c 'set -e\nrun --tp 8 \\\n --pp 2'", ["run", "--tp", "8", "--pp", "2"]),
         ("case tp in t*) ;; esac\ncase $X in a) Y=1;; *) Y=2;; esac\nX=a; case $X in a|b) Y=3;; esac; run $Y", ["run", "3"]),
     ],
 )  # fmt: skip
