@@ -49,7 +49,7 @@ NEWER = (("A5", "atlas-950-superpod"), ("950", "atlas-950-superpod"), ("A3", "at
 MARKS = {"megatron/core": "megatron-lm", "mindspeed_llm": "mindspeed-llm", "mindformers": "mindformers"}
 PLACES = ("examples/**/*.sh", "configs/**/*.yaml", "tests/**/*.sh")
 REPLICA = re.compile(r"= (\d+) devices of a replica")
-UNPRICED = re.compile(r"--assume ([\w-]+)=ignored")
+UNPRICED = re.compile(r"--assume ([\w.-]+)=ignored")
 NOT_READ = re.compile(r"scripts that start|trains nothing|no command in it starts|no entry that is read")
 OF_TRAINING = re.compile(r"pretrain_|posttrain_|parallel_config|train_.*\.py|/train\.py")
 
