@@ -372,12 +372,10 @@ class _Reader:
             else:
                 self._source(node.place, words[index:])
             return
-        inner = next((i + 1 for i, text in enumerate(texts[:-2]) if text == "--" and texts[i + 2] == "-c" and i >= first), None)
+        inner = texts.index("--", first) + 1 if "--" in texts[first:-1] else first - 1
         if node.document is not None:
             self._document(node.place, node.document)
-        elif (
-            inner is not None and names[inner] in _SHELLS
-        ):  # a command that a script starts, as in: bash measure.sh -- bash -c TEXT
+        elif inner >= first and names[inner] in _SHELLS:  # bash measure.sh -- bash -c TEXT
             self._shell(node, words, texts, inner)
         else:
             self._collect(node.place, words)
