@@ -48,7 +48,10 @@ def _adapters(section: TrainingSection, name: Task, model: ModelShape) -> Adapte
         if name in OF_ADAPTERS:
             raise InputError(
                 Sentence(
-                    "training.adapter: missing; {} trains adapters, so give their rank, such as {}.", name.value, "{rank: 16}"
+                    "training.adapter: missing; {} trains adapters, so give their rank, as {} or {}.",
+                    name.value,
+                    "--adapter-rank 16",
+                    "{rank: 16}",
                 )
             )
         return None
