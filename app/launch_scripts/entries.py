@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from documents.sentences import Sentence
+from frameworks.post_training.verl_reader import PROGRAMS
 
 # Programs that are read, and the frameworks that ship them.
 READ: Mapping[str, tuple[str, ...]] = {
@@ -41,8 +42,7 @@ OTHERS: Mapping[str, str] = {
 }
 # Modules behind ``python -m`` and commands that start trainings without a program of their own.
 MODULES: Mapping[str, str] = {
-    "verl.trainer.main_ppo": _REINFORCED,
-    "recipe.dapo.main_dapo": _REINFORCED,
+    **dict.fromkeys(PROGRAMS, _REINFORCED),
     "torchtitan.train": Sentence("by torchtitan from a TOML file or its own arguments"),
     "llamafactory-cli": Sentence("by LLaMA-Factory from a YAML file"),
     "swift": Sentence("by ms-swift with its own arguments"),

@@ -16,7 +16,7 @@ from documents.sentences import Sentence, joined
 from frameworks.framework import ReadingError
 from frameworks.mindspeed_llm.framework import MINDSPEED_LLM
 from frameworks.post_training.mindspeed_rl import RELEASE
-from frameworks.post_training.mindspeed_rl_reader import ACTOR, ALL, read
+from frameworks.post_training.mindspeed_rl_reader import ACTOR, ALL, APART, CRITIC, read
 from frameworks.post_training.recipe import ReadRecipe, Written
 
 _SIZES = ("num_layers", "noop_layers")  # of the model, which an engine may have others of: with empty layers
@@ -36,8 +36,10 @@ def read_mindspeed_rl_file(text: str, given: Given, model: str | None) -> ReadRe
     if name is None:
         raise ReadingError(Sentence("{}.model: missing", ACTOR))
     shape, slots = _shape(name, settings, given, model)
-    sizes = {f"{section}.num_layers" for section in (ACTOR, ALL)}
-    return read({key: value for key, value in settings.items() if key not in sizes}, shape, slots)
+    layers = _setting(settings, "num_layers")
+    sizes = {f"{section}.num_layers" for section in (ACTOR, ALL, CRITIC, *APART)}
+    engines = {key: one for key, one in settings.items() if key not in sizes or one.text != layers}
+    return read(engines, shape, slots)
 
 
 def _setting(settings: Mapping[str, Written], name: str) -> str | None:

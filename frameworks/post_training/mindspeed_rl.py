@@ -31,6 +31,9 @@ def write(plan: PostTrainingPlan) -> Exported:
         draft.notes.append(Sentence("The release has no file of this model: configs/model/{}.yaml has to be written.", name))
     _engines(draft, plan, name)
     _actor(draft, plan, name, "actor_config")
+    if not SHARED.get(plan.placement, False):  # workers apart have settings of their own [mindspeed-rl, train_grpo.py]
+        _actor(draft, plan, name, "ref_config")
+        _actor(draft, plan, name, "reward_config")
     if plan.algorithm == "ppo":
         _actor(draft, plan, name, "critic_config")
         draft.put("rl_config.critic_resource", num_npus=plan.train_devices)

@@ -17,6 +17,7 @@ from frameworks.unread import CHANGES
 
 RELEASE = read_release(Path(__file__).parent / "mindspeed_rl_recipes.json")
 ACTOR, ALL, CRITIC = "actor_config", "megatron_training", "critic_config"
+APART = ("ref_config", "reward_config")  # of workers that are not integrated
 RL, ROLLOUT = "rl_config", "generate_config"
 USUAL = ("use_flash_attn", "use_fused_rmsnorm", "use_fused_swiglu", "use_fused_rotary_pos_emb")  # kernels that are priced
 _PASSES = Sentence("Passes without gradients are priced in the micro batches of the update.")
@@ -67,6 +68,9 @@ class _Reader(SettingsReader):
         rollout = self._rollout()
         if self._is_ppo:
             self._critic(actors)
+            self._as_the_actor(CRITIC)
+        if aside:
+            self._workers_apart()
         if broken := next(self.broken(), None):
             raise ReadingError(broken.rstrip("."))
         return ReadRecipe(
@@ -251,11 +255,21 @@ class _Reader(SettingsReader):
         """The critic, which is priced on the actor's devices and with its layout."""
         if self.count(f"{RL}.critic_resource.num_npus") != actors:
             self.refuse(f"{RL}.critic_resource.num_npus", Sentence("it differs from the actor's, whose devices are priced"))
-        names = [name.partition(".")[2] for name in self.given if name.startswith((f"{CRITIC}.", f"{ACTOR}."))]
+
+    def _workers_apart(self) -> None:
+        """The reference's own settings; those of rewards by rule decide nothing."""
+        reference, reward = APART
+        if not any(name.startswith(f"{reference}.") for name in self.given):
+            raise ReadingError(Sentence("{}: missing, and workers that are not integrated need it", reference))
+        self._as_the_actor(reference)
+        self.asked |= {name for name in self.given if name.startswith(f"{reward}.")}
+
+    def _as_the_actor(self, section: str) -> None:
+        """Refuse an engine whose layout differs from the actor's."""
+        names = [name.partition(".")[2] for name in self.given if name.startswith((f"{section}.", f"{ACTOR}."))]
         for name in dict.fromkeys(names):
-            both = f"{CRITIC}.{name}", f"{ACTOR}.{name}"
-            if both[1] in self.asked and self._training(name, CRITIC) != self._training(name):
-                self.refuse(both[0], Sentence("it differs from the actor's, whose layout is priced"))
+            if f"{ACTOR}.{name}" in self.asked and self._training(name, section) != self._training(name):
+                self.refuse(f"{section}.{name}", Sentence("it differs from the actor's, whose layout is priced"))
 
 
 def _integers(text: Value) -> list[int]:

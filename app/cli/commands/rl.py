@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from app.cli import completion
 from app.cli.commands import options
 from app.cli.commands.options import Json
 from app.exit_codes import DONE, SEARCH_CUT
@@ -42,14 +43,17 @@ _JOB = Annotated[
 _RECIPE = "Recipe"
 
 
-def _flag(kind: Any, text: str, *names: str, metavar: str | None = None) -> Any:
-    return Annotated[kind, typer.Option(*names, help=text, rich_help_panel=_RECIPE, metavar=metavar)]
+def _flag(
+    kind: Any, text: str, *names: str, metavar: str | None = None, completed: Callable[[str], list[str]] | None = None
+) -> Any:
+    option = typer.Option(*names, help=text, rich_help_panel=_RECIPE, metavar=metavar, autocompletion=completed)
+    return Annotated[kind, option]
 
 
 _FLAGS: dict[str, Any] = {
-    "hardware": _flag(str | None, "profile name or file; needed for a recipe"),
+    "hardware": _flag(str | None, "profile name or file; needed for a recipe", completed=completion.hardware),
     "devices": _flag(int | None, "number of devices, where the recipe does not say"),
-    "model": _flag(str | None, "a known model, in place of the recipe's path"),
+    "model": _flag(str | None, "a known model, in place of the recipe's path", completed=completion.models),
     "mean_answer": _flag(float | None, "tokens of an answer in the mean; needed for a recipe"),
     "mean_prompt": _flag(float | None, "tokens of a prompt in the mean (default 150)"),
     "sigma": _flag(float | None, "spread of the answers' lengths, as lengths.sigma of a job (default 0.7)"),

@@ -86,9 +86,17 @@ def test_a_reference_of_its_own_has_devices_of_its_own(tmp_path: Path) -> None:
     text = MINDSPEED.replace("use_integrated_worker: true", "use_integrated_worker: false").replace(
         "  actor_resource:", "  reference_resource:\n    num_npus: 32\n  actor_resource:"
     )
-    found = read(tmp_path, text, "grpo.yaml", NPU).job
+    with pytest.raises(InputError, match="ref_config: missing"):
+        read(tmp_path, text, "grpo.yaml", NPU)
+    actor = text.partition("actor_config:\n")[2].partition("rl_config:")[0]
+    apart = f"{text}ref_config:\n{actor}reward_config:\n  model: qwen3_235b_a22b\n"
+    found = read(tmp_path, apart, "grpo.yaml", NPU).job
     assert found.job.workload.cluster.num_devices == 128 + 32
     assert (found.section.placement, found.section.train_devices) == ("train-infer-colocated", 128)
+    head, _, tail = apart.partition("ref_config:")
+    other = f"{head}ref_config:{tail.replace('pipeline_model_parallel_size: 16', 'pipeline_model_parallel_size: 8', 1)}"
+    with pytest.raises(InputError, match=r"ref_config.pipeline_model_parallel_size: it differs from the actor's"):
+        read(tmp_path, other, "grpo.yaml", NPU)
 
 
 def test_the_model_is_in_the_file_beside(tmp_path: Path) -> None:
