@@ -112,6 +112,11 @@ KINDS = (
         frozenset({"rl_config", "actor_config"}),
     ),
     Kind(
+        Sentence("a configuration of verl, which `meshplan rl` reads"),
+        _RECIPE_READERS,
+        frozenset({"actor_rollout_ref", "defaults"}),
+    ),
+    Kind(
         Sentence("a job of post-training, which `meshplan rl` reads"),
         ("rl estimate", "rl search"),
         frozenset({"post_training", "model"}),

@@ -14,9 +14,9 @@ from app.catalogue.models.shape import model_to_mapping
 from app.launch_scripts.launch import Given
 from app.launch_scripts.named_models import CONFIG
 from app.launch_scripts.reading import IGNORED, MAX_REFUSED
-from app.recipes.forms import is_mindspeed_rl
+from app.recipes.forms import is_mindspeed_rl, is_verl_configuration
 from app.recipes.mindspeed_rl_files import read_mindspeed_rl_file
-from app.recipes.verl_scripts import read_verl_script
+from app.recipes.verl_scripts import read_verl_configuration, read_verl_script
 from app.rl.job import RlJob, resolved_rl_job
 from app.rl.models import model_of
 from cost_models.shapes.workload import ModelShape
@@ -64,7 +64,7 @@ def recipe_job(
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a recipe never is.", given.name, DOCUMENT_BYTES // 1024))
     try:
-        recipe = read_mindspeed_rl_file(text, given, stated.model) if is_mindspeed_rl(text) else read_verl_script(text, given)
+        recipe = _read(text, given, stated.model)
         ignored = _ignored(recipe, given, stated.assume)
         document = _document(recipe, given, stated, profile, folder)
     except ReadingError as error:
@@ -74,6 +74,12 @@ def recipe_job(
     job = resolved_rl_job(document, folder)
     own = replace(job.job, assumptions=(*recipe.assumed, *job.job.assumptions))
     return RecipeJob(recipe, replace(job, job=own), tuple(ignored))
+
+
+def _read(text: str, given: Given, model: str | None) -> ReadRecipe:
+    if is_mindspeed_rl(text):
+        return read_mindspeed_rl_file(text, given, model)
+    return read_verl_configuration(text, given) if is_verl_configuration(text) else read_verl_script(text, given)
 
 
 def _ignored(recipe: ReadRecipe, given: Given, assume: Mapping[str, str]) -> list[str]:

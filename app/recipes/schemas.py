@@ -18,7 +18,7 @@ from documents.said import Said
 class RecipeRequest(Section):
     """A recipe of post-training, and what it does not say."""
 
-    recipe: ScriptText = Field(description="a Bash script that starts verl, or a YAML file of MindSpeed-RL")
+    recipe: ScriptText = Field(description="a Bash script that starts verl, or a YAML file of verl or MindSpeed-RL")
     hardware: Name = Field(description="name of a hardware profile")
     mean_answer: Length = Field(description="tokens of an answer in the mean")
     mean_prompt: Length | None = Field(default=None, description="tokens of a prompt in the mean; default: that of a job")

@@ -1,8 +1,8 @@
-"""Shell scripts that start verl: the overrides of the command, each with its line."""
+"""Shell scripts that start verl, with the overrides of the command and their lines, and configurations of one's own."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from app.launch_scripts.launch import Given
 from app.launch_scripts.launcher import slurm_variables
@@ -51,18 +51,29 @@ def read_verl_script(text: str, given: Given) -> ReadRecipe:
     return read(settings, program, name)
 
 
+def read_verl_configuration(text: str, given: Given) -> ReadRecipe:
+    """The recipe of a configuration that builds on a shipped one. Raises ``InputError`` and ``ReadingError``."""
+    programs = {base: program for program in reversed(list(PROGRAMS)) for base in configurations(program)}
+    base, settings = _built_on(text, given.name, programs)
+    return read(settings, programs[base], base)
+
+
 def _own(name: str, given: Given, shipped: Mapping[str, str]) -> tuple[str, dict[str, Written]]:
-    """The shipped configuration on which a user's own builds, and what it changes; lines are those of the script alone."""
-    file = f"{name}.yaml"
-    document = parse_document(given.files[file], file, limits=LIMITS)
+    """The shipped configuration on which one that the script names builds, and its changes; lines are the script's alone."""
+    base, settings = _built_on(given.files[f"{name}.yaml"], f"{name}.yaml", shipped)
+    return base, {key: Written(one.text, None) for key, one in settings.items()}
+
+
+def _built_on(text: str, file: str, shipped: Iterable[str]) -> tuple[str, dict[str, Written]]:
+    """The one of the shipped configurations on which a text builds, and what it changes."""
+    document = parse_document(text, file, limits=LIMITS)
     defaults = document.get("defaults") or []
     bases = [one for one in defaults if one != "_self_"] if isinstance(defaults, list) else []
     if len(bases) != 1 or bases[0] not in shipped:
         raise InputError(
             Sentence("{}: defaults: {} is not allowed; give one of {}.", file, show(defaults), joined(", ", shipped))
         )
-    settings = yaml_settings({key: value for key, value in document.items() if key not in _OF_HYDRA}, given.files[file])
-    return str(bases[0]), {key: Written(one.text, None) for key, one in settings.items()}
+    return str(bases[0]), yaml_settings({key: value for key, value in document.items() if key not in _OF_HYDRA}, text)
 
 
 def _started(script: ShellScript, name: str) -> tuple[Command, str, Sequence[Word]]:

@@ -37,7 +37,7 @@ _JOB = Annotated[
     typer.Argument(
         metavar="JOB",
         help="job file (YAML or JSON) with model, cluster and post_training, or a recipe: a script that starts verl, or a YAML "
-        "file of MindSpeed-RL",
+        "file of verl or MindSpeed-RL",
     ),
 ]
 _RECIPE = "Recipe"

@@ -209,6 +209,31 @@ def test_a_configuration_of_ones_own_is_given_beside_the_script(tmp_path: Path) 
         read(tmp_path, text, files=[file])
 
 
+ALONE = """defaults: [ppo_trainer, _self_]
+data: {train_batch_size: 256, max_response_length: 2048}
+actor_rollout_ref:
+  model:
+    path: Qwen/Qwen3-8B
+  actor: {ppo_micro_batch_size_per_gpu: 2, ppo_mini_batch_size: 64, use_kl_loss: true}
+  rollout: {n: 3, name: vllm}
+algorithm: {adv_estimator: grpo}
+trainer: {nnodes: 2, n_gpus_per_node: 8}
+"""
+
+
+def test_a_configuration_is_read_without_a_script(tmp_path: Path) -> None:
+    found = read(tmp_path, ALONE, "mine.yaml").job
+    assert (found.section.prompts, found.section.samples, found.section.updates, found.section.reference) == (256, 3, 4, True)
+    assert found.job.workload.cluster.num_devices == 16
+    with pytest.raises(InputError, match=r"line 6: actor_rollout_ref.model.lora_rank: it decides which weights are trained"):
+        read(tmp_path, ALONE.replace("Qwen3-8B", "Qwen3-8B\n    lora_rank: 8"), "mine.yaml")
+    with pytest.raises(InputError, match=r"defaults: \[\] is not allowed"):
+        read(tmp_path, "actor_rollout_ref: {rollout: {n: 3}}\n", "mine.yaml")
+    for base, placement in (("fully_async_ppo_trainer", "separate"), ("ppo_trainer", "fully-colocated")):
+        section = read(tmp_path, ALONE.replace("ppo_trainer", base), "mine.yaml").job.section
+        assert section.placement == placement
+
+
 def test_a_program_that_is_not_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 1: verl.trainer.main_eval is not read"):
         read(tmp_path, "python3 -m verl.trainer.main_eval data.path=x\n")
