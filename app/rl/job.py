@@ -112,7 +112,25 @@ class RlJob:
                     SHARED_MEMORY_FRACTION,
                 )
             )
-        return [*self.job.assumptions, *found]
+        return [*self.job.assumptions, *found, *self._assumed_switch_times()]
+
+    def _assumed_switch_times(self) -> list[str]:
+        """Seconds of work that every change of layout repeats and that the job does not give."""
+        wanted, profile = self.switching, self.job.workload.cluster.profile
+        repeats = {
+            "group": not wanted.keeps_communicators,
+            "communicator": not wanted.keeps_communicators,
+            "graph": not wanted.keeps_graphs and self.engine().graph,
+        }
+        missing = [name for name, is_paid in repeats.items() if is_paid and getattr(wanted, f"{name}_s") is None]
+        return [
+            Sentence(
+                "post_training.switch.{}_s = {:.2g} (assumed; {:g} to {:g} were published)",
+                name,
+                *wanted.seconds_of(name, profile),
+            )
+            for name in missing
+        ]
 
     def engine(self) -> Engine:
         """The rollout engine."""

@@ -13,7 +13,7 @@ from cost_models.post_training.constants import DEFAULT_ENGINE, constant
 from cost_models.post_training.placements import PIECES, SYNCHRONOUS, Parts, PlacementKind, Staleness, StepTime, lag_of, step_time
 from cost_models.post_training.resharding import Reshard, engine_s, host_copy_s, reshard
 from cost_models.post_training.rollout_side import MAX_REQUESTS, RolloutTimes, Scheduling, rollout_times
-from cost_models.post_training.shards import MovedShards, Pools, moved_shards
+from cost_models.post_training.shards import MovedShards, Pools, RankOrder, moved_shards
 from cost_models.post_training.switching import USUAL, Doubtful, Switches, Switching, num_decode_graphs, switches
 from cost_models.post_training.training_side import FORWARD_PART, Batching, TrainingTimes, training_times
 from cost_models.serving.engine import WEIGHT_BYTES, ServingLayout, ServingWorkload
@@ -163,7 +163,8 @@ def layout_shards(job: PostTraining) -> MovedShards:
     Separate pools follow each other; the devices of a hybrid that train come first.
     """
     apart = job.train_devices if job.placement is PlacementKind.SEPARATE else 0
-    pools = Pools(job.training.cluster.num_devices, job.serving.cluster.num_devices, apart, job.switching.rank_order)
+    order = job.switching.rank_order if job.shares_devices else RankOrder.CONSECUTIVE
+    pools = Pools(job.training.cluster.num_devices, job.serving.cluster.num_devices, apart, order)
     width = float(WEIGHT_BYTES[job.serving.engine.precision])
     domains = [tier.domain_devices for tier in job.serving.network.tiers]
     return moved_shards(job.serving.model, job.strategy, job.layout, pools, domains, bytes_per_weight=width)
@@ -225,7 +226,12 @@ def rolled_times(job: PostTraining) -> RolloutTimes:
 def post_training_step(
     job: PostTraining, trained: TrainingTimes | None = None, rolled: RolloutTimes | None = None
 ) -> PostTrainingStep:
-    """Price one step. A known training side or rollout can be given."""
+    """Price one step. A known training side or rollout can be given.
+
+    Raises ``WorkloadError`` if an instance's ranks do not nest in the order that the job wants.
+    """
+    if job.switching.rank_order is not RankOrder.CONSECUTIVE:
+        layout_shards(job)
     trained = trained or trained_times(job)
     rolled = (rolled or rolled_times(job)).going_on(
         1.0 + min(job.staleness.leftover_fraction or float(lag_of(job.staleness)), MOST_AHEAD)

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from cost_models.memory.peak import process_groups
-from cost_models.post_training.constants import LARGEST_GRAPH, MOST_GRAPHS, SWITCH_TIMES
+from cost_models.post_training.constants import LARGEST_GRAPH, MOST_GRAPHS, SLOW_HOST_COPY_BYTES_PER_S, SWITCH_TIMES
 from cost_models.post_training.shards import RankOrder
 from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import ServingLayout
@@ -85,13 +85,17 @@ class GroupKind:
 
 @dataclass(frozen=True)
 class SwitchPart:
-    """One part of a change: bytes of the busiest device, a count of what is made, and seconds of each change and of the first."""
+    """One part of a change: bytes of the busiest device, a count of what is made, and seconds of each change and of the first.
+
+    ``is_in_runs``: predictions of published steps contain it, so that their errors cover its range.
+    """
 
     name: str
     each: Doubtful
     first: Doubtful
     device_bytes: float = 0.0
     count: int = 0
+    is_in_runs: bool = True
 
 
 @dataclass(frozen=True)
@@ -123,9 +127,9 @@ class Switches:
 
     @property
     def doubt(self) -> tuple[float, float]:
-        """Seconds by which both changes can be shorter and longer than their values."""
-        both = self.to_rollout.each.plus(self.to_train.each)
-        return both.value_s - both.low_s, both.high_s - both.value_s
+        """Seconds by which the parts that no published step contains can be shorter and longer than their values."""
+        parts = [part.each for part in (*self.to_rollout.parts, *self.to_train.parts) if not part.is_in_runs]
+        return sum(one.value_s - one.low_s for one in parts), sum(one.high_s - one.value_s for one in parts)
 
 
 def training_groups(workload: Workload, strategy: ParallelStrategy) -> list[GroupKind]:
@@ -204,7 +208,7 @@ def switches(
         SwitchPart("weights", weights, weights, weights_bytes),
         *(SwitchPart(f"offload_{name}", each, each, size) for name, size, each in copies),
         *_opened([*theirs, *shared], wanted, profile, keeps=keeps),
-        SwitchPart("graphs_captured", NOTHING if keeps_graphs else capture, capture, count=graphs),
+        SwitchPart("graphs_captured", NOTHING if keeps_graphs else capture, capture, count=graphs, is_in_runs=False),
     ]
     to_train = [
         *([freed] if freed else []),
@@ -222,7 +226,10 @@ def switches(
 
 
 def _host_copies(trained: TrainingTimes, profile: HardwareProfile, *, offloads: bool) -> list[tuple[str, float, Doubtful]]:
-    """Name, bytes and seconds of each kind of state that goes to the host; all devices copy at once."""
+    """Name, bytes and seconds of each kind of state that goes to the host; all devices copy at once.
+
+    The link's rate is that of pinned memory; frameworks were measured far below it.
+    """
     if not offloads:
         return []
     states = {
@@ -231,7 +238,9 @@ def _host_copies(trained: TrainingTimes, profile: HardwareProfile, *, offloads: 
         "optimizer": trained.optimizer_bytes,
     }
     states["buffers"] = max(trained.allocated_after_step_bytes - sum(states.values()), 0.0)
-    return [(name, size, Doubtful.sure(size / profile.host_link_bytes_per_s)) for name, size in states.items() if size > 0.0]
+    link, slow = profile.host_link_bytes_per_s, SLOW_HOST_COPY_BYTES_PER_S
+    times = {name: Doubtful(size / link, size / link, size / min(link, slow)) for name, size in states.items()}
+    return [(name, states[name], seconds) for name, seconds in times.items() if states[name] > 0.0]
 
 
 def _opened(groups: list[GroupKind], wanted: Switching, profile: HardwareProfile, *, keeps: bool) -> list[SwitchPart]:
@@ -243,8 +252,8 @@ def _opened(groups: list[GroupKind], wanted: Switching, profile: HardwareProfile
     each = (NOTHING, NOTHING) if keeps else first
     held = len(groups) * profile.communicator_bytes
     return [
-        SwitchPart("groups_made", each[0], first[0], count=sum(group.number for group in groups)),
-        SwitchPart("communicators_opened", each[1], first[1], held, len(groups)),
+        SwitchPart("groups_made", each[0], first[0], count=sum(group.number for group in groups), is_in_runs=False),
+        SwitchPart("communicators_opened", each[1], first[1], held, len(groups), is_in_runs=False),
     ]
 
 

@@ -286,7 +286,7 @@ SENSITIVITY = """
   have devices of their own, and nothing on shared devices.
 - RL Fusion doubles the use of devices: all are busy all the time, where separate pools idle half of it. The
   yield of a die grows by less, since decode of few requests takes as long on twice the dies. More prompts
-  help both.
+  help both. Its change of layout "in seconds" is priced [by part](../layout-switching.md).
 
 ## Which batches and lengths give 35K tokens/s
 

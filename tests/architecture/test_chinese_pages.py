@@ -18,6 +18,7 @@ PAIRS = {
     "docs/compare-trace.md": "docs/zh/compare-trace.md",
     "docs/dashboard.md": "docs/zh/dashboard.md",
     "docs/goodput.md": "docs/zh/goodput.md",
+    "docs/layout-switching.md": "docs/zh/layout-switching.md",
     "docs/measuring.md": "docs/zh/measuring.md",
     "docs/operations.md": "docs/zh/operations.md",
     "docs/recipes.md": "docs/zh/recipes.md",
