@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from cost_models.post_training.constants import ENGINES
+from cost_models.post_training.shards import weight_slices
 from cost_models.serving.engine import ServingLayout
 from cost_models.shapes.parameters import layer_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy
@@ -77,11 +78,8 @@ def reshard(
 
 def _training_shares(strategy: ParallelStrategy) -> tuple[float, float]:
     """Fractions of the dense weights and of the experts on a training device; under ZeRO-3 a slice of them."""
-    replicas, copies = 1, 1
-    if strategy.zero_stage == 3:
-        replicas = strategy.dp * strategy.cp
-        copies = max(strategy.tp * replicas // (strategy.ep * strategy.etp), 1)
-    return 1 / (strategy.tp * strategy.pp * replicas), 1 / (strategy.ep * strategy.etp * strategy.pp * copies)
+    slices, expert_slices = weight_slices(strategy)
+    return 1 / (strategy.tp * strategy.pp * slices), 1 / (strategy.ep * strategy.etp * strategy.pp * expert_slices)
 
 
 def host_copy_s(device_bytes: float, profile: HardwareProfile) -> float:

@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from cost_models.network.tiers import Network
 from cost_models.schedules.schedule import ScheduleRules
 from cost_models.serving.engine import ServingLayout
+from cost_models.shapes.layer_keys import shard_sizes
 from cost_models.shapes.layout import default_layout
 from cost_models.shapes.parameters import layer_parameters, num_parameters
-from cost_models.shapes.strategy import ParallelStrategy
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
 from cost_models.shapes.workload import ModelShape, WorkloadError
 from documents.sentences import Sentence
 
@@ -303,8 +304,8 @@ def _axes(
     model: ModelShape, tensor: str, strategy: ParallelStrategy, layout: ServingLayout, held: _Ranks, served: _Ranks
 ) -> tuple[_Axis, _Axis]:
     """The two axes of a class of tensors."""
-    slices = strategy.dp * strategy.cp if strategy.zero_stage == 3 else 1
-    of_slice = held.replica if slices > 1 else np.zeros_like(held.replica)
+    slices, expert_slices = weight_slices(strategy)
+    of_slice = held.replica % slices
     none_held, none_wanted = np.zeros_like(held.stage), np.zeros_like(served.stage)
     whole = _even(1, 1, none_held, none_wanted)
     if tensor == "sharded":
@@ -312,14 +313,24 @@ def _axes(
     if tensor == "replicated":
         return _even(slices, 1, of_slice, none_wanted), whole
     assert model.moe is not None
-    copies = max(strategy.tp * strategy.cp * strategy.dp // (strategy.ep * strategy.etp), 1)
-    slices = copies if strategy.zero_stage == 3 else 1
-    of_slice = held.expert_replica if slices > 1 else none_held
     spread = layout.ep > 1
     number = model.moe.num_experts
     experts = _Axis(_edges(number, strategy.ep), _edges(number, layout.ep), held.ep, served.ep if spread else none_wanted)
     parts = 1 if spread else layout.tp
-    return experts, _even(strategy.etp * slices, parts, held.etp * slices + of_slice, none_wanted if spread else served.tp)
+    return experts, _even(
+        strategy.etp * expert_slices,
+        parts,
+        held.etp * expert_slices + held.expert_replica % expert_slices,
+        none_wanted if spread else served.tp,
+    )
+
+
+def weight_slices(strategy: ParallelStrategy) -> tuple[int, int]:
+    """Replicas over which dense weights are sliced, and those of experts: 1 below ZeRO-3, at most ``optimizer_shard_size``."""
+    if strategy.zero_stage < 3:
+        return 1, 1
+    dense, experts = shard_sizes(StrategyBatch.of([strategy]))
+    return int(dense[0]), int(experts[0])
 
 
 def _even(trained: int, served: int, holds: Ints, wants: Ints) -> _Axis:

@@ -52,7 +52,7 @@ class Training:
     vpp: int
     ep: int
     etp: int
-    is_sliced: bool  # every weight over its replicas
+    slices: int  # replicas over which every weight is cut, neighbours of one part; 1: none
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,9 @@ def trained(model: Model, layout: Training) -> list[set[Grain]]:
         dense = [(t, c + d * layout.cp) for d in range(layout.dp) for c in range(layout.cp) for t in range(layout.tp)]
         routed = list(product(range(copies), range(layout.ep), range(layout.etp)))
         for (t, replica), (copy, e, slice_) in zip(dense, routed, strict=True):
-            replicas, mine = (layout.dp * layout.cp, replica) if layout.is_sliced else (1, 0)
-            expert_copies, my_copy = (copies, copy) if layout.is_sliced else (1, 0)
+            replicas = min(layout.slices, layout.dp * layout.cp)
+            expert_copies = min(layout.slices, copies)
+            mine, my_copy = replica % replicas, copy % expert_copies
             grains: set[Grain] = set()
             ends = {"is_first": stage == 0, "is_last": stage == layout.pp - 1}
             for tensor, layer in _tensors(model, stage_layers[stage], **ends):
