@@ -17,6 +17,7 @@ from app.launch_scripts.reading import IGNORED, MAX_REFUSED
 from app.recipes.forms import is_mindspeed_rl, is_verl_configuration
 from app.recipes.mindspeed_rl_files import read_mindspeed_rl_file
 from app.recipes.verl_scripts import read_verl_configuration, read_verl_script
+from app.rl.fields import MEAN_PROMPT
 from app.rl.job import RlJob, resolved_rl_job
 from app.rl.models import model_of
 from cost_models.shapes.workload import ModelShape
@@ -134,10 +135,14 @@ def _document(recipe: ReadRecipe, given: Given, stated: Stated, profile: Hardwar
         post_training["prompt_tokens"] = stated.mean_prompt
     if stated.kept_fraction is not None:
         post_training["kept_fraction"] = stated.kept_fraction
-    longest = post_training.get("max_prompt_tokens")
-    if stated.mean_prompt is not None and longest is not None and stated.mean_prompt > longest:
+    mean_prompt = post_training.get("prompt_tokens", MEAN_PROMPT)
+    if mean_prompt > post_training["max_prompt_tokens"]:
         raise ReadingError(
-            Sentence("--mean-prompt: {:g} is above the recipe's longest prompt of {}", stated.mean_prompt, longest)
+            Sentence(
+                "{:g} tokens of a prompt in the mean are above the recipe's longest prompt of {}; give --mean-prompt",
+                mean_prompt,
+                post_training["max_prompt_tokens"],
+            )
         )
     document = {
         "model": model_to_mapping(model),

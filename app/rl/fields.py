@@ -24,6 +24,7 @@ MAX_LENGTH = 1_000_000  # tokens of an answer
 MAX_STALENESS = 64
 MAX_HISTOGRAM = 10_000
 SHOWN_PLANS = 10
+MEAN_PROMPT = 150.0  # tokens
 
 Tokens = Annotated[int, Field(ge=1, le=MAX_LENGTH)]
 Length = Annotated[float, Field(ge=1, le=MAX_LENGTH)]
@@ -104,7 +105,7 @@ class PostTrainingSection(Section):
     prompts: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] = Field(description="of a step")
     samples: Annotated[int, Field(ge=1, le=MAX_ANSWERS)] = Field(description="answers to each prompt")
     prompt_tokens: Annotated[float, Field(ge=0, le=MAX_LENGTH)] = Field(
-        default=150.0, description="in the mean; assumed where not given"
+        default=MEAN_PROMPT, description="in the mean; assumed where not given"
     )
     max_prompt_tokens: Tokens | None = Field(default=None, description="the longest prompt; default: the mean")
     lengths: LengthsSection

@@ -50,6 +50,10 @@ _REFERENCE = Sentence("The reference is priced with the actor's layout; its weig
 _CRITIC = Sentence("The critic is priced as the actor, micro batches and offload included.")
 _REWARD = Sentence("The reward model is priced as a pass of the training engine.")
 _PREFILL = Sentence("Prefill is priced in passes of 8,192 tokens that share no prefixes.")
+_FSDP_LOSS = Sentence(
+    "The loss is priced as PyTorch's own, with logits in FP32; verl's keeps them in 16 bits, so that micro batches of many "
+    "tokens take less memory than is said."
+)
 _LOSS = Sentence("The loss is priced as the framework's own.")
 OTHERWISE: Mapping[str, str] = {
     **dict.fromkeys((f"{ROLLOUT}.log_prob_", f"{REFERENCE}.log_prob_"), _PASSES),
@@ -236,6 +240,7 @@ class _Reader(SettingsReader):
 
     def _sharded_layout(self, num_devices: int) -> dict[str, Any]:
         """FSDP with Ulysses: weights are gathered again for the backward if they are freed."""
+        self.assumed[_FSDP_LOSS] = None
         size = self.value(f"{SHARDED}.fsdp_size")
         in_part = isinstance(size, int) and 0 < size < num_devices
         if in_part and num_devices % int(str(size)):

@@ -16,16 +16,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from app.recipes.files import load_recipe
-from app.recipes.forms import is_recipe
+from app.recipes.forms import is_recipe, is_verl_configuration
 from app.recipes.reading import RecipeJob, Stated
 from documents.errors import InputError
+from documents.reading import read_text
 
 HARDWARE = ("h100-sxm-80gb", "atlas-800t-a3")
 ELSEWHERE = ("runs on Ascend", "nodes have")  # what other hardware changes
 KINDS = {  # answer -> parts of messages, the first that holds
     "another program": ("is not read; programs", "no command in it starts"),
     "own configuration": ("is no configuration that verl ships",),
-    "asked": ("--set ", "give --model", "give --with", "give --devices"),
+    "asked": ("--set ", "give --model", "give --with", "give --devices", "give --mean-prompt"),
     "adapters": ("it decides which weights are trained",),
     "pictures": ("reads pictures too",),
     "another reward model": ("known to be of the policy's shape",),
@@ -55,10 +56,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def recipes_in(folder: Path) -> Iterator[Path]:
-    """Recipes of a folder, in the order of their paths."""
+    """Recipes of a folder, in the order of their paths. Configurations of verl count with the scripts that name them."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and path.suffix in (".sh", ".yaml", ".yml") and is_recipe(str(path)):
-            yield path
+            if path.suffix == ".sh" or not is_verl_configuration(read_text(path)):
+                yield path
 
 
 def answered(path: Path) -> tuple[str, str]:

@@ -267,8 +267,12 @@ def test_the_mean_answer_is_asked_for(tmp_path: Path) -> None:
         read(tmp_path, SHARDED, mean=None)
     with pytest.raises(InputError, match="above the cap of 1024"):
         read(tmp_path, SHARDED, mean=2000.0)
-    with pytest.raises(InputError, match="--mean-prompt: 600 is above the recipe's longest prompt of 512"):
+    with pytest.raises(InputError, match="600 tokens of a prompt in the mean are above the recipe's longest prompt of 512"):
         read(tmp_path, SHARDED, mean_prompt=600.0)
+    short = SHARDED.replace("max_prompt_length=512", "max_prompt_length=128")
+    with pytest.raises(InputError, match=r"150 tokens of a prompt .* longest prompt of 128; give --mean-prompt"):
+        read(tmp_path, short)
+    assert read(tmp_path, short, mean_prompt=90.0).job.section.prompt_tokens == 90.0
     filtered = SHARDED.replace("verl.trainer.main_ppo", "recipe.dapo.main_dapo") + "algorithm.filter_groups.enable=True\n"
     filtered = filtered.replace("n_gpus_per_node=8\n", "n_gpus_per_node=8 ")
     with pytest.raises(InputError, match="give --kept-fraction"):
