@@ -182,7 +182,8 @@ def test_without_a_plan_that_the_framework_runs_the_price_is_said_all_the_same(
     # Of the layers of use_legacy: False none trains Llama: no plan for it is legal there.
     text = (FOLDER / "41-llama2-7b.yaml").read_text(encoding="utf-8")
     path = tmp_path / "llama2.yaml"
-    path.write_text(f"use_legacy: False\n{text}", encoding="utf-8")
+    named = text.replace("  model_config:\n", "  model_config:\n    model_type: llama\n")
+    path.write_text(f"use_legacy: False\n{named}", encoding="utf-8")
     document = tuned(capsys, path, "--time-limit", "5", code=4)
     assert document["target"].startswith("mindformers")
     assert document["strategy"]["dp"] == 8
