@@ -198,6 +198,10 @@ class _Reader(SettingsReader):
         if listed is not None:
             found["stage_layers"] = _integers(listed)
         elif noops is not None:
+            if self._slots % pp:
+                raise self.error(
+                    f"{ACTOR}.pipeline_model_parallel_size", Sentence("{} does not divide {} layers", pp, self._slots)
+                )
             slots, empty = self._slots // pp, _integers(noops)
             if found.get("vpp", 1) > 1:
                 self.refuse(f"{ACTOR}.noop_layers", Sentence("empty layers of virtual stages are not priced here"))

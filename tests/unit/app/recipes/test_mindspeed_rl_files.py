@@ -140,6 +140,7 @@ def test_the_model_is_in_the_file_beside(tmp_path: Path) -> None:
         ("enable_expert_parallel: true", "enforce_eager: true", "8 without enable_expert_parallel"),
         ("offload_train_grad: true", "offload_train_grad: false", "moved to the host in part"),
         ("mini_batch_size: 128", "mini_batch_size: 100", "100 does not divide 256 prompts"),
+        ("pipeline_model_parallel_size: 16", "pipeline_model_parallel_size: 97", "97 does not divide 96 layers"),
         ("recompute_method: block", "recompute_method: uniform", "actor_config.recompute_num_layers: it changes the memory"),
         ("stage: ray_grpo", "split: 100,0,0", "megatron_training.stage: missing"),
         ("num_npus: 128", "num_gpus: 128", "rl_config.actor_resource.num_npus: missing"),
