@@ -21,6 +21,7 @@ PAIRS = {
     "docs/layout-switching.md": "docs/zh/layout-switching.md",
     "docs/measuring.md": "docs/zh/measuring.md",
     "docs/operations.md": "docs/zh/operations.md",
+    "docs/post-training.md": "docs/zh/post-training.md",
     "docs/recipes.md": "docs/zh/recipes.md",
     "docs/security.md": "docs/zh/security.md",
     "docs/studies.md": "docs/zh/studies.md",
