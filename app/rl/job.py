@@ -118,14 +118,14 @@ class RlJob:
         """Seconds of work that every change of layout repeats and that the job does not give."""
         wanted, profile = self.switching, self.job.workload.cluster.profile
         repeats = {
-            "group": not wanted.keeps_communicators,
-            "communicator": not wanted.keeps_communicators,
-            "graph": not wanted.keeps_graphs and self.engine().graph,
+            "group_s": not wanted.keeps_communicators,
+            "communicator_s": not wanted.keeps_communicators,
+            "graph_s": not wanted.keeps_graphs and self.engine().graph,
         }
-        missing = [name for name, is_paid in repeats.items() if is_paid and getattr(wanted, f"{name}_s") is None]
+        missing = [name for name, is_paid in repeats.items() if is_paid and getattr(wanted, name) is None]
         return [
             Sentence(
-                "post_training.switch.{}_s = {:.2g} (assumed; {:g} to {:g} were published)",
+                "post_training.switch.{} = {:.2g} (assumed; {:g} to {:g} were published)",
                 name,
                 *wanted.seconds_of(name, profile),
             )

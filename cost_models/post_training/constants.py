@@ -90,12 +90,12 @@ class SwitchTime:
 SWITCH_TIMES: dict[str, SwitchTime] = {
     entry.name: entry
     for entry in (
-        SwitchTime("group", "a process group is made, by all ranks of its side in turn", (1e-3, 0.5), (1e-3, 33.0),
+        SwitchTime("group_s", "a process group is made, by all ranks of its side in turn", (1e-3, 0.5), (1e-3, 33.0),
                    "[yunchang-174]: below 0.5 s on GPUs and 33 s on 16 NPUs, with the communicator; the low ends, a round trip "
                    "to a store, are assumed", "assumed"),
-        SwitchTime("communicator", "a rank opens a communicator at its first use", (0.3, 4.1), (0.3, 4.1),
+        SwitchTime("communicator_s", "a rank opens a communicator at its first use", (0.3, 4.1), (0.3, 4.1),
                    "[nccl-init]: 20 of 8 ranks in 6.1 s; 0.66 s of 8, 1.08 s of 16, 2 s of 8, 4.1 s of 32; Ascend as on GPUs"),
-        SwitchTime("graph", "a decode graph is captured", (0.05, 0.4), (0.97, 2.0),
+        SwitchTime("graph_s", "a decode graph is captured", (0.05, 0.4), (0.97, 2.0),
                    "[vllm-graphs]: 0.057 s a graph and 35 in 14 s; [vllm-ascend-graphs]: 39 in 38 s and 11 in 22 s"),
     )
 }  # fmt: skip
@@ -104,7 +104,7 @@ SLOW_HOST_COPY_BYTES_PER_S = (
 )
 LARGEST_GRAPH = 512  # tokens [vllm, max_cudagraph_capture_size]
 # Graphs of an engine at most, by kind of device: the sizes up to the largest; what the streams of an NPU left room for.
-MOST_GRAPHS = {"gpu": 51, "ascend": 39}  # [vllm, cudagraph_capture_sizes]; [vllm-ascend-graphs]
+MOST_GRAPHS = dict(gpu=51, ascend=39)  # [vllm, cudagraph_capture_sizes]; [vllm-ascend-graphs]
 
 
 def constant(name: str) -> float:

@@ -62,7 +62,7 @@ class Switching:
 
     def seconds_of(self, name: str, profile: HardwareProfile) -> Doubtful:
         """Seconds of an entry of ``SWITCH_TIMES``: those of the site, or the geometric mean of the published range."""
-        given: float | None = getattr(self, f"{name}_s")
+        given: float | None = getattr(self, name)
         if given is not None:
             return Doubtful.sure(given)
         low, high = SWITCH_TIMES[name].range_s(profile)
@@ -202,7 +202,7 @@ def switches(
     keeps = wanted.keeps_communicators or not shares_devices
     copies = _host_copies(trained, profile, offloads=offloads and shares_devices)
     freed = SwitchPart("cache_freed", NOTHING, NOTHING, cache_bytes) if shares_devices else None
-    capture = wanted.seconds_of("graph", profile).times(graphs)
+    capture = wanted.seconds_of("graph_s", profile).times(graphs)
     keeps_graphs = wanted.keeps_graphs or not shares_devices
     to_rollout = [
         SwitchPart("weights", weights, weights, weights_bytes),
@@ -248,7 +248,7 @@ def _opened(groups: list[GroupKind], wanted: Switching, profile: HardwareProfile
     made = sum(group.in_turn for group in groups)
     if not made:
         return []
-    first = wanted.seconds_of("group", profile).times(made), wanted.seconds_of("communicator", profile).times(len(groups))
+    first = wanted.seconds_of("group_s", profile).times(made), wanted.seconds_of("communicator_s", profile).times(len(groups))
     each = (NOTHING, NOTHING) if keeps else first
     held = len(groups) * profile.communicator_bytes
     return [

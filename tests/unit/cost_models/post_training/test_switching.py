@@ -131,7 +131,7 @@ def test_an_unknown_time_is_a_range_and_widens_the_change() -> None:
     profile = ascend_a2().profile
     found = both(Switching(keeps_communicators=False))
     groups = next(part for part in found.to_rollout.parts if part.name == "groups_made")
-    low, high = SWITCH_TIMES["group"].range_s(profile)
+    low, high = SWITCH_TIMES["group_s"].range_s(profile)
     assert groups.each == pytest.approx((6 * math.sqrt(low * high), 6 * low, 6 * high))
     # The weights' range of 3 to 5 s, and copies of 40 GB at 2.2 GB/s in place of 25, are within the errors of published steps.
     assert found.to_rollout.each.high_s > 2.0 + 40 / 2.2 - 40 / 25 + groups.each.high_s - groups.each.value_s
