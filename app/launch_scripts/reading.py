@@ -13,6 +13,7 @@ from app.jobs.task import task_fields
 from app.launch_scripts.entries import READ
 from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, form_of
 from app.launch_scripts.fsdp2_launch import Fsdp2Launch
+from app.launch_scripts.ignored import refuse_unless_ignored
 from app.launch_scripts.launch import Given, Launch, Passed
 from app.launch_scripts.named_models import named_shape
 from app.launch_scripts.shell_launch import ShellLaunch
@@ -36,8 +37,6 @@ from hardware_profiles.schema import HardwareProfile
 from search.plans.plan import strategy_to_mapping
 
 MAX_TRIED = 2  # most switches to try: each doubles the space
-MAX_REFUSED = 12  # most arguments that one refusal names
-IGNORED = "ignored"
 WHOLE_LAYERS = ["none", "block:25%", "block:50%", "block:75%", "full"]  # recompute that names no module
 _FORMS: Mapping[str, Callable[[str, Given, Release], Launch]] = {
     "toml": TomlLaunch,
@@ -186,29 +185,8 @@ def _with_other_layers(workload: Workload, s: ParallelStrategy) -> ParallelStrat
 
 def _ignored(framework: Framework, read: ReadJob, launch: Launch, given: Given, assume: Mapping[str, str]) -> tuple[Passed, ...]:
     """The arguments that are not understood and that the user ignores. Raises ``InputError`` if there are others."""
-    for name, value in assume.items():
-        if value != IGNORED:
-            raise InputError(Sentence("assume: {}={} is not allowed; give {}={}.", show(name), show(value), name, IGNORED))
     found = {entry.name: entry.change for entry in read.unread}
-    if stray := [name for name in assume if name not in found]:
-        raise InputError(
-            Sentence("assume: {} is no argument of the script that is not understood; leave it out.", show(stray[0]))
-        )
-    refused = [name for name in found if name not in assume]
-    if refused:
-        parts = [_where(launch, name, found[name], framework) for name in refused[:MAX_REFUSED]]
-        more = len(refused) - MAX_REFUSED
-        if more > 0:
-            parts.append(Sentence("{} more arguments", more))
-        raise InputError(
-            Sentence(
-                "{}: {}. --assume {}={} leaves it out of the price; whether the job fits is then not said.",
-                given.name,
-                joined("; ", parts),
-                refused[0],
-                IGNORED,
-            )
-        )
+    refuse_unless_ignored(given.name, {name: _where(launch, name, change, framework) for name, change in found.items()}, assume)
     return tuple(Passed(launch.line_of(name), name, change) for name, change in found.items())
 
 

@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 
 from app.catalogue.models.huggingface.reading import model_from_config, model_from_config_file
 from app.catalogue.models.shape import model_to_mapping
+from app.launch_scripts.ignored import refuse_unless_ignored
 from app.launch_scripts.launch import Given
 from app.launch_scripts.named_models import CONFIG
-from app.launch_scripts.reading import IGNORED, MAX_REFUSED
 from app.recipes.forms import is_mindspeed_rl, is_verl_configuration
 from app.recipes.mindspeed_rl_files import read_mindspeed_rl_file
 from app.recipes.verl_scripts import read_verl_configuration, read_verl_script
@@ -23,7 +23,7 @@ from app.rl.models import model_of
 from cost_models.shapes.workload import ModelShape
 from documents.bounds import DOCUMENT_BYTES
 from documents.errors import InputError, show
-from documents.sentences import Sentence, joined
+from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.post_training.recipe import NamedModel, ReadRecipe
 from hardware_profiles.schema import HardwareProfile
@@ -85,26 +85,8 @@ def _read(text: str, given: Given, model: str | None) -> ReadRecipe:
 
 def _ignored(recipe: ReadRecipe, given: Given, assume: Mapping[str, str]) -> list[str]:
     """The settings that are not understood and that the user ignores. Raises ``InputError`` if there are others."""
-    for name, value in assume.items():
-        if value != IGNORED:
-            raise InputError(Sentence("assume: {}={} is not allowed; give {}={}.", show(name), show(value), name, IGNORED))
     found = {entry.name: entry.where for entry in recipe.unread}
-    if stray := [name for name in assume if name not in found]:
-        raise InputError(Sentence("assume: {} is no setting of the recipe that is not understood; leave it out.", show(stray[0])))
-    refused = [name for name in found if name not in assume]
-    if refused:
-        parts = [found[name] for name in refused[:MAX_REFUSED]]
-        if len(refused) > MAX_REFUSED:
-            parts.append(Sentence("{} more settings", len(refused) - MAX_REFUSED))
-        raise InputError(
-            Sentence(
-                "{}: {}. --assume {}={} leaves it out of the price; whether the job fits is then not said.",
-                given.name,
-                joined("; ", parts),
-                refused[0],
-                IGNORED,
-            )
-        )
+    refuse_unless_ignored(given.name, found, assume)
     return list(found.values())
 
 
