@@ -41,16 +41,24 @@ def named_shape(named: NamedModel, given: Given, folder: Path | None) -> ModelSh
     return shape
 
 
-def _shape(named: NamedModel, given: Given, folder: Path | None) -> ModelShape:
-    folder_name = PurePath(named.path).name
+def configured_shape(path: str, given: Given, folder: Path | None) -> ModelShape | None:
+    """The shape by the ``config.json`` that is given, or in the folder ``path``; ``None`` without one. Raises ``InputError``."""
     if CONFIG in given.files:
         try:
             config = json.loads(given.files[CONFIG])
         except (ValueError, RecursionError):
             raise InputError(Sentence("{}: not valid JSON.", CONFIG)) from None
-        return model_from_config(config, CONFIG, folder_name).model
-    if folder is not None and (folder / named.path / CONFIG).is_file():
-        return model_from_config_file(folder / named.path / CONFIG).model
+        return model_from_config(config, CONFIG, PurePath(path).name).model
+    if folder is not None and (folder / path / CONFIG).is_file():
+        return model_from_config_file(folder / path / CONFIG).model
+    return None
+
+
+def _shape(named: NamedModel, given: Given, folder: Path | None) -> ModelShape:
+    configured = configured_shape(named.path, given, folder)
+    if configured is not None:
+        return configured
+    folder_name = PurePath(named.path).name
     preset = next((name for name in names() if _plain(name) == _plain(folder_name)), None)
     if preset is None:
         raise InputError(

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from app.catalogue.models.huggingface.reading import model_from_config, model_from_config_file
 from app.catalogue.models.shape import model_to_mapping
 from app.launch_scripts.ignored import refuse_unless_ignored
 from app.launch_scripts.launch import Given
-from app.launch_scripts.named_models import CONFIG
+from app.launch_scripts.named_models import CONFIG, configured_shape
 from app.recipes.forms import is_mindspeed_rl, is_verl_configuration
 from app.recipes.mindspeed_rl_files import read_mindspeed_rl_file
 from app.recipes.verl_scripts import read_verl_configuration, read_verl_script
@@ -202,13 +200,8 @@ def _shape(named: NamedModel, given: Given, stated: str | None, folder: Path | N
     base = _base(named.path)
     if stated is not None:
         return model_of(stated)
-    if CONFIG in given.files:
-        try:
-            return model_from_config(json.loads(given.files[CONFIG]), CONFIG, base).model
-        except (ValueError, RecursionError):
-            raise ReadingError(Sentence("{}: not valid JSON", CONFIG)) from None
-    if folder is not None and (folder / named.path / CONFIG).is_file():
-        return model_from_config_file(folder / named.path / CONFIG).model
+    if (configured := configured_shape(named.path, given, folder)) is not None:
+        return configured
     if any(part in _PICTURES for part in base.lower().replace("_", "-").split("-")):
         raise ReadingError(Sentence("{}: {} reads pictures too, and its vision part is not priced", named.setting, show(base)))
     try:

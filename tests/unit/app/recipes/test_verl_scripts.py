@@ -136,6 +136,10 @@ def test_a_model_is_named_by_its_folder_or_stated(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(config), encoding="utf-8")
     assert read(tmp_path, unknown, files=[file]).job.job.workload.model.num_layers == 3
+    for text, reason in ((json.dumps({**config, "vocab_size": "many"}), "vocab_size"), ("{", "config.json: not valid JSON")):
+        file.write_text(text, encoding="utf-8")
+        with pytest.raises(InputError, match=reason):
+            read(tmp_path, unknown, files=[file])
     # The path in front of the last part may be the user's.
     home = SHARDED.replace("Qwen/Qwen2.5-7B-Instruct", "$HOME/models/Qwen2.5-7B-Instruct")
     assert read(tmp_path, home).job.job.workload.model.num_layers == 28
