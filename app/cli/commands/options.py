@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import wraps
+from functools import partial, wraps
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -140,25 +140,36 @@ JOB_FIELDS = {name: field for name, (_, field) in _JOB_OPTIONS.items()}
 
 def with_job_options(others: Mapping[str, Any]) -> Callable[[Callable[..., int]], Callable[..., int]]:
     """Add the flags of a job and ``others`` after a command's model; their values are in the context's parameters."""
-    options = {**{name: option for name, (option, _) in _JOB_OPTIONS.items()}, **others}
-    added = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=options[name]) for name in options]
+    flags = {**{name: option for name, (option, _) in _JOB_OPTIONS.items()}, **others}
+    return partial(with_flags, flags=flags, behind="model")
 
-    def with_options(command: Callable[..., int]) -> Callable[..., int]:
-        hints = get_type_hints(command, include_extras=True)
-        own = [parameter.replace(annotation=hints[name]) for name, parameter in signature(command).parameters.items()]
-        behind = 1 + [parameter.name for parameter in own].index("model")
-        parameters = [*own[:behind], *added, *own[behind:]]
 
-        @wraps(command)
-        def run(**given: Any) -> int:
-            return command(**{name: value for name, value in given.items() if name not in options})
+def with_flags(
+    command: Callable[..., int], *, flags: Mapping[str, Any], behind: str, collected: str | None = None
+) -> Callable[..., int]:
+    """The command with ``flags`` after a parameter of its own, for typer.
 
-        # What typer reads.
-        run.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
-        run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        return run
+    The command gets their values as the mapping ``collected``, or not at all: they are in the context's parameters too.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    own = [
+        parameter.replace(annotation=hints[name])
+        for name, parameter in signature(command).parameters.items()
+        if name != collected
+    ]
+    added = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=flag) for name, flag in flags.items()]
+    place = 1 + [parameter.name for parameter in own].index(behind)
+    parameters = [*own[:place], *added, *own[place:]]
 
-    return with_options
+    @wraps(command)
+    def run(**given: Any) -> int:
+        values = {name: given.pop(name) for name in flags if name in given}
+        return command(**given, **({} if collected is None else {collected: values}))
+
+    # What typer reads.
+    run.__signature__ = Signature(parameters, return_annotation=int)  # type: ignore[attr-defined]
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
 
 
 def flag(parameter: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
-from inspect import Parameter, Signature, signature
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -68,21 +67,7 @@ _FLAGS: dict[str, Any] = {
 }
 
 
-def _of_recipe(command: Callable[..., int]) -> Callable[..., int]:
-    """Add the flags that say what a recipe leaves open; the command gets them as a mapping."""
-    own = dict(signature(command).parameters)
-    hints = get_type_hints(command, include_extras=True)
-    kept = [one.replace(annotation=hints[name]) for name, one in own.items() if name != "of_recipe"]
-    added = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=flag) for name, flag in _FLAGS.items()]
-
-    @wraps(command)
-    def run(**given: Any) -> int:
-        of_recipe = {name: given.pop(name) for name in _FLAGS}
-        return command(**given, of_recipe=of_recipe)
-
-    run.__signature__ = Signature([kept[0], *added, *kept[1:]], return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (kept[0], *added, *kept[1:])}
-    return run
+_of_recipe = partial(options.with_flags, flags=_FLAGS, behind="job", collected="of_recipe")  # what a recipe leaves open
 
 
 _SAVE_DIR = Annotated[
