@@ -103,8 +103,6 @@ SLOW_HOST_COPY_BYTES_PER_S = (
     2.2e9  # of a device: 15.3 GB of weights to the host in 7 s [verl-docs, checkpoint_engine: kimi on 910C]
 )
 LARGEST_GRAPH = 512  # tokens [vllm, max_cudagraph_capture_size]
-# Graphs of an engine at most, by kind of device: the sizes up to the largest; what the streams of an NPU left room for.
-MOST_GRAPHS = dict(gpu=51, ascend=39)  # [vllm, cudagraph_capture_sizes]; [vllm-ascend-graphs]
 
 
 def constant(name: str) -> float:

@@ -9,7 +9,7 @@ from functools import reduce
 from typing import NamedTuple
 
 from cost_models.memory.peak import process_groups
-from cost_models.post_training.constants import LARGEST_GRAPH, MOST_GRAPHS, SLOW_HOST_COPY_BYTES_PER_S, SWITCH_TIMES
+from cost_models.post_training.constants import LARGEST_GRAPH, SLOW_HOST_COPY_BYTES_PER_S, SWITCH_TIMES
 from cost_models.post_training.shards import RankOrder
 from cost_models.post_training.training_side import TrainingTimes
 from cost_models.serving.engine import ServingLayout
@@ -156,8 +156,7 @@ def num_decode_graphs(max_requests: int, profile: HardwareProfile) -> int:
     """Graphs that an engine captures: 1, 2, 4, every 8th size to 256 and every 16th beyond [vllm, cudagraph_capture_sizes]."""
     largest = min(2 * max_requests, LARGEST_GRAPH)
     sizes = [1, 2, 4, *range(8, 256, 8), *range(256, LARGEST_GRAPH + 1, 16)]
-    most: int = MOST_GRAPHS[device_traits(profile).priors]
-    return min(sum(1 for size in sizes if size <= largest), most)
+    return min(sum(1 for size in sizes if size <= largest), device_traits(profile).most_decode_graphs)
 
 
 def switches(

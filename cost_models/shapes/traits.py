@@ -57,6 +57,8 @@ class DeviceTraits:
     keeps_quantised_inputs : a linear layer that multiplies in 8 bits or fewer keeps its input in 8 bits, as Transformer
         Engine does [transformer-engine, linear.py].
     p2p_buffer_bytes : send and receive buffer of a neighbour pair in a pipeline.
+    most_decode_graphs : graphs that an inference engine captures at most: all of its sizes [vllm, cudagraph_capture_sizes]; on
+        Ascend those that the streams left room for [vllm-ascend-graphs].
     """
 
     priors: str = "gpu"
@@ -71,6 +73,7 @@ class DeviceTraits:
     rotary_keeps_inputs: bool = False
     keeps_quantised_inputs: bool = True
     p2p_buffer_bytes: int = 0
+    most_decode_graphs: int = 51
 
     @property
     def ampere_instruction_fraction(self) -> float:
@@ -92,6 +95,7 @@ FAMILIES = {
         rotary_keeps_inputs=True,
         keeps_quantised_inputs=False,
         p2p_buffer_bytes=2 * 20 * 2**20,  # [cann, P2P_HCCL_BUFFSIZE]
+        most_decode_graphs=39,
     ),
     "nvidia": replace(GPU, library=Library.CUDA),
     "amd": GPU,
