@@ -9,6 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from app.jobs.fields import TASK_NAMES, SearchSettings, SoftwareSection, TrainingSection
+from app.jobs.task import OF_ADAPTERS, WITH_ADAPTERS
 from frameworks.registry import FRAMEWORKS
 from hardware_profiles.fields import FAMILIES
 from meshplan import estimate
@@ -46,6 +47,16 @@ def allowed(section: type[BaseModel], name: str) -> list[str]:
 )
 def test_the_form_offers_every_name_that_a_job_may_have(constant: str, section: type[BaseModel], name: str) -> None:
     assert sorted(offered(constant)) == sorted(set(allowed(section, name)) - set(TASK_NAMES))  # without other names
+
+
+def test_the_form_asks_for_a_rank_where_a_task_has_adapters() -> None:
+    table = re.search(
+        r"const ADAPTED[^=]*= \{([^}]*)\}", (ROOT / "dashboard/src/pages/newStudy/form.ts").read_text(encoding="utf-8")
+    )
+    assert table is not None
+    assert dict(re.findall(r'(\w+): "(\w+)"', table[1])) == {
+        task.value: "needed" if task in OF_ADAPTERS else "possible" for task in WITH_ADAPTERS
+    }
 
 
 def test_objectives_are_those_of_the_api_and_each_page_reads_the_one_list() -> None:
