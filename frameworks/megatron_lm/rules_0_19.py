@@ -154,12 +154,12 @@ ACTIVATION_RECOMPUTE = fact_rule(
     rules_0_12.ACTIVATION_RECOMPUTE.requirement,
     sentence=rules_0_12.ACTIVATION_RECOMPUTE.sentence,
 )
-# Samples of a fine-tune are packed: attention gets the ends of the samples in a sequence, of which each has its own number.
+# Samples of a fine-tune are packed: attention is told where each ends, and sequences hold different numbers of them.
 SFT_MICRO_BATCH = fact_rule(
     RELEASE_0_19,
     TERMS_0_19,
     "megatron_sft_micro_batch",
-    Sentence("sft runs one sequence a micro batch over pp: later stages expect the sequences apart, and their attention joined"),
+    Sentence("sft over pp runs one sequence a micro batch: later stages get sequences apart, and attention takes joined ones"),
 )
 SFT_OVERLAP = fact_rule(
     RELEASE_0_19,

@@ -26,14 +26,15 @@ PLACEHOLDERS = {
     "CHECKPOINT_PATH": Sentence("folder for checkpoints"),
 }
 MODEL = {"MODEL_PATH": Sentence("the model to fine-tune, as a checkpoint of the framework")}
+RESUMES = Sentence("A start resumes from CHECKPOINT_PATH where that holds a checkpoint, else it loads MODEL_PATH.")
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """How a framework fine-tunes: its program, the user's settings, and its words for their prompts; perhaps a tokenizer."""
+    """How a framework fine-tunes: program, own placeholders, the argument for prompts, and the tokenizer if it has one."""
 
     program: str
-    placeholders: Mapping[str, str]
+    placeholders: dict[str, Sentence]
     prompts: str
     tokenizer: tuple[str, ...] = ()
 
@@ -41,14 +42,12 @@ class Tuning:
 TUNINGS = {  # by the argument that says so
     STAGE: Tuning(
         "posttrain_gpt.py",
-        PLACEHOLDERS | MODEL | {"PROMPT_TYPE": Sentence("template of its prompts, a name of configs/finetune/templates.json")},
+        {"PROMPT_TYPE": Sentence("template of its prompts, a name of configs/finetune/templates.json")},
         '--prompt-type "${PROMPT_TYPE}"',
     ),
     SFT: Tuning(
         ENTRY_POINT,
-        PLACEHOLDERS
-        | MODEL
-        | {
+        {
             "DATA_PATH": Sentence("JSON lines with messages"),
             "PROMPT_TYPE": Sentence("form of its prompts: default is the tokenizer's own, and trains on the prompts too"),
         },
@@ -89,7 +88,7 @@ def _tuning(arguments: Sequence[str]) -> Tuning | None:
 def _placeholders(arguments: Sequence[str]) -> Mapping[str, str]:
     """Variables that the user must set, with their purpose."""
     tuning = _tuning(arguments)
-    return PLACEHOLDERS if tuning is None else tuning.placeholders
+    return PLACEHOLDERS if tuning is None else PLACEHOLDERS | MODEL | tuning.placeholders
 
 
 def _first_or_resumed(arguments: Sequence[str], say: Callable[[str], str]) -> list[str]:

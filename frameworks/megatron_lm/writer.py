@@ -29,6 +29,7 @@ from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
+from frameworks.megatron_lm.script import RESUMES
 from frameworks.megatron_lm.table import SFT, has_deepep
 from frameworks.model_facts import Arguments
 from frameworks.placements import ranks_are_alike
@@ -181,7 +182,7 @@ def _task_notes(workload: Workload, s: ParallelStrategy) -> list[str]:
             "AutoBridge.import_ckpt('HF_FOLDER', 'MODEL_PATH')\", with Megatron-Bridge."
         ),
         *([sharded] if s.zero_stage >= 2 else []),
-        Sentence("A start resumes from CHECKPOINT_PATH where that holds a checkpoint, else it loads MODEL_PATH."),
+        RESUMES,
     ]
 
 

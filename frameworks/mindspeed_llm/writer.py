@@ -25,6 +25,7 @@ from frameworks.megatron_lm.arguments import (
     where,
 )
 from frameworks.megatron_lm.balance import balance_arguments, balance_notes
+from frameworks.megatron_lm.script import RESUMES
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
@@ -193,7 +194,7 @@ def _task_notes(workload: Workload, s: ParallelStrategy) -> list[str]:
             "--save-model-type mg {} --load-dir HF_FOLDER --save-dir MODEL_PATH",
             words,
         ),
-        Sentence("A start resumes from CHECKPOINT_PATH where that holds a checkpoint, else it loads MODEL_PATH."),
+        RESUMES,
     ]
 
 
