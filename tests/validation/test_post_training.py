@@ -10,6 +10,7 @@ from app.rl.schemas import RlValidationDocument
 from app.rl.validation import validation_document
 from calibration.records.post_training import PostTrainingRecord, read_post_training_records
 from cost_models.post_training.rollout_side import Scheduling, rollout_times
+from scripts.case_studies import write_left_out_systems
 from scripts.case_studies.write_post_training import PAGE, RUNS, errors_of
 
 RECORDS = [one for one in read_post_training_records(RUNS) if isinstance(one, PostTrainingRecord)]
@@ -22,6 +23,16 @@ def document() -> RlValidationDocument:
 
 def test_the_page_has_the_errors_of_this_version() -> None:
     assert errors_of(document()) in PAGE.read_text(encoding="utf-8"), "`make docs` writes the table"
+
+
+@pytest.mark.slow
+def test_the_pages_have_the_errors_of_systems_that_were_left_out() -> None:
+    rows = write_left_out_systems.left_out()
+    for page in write_left_out_systems.PAGES:
+        assert write_left_out_systems.table(page, rows) in page.path.read_text(encoding="utf-8"), "`make docs` writes the table"
+    assert {row.system: row.steps for row in rows}["all"] == len(
+        [row for row in document().rows if row.kind == "rl_step" and row.error_fraction is not None]
+    )
 
 
 def test_every_record_is_predicted_or_refused_with_a_sentence() -> None:

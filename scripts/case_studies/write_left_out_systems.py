@@ -1,0 +1,151 @@
+"""Writes the errors of post-training steps left out by system into docs/post-training.md and its Chinese page.
+
+``rollout_device_factor`` and ``forward_factor`` rest on runs. They are fitted again without the steps of each system,
+which are then predicted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from app.rl.validation import validation_document
+from calibration.records.post_training import PostTrainingRecord, read_post_training_records
+from cost_models.post_training import constants
+from scripts.case_studies.write_post_training import RUNS
+
+START, END = "<!-- left out: written by scripts/case_studies/write_left_out_systems.py (`make docs`) -->\n", "<!-- /left out -->"
+ROLLOUT_FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)
+FORWARD_FACTORS = (1.0, 1.45)
+
+Choice = tuple[float, float]
+
+
+class LeftOut(NamedTuple):
+    """Steps of a system, the factors fitted without them, and the median of their errors under these factors."""
+
+    system: str
+    steps: int
+    factors: Choice | None
+    median_error_fraction: float
+
+
+class Page(NamedTuple):
+    """A page, the header of its table, and its names of systems."""
+
+    path: Path
+    header: str
+    names: dict[str, str]
+
+
+PAGES = (
+    Page(
+        ROOT / "docs/post-training.md",
+        "| left out | steps | rollout_device_factor | forward_factor | median error |",
+        {
+            "msrl": "MindSpeed-RL",
+            "pangu": "Pangu on CloudMatrix384",
+            "nemo": "NeMo RL",
+            "verl": "verl",
+            "areal": "AReaL",
+            "all": "all",
+            "timed": "all with a step time",
+        },
+    ),
+    Page(
+        ROOT / "docs/zh/post-training.md",
+        "| 留出 | 步数 | rollout_device_factor | forward_factor | 误差中位数 |",
+        {
+            "msrl": "MindSpeed-RL",
+            "pangu": "CloudMatrix384 上的 Pangu",
+            "nemo": "NeMo RL",
+            "verl": "verl",
+            "areal": "AReaL",
+            "all": "全部",
+            "timed": "全部有单步时间的",
+        },
+    ),
+)
+
+
+def errors(records: list[PostTrainingRecord]) -> dict[Choice, dict[str, tuple[str, float]]]:
+    """Unit and error of every step, for every choice of the constants."""
+    found = {}
+    for rollout in ROLLOUT_FACTORS:
+        for forward in FORWARD_FACTORS:
+            values = {"rollout_device_factor": rollout, "forward_factor": forward}
+            changed = tuple(replace(one, value=values.get(one.name, one.value)) for one in constants.CONSTANTS)
+            with mock.patch.object(constants, "CONSTANTS", changed):
+                rows = validation_document(records).rows
+            found[rollout, forward] = {
+                row.id: (row.unit or "", row.error_fraction) for row in rows if row.error_fraction is not None
+            }
+    return found
+
+
+def left_out() -> list[LeftOut]:
+    """Every system, then ``all`` and, of these, the ``timed`` ones, whose source gives seconds."""
+    records = [
+        record
+        for record in read_post_training_records(RUNS)
+        if isinstance(record, PostTrainingRecord) and record.kind == "rl_step"
+    ]
+    found = errors(records)
+    systems: dict[str, list[str]] = defaultdict(list)
+    for name in next(iter(found.values())):
+        systems[name.split("-")[0]].append(name)
+    predicted: dict[str, tuple[str, float]] = {}
+    rows = []
+    for system, names in systems.items():
+        choice = _fitted(found, [name for others in systems.values() for name in others if name not in names])
+        predicted |= {name: found[choice][name] for name in names}
+        rows.append(LeftOut(system, len(names), choice, _median(found[choice][name][1] for name in names)))
+    timed = [error for unit, error in predicted.values() if unit == "s"]
+    rows.append(LeftOut("all", len(predicted), None, _median(error for _, error in predicted.values())))
+    rows.append(LeftOut("timed", len(timed), None, _median(timed)))
+    return rows
+
+
+def table(page: Page, rows: Iterable[LeftOut]) -> str:
+    """The table in the language of the page."""
+    lines = [page.header, "| --- | ---: | ---: | ---: | ---: |"]
+    for row in rows:
+        factors = " | ".join(f"{factor:g}" for factor in row.factors) if row.factors else "|"
+        lines.append(f"| {page.names[row.system]} | {row.steps} | {factors} | {row.median_error_fraction:.1%} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Writes both pages."""
+    rows = left_out()
+    for page in PAGES:
+        before, rest = page.path.read_text(encoding="utf-8").split(START)
+        text = before + START + table(page, rows) + END + rest.split(END)[1]
+        page.path.write_text(text, encoding="utf-8")
+
+
+def _fitted(found: dict[Choice, dict[str, tuple[str, float]]], names: list[str]) -> Choice:
+    """The choice with the least median error of the named steps."""
+
+    def miss(choice: Choice) -> float:
+        return float(np.median([abs(np.log1p(found[choice][name][1])) for name in names]))
+
+    return min(found, key=miss)
+
+
+def _median(errors: Iterable[float]) -> float:
+    return float(np.median(np.abs(list(errors))))
+
+
+if __name__ == "__main__":
+    main()
