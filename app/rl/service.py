@@ -26,7 +26,7 @@ from app.rl.schemas import (
     TrainLayout,
 )
 from app.settings import load_settings
-from cost_models.post_training.constants import constant
+from cost_models.post_training.constants import step_log_error
 from cost_models.post_training.placements import PlacementKind, Staleness
 from cost_models.post_training.step import PostTraining, PostTrainingStep, post_training_step
 from cost_models.post_training.switching import Switch
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
 DEFINITION = Sentence("prompt and answer tokens that are trained on, of a whole step, over all devices")
 MAX_SERVED_S = 60.0  # the caller waits for the answer; a longer search must be a study
 TOO_LARGE = Sentence("The training layout does not fit; its step is that of states kept on the hosts.")
+LENGTHS_UNKNOWN = Sentence(
+    "The range of the step is wide: nobody has published an RL step on such devices with the lengths of its answers. Of the "
+    "ten throughputs without them, eight lie within three times of their prediction."
+)
 QUALITY = Sentence(
     "Staleness changes what is learned, which is not predicted. Published: AReaL's decoupled PPO keeps AIME24 from 42.1 to "
     "41.0 up to 8 versions and falls to 38.7 at 16 [areal]; verl's best accuracies are .354, .347 and .352 at thresholds 0.1, "
@@ -221,7 +225,7 @@ def _staleness(job: RlJob, kind: PlacementKind) -> Staleness:
 
 def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocument:
     rate = step.tokens / found.step_s
-    error = constant("step_log_error")
+    error = step_log_error(step.serving.cluster.profile).value
     shorter_s, longer_s = found.switches.doubt
     bars = found.time.program.bars
     first = min((bar.start_s for bar in bars), default=0.0)
@@ -231,8 +235,8 @@ def _document(job: RlJob, step: PostTraining, found: PostTrainingStep) -> RlDocu
         assumptions=job.assumptions,
         warnings=_warnings(step, found),
         step_time_s=found.step_s,
-        step_time_low_s=found.step_s * math.exp(-error) - shorter_s,
-        step_time_high_s=found.step_s * math.exp(error) + longer_s,
+        step_time_low_s=(found.step_s - shorter_s) * math.exp(-error),
+        step_time_high_s=(found.step_s + longer_s) * math.exp(error),
         tokens_per_s=rate,
         tokens_per_s_definition=DEFINITION,
         tokens_per_s_per_device=rate / step.num_devices,
@@ -399,6 +403,8 @@ def _warnings(step: PostTraining, found: PostTrainingStep) -> list[str]:
     idle = step.serving.cluster.num_devices % step.layout.num_devices
     if idle:
         told.append(Sentence("{} rollout devices are left over by instances of {}.", idle, step.layout.num_devices))
+    if step_log_error(step.serving.cluster.profile).basis != "measured":
+        told.append(LENGTHS_UNKNOWN)
     if (step.staleness.steps or 0) > 0 or step.staleness.steps is None or step.staleness.leftover_fraction:
         told.append(QUALITY)
     return told

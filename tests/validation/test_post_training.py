@@ -1,5 +1,6 @@
 """Published post-training steps beside their predictions, as docs/post-training.md shows them."""
 
+import math
 from functools import cache
 
 import numpy as np
@@ -9,6 +10,7 @@ from app.rl.records import Assumed, step_of
 from app.rl.schemas import RlValidationDocument
 from app.rl.validation import validation_document
 from calibration.records.post_training import PostTrainingRecord, read_post_training_records
+from cost_models.post_training.constants import constant
 from cost_models.post_training.rollout_side import Scheduling, rollout_times
 from scripts.case_studies import write_left_out_systems
 from scripts.case_studies.write_post_training import PAGE, RUNS, errors_of
@@ -30,9 +32,9 @@ def test_the_pages_have_the_errors_of_systems_that_were_left_out() -> None:
     rows = write_left_out_systems.left_out()
     for page in write_left_out_systems.PAGES:
         assert write_left_out_systems.table(page, rows) in page.path.read_text(encoding="utf-8"), "`make docs` writes the table"
-    assert {row.system: row.steps for row in rows}["all"] == len(
-        [row for row in document().rows if row.kind == "rl_step" and row.error_fraction is not None]
-    )
+    within = {row.name: row.factor for row in rows}
+    for family in ("gpu", "ascend"):
+        assert math.exp(constant(f"step_log_error_{family}")) == pytest.approx(within[family], rel=0.02)
 
 
 def test_every_record_is_predicted_or_refused_with_a_sentence() -> None:
