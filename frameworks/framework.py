@@ -62,7 +62,8 @@ class ReadJob:
     are packed or as short as they are. ``vocab_multiple``: the rows of the embedding are a multiple of it, and not stated (0:
     they are). ``tokenizer``: its name or path. ``warnings``: one sentence for each default of the framework that costs, and that
     the price leaves out. ``loader_mask``: the data loader makes a mask of sequence x sequence. ``torch_compile``: whether layers
-    and loss are compiled. ``legacy_layers``: the layers are older ones of the framework.
+    and loss are compiled. ``legacy_layers``: the layers are older ones of the framework. ``fp32_residual``: as in
+    ``cost_models.shapes.residual``.
     """
 
     model: ModelShape
@@ -80,6 +81,7 @@ class ReadJob:
     loader_mask: bool = False
     torch_compile: bool | None = None
     legacy_layers: bool = False
+    fp32_residual: str = "none"
     task: TrainingTask = PRETRAIN
 
 

@@ -154,6 +154,7 @@ WITHOUT_OTHERS: Mapping[str, str] = {
     "software.release": "another word for year",
     "software.loader_mask": "is a default of scripts alone, and files that are written switch it off",
     "software.legacy_layers": "is true for files that have such layers alone",
+    "software.fp32_residual": "is stated by files, and 16 bits are usual",
     "software.torch_compile": "decides switches of the plan",
     "software.time_factor": "multiplies by what it says",
     "software.operators": "each option has a line of its own in `software`",

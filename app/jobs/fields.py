@@ -11,6 +11,7 @@ from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from app.jobs.sweep import SweepSection
 from cost_models.shapes.recompute_modules import MODULE_NAMES
+from cost_models.shapes.residual import RESIDUALS
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.software_options import HOST, OPERATORS, OPTION_NAMES
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
@@ -209,6 +210,11 @@ class SoftwareSection(Section):
     legacy_layers: bool = Field(
         default=False,
         description="MindFormers' layers of use_legacy: True, for a file that has them; no file is written for them",
+    )
+    fp32_residual: Annotated[str, OneOf(*RESIDUALS)] = Field(
+        default="none",
+        description="MindFormers' residual in FP32: inside a layer (layer: fp32_residual_connection); in legacy layers in the sums "
+        "alone (sums: residual_dtype, res_dtype), or from layer to layer (stream: ChatGLM's)",
     )
     time_factor: TimeFactor = Field(
         default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"

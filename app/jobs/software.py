@@ -51,6 +51,7 @@ def software_from_section(section: SoftwareSection, profile: HardwareProfile, as
         fp32_parameters=section.fp32_parameters,
         loader_mask=section.loader_mask,
         legacy_layers=_has_legacy_layers(section, stack),
+        fp32_residual=_fp32_residual(section, stack),
         portable_attention=_has_portable_attention(section, profile, plain=plain),
         plain_cross_entropy=plain and not compiled,
         torch_compile=compiled,
@@ -71,6 +72,18 @@ def _has_legacy_layers(section: SoftwareSection, stack: str) -> bool:
     if section.legacy_layers and stack != "mindformers":
         raise InputError(Sentence("software.legacy_layers: these are layers of MindFormers; give it for stack mindformers."))
     return section.legacy_layers
+
+
+def _fp32_residual(section: SoftwareSection, stack: str) -> str:
+    """The form of the FP32 residual, if the stack's layers have it."""
+    form = section.fp32_residual
+    if form != "none" and stack != "mindformers":
+        raise InputError(Sentence("software.fp32_residual: these are layers of MindFormers; give it for stack mindformers."))
+    if form != "none" and section.legacy_layers == (form == "layer"):
+        raise InputError(
+            Sentence("software.fp32_residual: {} is not of these layers; legacy_layers have sums or stream, others layer.", form)
+        )
+    return form
 
 
 def _is_compiled(section: SoftwareSection, *, plain: bool, by_target: bool) -> bool:

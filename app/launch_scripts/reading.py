@@ -263,6 +263,8 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
         software["loader_mask"] = True
     if read.legacy_layers:
         software["legacy_layers"] = True
+    if read.fp32_residual != "none":
+        software["fp32_residual"] = read.fp32_residual
     return {
         "model": model_to_mapping(read.model),
         "cluster": {"hardware": hardware, "num_devices": num_devices},

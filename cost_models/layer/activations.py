@@ -9,7 +9,7 @@ import numpy as np
 
 from cost_models.layer.adapters import adapter_output_bytes
 from cost_models.layer.attention_bytes import attention_bytes_per_token, core_checkpoint_bytes, swapped_bytes_per_token
-from cost_models.layer.compute import ELEMENT_BYTES, element_factor
+from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor, stream_bytes
 from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
@@ -135,7 +135,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         saved_bytes=wide * sum(saved.values(), none),
         waiting={name: wide * kept for name, kept in waiting.items()},
         waiting_bytes=wide * sum(waiting.values(), none),
-        input_bytes=wide * ELEMENT_BYTES * h * between_blocks_tokens(workload, keys),
+        input_bytes=wide * stream_bytes(workload) * h * between_blocks_tokens(workload, keys),
         unreduced_bytes=wide * sum(whole.values(), none),
         transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + 2.0 * (entering + inside)),
     )
@@ -153,7 +153,9 @@ def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
 def _norm_bytes(workload: Workload, keys: LayerKeys, *, moe: bool) -> dict[str, Floats]:
     """Bytes of the inputs and outputs of a layer's norms, by tensor class. ``[k]``"""
     norms = 2.0 if workload.model.sandwich_norm else 1.0
-    inputs = 2.0 * ELEMENT_BYTES * float(workload.model.hidden_size) * between_blocks_tokens(workload, keys) * norms
+    widened = workload.residual.wide_norm_inputs * (FP32_BYTES - ELEMENT_BYTES)
+    channel = 2.0 * ELEMENT_BYTES * norms + widened
+    inputs = channel * float(workload.model.hidden_size) * between_blocks_tokens(workload, keys)
     return {"residual": inputs, "norm_output": sum(_norm_outputs(workload, keys, moe=moe), np.zeros(len(keys.tp)))}
 
 

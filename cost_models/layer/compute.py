@@ -46,6 +46,11 @@ def element_factor(workload: Workload) -> float:
     return FP32_BYTES / ELEMENT_BYTES if workload.training.precision == "fp32" else 1.0
 
 
+def stream_bytes(workload: Workload) -> int:
+    """Bytes of an element that goes from layer to layer, before ``element_factor``."""
+    return FP32_BYTES if workload.residual.is_stream else ELEMENT_BYTES
+
+
 @dataclass(frozen=True)
 class Device:
     """Rates of one rank under the given software and constants."""

@@ -252,9 +252,9 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
 
     Notes
     -----
-    Norms 8 h a token (twice with sandwich norm), rotary embedding 4 (H + Hk) d, gated activation 6 f, two residual adds 12 h,
-    split and transpose of q, k, v 4 (H + 2 Hk) d, router 40 E. An operator that is not fused moves ``UNFUSED_VECTOR_FACTOR``
-    times that.
+    Norms 8 h a token (twice with sandwich norm), rotary embedding 4 (H + Hk) d, gated activation 6 f, two residual sums 12 h,
+    more in FP32 (``shapes.residual``), split and transpose of q, k, v 4 (H + 2 Hk) d, router 40 E. An operator that is not fused
+    moves ``UNFUSED_VECTOR_FACTOR`` times that.
     """
     model, training = workload.model, workload.training
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp
@@ -287,8 +287,8 @@ def _vector(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, l
     norms = 2.0 * READ_WRITE_BYTES * h * n_l * (2.0 if model.sandwich_norm else 1.0) * unfused(Feature.FUSED_NORM)
     channel = (ADD_BYTES if model.gated_linear_unit else READ_WRITE_BYTES) * unfused(Feature.FUSED_SWIGLU)
     rope = READ_WRITE_BYTES * rotary * n / t * unfused(Feature.FUSED_ROPE)
-    # Two residual adds; split and transpose of q, k and v.
-    rest = 2.0 * ADD_BYTES * h * n_l + moved_bytes * n / t + router
+    # Two residual sums; split and transpose of q, k and v.
+    rest = workload.residual.moved_bytes * h * n_l + moved_bytes * n / t + router
     first, second = lone_norms(workload, keys, moe=moe, local=local)
     again = routed if workload.software_traits.recomputes_routed_activations else routed + common
     parts = [norms, rope, channel * (routed + common), rest]

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import ExpertSpread, expert_spread, usual_balance
 from cost_models.shapes.model_constants import ModelConstants
+from cost_models.shapes.residual import RESIDUALS, Residual
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.training_task import PRETRAIN, TrainingTask
 from cost_models.shapes.traits import DeviceTraits, SoftwareTraits, device_traits, software_traits
@@ -257,6 +258,7 @@ class Software:
     ``unknown_release``: a run of which no release is known, priced at the mean speed of all of them.
     ``other_framework``: another framework than the stack that prices it, whose releases say nothing of its speed; for runs.
     ``blocking_launches``: the host waits for every kernel before it launches the next (``CUDA_LAUNCH_BLOCKING``).
+    ``fp32_residual``: the part of a layer's residual that is in FP32, by name of ``residual.RESIDUALS``.
     ``target``: the framework whose legality rules apply (``any``: the physics alone).
     ``time_factor`` multiplies device time alone: kernels older or newer than the measured ones.
     ``operators`` and ``host`` name its options of ``software_options.py``; ``host`` ``None``: those of the fitted runs. They are
@@ -279,6 +281,7 @@ class Software:
     unknown_release: bool = False
     other_framework: bool = False
     blocking_launches: bool = False
+    fp32_residual: str = "none"
     target: str = "any"
     time_factor: float = 1.0
     operators: tuple[str, ...] = ()
@@ -316,6 +319,11 @@ class Workload:
     def software_traits(self) -> SoftwareTraits:
         """Traits of the training stack."""
         return software_traits(self.software.stack, self.software.execution)
+
+    @property
+    def residual(self) -> Residual:
+        """Form of the residual sums of a layer."""
+        return RESIDUALS[self.software.fp32_residual]
 
     @property
     def reads_whole_mask(self) -> bool:

@@ -7,7 +7,8 @@ A pattern is a path below a layer with steps separated by ``\.``. Each step is a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import LayerLayout, ParallelStrategy, Schedule
@@ -28,7 +29,11 @@ _ACTIVATION = {
 }
 # Patterns for models of the legacy branch; ``select_recompute: True`` means these.
 _LEGACY_NORM = (r".*\.norm",)
-_LEGACY_ACTIVATION = ((r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu"),)
+_LEGACY_ACTIVATION = (
+    (r"feed_forward\.mul", r"feed_forward\.w1\.activation\.silu"),
+    (r"feed_forward\.mul", r"feed_forward\.activate\.silu"),  # gate and value in one matmul [mindformers-1.8, llama_layer.py]
+)
+_FREE_OPERATOR = "reshape"  # it moves nothing, and no gradient needs what it returns
 FLASH_ATTENTION = r"self_attention\.core_attention\.flash_attention"
 SWAPPED = {"op_name": FLASH_ATTENTION, "backward_prefetch": 1, "layers": True}
 
@@ -78,6 +83,57 @@ def modules_of(patterns: Iterable[str] | bool) -> RecomputeModule:
     for module, names in _BY_PATTERNS:
         modules |= module if given.issuperset(names) else RecomputeModule(0)
     return modules
+
+
+class Selection(NamedTuple):
+    """Modules that ``select_recompute`` names, each with its number of layers by virtual stage, ``[chunk][stage]``.
+
+    ``is_read``: whether these are all operators that it names, equally many of each module.
+    """
+
+    layers: Mapping[RecomputeModule, Sequence[Sequence[int]]]
+    is_read: bool
+
+
+def selection(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: bool) -> Selection:
+    """The reading of a ``select_recompute``; ``numbered``: lists have numbers of layers, as with swap.
+
+    A name has the first layers of each virtual stage. Without names, the value belongs to those of the activation function
+    [mindformers-1.8, training_graph/transformer/utils.py]. Raises ``ValueError`` for other values.
+    """
+    named = isinstance(value, Mapping) or (isinstance(value, list) and value and all(isinstance(each, str) for each in value))
+    given = dict(value) if isinstance(value, Mapping) else dict.fromkeys(value if named else _LEGACY_ACTIVATION[0], named or value)
+    counts = {str(name): layers_selected(each, layout, schedule, numbered=numbered) for name, each in given.items()}
+    counts = {name: each for name, each in counts.items() if any(map(any, each))}
+    found: dict[RecomputeModule, Sequence[Sequence[int]]] = {}
+    read: set[str] = set()
+    for module, names in _BY_PATTERNS:
+        if set(names).issubset(counts) and all(counts[name] == counts[names[0]] for name in names):
+            found[module] = counts[names[0]]
+            read.update(names)
+    return Selection(found, all(name in read or name.endswith(_FREE_OPERATOR) for name in counts))
+
+
+def layers_selected(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: bool) -> list[list[int]]:
+    """Layers of each virtual stage, ``[chunk][stage]``, of one name: all, none, or numbers as of ``recompute``."""
+    if isinstance(value, bool) or value is None:
+        return [[layers if value else 0 for layers in row] for row in layout]
+    if not isinstance(value, list):
+        raise ValueError(value)
+    if value and all(isinstance(row, list) for row in value):
+        rows = by_rank([[int(each) for each in row] for row in value], schedule)
+        if len(rows) != len(layout) or any(len(row) != len(held) for row, held in zip(rows, layout, strict=True)):
+            raise ValueError(value)
+        return [list(map(min, row, held)) for row, held in zip(rows, layout, strict=True)]
+    if not all(isinstance(each, int) for each in value):
+        raise ValueError(value)
+    stages = len(layout[0])
+    if numbered:
+        return counts_of(value, layout)
+    if len(value) != stages:
+        raise ValueError(value)
+    held = [sum(row[stage] for row in layout) for stage in range(stages)]
+    return spread([held[stage] * each if isinstance(each, bool) else each for stage, each in enumerate(value)], layout)
 
 
 def spread(by_stage: Sequence[int], layout: LayerLayout) -> list[list[int]]:

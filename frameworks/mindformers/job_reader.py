@@ -10,7 +10,7 @@ from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
-from frameworks.mindformers.reader import Reading
+from frameworks.mindformers.reader import SELECTED, Reading
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.options import options_of
 from frameworks.release import Effect
@@ -30,7 +30,6 @@ _REFUSED: Mapping[str, tuple[tuple[Any, ...], Effect]] = {
     "optimizer.type": (("AdamW", "FP32StateAdamWeightDecay", "FusedAdamW"), "cost"),
     "swap_config.layer_swap": ((None, [], {}), "cost"),
     f"{MODEL}.window_size": ((None,), "model"),
-    f"{MODEL}.fp32_residual_connection": ((False,), "cost"),
     f"{MODEL}.group_wise_a2a": ((False,), "time"),
     f"{MODEL}.comp_comm_parallel": ((False,), "time"),
     "moe_config.ep_extend_tp": ((False,), "cost"),  # of legacy layers: experts over expert and tensor-parallel ranks
@@ -38,37 +37,69 @@ _REFUSED: Mapping[str, tuple[tuple[Any, ...], Effect]] = {
 
 
 class _Recomputed(NamedTuple):
-    """A key of ``recompute_config`` without a price: the values that change nothing, its effect, and the plans that feel it."""
+    """A key of ``recompute_config`` without a price: its effect, and the files that feel it if it is on."""
 
-    usual: tuple[Any, ...]
     effect: Effect
-    felt: Callable[[ParallelStrategy], bool]
+    felt: Callable[[Reading, ParallelStrategy], bool]
 
 
-def _recomputes(s: ParallelStrategy) -> bool:
+def _recomputes(reading: Reading, s: ParallelStrategy) -> bool:
     return s.recompute is not Recompute.NONE
 
 
-def _fully(s: ParallelStrategy) -> bool:
-    return s.recompute is Recompute.FULL
+def _keeps_gathered(reading: Reading, s: ParallelStrategy) -> bool:
+    """Whether a layer keeps what the norms hand to tensor-parallel ranks, which a recomputed layer does not."""
+    return s.tp > 1 and s.sequence_parallel and reading.value(_WHOLE) is not True
 
 
+def _gathers_weights(reading: Reading, s: ParallelStrategy) -> bool:
+    """Whether weights are gathered again: ChatGLM's model alone hands the key on [mindformers-1.8, glm2.py]."""
+    return reading.value(f"{MODEL}.type") == "ChatGLM2Config" and _recomputes(reading, s) and s.zero_stage > 0 and s.dp * s.cp > 1
+
+
+def _cuts_inputs(reading: Reading, s: ParallelStrategy) -> bool:
+    """Whether the inputs of recomputed layers are cut over tensor-parallel ranks that hold the same.
+
+    The key is handed on if all layers are recomputed [mindformers-1.8, training_graph/transformer/utils.py]. The first dimension
+    is cut, if its size is a multiple of the ranks: samples, or tokens in two dimensions [mindspore,
+    slice_activation_in_recompute.cc; mindformers-1.8, llama.py].
+    """
+    rows_are_tokens = bool(reading.value(f"{MODEL}.rmsnorm_compute_2d"))
+    is_whole = s.tp > 1 and not s.sequence_parallel and (rows_are_tokens or s.micro_batch_size % s.tp == 0)
+    return is_whole and reading.value(_WHOLE) is True
+
+
+_WHOLE = "recompute_config.recompute"
 _RECOMPUTED: Mapping[str, _Recomputed] = {
-    # What tensor-parallel ranks exchange is kept, or sent again in the backward pass [mindformers-1.8, transformer.py].
-    "recompute_config.mp_comm_recompute": _Recomputed((True,), "cost", lambda s: _fully(s) and s.tp > 1),
-    "recompute_config.select_comm_recompute": _Recomputed((False, None, [], {}), "cost", lambda s: s.tp > 1),
-    "recompute_config.select_comm_recompute_exclude": _Recomputed((False, None, [], {}), "cost", _recomputes),
-    "recompute_config.select_recompute_exclude": _Recomputed((False, None, [], {}), "cost", _recomputes),
-    # Weights are gathered again; the input of a recomputed layer is cut, which split sequences are anyway.
-    "recompute_config.parallel_optimizer_comm_recompute": _Recomputed(
-        (False,), "cost", lambda s: _recomputes(s) and s.zero_stage > 0 and s.dp * s.cp > 1
-    ),
-    "recompute_config.recompute_slice_activation": _Recomputed(
-        (False,), "memory", lambda s: _fully(s) and s.tp > 1 and not s.sequence_parallel
-    ),
+    "recompute_config.select_comm_recompute": _Recomputed("cost", _keeps_gathered),
+    "recompute_config.select_comm_recompute_exclude": _Recomputed("cost", _recomputes),
+    "recompute_config.select_recompute_exclude": _Recomputed("cost", _recomputes),
+    "recompute_config.parallel_optimizer_comm_recompute": _Recomputed("cost", _gathers_weights),
+    "recompute_config.recompute_slice_activation": _Recomputed("cost", _cuts_inputs),
 }
-_RESIDUAL = f"{MODEL}.res_dtype"  # of Telechat's layers, where it is FP32 by default [mindformers-1.8, telechat_config.py]
-_WITHOUT_EFFECT = ("parallel_config.optimizer_shard",)  # since 0.7 [mindformers-1.8, transformer.py]
+_OFF: tuple[Any, ...] = (False, None, [], {})
+
+
+class _ResidualKey(NamedTuple):
+    """Key of the precision of a layer's residual sums, its default if it is not the compute precision, and the form in FP32."""
+
+    key: str
+    default: str | None
+    form: str
+
+
+# Of legacy layers [mindformers-1.8, telechat_config.py, glm2_config.py, llama_config.py].
+_RESIDUALS = {
+    "TelechatConfig": _ResidualKey("res_dtype", "float32", "sums"),
+    "ChatGLM2Config": _ResidualKey("residual_dtype", "float32", "stream"),
+}
+_OTHER_RESIDUAL = _ResidualKey("residual_dtype", None, "sums")
+_WITHOUT_EFFECT = (
+    "parallel_config.optimizer_shard",  # since 0.7 [mindformers-1.8, transformer.py]
+    # Read, and handed to no layer: what tensor-parallel ranks exchange is sent again [mindformers-1.8, transformer.py, utils.py].
+    "recompute_config.mp_comm_recompute",
+    f"{MODEL}.rmsnorm_compute_2d",
+)
 _BY_DOCUMENT = (f"{MODEL}.use_eod_attn_mask_compression", f"{MODEL}.use_eod_reset")  # attention within the documents of a sample
 _KNOWN = {
     *_UNPRICED,
@@ -127,6 +158,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         tuple(_unread(reading, options, strategy)),
         uneven=tuple(name for name in _BY_DOCUMENT if reading.value(name)),
         legacy_layers=reading.legacy,
+        fp32_residual=_fp32_residual(reading),
     )
 
 
@@ -144,12 +176,22 @@ def _unread(reading: Reading, options: Mapping[str, Any], strategy: ParallelStra
     for name, (usual, effect) in _REFUSED.items():
         if reading.is_given(name) and reading.value(name) not in usual:
             yield Unread(name, CHANGES[effect])
-    residual = reading.value(_RESIDUAL) or ("float32" if reading.value(f"{MODEL}.type") == "TelechatConfig" else "")
-    if PRECISIONS.get(str(residual)) == "fp32" != PRECISIONS.get(str(reading.value(f"{MODEL}.compute_dtype"))):
-        yield Unread(_RESIDUAL, CHANGES["cost"])
+    if not reading.selected[1]:
+        yield Unread(SELECTED, CHANGES["cost"])
     for name, key in _RECOMPUTED.items():
-        if reading.is_given(name) and reading.value(name) not in key.usual and key.felt(strategy):
+        if reading.is_given(name) and reading.value(name) not in _OFF and key.felt(reading, strategy):
             yield Unread(name, CHANGES[key.effect])
+
+
+def _fp32_residual(reading: Reading) -> str:
+    """The form of the FP32 residual, as in a job."""
+    if PRECISIONS.get(str(reading.value(f"{MODEL}.compute_dtype"))) == "fp32":
+        return "none"
+    if not reading.legacy:
+        return "layer" if reading.value(f"{MODEL}.fp32_residual_connection") else "none"
+    named = _RESIDUALS.get(str(reading.value(f"{MODEL}.type")), _OTHER_RESIDUAL)
+    dtype = reading.value(f"{MODEL}.{named.key}") or named.default
+    return named.form if PRECISIONS.get(str(dtype)) == "fp32" else "none"
 
 
 def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
@@ -167,7 +209,7 @@ def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
 _OF_LEGACY_LAYERS = frozenset(
     f"{MODEL}.{key}"
     for key in (
-        *("type", "auto_register", "layernorm_compute_type", "softmax_compute_type", "embedding_init_type", "res_dtype"),
+        *("type", "auto_register", "layernorm_compute_type", "softmax_compute_type", "embedding_init_type", "res_dtype", "residual_dtype"),
         *("rmsnorm", "post_layer_norm", "multi_query_attention", "partial_rotary_factor", "rope_ratio", "mlp_concat"),
         *("max_position_embedding", "parallel_optimizer", "pretrain_seqlen", "expert_num", "return_extra_loss"),
         *("hidden_dropout_prob", "attention_dropout_prob", "embed_dropout_prob", "max_length", "quantization_bit", "pre_seq_len"),

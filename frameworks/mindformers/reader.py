@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from cost_models.shapes.canonical import canonical_schedule
@@ -18,6 +19,9 @@ from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, TABLE
 from frameworks.options import Options, as_given, options_of
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
+
+
+SELECTED = "recompute_config.select_recompute"
 
 
 def read(arguments: Sequence[str], _num_devices: int | None = None) -> ParallelStrategy:
@@ -160,16 +164,42 @@ class Reading:
 
     def _recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
         value = self.value("recompute_config.recompute")
-        patterns = self.value("recompute_config.select_recompute")
-        modules = RecomputeModule(0)
-        if isinstance(patterns, bool | list | Mapping):
-            modules = cells.modules_of(patterns if isinstance(patterns, bool) else map(str, patterns))
+        modules, _ = self.selected
         if value is True:
             return Recompute.FULL, RecomputeMethod.UNIFORM, 1, modules, None
         if isinstance(value, list) and value:
             layers, plan = self._recomputed_layers(value)
             return Recompute.FULL, RecomputeMethod.BLOCK, layers, modules, plan
         return Recompute.SELECTIVE if modules else Recompute.NONE, RecomputeMethod.NONE, 0, modules, None
+
+    @cached_property
+    def selected(self) -> tuple[RecomputeModule, bool]:
+        """Modules that every layer recomputes unless it is recomputed whole, and whether ``select_recompute`` says no more."""
+        value, whole = self.value(SELECTED), self.value("recompute_config.recompute")
+        if whole is True or not value:
+            return cells.modules_of(value if isinstance(value, bool) else map(str, value or ())), True
+        layout = self._layout()
+        if layout is None:
+            raise self._without_layers()
+        numbered = self.value("swap_config.swap") is True
+        try:
+            found = cells.selection(value, layout, self.schedule, numbered=numbered)
+            again = cells.layers_selected(whole, layout, self.schedule, numbered=numbered)
+        except (ValueError, TypeError):
+            raise ReadingError(Sentence("{} {} is no selection of layers", SELECTED, str(value)[:80])) from None
+        modules, is_read = RecomputeModule(0), found.is_read
+        for module, counts in found.layers.items():
+            cell = [each for rows in zip(counts, again, layout, strict=True) for each in zip(*rows, strict=True)]
+            if all(chosen == held or repeated == held for chosen, repeated, held in cell):
+                modules |= module
+            elif any(chosen > repeated for chosen, repeated, _ in cell):
+                is_read = False
+        return modules, is_read
+
+    def _without_layers(self) -> ReadingError:
+        return ReadingError(
+            Sentence("num_hidden_layers is missing, or less than pp {} x {}; give the layers", self.pp, self.vpp)
+        )
 
     def _recomputed_layers(self, value: list[Any]) -> tuple[int, tuple[int, ...] | None]:
         """Recomputed layers of every virtual stage, or of each stage; with swap the list has layer numbers."""
@@ -180,9 +210,7 @@ class Reading:
         if not by_chunk and self.value("swap_config.swap") is True:
             layout = self._layout()
             if layout is None:
-                raise ReadingError(
-                    Sentence("num_hidden_layers is missing, or less than pp {} x {}; give the layers", self.pp, self.vpp)
-                )
+                raise self._without_layers()
             placed = cells.counts_of(counts, layout)
             block = cells.block_size(placed, layout)
             if block is not None:

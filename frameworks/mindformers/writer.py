@@ -135,6 +135,7 @@ def _model(workload: Workload, s: ParallelStrategy) -> Options:
         "hidden_dropout": 0.0,
         "attention_dropout": 0.0,
         "compute_dtype": dtype,
+        "fp32_residual_connection": workload.software.fp32_residual == "layer" or None,
         "params_dtype": "float32" if workload.software.fp32_parameters else dtype,
     }
     # The class has a default for the rank, which null takes away.

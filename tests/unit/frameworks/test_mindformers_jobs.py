@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from cost_models.shapes.canonical import canonical
 from cost_models.shapes.model_constants import RopeScaling, RouterConstants
 from cost_models.shapes.parameters import num_parameters
+from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Recompute, Schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MlaShape, ModelShape, Workload
@@ -50,21 +51,23 @@ def again(made: Workload, plan: Any) -> ReadJob:
     return MINDFORMERS.read_job(arguments(made, plan).arguments, made.cluster.num_devices)
 
 
-@given(kind=st.sampled_from(tuple(TRAINED)), index=st.integers(0, 10**6), fp32=st.booleans())
+@given(
+    kind=st.sampled_from(tuple(TRAINED)), index=st.integers(0, 10**6), fp32=st.booleans(), form=st.sampled_from(["none", "layer"])
+)
 @settings(max_examples=60, deadline=None)
-def test_a_job_comes_back_from_the_options_that_are_written(kind: str, index: int, fp32: bool) -> None:
+def test_a_job_comes_back_from_the_options_that_are_written(kind: str, index: int, fp32: bool, form: str) -> None:
     model, plans_of = TRAINED[kind]
     plans = legal_plans("mindformers", plans_of)
     plan = plans[index % len(plans)]
     made = replace(workload("mindformers", plans_of), model=model)
-    made = replace(made, software=replace(made.software, fp32_parameters=fp32))
+    made = replace(made, software=replace(made.software, fp32_parameters=fp32, fp32_residual=form))
     job = again(made, plan)
     assert replace(job.model, name=model.name) == model
     assert canonical(made, job.strategy) == canonical(made, nearest(made, plan)[0])
     training = made.training
     assert (job.seq_length, job.global_batch_size, job.precision) == (training.seq_length, training.global_batch_size, "bf16")
     assert [sentence for sentence in job.not_understood if "params_dtype" not in sentence] == []
-    assert bool(job.not_understood) is fp32
+    assert (bool(job.not_understood), job.fp32_residual) == (fp32, form)
 
 
 @pytest.mark.parametrize("model", [DENSE_DEEPSEEK, replace(DEEPSEEK, constants=replace(DEEPSEEK.constants, rope_scaling=None))])
@@ -187,27 +190,39 @@ def recomputed(parallel: dict[str, Any], recompute: dict[str, Any], *, sharded: 
     }
 
 
+SPLIT = {"use_seq_parallel": True}
+GLM_FILE = with_model(LLAMA_FILE, type="ChatGLM2Config")
+
+
 @pytest.mark.parametrize(
     ("felt", "not_felt", "name"),
     [
         (
-            recomputed({}, {"recompute": True, "mp_comm_recompute": False}),
-            recomputed({"model_parallel": 1}, {"recompute": True, "mp_comm_recompute": False}),
-            "recompute_config.mp_comm_recompute",
-        ),
-        (
+            recomputed(SPLIT, {"select_comm_recompute": [4, 0, 0, 0]}),
             recomputed({}, {"select_comm_recompute": [4, 0, 0, 0]}),
-            recomputed({"model_parallel": 1}, {"select_comm_recompute": [4, 0, 0, 0]}),
             "recompute_config.select_comm_recompute",
         ),
         (
+            recomputed(SPLIT, {"recompute": [1, 0, 0, 0], "select_comm_recompute": True}),
+            recomputed(SPLIT, {"recompute": True, "select_comm_recompute": True}),
+            "recompute_config.select_comm_recompute",
+        ),
+        (
+            # four samples over tp 4
+            {**recomputed({}, {"recompute": True, "recompute_slice_activation": True}), "runner_config": {"batch_size": 4}},
             recomputed({}, {"recompute": True, "recompute_slice_activation": True}),
-            recomputed({"use_seq_parallel": True}, {"recompute": True, "recompute_slice_activation": True}),
             "recompute_config.recompute_slice_activation",
         ),
         (
-            recomputed({"data_parallel": 2}, {"recompute": True, "parallel_optimizer_comm_recompute": True}, sharded=True),
-            recomputed({}, {"recompute": True, "parallel_optimizer_comm_recompute": True}, sharded=True),
+            with_model(
+                recomputed({}, {"recompute": True, "recompute_slice_activation": True}), rmsnorm_compute_2d=True
+            ),
+            recomputed({}, {"recompute": [15, 15, 17, 17], "recompute_slice_activation": True}),
+            "recompute_config.recompute_slice_activation",
+        ),
+        (
+            {**GLM_FILE, "recompute_config": {"recompute": True, "parallel_optimizer_comm_recompute": True}},
+            {**LLAMA_FILE, "recompute_config": {"recompute": True, "parallel_optimizer_comm_recompute": True}},
             "recompute_config.parallel_optimizer_comm_recompute",
         ),
         (
@@ -215,17 +230,75 @@ def recomputed(parallel: dict[str, Any], recompute: dict[str, Any], *, sharded: 
             recomputed({}, {"select_recompute_exclude": ["mul"]}),
             "recompute_config.select_recompute_exclude",
         ),
-        (with_model(QWEN_FILE, fp32_residual_connection=True), QWEN_FILE, "model.model_config.fp32_residual_connection"),
         (
-            with_model(LLAMA_FILE, type="TelechatConfig"),
-            with_model(LLAMA_FILE, type="TelechatConfig", res_dtype="bfloat16"),
-            "model.model_config.res_dtype",
+            # the stages have 15, 15, 17 and 17 layers
+            recomputed({}, {"select_recompute": {"mlp": [15, 15, 17, 16]}}),
+            recomputed({}, {"select_recompute": {"mlp": [15, 15, 17, 17]}}),
+            "recompute_config.select_recompute",
+        ),
+        (
+            recomputed({}, {"select_recompute": {"mlp": True, "self_attention.linear_qkv": True}}),
+            recomputed({}, {"select_recompute": {"mlp": True, r"mlp\.linear_fc1\.reshape": True}}),
+            "recompute_config.select_recompute",
+        ),
+        (
+            # half of the activation function's operators in some layers only
+            recomputed({}, {"select_recompute": {r"mlp\.mul": True, r"mlp\.activation_func\.silu": [15, 15, 17, 0]}}),
+            recomputed({}, {"select_recompute": {r"mlp\.mul": True, r"mlp\.activation_func\.silu": [15, 15, 17, 17]}}),
+            "recompute_config.select_recompute",
         ),
     ],
 )
 def test_a_key_of_recompute_is_refused_where_the_plan_feels_it(felt: Document, not_felt: Document, name: str) -> None:
     assert [entry.name for entry in read(felt).unread] == [name]
     assert read(not_felt).unread == ()
+
+
+@pytest.mark.parametrize("key", ["mp_comm_recompute", "parallel_optimizer_comm_recompute"])
+def test_keys_that_no_layer_is_handed_change_nothing(key: str) -> None:
+    """Under tensor parallelism, with sharded states, where every layer is recomputed."""
+    on, off = (recomputed({"data_parallel": 2}, {"recompute": True, key: value}, sharded=True) for value in (True, False))
+    assert read(on) == read(off)
+    assert read(off).unread == ()
+
+
+@pytest.mark.parametrize(
+    ("select", "recompute", "found"),
+    [
+        ({"mlp": True}, False, RecomputeModule.MLP),
+        ({"mlp": [15, 15, 17, 17]}, False, RecomputeModule.MLP),
+        ({"mlp": [0, 0, 0, 0]}, False, RecomputeModule(0)),
+        ({"mlp": [2, 2, 2, 2]}, [2, 2, 2, 2], RecomputeModule(0)),  # recomputed whole, those layers alone
+        ({"mlp": [15, 15, 0, 17]}, [0, 0, 17, 0], RecomputeModule.MLP),  # the third stage is recomputed whole
+        ([15, 15, 17, 17], False, RecomputeModule.MLP_ACT),
+        ([False, False, False, False], False, RecomputeModule(0)),
+        ([True, True, True, True], False, RecomputeModule.MLP_ACT),
+        ([r".*\.norm"], False, RecomputeModule.LAYERNORM),
+    ],
+)
+def test_modules_are_read_by_the_layers_that_have_them(select: Any, recompute: Any, found: RecomputeModule) -> None:
+    job = read(recomputed({}, {"recompute": recompute, "select_recompute": select}))
+    assert job.unread == ()
+    assert job.strategy.recompute_modules == found
+
+
+@pytest.mark.parametrize(
+    ("document", "form"),
+    [
+        (QWEN_FILE, "none"),
+        (with_model(QWEN_FILE, fp32_residual_connection=True), "layer"),
+        (with_model(QWEN_FILE, fp32_residual_connection=True, compute_dtype="float32"), "none"),
+        (LLAMA_FILE, "none"),
+        (with_model(LLAMA_FILE, residual_dtype="float32"), "sums"),
+        (with_model(LLAMA_FILE, fp32_residual_connection=True), "none"),  # a key of other layers
+        (with_model(LLAMA_FILE, type="TelechatConfig"), "sums"),
+        (with_model(LLAMA_FILE, type="TelechatConfig", res_dtype="bfloat16"), "none"),
+        (GLM_FILE, "stream"),
+        (with_model(GLM_FILE, residual_dtype="bfloat16"), "none"),
+    ],
+)
+def test_the_residual_has_the_precision_of_its_layers(document: Document, form: str) -> None:
+    assert read(document).fp32_residual == form
 
 
 def test_a_key_without_effect_since_an_older_release_is_passed_over() -> None:

@@ -64,3 +64,40 @@ def test_other_stacks_have_no_such_layers(tmp_path: Path, capsys: pytest.Capture
     path.write_text(yaml.safe_dump(job))
     assert main(["estimate", str(path)]) == BAD_INPUT
     assert "software.legacy_layers: these are layers of MindFormers" in capsys.readouterr().err
+
+
+def test_a_plan_of_these_layers_keeps_their_residual(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "finetune_glm4.yaml"
+    model = {**LLAMA_FILE["model"]["model_config"], "type": "ChatGLM2Config"}
+    path.write_text(yaml.safe_dump({**LLAMA_FILE, "model": {**LLAMA_FILE["model"], "model_config": model}}))
+    assert main(["tune", str(path), "--hardware", HARDWARE, "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert found["job"]["software"]["fp32_residual"] == "stream"
+    assert "residual_dtype" not in yaml.safe_load(found["script"])["model"]["model_config"]
+
+
+@pytest.mark.parametrize(
+    ("software", "words"),
+    [
+        ({"stack": "mindspeed-llm", "fp32_residual": "layer"}, "software.fp32_residual: these are layers of MindFormers"),
+        ({"stack": "mindformers", "fp32_residual": "sums"}, "software.fp32_residual: sums is not of these layers"),
+        (
+            {"stack": "mindformers", "legacy_layers": True, "fp32_residual": "layer"},
+            "software.fp32_residual: layer is not of these layers",
+        ),
+        ({"stack": "mindformers", "fp32_residual": "streams"}, "stream"),
+    ],
+)
+def test_a_residual_of_other_layers_is_refused(
+    software: dict[str, object], words: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = {
+        "model": "qwen3-8b",
+        "cluster": {"hardware": HARDWARE, "num_devices": 8},
+        "training": {"global_batch_size": 8},
+        "software": software,
+    }
+    path = tmp_path / "job.yaml"
+    path.write_text(yaml.safe_dump(job))
+    assert main(["estimate", str(path)]) == BAD_INPUT
+    assert words in capsys.readouterr().err
