@@ -213,8 +213,8 @@ class SoftwareSection(Section):
     )
     fp32_residual: Annotated[str, OneOf(*RESIDUALS)] = Field(
         default="none",
-        description="MindFormers' residual in FP32: inside a layer (layer: fp32_residual_connection); in legacy layers in the sums "
-        "alone (sums: residual_dtype, res_dtype), or from layer to layer (stream: ChatGLM's)",
+        description="MindFormers' residual in FP32: inside a layer (layer: fp32_residual_connection); in legacy layers in the "
+        "sums alone (sums: residual_dtype, res_dtype), or from layer to layer (stream: ChatGLM's)",
     )
     time_factor: TimeFactor = Field(
         default=1.0, description="multiplies device time: kernels older (above 1) or fresher than those that were measured"

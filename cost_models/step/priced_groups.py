@@ -41,8 +41,9 @@ _SPLITS_BACKWARD = by_schedule(lambda rules: rules.splits_backward)
 def pipeline_sends_s(workload: Workload, batch: StrategyBatch, network: Network) -> Floats:
     """Seconds of pipeline sends of one micro batch on one rank, before compute hides any. ``[n]``
 
-    There are 2 v hops of 2 n h / t bytes, twice as many if the residual stream is FP32. Both directions of DualPipe send. The tensor-parallel ranks each send their slice, but
-    Megatron-Core the whole hidden state without sequence parallelism [megatron-0.12, schedules.py].
+    There are 2 v hops of 2 n h / t bytes, twice as many if the residual stream is FP32. Both directions of DualPipe send. The
+    tensor-parallel ranks each send their slice, but Megatron-Core the whole hidden state without sequence parallelism
+    [megatron-0.12, schedules.py].
     """
     tokens = workload.training.sample_tokens * batch.micro_batch_size / batch.cp
     sends_whole = workload.software.has_since(workload.software_traits.whole_sends_year)

@@ -101,8 +101,8 @@ def selection(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: 
     A name has the first layers of each virtual stage. Without names, the value belongs to those of the activation function
     [mindformers-1.8, training_graph/transformer/utils.py]. Raises ``ValueError`` for other values.
     """
-    named = isinstance(value, Mapping) or (isinstance(value, list) and value and all(isinstance(each, str) for each in value))
-    given = dict(value) if isinstance(value, Mapping) else dict.fromkeys(value if named else _LEGACY_ACTIVATION[0], named or value)
+    named = isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+    given = value if isinstance(value, Mapping) else dict.fromkeys(value if named else _LEGACY_ACTIVATION[0], named or value)
     counts = {str(name): layers_selected(each, layout, schedule, numbered=numbered) for name, each in given.items()}
     counts = {name: each for name, each in counts.items() if any(map(any, each))}
     found: dict[RecomputeModule, Sequence[Sequence[int]]] = {}
@@ -118,20 +118,16 @@ def layers_selected(value: Any, layout: LayerLayout, schedule: Schedule, *, numb
     """Layers of each virtual stage, ``[chunk][stage]``, of one name: all, none, or numbers as of ``recompute``."""
     if isinstance(value, bool) or value is None:
         return [[layers if value else 0 for layers in row] for row in layout]
-    if not isinstance(value, list):
+    by_chunk = isinstance(value, list) and bool(value) and isinstance(value[0], list)
+    rows, stages = value if by_chunk else [value], len(layout[0])
+    if not all(isinstance(row, list) and all(isinstance(each, int) and each >= 0 for each in row) for row in rows):
         raise ValueError(value)
-    if value and all(isinstance(row, list) for row in value):
-        rows = by_rank([[int(each) for each in row] for row in value], schedule)
-        if len(rows) != len(layout) or any(len(row) != len(held) for row, held in zip(rows, layout, strict=True)):
-            raise ValueError(value)
-        return [list(map(min, row, held)) for row, held in zip(rows, layout, strict=True)]
-    if not all(isinstance(each, int) for each in value):
-        raise ValueError(value)
-    stages = len(layout[0])
-    if numbered:
+    if numbered and not by_chunk:
         return counts_of(value, layout)
-    if len(value) != stages:
+    if any(len(row) != stages for row in rows) or (by_chunk and len(rows) != len(layout)):
         raise ValueError(value)
+    if by_chunk:
+        return [list(map(min, row, held)) for row, held in zip(by_rank(rows, schedule), layout, strict=True)]
     held = [sum(row[stage] for row in layout) for stage in range(stages)]
     return spread([held[stage] * each if isinstance(each, bool) else each for stage, each in enumerate(value)], layout)
 

@@ -209,11 +209,12 @@ def _unknown(options: Mapping[str, Any]) -> Iterator[str]:
 _OF_LEGACY_LAYERS = frozenset(
     f"{MODEL}.{key}"
     for key in (
-        *("type", "auto_register", "layernorm_compute_type", "softmax_compute_type", "embedding_init_type", "res_dtype", "residual_dtype"),
+        *("type", "auto_register", "layernorm_compute_type", "softmax_compute_type", "embedding_init_type", "res_dtype"),
         *("rmsnorm", "post_layer_norm", "multi_query_attention", "partial_rotary_factor", "rope_ratio", "mlp_concat"),
         *("max_position_embedding", "parallel_optimizer", "pretrain_seqlen", "expert_num", "return_extra_loss"),
         *("hidden_dropout_prob", "attention_dropout_prob", "embed_dropout_prob", "max_length", "quantization_bit", "pre_seq_len"),
-        *("rotary_pct", "rotary_emb_base", "compute_in_2d", "net_name", "temperature", "expand_ratio", "router_aux_loss_coef"),
+        *("rotary_pct", "rotary_emb_base", "compute_in_2d", "residual_dtype", "net_name", "temperature", "expand_ratio"),
+        "router_aux_loss_coef",
     )
 ) | {"model.arch.type", "model.arch.auto_register"}
 _NOTHING: tuple[Any, ...] = (None, "", "None", False, [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,7 +19,6 @@ from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, TABLE
 from frameworks.options import Options, as_given, options_of
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
-
 
 SELECTED = "recompute_config.select_recompute"
 
@@ -177,7 +176,8 @@ class Reading:
         """Modules that every layer recomputes unless it is recomputed whole, and whether ``select_recompute`` says no more."""
         value, whole = self.value(SELECTED), self.value("recompute_config.recompute")
         if whole is True or not value:
-            return cells.modules_of(value if isinstance(value, bool) else map(str, value or ())), True
+            names = value if isinstance(value, bool) else map(str, value if isinstance(value, list | Mapping) else ())
+            return cells.modules_of(names), True
         layout = self._layout()
         if layout is None:
             raise self._without_layers()
@@ -185,7 +185,7 @@ class Reading:
         try:
             found = cells.selection(value, layout, self.schedule, numbered=numbered)
             again = cells.layers_selected(whole, layout, self.schedule, numbered=numbered)
-        except (ValueError, TypeError):
+        except ValueError:
             raise ReadingError(Sentence("{} {} is no selection of layers", SELECTED, str(value)[:80])) from None
         modules, is_read = RecomputeModule(0), found.is_read
         for module, counts in found.layers.items():
@@ -197,9 +197,7 @@ class Reading:
         return modules, is_read
 
     def _without_layers(self) -> ReadingError:
-        return ReadingError(
-            Sentence("num_hidden_layers is missing, or less than pp {} x {}; give the layers", self.pp, self.vpp)
-        )
+        return ReadingError(Sentence("num_hidden_layers is missing, or less than pp {} x {}; give the layers", self.pp, self.vpp))
 
     def _recomputed_layers(self, value: list[Any]) -> tuple[int, tuple[int, ...] | None]:
         """Recomputed layers of every virtual stage, or of each stage; with swap the list has layer numbers."""

@@ -214,9 +214,7 @@ GLM_FILE = with_model(LLAMA_FILE, type="ChatGLM2Config")
             "recompute_config.recompute_slice_activation",
         ),
         (
-            with_model(
-                recomputed({}, {"recompute": True, "recompute_slice_activation": True}), rmsnorm_compute_2d=True
-            ),
+            with_model(recomputed({}, {"recompute": True, "recompute_slice_activation": True}), rmsnorm_compute_2d=True),
             recomputed({}, {"recompute": [15, 15, 17, 17], "recompute_slice_activation": True}),
             "recompute_config.recompute_slice_activation",
         ),
@@ -368,6 +366,12 @@ def test_what_a_file_leaves_out_has_the_default_of_its_class() -> None:
         ({"use_legacy": False, "pretrained_model_dir": "/m"}, "it is left to the configuration in pretrained_model_dir"),
         (with_model(LLAMA_FILE, type="BertConfig"), "'BertConfig' names layers that are not known here"),
         ({**QWEN_FILE, "run_mode": "predict"}, "run_mode 'predict' trains nothing"),
+        (
+            recomputed({}, {"select_recompute": {"mlp": [1, 2]}}),
+            "recompute_config.select_recompute {'mlp': [1, 2]} is no selection",
+        ),
+        (recomputed({}, {"select_recompute": [-1, 0, 0, 0]}), "recompute_config.select_recompute [-1, 0, 0, 0] is no selection"),
+        (recomputed({}, {"select_recompute": 3}), "recompute_config.select_recompute 3 is no selection"),
         (with_model(QWEN_FILE, hidden_size="wide"), "model.model_config.hidden_size 'wide' is not allowed"),
         (with_model(QWEN_FILE, hidden_size=10**15), "hidden_size '1000000000000000' is not allowed"),
         (with_model(QWEN_FILE, num_hidden_layers=10**9), "num_hidden_layers 1000000000 is not allowed; give at most"),
