@@ -16,7 +16,7 @@ from frameworks.megatron_lm.reader import integers
 from frameworks.megatron_lm.script import STAGE
 from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.reader import LEADING, Reading
-from frameworks.mindspeed_llm.specs import OF_TUNING, PACKAGE, READ_SPECS, SPECS, traits_of
+from frameworks.mindspeed_llm.specs import OF_TUNING, OVER_HEADS, PACKAGE, READ_SPECS, SPECS, traits_of
 from frameworks.mindspeed_llm.tasks import MODULES, read_task
 from frameworks.release import values_of
 from frameworks.unread import Unread
@@ -100,6 +100,8 @@ class JobReading(Reading, megatron.JobReading):
         spec = next(
             (spec for spec in (*SPECS, *READ_SPECS) if given == (f"{PACKAGE}.{spec.module}" if spec.module else "")), None
         )
+        if spec is not None and OVER_HEADS in spec.honours:
+            model = replace(model, constants=replace(model.constants, qk_norm_over_heads=model.qk_layernorm))
         if spec is None:
             self.unread.append(Unread("spec", Sentence("{} builds layers that are not known here", given[:80])))
             return model

@@ -71,6 +71,7 @@ FACTS = (
     ),
     Fact("local_attention.conv_kernel", "mamba-d-conv", only=recurrent, unsaid=(None, 0), priced=True),
     Fact("attention_output_gate", says={False: {}, True: {}}, priced=True),  # of the specification with linear attention
+    Fact("constants.qk_norm_over_heads", says={False: {}, True: {}}),  # of a specification of its own
     Fact("linear_rotary_fraction", "partial-rotary-factor", unsaid=(None, 0.0)),
     switch("constants.norm_zero_centered", "add-rmsnorm-offset"),
     Fact(

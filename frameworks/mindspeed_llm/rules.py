@@ -171,6 +171,11 @@ COC_BESIDE_EXPERTS = Caution(
     "[mindspeed, communication-over-computation.md]",
 )
 
+NORM_OVER_HEADS = FACTS(
+    "mindspeed_norm_over_heads",
+    Sentence("norms of queries and keys over all heads run with tp 1: a rank has only its own heads"),
+)
+
 LINEAR_ATTENTION = FACTS("mindspeed_linear_attention", Sentence("linear attention runs with tp 1 and cp 1"))
 
 

@@ -11,9 +11,13 @@ from dataclasses import dataclass
 from cost_models.shapes.workload import ModelShape
 from documents.sentences import Sentence
 
+OVER_HEADS = Sentence("norms of queries and keys over all heads")
 TRAITS: Mapping[str, Callable[[ModelShape], bool]] = {
     Sentence("latent attention"): lambda model: model.mla is not None,
-    Sentence("norms of queries and keys"): lambda model: model.qk_layernorm and model.mla is None,
+    Sentence("norms of queries and keys"): lambda model: (
+        model.qk_layernorm and model.mla is None and not model.constants.qk_norm_over_heads
+    ),
+    OVER_HEADS: lambda model: model.qk_layernorm and model.constants.qk_norm_over_heads,
     Sentence("norms behind attention and MLP"): lambda model: model.sandwich_norm,
     Sentence("a gate of the shared experts"): lambda model: model.moe is not None and model.constants.router.shared_expert_gate,
     Sentence("linear attention"): lambda model: model.local_attention is not None and model.local_attention.kind == "linear",
@@ -39,6 +43,7 @@ SPECS = (
     Spec(""),  # the default of pretrain_gpt.py
     Spec("qwen3_spec", (Sentence("norms of queries and keys"),)),
     Spec("deepseek_spec", (Sentence("latent attention"),)),
+    Spec("minimax_spec", (OVER_HEADS,)),
     Spec("gemma2_spec", (Sentence("norms behind attention and MLP"), Sentence("norms of queries and keys"))),
     Spec("qwen2_moe_spec", (Sentence("a gate of the shared experts"), Sentence("norms of queries and keys"))),
     Spec(

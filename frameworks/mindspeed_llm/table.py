@@ -13,6 +13,7 @@ from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.facts import Term, Terms
 from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
+from frameworks.mindspeed_llm.specs import OVER_HEADS, PACKAGE, traits_of
 from frameworks.physics.memory import module_names
 from frameworks.release import read_release
 from frameworks.table import SwitchArgument, Table
@@ -99,6 +100,12 @@ TERMS: Terms = {
         Sentence("compressed queries (q_lora_rank)"),
         lambda w, s: Sentence("compressed queries"),
         lambda w, s: Sentence("{} has none", w.model.name),
+        of_job=True,
+    ),
+    f"spec={PACKAGE}.minimax_spec": Term(
+        lambda w, b: OVER_HEADS in traits_of(w.model),
+        Sentence("a norm of queries and keys over all heads"),
+        lambda w, s: OVER_HEADS,
         of_job=True,
     ),
     "full-attention-interval": Term(

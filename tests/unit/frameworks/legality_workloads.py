@@ -91,6 +91,7 @@ DENSE_PLAN = ParallelStrategy(tp=4, pp=4, dp=4, vpp=2, sequence_parallel=True, s
 MIXTURE_PLAN = ParallelStrategy(
     tp=2, pp=2, dp=16, ep=32, sequence_parallel=True, schedule=Schedule.ONE_F_ONE_B, dispatcher=Dispatcher.ALLTOALL
 )
+OVER_HEADS = job(replace(DENSE, qk_layernorm=True, constants=replace(DENSE.constants, qk_norm_over_heads=True)))
 PANGU_JOB = job(PANGU, 6144, seq_length=8192, global_batch_size=6144)
 PANGU_PLAN = ParallelStrategy(
     tp=8,

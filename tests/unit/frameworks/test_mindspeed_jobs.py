@@ -75,6 +75,11 @@ def test_what_no_layer_specification_honours_is_not_there() -> None:
     spec = "--spec mindspeed_llm.tasks.models.spec.{} layer_spec"
     assert small(f"--qk-layernorm {spec.format('qwen3_spec')}").model.qk_layernorm
     assert small(f"--post-norm {spec.format('grok_spec')}").model.sandwich_norm
+    assert not small(f"--qk-layernorm {spec.format('qwen3_spec')}").model.constants.qk_norm_over_heads
+    over_heads = small(f"--qk-layernorm {spec.format('minimax_spec')}")
+    assert over_heads.model.qk_layernorm
+    assert over_heads.model.constants.qk_norm_over_heads
+    assert not small(spec.format("minimax_spec")).model.constants.qk_norm_over_heads
     unknown = small(f"--qk-layernorm {spec.format('longcat_spec')}")
     assert [entry.name for entry in unknown.unread] == ["spec"]
     assert "longcat_spec builds layers that are not known here" in unknown.unread[0].change

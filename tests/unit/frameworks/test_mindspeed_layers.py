@@ -19,6 +19,8 @@ from frameworks.release import problems, read_tokens
 from tests.unit.frameworks.legality_workloads import DENSE, DENSE_PLAN, LATENT, MIXTURE, MIXTURE_PLAN, PANGU, job
 
 GATED = replace(MIXTURE, constants=ModelConstants(router=RouterConstants(shared_expert_gate=True)))
+OVER_HEADS = replace(MIXTURE, qk_layernorm=True, constants=replace(MIXTURE.constants, qk_norm_over_heads=True))
+WITHOUT_TP = replace(MIXTURE_PLAN, tp=1, dp=32, sequence_parallel=False)
 UP_PROJ = replace(MIXTURE_PLAN, recompute=Recompute.SELECTIVE, recompute_modules=RecomputeModule.MLA_UP_PROJ)
 
 
@@ -41,12 +43,13 @@ def given(model: ModelShape, plan: ParallelStrategy) -> dict[str, tuple[str, ...
         (replace(DENSE, sandwich_norm=True), "gemma2_spec", "post-norm"),
         (replace(DENSE, sandwich_norm=True, qk_layernorm=True), "gemma2_spec", "post-norm"),
         (GATED, "qwen2_moe_spec", "shared-expert-gate"),
+        (OVER_HEADS, "minimax_spec", "qk-layernorm"),
     ],
 )
 def test_layers_that_are_not_plain_are_built_by_the_specification_of_a_family(
     model: ModelShape, module: str, switch: str
 ) -> None:
-    read = given(model, DENSE_PLAN if model.moe is None else MIXTURE_PLAN)
+    read = given(model, DENSE_PLAN if model.moe is None else WITHOUT_TP if model is OVER_HEADS else MIXTURE_PLAN)
     assert read.get("spec") == ((f"mindspeed_llm.tasks.models.spec.{module}", "layer_spec") if module else None)
     assert not switch or switch in read
     assert read["transformer-impl"] == ("local",)
@@ -62,6 +65,14 @@ def test_a_model_that_no_specification_builds_is_not_launchable() -> None:
     entry = launch_block(job(PANGU), replace(MIXTURE_PLAN, tp=2, ep=32))["mindspeed-llm"]
     assert not entry["launchable"]
     assert any("no --spec of MindSpeed-LLM builds such layers" in note for note in entry["notes"])
+
+
+def test_a_norm_over_all_heads_runs_with_tp_1() -> None:
+    """The specification stops over tp, since a rank has a part of the heads [mindspeed-llm, minimax_spec.py]."""
+    assert launch_block(job(OVER_HEADS), WITHOUT_TP)["mindspeed-llm"]["launchable"]
+    entry = launch_block(job(OVER_HEADS), MIXTURE_PLAN)["mindspeed-llm"]
+    assert not entry["launchable"]
+    assert any("norms of queries and keys over all heads" in note and "tp" in note for note in entry["notes"]), entry["notes"]
 
 
 def test_recomputed_up_projections_over_tp_come_with_what_mindspeed_llm_asks_for() -> None:

@@ -64,7 +64,7 @@ def said(patch: Patched, script: ReadScript) -> dict[str, tuple[str, ...]]:
 
 def test_a_specification_that_asserts_tp_1_keeps_it() -> None:
     text = SEQUENTIAL.replace("\n", " --spec mindspeed_llm.tasks.models.spec.minimax_spec layer_spec\n")
-    script = read(text, "spec")
+    script = read(text)
     own = script.job.strategy
     assert own is not None
     assert not changed(script, replace(own, vpp=2, schedule=Schedule.INTERLEAVED)).refused

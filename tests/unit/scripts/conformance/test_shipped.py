@@ -31,7 +31,7 @@ START = f"#!/bin/bash\ntorchrun --nproc_per_node 8 --nnodes $NNODES pretrain_gpt
             "priced",
             "",
         ),
-        ("--mtp-mem-efficient-logits --swap-layer-input", "priced without some arguments", ""),
+        ("--virtual-optimizer --swap-layer-input", "priced without some arguments", ""),
         ("--tensor-model-parallel-size 16 --pipeline-model-parallel-size 4", "cannot run", "heads_per_tp: tp 16"),
         ("$(cat more.txt)", "not understood", "may hold arguments"),
     ],
@@ -46,7 +46,7 @@ def test_a_shipped_script_gets_a_verdict_and_its_reason(tmp_path: Path, argument
     assert said in " ".join(found.why)
     assert (read is None) == (verdict == "not understood")
     if verdict == "priced without some arguments":
-        assert found.ignored == ["mtp-mem-efficient-logits", "swap-layer-input"]
+        assert found.ignored == ["virtual-optimizer", "swap-layer-input"]
 
 
 def test_a_file_that_starts_no_training_of_ours_is_told_apart(tmp_path: Path) -> None:
