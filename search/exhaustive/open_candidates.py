@@ -22,6 +22,7 @@ Floats = NDArray[np.float64]
 POOL_SIZE = 20_000  # rows kept for simulation; those with the largest bounds go first
 BATCH_SIZE = 1024
 OF_ONE_STRUCTURE = 32  # rows of a structure in a batch: more wait for fewer calls, fewer are ruled out by the best of them
+LATER = 4  # so much larger are batches once one has been simulated: what is open then is rarely ruled out, and a call costs more
 
 
 @dataclass
@@ -105,9 +106,10 @@ class OpenCandidates:
         """The rows with the smallest bounds, some of each structure, at most ``most``; ``None`` once none could be listed."""
         if self.pool is None or not len(self.pool) or most < 1:
             return None
+        times = LATER if self.num_simulated >= BATCH_SIZE else 1
         order = np.argsort(self.bounds_s, kind="stable")
-        chosen = order[first_of_each(self.pool.batch.take(order), OF_ONE_STRUCTURE)]
-        return self.pool.take(chosen[: min(BATCH_SIZE, most)])
+        chosen = order[first_of_each(self.pool.batch.take(order), times * OF_ONE_STRUCTURE)]
+        return self.pool.take(chosen[: min(times * BATCH_SIZE, most)])
 
     def settle(self, scored: Scored) -> None:
         """Note simulated rows. They leave the pool, and so do rows that can no longer be listed."""
