@@ -24,6 +24,7 @@ from cost_models.shapes.record_copies import varied
 from cost_models.shapes.strategy import IntColumn, Placement, Recompute, RecomputeMethod, by_schedule
 from cost_models.step.data_parallel import accumulation_s, exchange_beyond_compute_s
 from cost_models.step.group_memory import group_memory
+from cost_models.step.least_exchange import least_exchange
 from cost_models.step.priced_groups import PricedBatch, host_micro_batch_s
 
 ROUNDING = 1e-12  # relative rounding of sums that are added in another order than in the simulation
@@ -440,8 +441,20 @@ def least_step_times_s(
     batch, constants = priced.batch, priced.constants
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
     mean_s = of_all.least_s / batch.pp
-    busy_s = busy_step_times_s(priced, mean_s + beside_passes_s(priced) if busiest_s is None else busiest_s)
+    busy_s = _mean_step_times_s(priced, of_all) if busiest_s is None else busy_step_times_s(priced, busiest_s)
     pace_s = mean_s if steady_s is None else steady_s
     filled = (batch.pp > 1) & _USUAL[batch.schedule]
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)
     return Least(busy_s, micro_batches * pace_s + np.maximum(fill_s, 0.0) + constants.step_overhead_s)
+
+
+def _mean_step_times_s(priced: PricedBatch, of_all: Work) -> Floats:
+    """Lower bound on the step time for any order of tasks and any placement, from the work and the exchange of the mean rank."""
+    batch, beside_s, exchange = priced.batch, beside_passes_s(priced), least_exchange(priced)
+    passes_s = busy_step_times_s(priced, of_all.least_s / batch.pp + beside_s)
+    hiding_s = exchange.num_hiding * (of_all.alone_s / batch.pp + beside_s)
+    micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
+    is_hidden = micro_batches >= exchange.num_hiding
+    beyond_s = np.maximum(exchange.never_hidden_s, np.where(is_hidden, exchange.whole_s - hiding_s, 0.0))
+    least: Floats = (passes_s + beyond_s) * (1.0 - ROUNDING)
+    return least

@@ -256,6 +256,25 @@ def sharded_model(workload: Workload, batch: StrategyBatch, stages: Stages, devi
     return ShardedModel(Shardings(workload, _standing_for(batch, first), StageContents.of(stages), device, network), index)
 
 
+def exchange_of_model(
+    workload: Workload, batch: StrategyBatch, layers: Floats, device: Device, network: Network
+) -> GradientExchange:
+    """The exchange of a rank that would hold the whole model, ``[1, n]``. MTP modules have no copy of the embedding table.
+
+    Parameters
+    ----------
+    layers : ``[layer kind]``
+        The number of layers of each kind.
+    """
+    columns, *_ = _distinct(workload, batch)
+    first, index = distinct_rows([*columns, batch.pp, batch.vpp, batch.schedule])
+    few = _standing_for(batch, first)
+    few = varied(few, mtp_before_head=few.pp * few.vpp - 1)  # behind all layers they share the head's rank
+    end, mtp = np.ones((1, 1)), np.full((1, 1), float(workload.model.mtp_num_layers > 0))
+    whole = StageContents(layers[:, None, None], end, end, mtp)
+    return taken(Shardings(workload, few, whole, device, network).exchange, index, tables=True)
+
+
 def sharded_models(
     workload: Workload, batch: StrategyBatch, parts: Sequence[tuple[int, Stages]], device: Device, network: Network
 ) -> list[ShardedModel]:
