@@ -26,13 +26,14 @@ from search.exhaustive.lattice_state import Incumbents
 from search.exhaustive.layer_climb import climbed
 from search.placement.leanest_room import can_be_lean
 from search.placement.placed_pricing import PricedRows, Pricer
-from search.placement.placer import Placed, Placer
+from search.placement.placer import CouldFit, Placed, Placer
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import RankedStrategy
 from search.space.enumeration import legal_rows, option_rules
 from search.space.memory_saving_forms import memory_saving_forms
 from search.space.search_space import SearchSpace
 
+TIGHT = 0.25  # fraction of rows that fit, below which their leanest forms are looked at first: these rule out most rows
 OF_TASKS = Feature(PRICED[Place.LAYER] | PRICED[Place.PIPELINE])  # switches that change how long tasks take, or their order
 
 
@@ -70,13 +71,18 @@ class ChunkPricing:
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
         self.fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
         self._result = ChunkResult(Incumbents())
+        self._is_tight = False  # few rows of the last chunk fitted; decides in which order rows are ruled out, not which
 
     def found_in(self, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:
         """Price legal rows against these incumbents; later results do not count."""
         self._result = result = ChunkResult(incumbents)
         origin = np.arange(len(batch))
-        parts, cramped, roomy = self._placed(batch, origin)
+        could_fit = self._could_fit if self._is_tight and self._proves_by_time and self._space.leaner else None
+        parts, cramped, roomy = self._placed(batch, origin, could_fit)
+        self._is_tight = result.fits < TIGHT * (result.legal - result.ruled_out)
         cramped = np.concatenate([cramped, roomy[self._has_form_elsewhere(batch.take(roomy))]])
+        if could_fit is None and len(cramped) and self._space.leaner:
+            cramped = cramped[self._could_fit(batch.take(cramped))]
         parts += self._leaner(batch.take(cramped), origin[cramped])
         if parts:  # one call for all: those of a placement are priced together
             batches, origins, peaks_bytes = zip(*parts, strict=True)
@@ -87,14 +93,16 @@ class ChunkPricing:
             result.rows = rows.take(np.argsort(rows.origin, kind="stable"))  # structures stay together
         return result
 
-    def _placed(self, batch: StrategyBatch, origin: IntColumn) -> tuple[list[Fitting], IntColumn, IntColumn]:
+    def _placed(
+        self, batch: StrategyBatch, origin: IntColumn, could_fit: CouldFit | None = None
+    ) -> tuple[list[Fitting], IntColumn, IntColumn]:
         """Rows that fit and could be listed, if any; the places of those that lack room where they could be; and of the others.
 
-        What its layers take rules out a row before anything else is counted.
+        What its layers take rules out a row before anything else is counted. Rows that ``could_fit`` rules out are in neither.
         """
         result, usual = self._result, priced_by(self.prices, batch)
         can_be = np.flatnonzero(least_step_times_s(usual, work(usual)).step_s < self._to_beat_s)
-        placed = self.placer.fastest_that_fit(usual.take(can_be), self._to_beat_s) if len(can_be) else None
+        placed = self.placer.fastest_that_fit(usual.take(can_be), self._to_beat_s, could_fit) if len(can_be) else None
         is_open = np.zeros(len(batch), dtype=np.bool_)
         if placed is not None:
             is_open[can_be] = placed.is_open
@@ -106,7 +114,7 @@ class ChunkPricing:
             counted[can_be[placed.origin]] = False
             counted[can_be[placed.origin[refused]]] = True
             kept = placed.priced.take(refused), placed.origin[refused], placed.peak_bytes[refused]
-            placed = Placed(*kept, placed.is_open, placed.is_cramped)
+            placed = Placed(*kept, *placed[3:])
         result.legal += int(counted.sum())
         result.ruled_out += int((counted & ~is_open).sum())
         if placed is None:
@@ -117,7 +125,7 @@ class ChunkPricing:
         parts = [fitting] if len(fitting.origin) else []
         if not self._proves_by_time:
             return parts, np.arange(len(batch)), np.zeros(0, dtype=np.int64)
-        return parts, can_be[placed.is_cramped], can_be[placed.is_open & ~placed.is_cramped]
+        return parts, can_be[placed.is_cramped], can_be[placed.is_open & ~(placed.is_cramped | placed.is_hopeless)]
 
     def _has_form_elsewhere(self, batch: StrategyBatch) -> NDArray[np.bool_]:
         """Whether a leaner form of a row may be listed under a candidate placement that is none of the row's. ``[n]``
@@ -156,23 +164,25 @@ class ChunkPricing:
         """The step time that a row must be below to be listed."""
         return self._result.incumbents.to_beat if self._proves_by_time else float("inf")
 
+    def _could_fit(self, batch: StrategyBatch) -> NDArray[np.bool_]:
+        """Whether any form of each row, turned or not, has room under some placement. ``[n]``"""
+        to_beat = float("inf") if self._proves_by_time else self._result.incumbents.to_beat
+        enough_bytes = min(self.fit_limit_bytes, to_beat)
+        return can_be_lean(self.placer, batch, self._space.leaner, partial(priced_by, self.prices), enough_bytes)
+
     def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[Fitting]:
         """The leaner forms of rows that lack room under a candidate placement of theirs or of a form.
 
         Under one placement no leaner form is faster than the row itself. If the row fits there, its leaner forms are not tried.
         """
         result = self._result
-        if not len(batch) or not self._space.leaner:
-            return []
-        enough_bytes = self.fit_limit_bytes if self._proves_by_time else min(self.fit_limit_bytes, result.incumbents.to_beat)
-        could = can_be_lean(self.placer, batch, self._space.leaner, partial(priced_by, self.prices), enough_bytes)
-        found = memory_saving_forms(self.workload, batch.take(could), self._space.leaner)
+        found = memory_saving_forms(self.workload, batch, self._space.leaner) if len(batch) and self._space.leaner else None
         if found is None:
             return []
         forms, of_row = found
         legal = legal_rows(self.workload, forms, self.rules, result.rejections)
         result.enumerated += len(forms)
-        return self._placed(forms.take(legal), origin[could][of_row[legal]])[0] if legal.any() else []
+        return self._placed(forms.take(legal), origin[of_row[legal]])[0] if legal.any() else []
 
 
 def found_in(recipe: ChunkRecipe, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:

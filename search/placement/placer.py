@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ MOST_KNOWN = 16  # pipelines: those of one chunk, and of the leaner forms of its
 TIE = 1e-9  # relative difference of paces that are equal
 NEAR = 0.03  # fraction by which the pace of a candidate exceeds the best one at most, where not all placements are compared
 
+CouldFit = Callable[[StrategyBatch], NDArray[np.bool_]]
 Form = tuple[LayerLayout | None, int]  # the layout and the place of the prediction layers, as a strategy gives them
 
 
@@ -61,7 +62,7 @@ class Placed(NamedTuple):
     """Rows ``[n]`` under the candidate placements that have room: ``priced`` ``[k]``, and the row of each form.
 
     ``peak_bytes`` ``[k]`` is the peak of the fullest rank. ``is_open``: some placement may be faster than the time to beat.
-    ``is_cramped``: such a candidate has no room.
+    ``is_cramped``: such a candidate has no room. ``is_hopeless``: ``could_fit`` was false, so that no room was looked for.
     """
 
     priced: PricedBatch
@@ -69,6 +70,7 @@ class Placed(NamedTuple):
     peak_bytes: Floats
     is_open: NDArray[np.bool_]
     is_cramped: NDArray[np.bool_]
+    is_hopeless: NDArray[np.bool_]
 
 
 class Placer:
@@ -93,17 +95,25 @@ class Placer:
             charge_illegal(self.workload, unplaced, self._rules, rejections)
         return batch.take(kept)
 
-    def fastest_that_fit(self, priced: PricedBatch, to_beat_s: float = np.inf) -> Placed:
-        """Rows under every candidate placement that has room, where that may be faster than ``to_beat_s``."""
-        is_open, is_cramped = (np.zeros(len(priced.batch), dtype=np.bool_) for _ in range(2))
+    def fastest_that_fit(self, priced: PricedBatch, to_beat_s: float = np.inf, could_fit: CouldFit | None = None) -> Placed:
+        """Rows under every candidate placement that has room, where that may be faster than ``to_beat_s``.
+
+        ``could_fit`` tells which rows, of those that may be fast enough, are worth a look at their memory.
+        """
+        is_open, is_cramped, is_hopeless = (np.zeros(len(priced.batch), dtype=np.bool_) for _ in range(3))
         rows, peaks = [np.zeros(0, dtype=np.int64)], [np.zeros(0)]
         chosen = [priced.batch.take(rows[0])]
         limit_bytes = fit_rule(self.workload, priced.constants).fit_limit_bytes
         for every, alike, pipeline, found in self._compared(priced, to_beat_s):
-            is_open[every] = some = found.least_step_s.min(axis=0)[found.of_row] < to_beat_s
-            here, few, of_row = every[some], alike.take(some), found.of_row[some]
-            if not len(here):
+            is_open[every] = found.least_step_s.min(axis=0)[found.of_row] < to_beat_s
+            some = np.flatnonzero(is_open[every])
+            if could_fit is not None and len(some):
+                hope = could_fit(alike.batch.take(some))
+                is_hopeless[every[some[~hope]]] = True
+                some = some[hope]
+            if not len(some):
                 continue
+            here, few, of_row = every[some], alike.take(some), found.of_row[some]
             may_be = found.least_step_s[:, of_row] < to_beat_s
             peak_bytes = self._peaks_bytes(few, pipeline, limit_bytes)
             has_room = peak_bytes <= limit_bytes
@@ -122,7 +132,9 @@ class Placer:
                 peaks.append(peak_bytes[form, row])
                 chosen.append(placed.batch)
         origin = np.concatenate(rows)
-        return Placed(priced.take(origin).placed(concatenate(chosen)), origin, np.concatenate(peaks), is_open, is_cramped)
+        return Placed(
+            priced.take(origin).placed(concatenate(chosen)), origin, np.concatenate(peaks), is_open, is_cramped, is_hopeless
+        )
 
     def has_room(self, priced: PricedBatch, like: PricedBatch, limit_bytes: float) -> NDArray[np.bool_]:
         """Whether rows have room under some placement of the rows that they are forms of, ``like``. ``[n]``"""
