@@ -64,6 +64,10 @@ def test_the_timeline_tells_every_task_as_a_table(view: OpenView, site: Site) ->
     expect(rows.first.get_by_role("columnheader", name="Complete")).to_be_visible()
     page.get_by_role("button", name="Tasks over devices: Show as a chart").click()
     expect(page.get_by_role("img", name=re.compile("Timeline of tasks .*Answers that go on"))).to_be_visible()
+    assert step.switches is not None
+    rows = page.get_by_role("region", name="Change of layout").get_by_role("row")
+    expect(rows).to_have_count(1 + sum(1 + len(side.parts) for side in (step.switches.to_rollout, step.switches.to_train)))
+    expect(rows.filter(has_text="Groups made").first).to_contain_text(re.compile(r"0 s.*[0-9] (m?s).*–"))
     for variant in ("Synchronous", "Any staleness", "With a queue"):
         expect(page.get_by_role("region", name="With one thing otherwise").get_by_text(variant)).to_be_visible()
 

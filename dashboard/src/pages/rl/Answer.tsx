@@ -10,6 +10,7 @@ import { intervalText, stepText, withStep } from "../../units/interval";
 import { Parts } from "./Parts";
 import { Pareto, Placements } from "./Placements";
 import { changeOf, instanceText, isSearch, layoutText, type Plan, type Search, type Step } from "./steps";
+import { Switches } from "./Switches";
 import { Timeline } from "./Timeline";
 
 const LEAST_GAIN = 5e-4;
@@ -101,6 +102,7 @@ export function Answer({ answer, onLook }: Props) {
               residual: bytes(step.reshard.residual_bytes),
             })}
           </Text>
+          {step.switches && <Switches switches={step.switches} />}
           <Title order={2} mt="md">
             {t("assumed")}
           </Title>
