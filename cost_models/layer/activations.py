@@ -13,6 +13,7 @@ from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES, element_factor,
 from cost_models.layer.expert_bytes import expert_copies, expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
+from cost_models.layer.gathered_inputs import gathered_input_bytes, kept_gathers
 from cost_models.layer.linear_attention import linear_attention_states_bytes
 from cost_models.layer.linear_inputs import kept_input_bytes, linear_input_bytes
 from cost_models.layer.lone_norms import lone_norms
@@ -110,7 +111,7 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     attention, reduced = (each * n for each in attention_bytes_per_token(workload, keys, local=local))
     adapted = workload.training.task.is_frozen
     scores, score_gradients = _score_bytes(workload, keys, local=local)
-    whole = {**_norm_bytes(workload, keys, moe=moe), "attention": attention, "attention_scores": scores, **mlp.kept}
+    whole = {**_norm_bytes(workload, keys, moe=moe, local=local), "attention": attention, "attention_scores": scores, **mlp.kept}
     if adapted:
         whole["adapters"] = adapter_output_bytes(workload, keys, moe=moe)
     kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
@@ -128,7 +129,8 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     width = np.where(whole["mlp"] > 0, whole["mlp"] / np.maximum(channels.kept, 1.0), mlp.expert_width)
     core = np.where(drop(RecomputeModule.CORE_ATTN), scores, 0.0) + score_gradients
     gradient = np.maximum(channels.gradient * width, attention / 2.0 + core)
-    gathered = np.where(keys.sequence_parallel != 0, ELEMENT_BYTES * h * n, 0.0)
+    kept_gathered = sum(kept_gathers(workload, keys, moe=moe, local=local), none) > 0
+    gathered = np.where((keys.sequence_parallel != 0) & ~kept_gathered, ELEMENT_BYTES * h * n, 0.0)
     wide = element_factor(workload)
     return LayerActivations(
         saved={name: wide * kept for name, kept in saved.items()},
@@ -150,19 +152,25 @@ def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
     return np.where(keys.has(Feature.TP_2D), tokens, keys.sharded_tokens(workload.training))
 
 
-def _norm_bytes(workload: Workload, keys: LayerKeys, *, moe: bool) -> dict[str, Floats]:
-    """Bytes of the inputs and outputs of a layer's norms, by tensor class. ``[k]``"""
+def _norm_bytes(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) -> dict[str, Floats]:
+    """Bytes of the inputs and outputs of a layer's norms, by tensor class. ``[k]``
+
+    Outputs count as gathered where they are kept so.
+    """
     norms = 2.0 if workload.model.sandwich_norm else 1.0
     widened = workload.residual.wide_norm_inputs * (FP32_BYTES - ELEMENT_BYTES)
     channel = 2.0 * ELEMENT_BYTES * norms + widened
     inputs = channel * float(workload.model.hidden_size) * between_blocks_tokens(workload, keys)
-    return {"residual": inputs, "norm_output": sum(_norm_outputs(workload, keys, moe=moe), np.zeros(len(keys.tp)))}
+    gathered = gathered_input_bytes(workload, keys, moe=moe, local=local)
+    return {"residual": inputs, "norm_output": sum(_norm_outputs(workload, keys, moe=moe), gathered)}
 
 
 def _dropped_outputs(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) -> Floats:
     """Bytes of the outputs of norms that recompute of norms drops, or that of the MLP which contains its norm. ``[k]``"""
     outputs, alone = _norm_outputs(workload, keys, moe=moe), lone_norms(workload, keys, moe=moe, local=local)
-    of_norms = np.where(keys.recomputes(RecomputeModule.LAYERNORM), outputs[0] * alone[0] + outputs[1] * alone[1], 0.0)
+    gathers = kept_gathers(workload, keys, moe=moe, local=local)  # what was gathered of a norm stays, its own part within it
+    first, second = (out * one * (1.0 - kept) for out, one, kept in zip(outputs, alone, gathers, strict=True))
+    of_norms = np.where(keys.recomputes(RecomputeModule.LAYERNORM), first + second, 0.0)
     inside = keys.recomputes(RecomputeModule.MLP) & (not moe)
     return of_norms + np.where(inside, outputs[1] * (1.0 - alone[1]), 0.0)
 
@@ -346,7 +354,8 @@ def _waiting(
         attention = linear * model.kv_channels * heads * n / keys.tp
     return {
         "residual": none,
-        "norm_output": norms * linear * h * between_blocks_tokens(workload, keys),
+        "norm_output": norms * linear * h * between_blocks_tokens(workload, keys)
+        + gathered_input_bytes(workload, keys, moe=moe, local=local),
         "attention": attention + block_gradient,
         "attention_scores": none,
         "mlp": mlp.waiting["mlp"] + block_gradient if "mlp" in mlp.act else none,

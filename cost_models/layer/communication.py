@@ -11,6 +11,7 @@ from cost_models.layer.adapters import adapter_comm
 from cost_models.layer.compute import ELEMENT_BYTES, FP32_BYTES
 from cost_models.layer.expert_communication import RoutedTokens, expert_combine, expert_dispatch
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, load_factor, token_holders, uneven_experts
+from cost_models.layer.gathered_inputs import kept_gathers
 from cost_models.layer.linear_attention import linear_attention_exchanged
 from cost_models.layer.unfused_bytes import routes_in_fp32
 from cost_models.network.collectives import (
@@ -46,13 +47,15 @@ def network_of(workload: Workload, constants: Constants) -> Network:
 class TensorParallelComm:
     """TP communication in seconds, columns ``[k]``.
 
-    ``regather_s`` gathers saved inputs again beside a backward's matmuls. ``mlp_forward_s`` is the part of ``forward_s`` around a
+    ``regather_s`` gathers saved inputs again beside a backward's matmuls, and ``kept_s`` those that are kept as gathered, if a
+    backward needs them again. ``mlp_forward_s`` is the part of ``forward_s`` around a
     dense MLP or shared experts, and ``latents_forward_s`` the part that gathers latents: recompute of these modules repeats it.
     """
 
     forward_s: Floats
     backward_s: Floats
     regather_s: Floats
+    kept_s: Floats
     mlp_forward_s: Floats
     latents_forward_s: Floats
 
@@ -70,7 +73,8 @@ def tensor_parallel_comm(
     Notes
     -----
     Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s``
-    gathers the saved inputs again while the gradients of inputs are computed; overlapped shared experts keep theirs gathered.
+    gathers the saved inputs again while the gradients of inputs are computed; overlapped shared experts keep theirs gathered,
+    and some stacks all (``gathered_inputs``).
     Without sequence parallelism each block all-reduces once in each pass, with equal bytes, but the gradients of latents at
     their own width. The shared rope key enters no linear layer: it is gathered once, and its gradient is reduced under sequence
     parallelism only. Shared heads: a gather of 2 n d (H + 2 Hk) bytes forward, a reduce-scatter of as many backward.
@@ -107,10 +111,13 @@ def tensor_parallel_comm(
     # Frozen weights need no input in a backward [megatron-0.12, layers.py].
     regathers = sp & ~grid & (not training.task.is_frozen)
     kept = moe & gathers_shared_input(workload, keys)
+    whole_attention, whole_mlp = kept_gathers(workload, keys, moe=moe, local=local)
+    of_attention, of_mlp = np.where(regathers, again, 0.0), np.where(regathers & ~kept, blocks * gather, 0.0)
     return TensorParallelComm(
         forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,
         backward + reduce_scatter_s(shared, keys.tp, stride, network) + low_rank_back,
-        np.where(regathers, again + np.where(kept, 0.0, blocks * gather), 0.0),
+        (1.0 - whole_attention) * of_attention + (1.0 - whole_mlp) * of_mlp,
+        whole_attention * of_attention + whole_mlp * of_mlp,
         mlp,
         latents,
     )

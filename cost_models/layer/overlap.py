@@ -154,6 +154,14 @@ def _tensor_parallel(
     return Exposed(forward, backward, none, none, masked)
 
 
+def repeated_gather_s(
+    workload: Workload, keys: LayerKeys, network: Network, compute: LayerCompute, c: Constants, *, moe: bool, local: bool = False
+) -> Floats:
+    """Exposed time to gather inputs again that are kept as gathered, beside the matmuls that follow them. [s] ``[k]``"""
+    tp = tensor_parallel_comm(workload, keys, network, moe=moe, local=local)
+    return exposed_tp_fraction(keys, c) * np.maximum(tp.kept_s - compute.after_gather, 0.0)
+
+
 def repeated_tp_s(
     workload: Workload, keys: LayerKeys, network: Network, c: Constants, *, moe: bool, local: bool = False
 ) -> Floats:

@@ -23,9 +23,10 @@ from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
 from cost_models.layer.costs import LayerCosts
 from cost_models.layer.expert_bytes import expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_rows import peak_expert_rows
+from cost_models.layer.gathered_inputs import gathered_input_bytes
 from cost_models.layer.linear_inputs import kept_input_bytes
 from cost_models.layer.modules import ROUTER_BYTES, LayerCompute, layer_compute
-from cost_models.layer.overlap import host_copy_stretch, layer_comm
+from cost_models.layer.overlap import host_copy_stretch, layer_comm, repeated_gather_s
 from cost_models.layer.unfused_bytes import expert_product_bytes
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
@@ -118,11 +119,12 @@ def tensor_costs(
     compute = layer_compute(workload, keys, device, moe=moe, local=local)
     comm, exchange = layer_comm(workload, keys, network, compute, device.constants, moe=moe, local=local)
     kept = layer_activations(workload, keys, moe=moe, local=local).saved
-    known = _attention_bytes(workload, keys, kept, local=local)
+    known = _attention_bytes(workload, keys, kept, moe=moe, local=local)
     known |= _expert_bytes(workload, keys, kept) if moe else _mlp_bytes(workload, keys, kept)
     present = {tensor: each for tensor, each in known.items() if (each > 0.0).any()}
     ring_s = comm.cp_comm.forward_s + device.constants.hidden_stretch_fraction * comm.cp_comm.behind_forward_s
     again = _attention_again_s(workload, compute, ring_s, present, local=local)
+    again[Tensor.GATHERED_INPUT] = repeated_gather_s(workload, keys, network, compute, device.constants, moe=moe, local=local)
     again |= _experts_again_s(workload, keys, device, compute, exchange.dispatch_s, present) if moe else _mlp_again_s(compute)
     behind_forward = comm.cp_comm.behind_forward_s + comm.ep_comm.behind_forward_s + comm.weight_gather.behind_forward_s
     behind_backward = comm.cp_comm.behind_backward_s + comm.ep_comm.behind_backward_s + comm.weight_gather.behind_backward_s
@@ -137,13 +139,17 @@ def tensor_costs(
     )
 
 
-def _attention_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats], *, local: bool) -> dict[Tensor, Floats]:
+def _attention_bytes(
+    workload: Workload, keys: LayerKeys, kept: dict[str, Floats], *, moe: bool, local: bool
+) -> dict[Tensor, Floats]:
     """Kept bytes of the residual, the norms and the attention, by tensor."""
+    gathered = gathered_input_bytes(workload, keys, moe=moe, local=local)
     model, n, t = workload.model, keys.tokens(workload.training), keys.tp.astype(np.float64)
     heads = model.num_attention_heads
     parts = {
         Tensor.BLOCK_INPUT: kept["residual"],
-        Tensor.NORM_OUTPUT: kept["norm_output"],
+        Tensor.NORM_OUTPUT: kept["norm_output"] - gathered,
+        Tensor.GATHERED_INPUT: gathered,
         Tensor.ATTENTION_SCORES: kept["attention_scores"],
     }
     statistics = statistics_bytes(workload, keys)

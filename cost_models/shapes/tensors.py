@@ -45,31 +45,33 @@ class Tensor(IntFlag):
     # fmt: off
     BLOCK_INPUT = _tensor(0, "residual", "What enters the norms: the residual stream, a layer's own checkpoint.")
     NORM_OUTPUT = _tensor(1, "norm_output", "What the norms hand to the linear layers.", "norms", RecomputeModule.LAYERNORM)
-    LATENTS = _tensor(2, "attention", "Compressed queries, keys and values of latent attention, and the shared rotary key.")
-    QUERIES = _tensor(3, "attention", "Queries of latent attention, with their normed latents.", "query up-projection, rope",
+    GATHERED_INPUT = _tensor(2, "norm_output", "What tensor parallelism gathers of the norms' outputs, if layers keep it.",
+        "all-gather")
+    LATENTS = _tensor(3, "attention", "Compressed queries, keys and values of latent attention, and the shared rotary key.")
+    QUERIES = _tensor(4, "attention", "Queries of latent attention, with their normed latents.", "query up-projection, rope",
         RecomputeModule.MLA_UP_PROJ)
-    KEYS_VALUES = _tensor(4, "attention", "Keys and values of latent attention, with their normed latents.",
+    KEYS_VALUES = _tensor(5, "attention", "Keys and values of latent attention, with their normed latents.",
         "key and value up-projection, rope", RecomputeModule.MLA_UP_PROJ)
-    ROTARY_INPUTS = _tensor(5, "attention", "Queries, keys and values before the rotary positions, where a kernel keeps them.",
+    ROTARY_INPUTS = _tensor(6, "attention", "Queries, keys and values before the rotary positions, where a kernel keeps them.",
         "query, key and value projection")
-    QUERY_KEY_VALUE = _tensor(6, "attention", "What attention reads.", "query, key and value projection, rope")
-    ATTENTION_OUTPUT = _tensor(7, "attention", "Output of attention and its softmax statistics.", "fused attention")
-    ATTENTION_SCORES = _tensor(8, "attention_scores", "Scores and masks of attention that is not fused.", "unfused attention",
+    QUERY_KEY_VALUE = _tensor(7, "attention", "What attention reads.", "query, key and value projection, rope")
+    ATTENTION_OUTPUT = _tensor(8, "attention", "Output of attention and its softmax statistics.", "fused attention")
+    ATTENTION_SCORES = _tensor(9, "attention_scores", "Scores and masks of attention that is not fused.", "unfused attention",
         RecomputeModule.CORE_ATTN)
-    ATTENTION_REST = _tensor(9, "attention", "States of a recurrence, gates, copies around a sequence exchange.")
-    MLP_HIDDEN = _tensor(10, "mlp", "Output of the first matmul of a dense MLP.", "first matmul", RecomputeModule.MLP)
-    MLP_ACTIVATION = _tensor(11, "mlp", "Output of a dense MLP's activation function.", "activation", RecomputeModule.MLP_ACT)
-    ROUTER = _tensor(12, "router", "The router's input in FP32, its logits and probabilities.", "routing", RecomputeModule.MOE)
-    EXPERT_INPUT = _tensor(13, "routed_experts", "Tokens sorted by expert.", "dispatch and permutation", RecomputeModule.MOE)
-    EXPERT_HIDDEN = _tensor(14, "routed_experts", "Output of the experts' first matmul.", "first grouped matmul",
+    ATTENTION_REST = _tensor(10, "attention", "States of a recurrence, gates, copies around a sequence exchange.")
+    MLP_HIDDEN = _tensor(11, "mlp", "Output of the first matmul of a dense MLP.", "first matmul", RecomputeModule.MLP)
+    MLP_ACTIVATION = _tensor(12, "mlp", "Output of a dense MLP's activation function.", "activation", RecomputeModule.MLP_ACT)
+    ROUTER = _tensor(13, "router", "The router's input in FP32, its logits and probabilities.", "routing", RecomputeModule.MOE)
+    EXPERT_INPUT = _tensor(14, "routed_experts", "Tokens sorted by expert.", "dispatch and permutation", RecomputeModule.MOE)
+    EXPERT_HIDDEN = _tensor(15, "routed_experts", "Output of the experts' first matmul.", "first grouped matmul",
         RecomputeModule.MOE)
-    EXPERT_ACTIVATION = _tensor(15, "routed_experts", "Output of the experts' activation function.", "activation",
+    EXPERT_ACTIVATION = _tensor(16, "routed_experts", "Output of the experts' activation function.", "activation",
         RecomputeModule.MLP_ACT)
-    EXPERT_OUTPUT = _tensor(16, "routed_experts", "Output of the experts, where the backward of an exchange starts from it.",
+    EXPERT_OUTPUT = _tensor(17, "routed_experts", "Output of the experts, where the backward of an exchange starts from it.",
         "second grouped matmul", RecomputeModule.MOE)
-    SHARED_HIDDEN = _tensor(17, "shared_experts", "Output of the shared experts' first matmul.", "first matmul",
+    SHARED_HIDDEN = _tensor(18, "shared_experts", "Output of the shared experts' first matmul.", "first matmul",
         RecomputeModule.MOE)
-    SHARED_ACTIVATION = _tensor(18, "shared_experts", "Output of the shared experts' activation function.", "activation",
+    SHARED_ACTIVATION = _tensor(19, "shared_experts", "Output of the shared experts' activation function.", "activation",
         RecomputeModule.MLP_ACT)
     # fmt: on
 

@@ -192,6 +192,9 @@ class SoftwareTraits:
     rotary_tables_year : first release whose fused rotary kernel keeps sines and cosines alone; MindSpeed-LLM took it with core
         0.12 [mindspeed, npu_rotary_position_embedding.cpp]. ``None``: none does.
     own_angles : each layer of latent attention keeps a table of its rotary angles [megatron-0.12, multi_latent_attention.py].
+    keeps_gathered_inputs : linear layers under sequence parallelism keep what was gathered for them from norms until their
+        backward; other stacks keep a rank's part and gather again. A compiled graph gathers again only where it is told to
+        (``select_comm_recompute``) [mindformers-1.8, training_graph/transformer/utils.py; mindspore, step_parallel.cc].
     recomputes_routed_activations : recompute of activation functions is of routed experts alone [megatron-0.12, experts.py].
     releases : the releases between which device time differs; ``None``: not known.
     """
@@ -230,6 +233,7 @@ class SoftwareTraits:
     rows_of_heads: bool = False
     rotary_tables_year: float | None = None
     own_angles: bool = False
+    keeps_gathered_inputs: bool = False
     recomputes_routed_activations: bool = False
     releases: Ladder | None = None
 
@@ -317,6 +321,7 @@ STACKS = {  # the first stack for a kind of devices is the default there
             overlaps_weight_gradients=False,
             in_place_loss_year=None,
             shards_accumulated_gradients=True,
+            keeps_gathered_inputs=True,
             releases=MINDFORMERS,
         ),
         graph_by_default=True,

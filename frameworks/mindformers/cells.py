@@ -34,6 +34,8 @@ _LEGACY_ACTIVATION = (
     (r"feed_forward\.mul", r"feed_forward\.activate\.silu"),  # gate and value in one matmul [mindformers-1.8, llama_layer.py]
 )
 _FREE_OPERATOR = "reshape"  # it moves nothing, and no gradient needs what it returns
+GATHERED = r".*\.norm"  # whose collective ``select_comm_recompute`` repeats unless it names others
+_NORMS = ((GATHERED,), (r"attention_norm\.norm", r"ffn_norm\.norm"), (r"input_layernorm\.norm", r"pre_mlp_layernorm\.norm"))
 FLASH_ATTENTION = r"self_attention\.core_attention\.flash_attention"
 SWAPPED = {"op_name": FLASH_ATTENTION, "backward_prefetch": 1, "layers": True}
 
@@ -101,10 +103,7 @@ def selection(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: 
     A name has the first layers of each virtual stage. Without names, the value belongs to those of the activation function
     [mindformers-1.8, training_graph/transformer/utils.py]. Raises ``ValueError`` for other values.
     """
-    named = isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
-    given = value if isinstance(value, Mapping) else dict.fromkeys(value if named else _LEGACY_ACTIVATION[0], named or value)
-    counts = {str(name): layers_selected(each, layout, schedule, numbered=numbered) for name, each in given.items()}
-    counts = {name: each for name, each in counts.items() if any(map(any, each))}
+    counts = _by_name(value, _LEGACY_ACTIVATION[0], layout, schedule, numbered=numbered)
     found: dict[RecomputeModule, Sequence[Sequence[int]]] = {}
     read: set[str] = set()
     for module, names in _BY_PATTERNS:
@@ -112,6 +111,30 @@ def selection(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: 
             found[module] = counts[names[0]]
             read.update(names)
     return Selection(found, all(name in read or name.endswith(_FREE_OPERATOR) for name in counts))
+
+
+def gathered_again(value: Any, layout: LayerLayout, schedule: Schedule) -> Sequence[Sequence[int]] | None:
+    """Layers of each virtual stage that ``select_comm_recompute`` makes gather the outputs of both norms again.
+
+    ``None``: it names other operators. Reshapes beside the norms are those that the same tensors pass
+    [mindformers-1.8, research/qwen2_5]. Raises ``ValueError`` as ``selection`` does.
+    """
+    counts = _by_name(value, (GATHERED,), layout, schedule, numbered=False)
+    norms = {name: each for name, each in counts.items() if not name.endswith(_FREE_OPERATOR)}
+    if not counts:
+        return [[0] * len(row) for row in layout]
+    rows = list(counts.values())
+    return rows[0] if any(set(norms) == set(names) for names in _NORMS) and all(each == rows[0] for each in rows) else None
+
+
+def _by_name(
+    value: Any, usual: Sequence[str], layout: LayerLayout, schedule: Schedule, *, numbered: bool
+) -> dict[str, list[list[int]]]:
+    """Layers of each virtual stage by name of an operator, without those of no layer."""
+    named = isinstance(value, list) and bool(value) and all(isinstance(each, str) for each in value)
+    given = value if isinstance(value, Mapping) else dict.fromkeys(value if named else usual, named or value)
+    counts = {str(name): layers_selected(each, layout, schedule, numbered=numbered) for name, each in given.items()}
+    return {name: each for name, each in counts.items() if any(map(any, each))}
 
 
 def layers_selected(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: bool) -> list[list[int]]:

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cost_models.shapes.strategy import CpAlgo, ParallelStrategy, Recompute
+from cost_models.shapes.tensors import choices_of
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError, ReadJob
 from frameworks.mindformers.balance import read_balance
 from frameworks.mindformers.model_reader import ModelReading
-from frameworks.mindformers.reader import SELECTED, Reading
+from frameworks.mindformers.reader import GATHERED, SELECTED, WHOLLY, Reading
+from frameworks.mindformers.selection import WHOLE
 from frameworks.mindformers.table import MODEL, RELEASE
 from frameworks.options import options_of
 from frameworks.release import Effect
@@ -47,11 +49,6 @@ def _recomputes(reading: Reading, s: ParallelStrategy) -> bool:
     return s.recompute is not Recompute.NONE
 
 
-def _keeps_gathered(reading: Reading, s: ParallelStrategy) -> bool:
-    """Whether a layer keeps what the norms hand to tensor-parallel ranks, which a recomputed layer does not."""
-    return s.tp > 1 and s.sequence_parallel and reading.value(_WHOLE) is not True
-
-
 def _gathers_weights(reading: Reading, s: ParallelStrategy) -> bool:
     """Whether weights are gathered again: ChatGLM's model alone hands the key on [mindformers-1.8, glm2.py]."""
     return reading.value(f"{MODEL}.type") == "ChatGLM2Config" and _recomputes(reading, s) and s.zero_stage > 0 and s.dp * s.cp > 1
@@ -66,12 +63,10 @@ def _cuts_inputs(reading: Reading, s: ParallelStrategy) -> bool:
     """
     rows_are_tokens = bool(reading.value(f"{MODEL}.rmsnorm_compute_2d"))
     is_whole = s.tp > 1 and not s.sequence_parallel and (rows_are_tokens or s.micro_batch_size % s.tp == 0)
-    return is_whole and reading.value(_WHOLE) is True
+    return is_whole and reading.value(WHOLLY) is True
 
 
-_WHOLE = "recompute_config.recompute"
 _RECOMPUTED: Mapping[str, _Recomputed] = {
-    "recompute_config.select_comm_recompute": _Recomputed("cost", _keeps_gathered),
     "recompute_config.select_comm_recompute_exclude": _Recomputed("cost", _recomputes),
     "recompute_config.select_recompute_exclude": _Recomputed("cost", _recomputes),
     "recompute_config.parallel_optimizer_comm_recompute": _Recomputed("cost", _gathers_weights),
@@ -105,6 +100,8 @@ _KNOWN = {
     *_UNPRICED,
     *_REFUSED,
     *_RECOMPUTED,
+    SELECTED,
+    GATHERED,
     *_WITHOUT_EFFECT,
     *_BY_DOCUMENT,
     f"{MODEL}.use_ring_attention",
@@ -143,6 +140,7 @@ def read_job(arguments: Sequence[str], num_devices: int | None = None) -> ReadJo
         *_unknown(options),
         *_unpriced(reading),
         *_idle(reading, strategy),
+        *_whole_layers(strategy),
         *_of_devices(strategy, num_devices),
     ]
     if precision not in PRECISIONS:
@@ -176,8 +174,8 @@ def _unread(reading: Reading, options: Mapping[str, Any], strategy: ParallelStra
     for name, (usual, effect) in _REFUSED.items():
         if reading.is_given(name) and reading.value(name) not in usual:
             yield Unread(name, CHANGES[effect])
-    if not reading.selected[1]:
-        yield Unread(SELECTED, CHANGES["cost"])
+    for name in reading.selected.unread:
+        yield Unread(name, CHANGES["cost"])
     for name, key in _RECOMPUTED.items():
         if reading.is_given(name) and reading.value(name) not in _OFF and key.felt(reading, strategy):
             yield Unread(name, CHANGES[key.effect])
@@ -253,6 +251,12 @@ def _idle(reading: Reading, strategy: ParallelStrategy) -> Iterator[str]:
                 strategy.cp,
             )
         )
+
+
+def _whole_layers(strategy: ParallelStrategy) -> Iterator[str]:
+    """A sentence on layers that are recomputed whole beside others that recompute some tensors on some stages."""
+    if any(choice.recompute == WHOLE for choice in choices_of(strategy.tensor_plan or ())):
+        yield Sentence("{} is read tensor by tensor: what enters the second norm of its layers is kept", WHOLLY)
 
 
 def _of_devices(strategy: ParallelStrategy, num_devices: int | None) -> Iterator[str]:

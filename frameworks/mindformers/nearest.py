@@ -52,7 +52,8 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
 
 
 def _recompute(draft: Draft) -> None:
-    draft.modules_for_tensors("MindFormers")
+    if draft.breaks(rules.TENSOR_PLAN):
+        draft.modules_for_tensors(rules.NAME)
     s = draft.strategy
     if s.recompute is not Recompute.FULL:
         draft.recompute_by_module()

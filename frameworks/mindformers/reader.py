@@ -2,25 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from cost_models.shapes.canonical import canonical_schedule
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, LayerLayout, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.tensors import Tensor, TensorPlan
 from documents.bounds import MAX_NUMBER
 from documents.sentences import Sentence
 from frameworks.framework import ReadingError
 from frameworks.mindformers import cells
 from frameworks.mindformers.models import CLASSES
+from frameworks.mindformers.selection import BY_MODULE, WHOLE, Counts, plan_of
 from frameworks.mindformers.table import EXPERT_KEYS, MODEL, RELEASE, TABLE
 from frameworks.options import Options, as_given, options_of
 from frameworks.rule import unless_default
 from frameworks.table import features_read, key_of
 
-SELECTED = "recompute_config.select_recompute"
+WHOLLY, SELECTED = "recompute_config.recompute", "recompute_config.select_recompute"
+GATHERED = "recompute_config.select_comm_recompute"
+Found = TypeVar("Found")
+
+
+class Selected(NamedTuple):
+    """What layers recompute that are not recomputed whole: modules, or else tensors of all layers; and keys that say more."""
+
+    modules: RecomputeModule
+    plan: TensorPlan | None = None
+    unread: tuple[str, ...] = ()
+
+
+def _selection(values: Mapping[str, Any], key: str, of: Callable[[Any], Found]) -> Found:
+    """A reading of one of the values. Raises ``ReadingError``."""
+    try:
+        return of(values[key])
+    except ValueError:
+        raise ReadingError(Sentence("{} {} is no selection of layers", key, str(values[key])[:80])) from None
+
+
+def _beyond(rows: Counts, others: Counts) -> list[list[int]]:
+    """Layers of each virtual stage among the first ``rows`` that are not among the first ``others``."""
+    return [[max(n - m, 0) for n, m in zip(row, other, strict=True)] for row, other in zip(rows, others, strict=True)]
 
 
 def read(arguments: Sequence[str], _num_devices: int | None = None) -> ParallelStrategy:
@@ -83,7 +108,7 @@ class Reading:
 
     def strategy(self) -> ParallelStrategy:
         """The strategy."""
-        routed = any(self.number(key) for key in EXPERT_KEYS)
+        routed = self.routed
         algo = CpAlgo.NONE if self.cp == 1 else key_of(TABLE.cp_algos, self.value(TABLE.columns["cp_algo"]), CpAlgo.RING)
         stage = self._zero_stage()
         shard = self.value(TABLE.columns["optimizer_shard_size"])
@@ -110,8 +135,14 @@ class Reading:
             recompute_modules=modules,
             features=self._features(stage),
             recompute_layers_per_stage=plan,
+            tensor_plan=self.selected.plan,
             layer_layout=unless_default(layout, self.schedule) if layout else None,
         )
+
+    @property
+    def routed(self) -> bool:
+        """Whether the model has experts."""
+        return any(self.number(key) for key in EXPERT_KEYS)
 
     def _dispatcher(self) -> Dispatcher:
         return key_of(TABLE.dispatchers, self.value(TABLE.columns["dispatcher"]), Dispatcher.ALLTOALL)
@@ -162,8 +193,10 @@ class Reading:
         return tuple(map(tuple, counts))
 
     def _recompute(self) -> tuple[Recompute, RecomputeMethod, int, RecomputeModule, tuple[int, ...] | None]:
-        value = self.value("recompute_config.recompute")
-        modules, _ = self.selected
+        value = self.value(WHOLLY)
+        modules = self.selected.modules
+        if self.selected.plan is not None:
+            return Recompute.NONE, RecomputeMethod.NONE, 0, modules, None
         if value is True:
             return Recompute.FULL, RecomputeMethod.UNIFORM, 1, modules, None
         if isinstance(value, list) and value:
@@ -172,29 +205,41 @@ class Reading:
         return Recompute.SELECTIVE if modules else Recompute.NONE, RecomputeMethod.NONE, 0, modules, None
 
     @cached_property
-    def selected(self) -> tuple[RecomputeModule, bool]:
-        """Modules that every layer recomputes unless it is recomputed whole, and whether ``select_recompute`` says no more."""
-        value, whole = self.value(SELECTED), self.value("recompute_config.recompute")
-        if whole is True or not value:
+    def selected(self) -> Selected:
+        """The reading of ``select_recompute`` and ``select_comm_recompute``."""
+        value, whole = self.value(SELECTED), self.value(WHOLLY)
+        again = self.value(GATHERED) if self.tp > 1 and self.value(TABLE.columns["sequence_parallel"]) else None
+        if whole is True or not (value or again):
             names = value if isinstance(value, bool) else map(str, value if isinstance(value, list | Mapping) else ())
-            return cells.modules_of(names), True
+            return Selected(cells.modules_of(names))
         layout = self._layout()
         if layout is None:
             raise self._without_layers()
         numbered = self.value("swap_config.swap") is True
-        try:
-            found = cells.selection(value, layout, self.schedule, numbered=numbered)
-            again = cells.layers_selected(whole, layout, self.schedule, numbered=numbered)
-        except ValueError:
-            raise ReadingError(Sentence("{} {} is no selection of layers", SELECTED, str(value)[:80])) from None
-        modules, is_read = RecomputeModule(0), found.is_read
-        for module, counts in found.layers.items():
-            cell = [each for rows in zip(counts, again, layout, strict=True) for each in zip(*rows, strict=True)]
-            if all(chosen == held or repeated == held for chosen, repeated, held in cell):
-                modules |= module
-            elif any(chosen > repeated for chosen, repeated, _ in cell):
-                is_read = False
-        return modules, is_read
+        named = {SELECTED: value, GATHERED: again, WHOLLY: whole}
+        found = _selection(named, SELECTED, lambda given: cells.selection(given, layout, self.schedule, numbered=numbered))
+        gathered = _selection(named, GATHERED, lambda given: cells.gathered_again(given, layout, self.schedule))
+        repeated = _selection(named, WHOLLY, lambda given: cells.layers_selected(given, layout, self.schedule, numbered=numbered))
+        return self._selected(found, gathered, repeated, layout)
+
+    def _selected(self, found: cells.Selection, gathered: Counts | None, repeated: Counts, layout: LayerLayout) -> Selected:
+        """Modules, if all layers are alike that are not recomputed whole; else a plan by tensor."""
+        unread = [key for key, is_read in ((SELECTED, found.is_read), (GATHERED, gathered is not None)) if not is_read]
+        everywhere, somewhere = RecomputeModule(0), dict[Tensor, Counts]()
+        for module, rows in found.layers.items():
+            if _beyond(rows, repeated) == _beyond(layout, repeated):
+                everywhere |= module
+            elif any(map(any, _beyond(rows, repeated))):
+                somewhere[BY_MODULE[module]] = rows
+        gathers = gathered is not None and any(map(any, _beyond(gathered, repeated)))
+        if not (somewhere or gathers):
+            return Selected(everywhere, None, tuple(unread))
+        if self.routed:  # whose kinds of layers the options do not say
+            unread += [key for key, some in ((SELECTED, somewhere), (GATHERED, gathers)) if some]
+            return Selected(everywhere, None, tuple(unread))
+        counts = somewhere | {BY_MODULE[module]: layout for module in everywhere} | {WHOLE: repeated}
+        plan = plan_of(counts | ({Tensor.GATHERED_INPUT: gathered} if gathered is not None else {}), layout)
+        return Selected(RecomputeModule(0), plan, tuple(unread))
 
     def _without_layers(self) -> ReadingError:
         return ReadingError(Sentence("num_hidden_layers is missing, or less than pp {} x {}; give the layers", self.pp, self.vpp))

@@ -7,20 +7,24 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
+
 from cost_models.shapes.recompute_modules import RecomputeModule
-from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod
+from cost_models.shapes.strategy import CpAlgo, Dispatcher, Recompute, RecomputeMethod, StrategyBatch
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.tensors import dropped, tensor_names
 from cost_models.shapes.training_task import Task
-from cost_models.shapes.workload import ModelShape
-from documents.sentences import Sentence
+from cost_models.shapes.workload import ModelShape, Workload
+from documents.sentences import Sentence, joined
 from frameworks.facts import fact_rule
 from frameworks.fixed import Fixed
 from frameworks.mindformers.models import class_of, untrained
+from frameworks.mindformers.selection import is_selected
 from frameworks.mindformers.table import BY_NAME, RELEASE, TABLE, TERMS
 from frameworks.offer_rules import dispatcher_rule, offered_rule, precision_rule, schedule_rule, task_rule, two_norms_rule
-from frameworks.physics.memory import module_names, tensor_plan_rule
+from frameworks.physics.memory import module_names
 from frameworks.placements import Placements, placement_rule
-from frameworks.rule import Rule, every_row, has_effect, none_of, num_microbatches, rules_in
+from frameworks.rule import Mask, Rule, every_row, has_effect, none_of, num_microbatches, rules_in
 
 FACTS = partial(fact_rule, RELEASE, TERMS)
 NAME = "MindFormers"
@@ -247,6 +251,23 @@ RECOMPUTE_GROUPS = Rule(
     lambda w, s: Sentence("full recompute in groups of {} layers: MindFormers recomputes layer by layer", s.recompute_num_layers),
 )
 
-TENSOR_PLAN = tensor_plan_rule("mindformers_tensor_plan", "[mindformers-1.8, config_args.py]", "MindFormers")
+
+def _unnamed_tensors(workload: Workload, batch: StrategyBatch) -> Mask:
+    taken = np.array([is_selected(plan) and workload.model.moe is None for plan in batch.tensor_plans] + [True])
+    mask: Mask = ~taken[batch.tensor_plan_index]
+    return mask
+
+
+TENSOR_PLAN = Rule(
+    "mindformers_tensor_plan",
+    "[mindformers-1.8, training_graph/transformer/utils.py]",
+    Sentence("recompute goes by module; without experts also by the first layers of each virtual stage, and by gathered inputs"),
+    _unnamed_tensors,
+    lambda w, s: Sentence(
+        "tensor_plan drops {} by virtual stage: MindFormers has modules, and in models without experts the first layers of each "
+        "stage and gathered_input",
+        joined(", ", (name for tensors in dropped(s.tensor_plan or ()) for name in tensor_names(tensors))),
+    ),
+)
 
 RULES = rules_in(globals())

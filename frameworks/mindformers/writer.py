@@ -7,9 +7,12 @@ mindformers-1.8, transformer_config_utils.py; mindformers-1.8, training_graph/tr
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod
 from cost_models.shapes.switches import Feature, Scope, acting_on
+from cost_models.shapes.tensors import TensorPlan
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
@@ -20,6 +23,7 @@ from frameworks.mindformers.balance import balance_notes, balance_options
 from frameworks.mindformers.constants import constants_written, unstated_note
 from frameworks.mindformers.models import class_of, likest
 from frameworks.mindformers.nearest import nearest
+from frameworks.mindformers.selection import Counts, counts_of_plan
 from frameworks.mindformers.table import MODEL, RELEASE, TABLE
 from frameworks.options import Options, as_given
 from frameworks.rule import layout_of, num_microbatches
@@ -183,12 +187,33 @@ def _recompute(workload: Workload, s: ParallelStrategy) -> Options:
 
     With swap the same list has layer numbers instead [mindformers-1.8, training_graph/transformer/utils.py].
     """
+    if s.tensor_plan is not None:
+        return _selected(workload, s, s.tensor_plan)
     patterns = cells.recompute_patterns(workload.model, s)
     numbered = Feature.SWAP_ATTENTION in s.features  # then every pattern has the numbers of its layers [check_rules.py]
     where = list(range(workload.model.num_layers)) if numbered else True
     return {
         "recompute_config.recompute": _recomputed_layers(workload, s),
         "recompute_config.select_recompute": dict.fromkeys(patterns, where) or False,
+    }
+
+
+def _selected(workload: Workload, s: ParallelStrategy, plan: TensorPlan) -> Options:
+    """Recompute by operator, each with its number of layers of every stage, or of every virtual stage."""
+    layout = layout_of(workload, s)
+    modules, gathered, whole = counts_of_plan(plan, layout)
+
+    def rows(counts: Counts) -> Any:
+        return (cells.by_rank(counts, s.schedule) if s.vpp > 1 else list(counts[0])) if any(map(any, counts)) else False
+
+    selected: dict[str, Any] = {}
+    for module, counts in modules.items():
+        names = cells.recompute_patterns(workload.model, replace(s, recompute_modules=module))
+        selected |= dict.fromkeys(names, rows(counts))
+    return {
+        "recompute_config.recompute": rows(whole),
+        "recompute_config.select_recompute": selected or False,
+        **({"recompute_config.select_comm_recompute": {cells.GATHERED: rows(gathered)}} if any(map(any, gathered)) else {}),
     }
 
 

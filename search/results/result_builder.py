@@ -233,8 +233,9 @@ class ResultBuilder:
 
     def _better_placed(self, strategy: ParallelStrategy, priced: Mapping[str, Any]) -> str:
         """The gain from moving layers alone, where it is worth mentioning."""
-        if strategy.pp == 1 or not self._time_ranks or strategy.recompute_layers_per_stage is not None:
-            return ""  # a plan by rank holds for the layers where they are
+        by_stage = strategy.recompute_layers_per_stage is not None or strategy.tensor_plan is not None
+        if strategy.pp == 1 or not self._time_ranks or by_stage:
+            return ""  # a plan by stage holds for the layers where they are
         (moved,) = Placer(self.workload).best(self.constants, [strategy])
         (found,) = self.estimates([moved])
         gain = 1.0 - found["step_time_s"] / priced["step_time_s"]

@@ -198,16 +198,6 @@ GLM_FILE = with_model(LLAMA_FILE, type="ChatGLM2Config")
     ("felt", "not_felt", "name"),
     [
         (
-            recomputed(SPLIT, {"select_comm_recompute": [4, 0, 0, 0]}),
-            recomputed({}, {"select_comm_recompute": [4, 0, 0, 0]}),
-            "recompute_config.select_comm_recompute",
-        ),
-        (
-            recomputed(SPLIT, {"recompute": [1, 0, 0, 0], "select_comm_recompute": True}),
-            recomputed(SPLIT, {"recompute": True, "select_comm_recompute": True}),
-            "recompute_config.select_comm_recompute",
-        ),
-        (
             # four samples over tp 4
             {**recomputed({}, {"recompute": True, "recompute_slice_activation": True}), "runner_config": {"batch_size": 4}},
             recomputed({}, {"recompute": True, "recompute_slice_activation": True}),
@@ -227,12 +217,6 @@ GLM_FILE = with_model(LLAMA_FILE, type="ChatGLM2Config")
             recomputed({}, {"recompute": True, "select_recompute_exclude": ["mul"]}),
             recomputed({}, {"select_recompute_exclude": ["mul"]}),
             "recompute_config.select_recompute_exclude",
-        ),
-        (
-            # the stages have 15, 15, 17 and 17 layers
-            recomputed({}, {"select_recompute": {"mlp": [15, 15, 17, 16]}}),
-            recomputed({}, {"select_recompute": {"mlp": [15, 15, 17, 17]}}),
-            "recompute_config.select_recompute",
         ),
         (
             recomputed({}, {"select_recompute": {"mlp": True, "self_attention.linear_qkv": True}}),

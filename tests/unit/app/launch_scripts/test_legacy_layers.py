@@ -101,3 +101,21 @@ def test_a_residual_of_other_layers_is_refused(
     path.write_text(yaml.safe_dump(job))
     assert main(["estimate", str(path)]) == BAD_INPUT
     assert words in capsys.readouterr().err
+
+
+def test_a_plan_by_stage_is_compared_and_changed_in_place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its keys go with it, since a proposal recomputes whole layers."""
+    path = tmp_path / "finetune_by_stage.yaml"
+    parallel = {"data_parallel": 1, "model_parallel": 4, "pipeline_stage": 2, "micro_batch_num": 32, "use_seq_parallel": True}
+    recompute = {"recompute": False, "select_recompute": True, "select_comm_recompute": [16, 2]}
+    document = {**LLAMA_FILE, "parallel_config": parallel, "recompute_config": recompute, "runner_config": {"batch_size": 1}}
+    path.write_text(yaml.safe_dump(document))
+    assert main(["tune", str(path), "--hardware", HARDWARE, "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert found["strategy"]["tensor_plan"][0][1]["dense"][0] == {
+        "recompute": ["gathered_input", "mlp_activation"], "swap": [], "layers": 2,
+    }  # fmt: skip
+    assert (found["violations"], found["speedup"] > 1.0) == ([], True)
+    changed = yaml.safe_load(found["script"])["recompute_config"]
+    assert "select_comm_recompute" not in changed
+    assert changed["select_recompute"] is False
