@@ -47,8 +47,8 @@ def network_of(workload: Workload, constants: Constants) -> Network:
 class TensorParallelComm:
     """TP communication in seconds, columns ``[k]``.
 
-    ``regather_s`` gathers saved inputs again beside a backward's matmuls, and ``kept_s`` those that are kept as gathered, if a
-    backward needs them again. ``mlp_forward_s`` is the part of ``forward_s`` around a
+    ``regather_s`` gathers saved inputs again beside a backward's matmuls; ``kept_s`` is its part for inputs that are kept as
+    gathered. ``mlp_forward_s`` is the part of ``forward_s`` around a
     dense MLP or shared experts, and ``latents_forward_s`` the part that gathers latents: recompute of these modules repeats it.
     """
 
@@ -73,8 +73,8 @@ def tensor_parallel_comm(
     Notes
     -----
     Sequence parallel: forward = enter + scatter + blocks (gather + scatter); the backward is the reverse. ``regather_s``
-    gathers the saved inputs again while the gradients of inputs are computed; overlapped shared experts keep theirs gathered,
-    and some stacks all (``gathered_inputs``).
+    gathers the saved inputs again while the gradients of inputs are computed; overlapped shared experts keep theirs gathered.
+    It includes inputs that a stack keeps as gathered, because constants were fitted so.
     Without sequence parallelism each block all-reduces once in each pass, with equal bytes, but the gradients of latents at
     their own width. The shared rope key enters no linear layer: it is gathered once, and its gradient is reduced under sequence
     parallelism only. Shared heads: a gather of 2 n d (H + 2 Hk) bytes forward, a reduce-scatter of as many backward.
@@ -116,7 +116,7 @@ def tensor_parallel_comm(
     return TensorParallelComm(
         forward + all_gather_s(shared, keys.tp, stride, network) + low_rank,
         backward + reduce_scatter_s(shared, keys.tp, stride, network) + low_rank_back,
-        (1.0 - whole_attention) * of_attention + (1.0 - whole_mlp) * of_mlp,
+        of_attention + of_mlp,
         whole_attention * of_attention + whole_mlp * of_mlp,
         mlp,
         latents,

@@ -10,7 +10,7 @@ from cost_models.layer.communication import ExpertComm, repeated_dispatch_s
 from cost_models.layer.compute import Device
 from cost_models.layer.host import blocked_s, host_s, repeated_host_s
 from cost_models.layer.modules import LayerCompute, layer_compute
-from cost_models.layer.overlap import LayerComm, host_copy_stretch, layer_comm, repeated_gather_s, repeated_tp_s
+from cost_models.layer.overlap import LayerComm, host_copy_stretch, layer_comm, repeated_tp_s
 from cost_models.network.tiers import Network
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -95,7 +95,6 @@ def layer_costs(
     alone_forward = forward_s - forward["host"] - experts_again
     alone_backward = backward_s - backward["host"] - comm.ep_comm.backward_s - stretch * comm.ep_comm.behind_backward_s
     again = _repeated_forward_s(workload, compute, comm, exchange, stretch) + wait + blocked
-    again = again + repeated_gather_s(workload, keys, network, compute, device.constants, moe=moe, local=local)
     return LayerCosts(
         forward=forward,
         backward=backward,

@@ -153,12 +153,12 @@ def _layer(
 ) -> dict[str, tuple[Floats, Floats, Floats]]:
     """Seconds of one layer and micro batch by group, of its recomputed forward, and of its recomputed modules. ``[k]``"""
     tp = tensor_parallel_comm(workload, keys, network, moe=kind.moe, local=kind.local)
-    compiled = not workload.software_traits.eager  # its graph drops collectives that no gradient needs
+    compiled = not workload.software_traits.eager  # a compiled graph drops collectives that no gradient needs
     cp = context_parallel_comm(workload, keys, network, local=kind.local)
     forward_cp = cp.all_to_all_s + cp.num_hops * cp.hop_s
     backward_cp = forward_cp + cp.num_hops * cp.hop_s
     none = np.zeros_like(tp.forward_s)
-    again = (tp.kept_s, none) if compiled else (tp.forward_s, repeated_collectives(keys, tp, moe=kind.moe))
+    again = (none, none) if compiled else (tp.forward_s, repeated_collectives(keys, tp, moe=kind.moe))
     parts = {
         "tp": (tp.forward_s + tp.backward_s + tp.regather_s, *again),
         "cp": (constants.cp_factor * (forward_cp + backward_cp), constants.cp_factor * forward_cp, none),

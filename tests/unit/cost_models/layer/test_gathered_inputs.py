@@ -59,21 +59,27 @@ def test_experts_and_latents_are_as_in_other_stacks() -> None:
     assert norm_output(job(model=LATENT), moe=True, tp=4) == 2 * 2 * H * N / 4
 
 
-def test_a_backward_gathers_them_only_if_the_layer_is_recomputed() -> None:
-    made, key = job(), keys(tp=8, sequence_parallel=True)
-    comm, other = (tensor_parallel_comm(each, key, network(each), moe=False) for each in (made, job("maxtext")))
-    assert (float(comm.regather_s[0]), float(comm.kept_s[0])) == (0.0, pytest.approx(2 * 2 * H * N / 8 / LINK))
-    assert (float(other.regather_s[0]), float(other.kept_s[0])) == (float(comm.kept_s[0]), 0.0)
+def test_to_gather_them_again_takes_what_no_matmul_hides() -> None:
+    made, other = job(), job("maxtext")
+    key = keys(tp=8, sequence_parallel=True)
+    comm = tensor_parallel_comm(made, key, network(made), moe=False)
+    assert float(comm.kept_s[0]) == pytest.approx(2 * 2 * H * N / 8 / LINK)
+    assert float(tensor_parallel_comm(other, key, network(other), moe=False).kept_s[0]) == 0.0
     # behind the matmuls to queries, keys and values (3 h wide) and to gate and value (2 x 4 h)
     shown_s = float(comm.kept_s[0]) - 2 * (3 + 8) * H * H * N / 8 / FLOPS_PER_S
     apart = tensor_costs(made, key, device(made), network(made), moe=False)
     assert float(apart.bytes[Tensor.GATHERED_INPUT][0]) == 2 * 2 * H * N * 7 / 8
     assert float(apart.again_s[Tensor.GATHERED_INPUT][0]) == pytest.approx(shown_s)
-    costs, others = (layer_costs(each, key, device(each), network(each), moe=False) for each in (made, job("maxtext")))
-    # a recomputed layer takes as long as in a stack whose backward gathers anyway, but for the mask that MindFormers reads
-    assert float((others.backward["tp_comm"] - costs.backward["tp_comm"])[0]) == pytest.approx(shown_s)
+    assert Tensor.GATHERED_INPUT not in tensor_costs(other, key, device(other), network(other), moe=False).bytes
+
+
+def test_no_time_of_a_layer_changes_unless_it_gathers_again() -> None:
+    """The constants were fitted with a gather in every backward."""
+    made, other, key = job(), job("maxtext"), keys(tp=8, sequence_parallel=True)
+    costs, others = (layer_costs(each, key, device(each), network(each), moe=False) for each in (made, other))
+    assert float(costs.backward["tp_comm"][0]) == float(others.backward["tp_comm"][0])
     masks = float((costs.forward["attention"] - others.forward["attention"])[0])
-    assert float((costs.full_recompute_s - others.full_recompute_s)[0]) == pytest.approx(shown_s + masks)
+    assert float((costs.full_recompute_s - others.full_recompute_s)[0]) == pytest.approx(masks)
 
 
 def test_some_layers_of_a_stage_gather_again() -> None:
@@ -85,5 +91,5 @@ def test_some_layers_of_a_stage_gather_again() -> None:
     kept, chosen = (priced(made, each) for each in (strategy, replace(strategy, tensor_plan=plan)))
     parts = [each.breakdown.memory_bytes["activations_norm_output"] for each in (kept, chosen) if each.breakdown]
     assert float(np.max(parts[0] - parts[1])) == 2 * 2 * (2 * 2 * H * N * 7 / 8)
-    assert float(chosen.step_time_s[0]) >= float(kept.step_time_s[0])
+    assert float(chosen.step_time_s[0]) > float(kept.step_time_s[0])
     assert strategy.recompute is Recompute.NONE
