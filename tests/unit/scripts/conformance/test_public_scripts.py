@@ -201,36 +201,47 @@ def _recompute(facts: dict[str, Any], layout: list[list[int]]) -> list[str]:
 
 
 def _mindformers(facts: dict[str, Any]) -> tuple[str, str, str]:
-    layout, dp = facts["layer_layout"][0], facts["dp"]
-    even = facts["num_layers"] // facts["pp"]
-    routed = bool(facts["num_experts"])
+    layout, dp, stages = facts["layer_layout"], facts["dp"], facts["pp"] * facts["vpp"]
+    offset = [[count - facts["num_layers"] // stages for count in row] for row in layout]
+    routed, newer = bool(facts["num_experts"]), bool(facts["num_experts"] or facts["qk_layernorm"])
+    kind = "qwen3_moe" if routed else "qwen3"
     model = {
-        **({"model_type": "qwen3_moe", "architectures": "Qwen3MoeForCausalLM"} if routed else {"type": "LlamaConfig"}),
-        **{("num_hidden_layers" if routed else "num_layers"): facts["num_layers"]},
-        **{("num_attention_heads" if routed else "num_heads"): facts["num_attention_heads"]},
-        **{("num_key_value_heads" if routed else "n_kv_heads"): facts["num_query_groups"]},
+        **({"model_type": kind, "params_dtype": "bfloat16"} if newer else {"type": "LlamaConfig"}),
+        **{("num_hidden_layers" if newer else "num_layers"): facts["num_layers"]},
+        **{("num_attention_heads" if newer else "num_heads"): facts["num_attention_heads"]},
+        **{("num_key_value_heads" if newer else "n_kv_heads"): facts["num_query_groups"]},
+        **({"head_dim": facts["kv_channels"]} if newer else {}),
         "hidden_size": facts["hidden_size"], "seq_length": facts["seq_length"], "vocab_size": facts["vocab_size"],
-        "intermediate_size": facts.get("ffn_hidden_size", 6144), "offset": [count - even for count in layout],
+        "intermediate_size": facts.get("ffn_hidden_size", 6144), "offset": offset if facts["vpp"] > 1 else offset[0],
         "compute_dtype": {"bf16": "bfloat16", "fp16": "float16"}[facts["precision"]],
-        "tie_word_embeddings": facts.get("tied_embeddings", False),
+        "tie_word_embeddings": facts.get("tied_embeddings", False), "pp_interleave_num": facts["vpp"],
     }  # fmt: skip
     if routed:
-        model |= {"num_experts": facts["num_experts"], "num_experts_per_tok": facts["top_k"], "head_dim": facts["kv_channels"]}
-        model |= {"moe_intermediate_size": facts["expert_ffn_hidden_size"], "params_dtype": "bfloat16"}
+        model |= {"num_experts": facts["num_experts"], "num_experts_per_tok": facts["top_k"]}
+        model |= {"moe_intermediate_size": facts["expert_ffn_hidden_size"]}
     steps = facts["global_batch_size"] // facts["micro_batch_size"] // dp
-    parallel = {"data_parallel": dp, "model_parallel": facts["tp"], "pipeline_stage": facts["pp"]}
+    parallel = {
+        "data_parallel": dp,
+        "model_parallel": facts["tp"],
+        "pipeline_stage": facts["pp"],
+        "context_parallel": facts["cp"],
+    }
     parallel |= {"expert_parallel": facts.get("ep", 1), "use_seq_parallel": facts["sequence_parallel"]}
-    whole = facts["recomputed_layers"]
+    whole = facts.get("recomputed_layers", [])
     document = {
         "run_mode": "train",
-        "use_legacy": not routed,
+        "use_legacy": not newer,
         "parallel_config": parallel | ({"micro_batch_num": steps} if facts["pp"] > 1 else {}),
         "runner_config": {
             "batch_size": facts["micro_batch_size"],
             "gradient_accumulation_steps": steps if facts["pp"] == 1 else 1,
         },
-        "parallel": {"enable_parallel_optimizer": True, "parallel_optimizer_config": {"gradient_accumulation_shard": False}},
-        "recompute_config": {"recompute": whole == layout or (any(whole) and whole)},
+        "parallel": {
+            "enable_parallel_optimizer": True,
+            "parallel_optimizer_config": {"gradient_accumulation_shard": False},
+            "pipeline_config": {"pipeline_interleave": facts["vpp"] > 1},
+        },
+        "recompute_config": {"recompute": whole == [sum(rank) for rank in zip(*layout, strict=True)] or (any(whole) and whole)},
         "model": {"model_config": model},
     }
     return yaml.safe_dump(document), ".yaml", "atlas-800t-a2"
