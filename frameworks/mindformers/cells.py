@@ -113,13 +113,13 @@ def selection(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: 
     return Selection(found, all(name in read or name.endswith(_FREE_OPERATOR) for name in counts))
 
 
-def gathered_again(value: Any, layout: LayerLayout, schedule: Schedule) -> Sequence[Sequence[int]] | None:
+def gathered_again(value: Any, layout: LayerLayout, schedule: Schedule, *, numbered: bool) -> Sequence[Sequence[int]] | None:
     """Layers of each virtual stage that ``select_comm_recompute`` makes gather the outputs of both norms again.
 
     ``None``: it names other operators. Reshapes beside the norms are those that the same tensors pass
     [mindformers-1.8, research/qwen2_5]. Raises ``ValueError`` as ``selection`` does.
     """
-    counts = _by_name(value, (GATHERED,), layout, schedule, numbered=False)
+    counts = _by_name(value, (GATHERED,), layout, schedule, numbered=numbered)
     norms = {name: each for name, each in counts.items() if not name.endswith(_FREE_OPERATOR)}
     if not counts:
         return [[0] * len(row) for row in layout]

@@ -24,6 +24,7 @@ from frameworks.table import features_read, key_of
 
 WHOLLY, SELECTED = "recompute_config.recompute", "recompute_config.select_recompute"
 GATHERED = "recompute_config.select_comm_recompute"
+_SWAP = "swap_config.swap"  # with it, lists have numbers of layers
 Found = TypeVar("Found")
 
 
@@ -215,10 +216,12 @@ class Reading:
         layout = self._layout()
         if layout is None:
             raise self._without_layers()
-        numbered = self.value("swap_config.swap") is True
+        numbered = self.value(_SWAP) is True
         named = {SELECTED: value, GATHERED: again, WHOLLY: whole}
         found = _selection(named, SELECTED, lambda given: cells.selection(given, layout, self.schedule, numbered=numbered))
-        gathered = _selection(named, GATHERED, lambda given: cells.gathered_again(given, layout, self.schedule))
+        gathered = _selection(
+            named, GATHERED, lambda given: cells.gathered_again(given, layout, self.schedule, numbered=numbered)
+        )
         repeated = _selection(named, WHOLLY, lambda given: cells.layers_selected(given, layout, self.schedule, numbered=numbered))
         return self._selected(found, gathered, repeated, layout)
 
@@ -234,7 +237,9 @@ class Reading:
         gathers = gathered is not None and any(map(any, _beyond(gathered, repeated)))
         if not (somewhere or gathers):
             return Selected(everywhere, None, tuple(unread))
-        if self.routed:  # whose kinds of layers the options do not say
+        if (
+            self.routed or self.value(_SWAP) is True
+        ):  # no plan by tensor has swap, and options do not say which layers have experts
             unread += [key for key, some in ((SELECTED, somewhere), (GATHERED, gathers)) if some]
             return Selected(everywhere, None, tuple(unread))
         counts = somewhere | {BY_MODULE[module]: layout for module in everywhere} | {WHOLE: repeated}
@@ -250,7 +255,7 @@ class Reading:
         counts = [count for row in (value if by_chunk else [value]) for count in row]
         if not all(isinstance(count, int) and 0 <= count <= MAX_NUMBER for count in counts):
             raise ReadingError(Sentence("recompute {} is no list of numbers of layers", str(value)[:80]))
-        if not by_chunk and self.value("swap_config.swap") is True:
+        if not by_chunk and self.value(_SWAP) is True:
             layout = self._layout()
             if layout is None:
                 raise self._without_layers()

@@ -123,6 +123,8 @@ def test_a_number_of_a_stage_is_divided_over_its_chunks() -> None:
         (recomputed(SPLIT, {"select_comm_recompute": {r"ffn_norm\.norm": True}}), [COMM]),  # one of two
         (recomputed(SPLIT, {"select_comm_recompute": {r".*\.norm": True, r".*\.w_qkv\.reshape": [1, 0, 0, 0]}}), [COMM]),
         ({**DEEPSEEK_FILE, "recompute_config": {"select_comm_recompute": True}}, [COMM]),  # with experts
+        ({**recomputed(SPLIT, {"select_comm_recompute": [0, 1]}), "swap_config": {"swap": True}}, [COMM]),  # layers 0 and 1
+        ({**recomputed(SPLIT, {"select_recompute": {"mlp": [0, 1]}}), "swap_config": {"swap": True}}, [SELECT]),
         ({**DEEPSEEK_FILE, "recompute_config": {"select_recompute": [4] * 8 + [0] * 8}}, [SELECT]),
     ],
 )
