@@ -66,7 +66,7 @@ class ChunkPricing:
 
     def __init__(self, recipe: ChunkRecipe) -> None:
         workload, constants = recipe.workload, recipe.constants
-        self.workload, self._space, self.price = workload, recipe.space, recipe.pricer
+        self.workload, self.space, self.price = workload, recipe.space, recipe.pricer
         self._refused_by, self._proves_by_time = recipe.refused_by, recipe.proves_by_time
         self.rules, self.placer, self.prices = option_rules(workload), Placer(workload), LayerPrices(workload, constants)
         self.fit_limit_bytes = fit_rule(workload, constants).fit_limit_bytes
@@ -77,11 +77,11 @@ class ChunkPricing:
         """Price legal rows against these incumbents; later results do not count."""
         self._result = result = ChunkResult(incumbents)
         origin = np.arange(len(batch))
-        could_fit = self._could_fit if self._is_tight and self._proves_by_time and self._space.leaner else None
+        could_fit = self._could_fit if self._is_tight and self._proves_by_time and self.space.leaner else None
         parts, cramped, roomy = self._placed(batch, origin, could_fit)
         self._is_tight = result.fits < TIGHT * (result.legal - result.ruled_out)
         cramped = np.concatenate([cramped, roomy[self._has_form_elsewhere(batch.take(roomy))]])
-        if could_fit is None and len(cramped) and self._space.leaner:
+        if could_fit is None and len(cramped) and self.space.leaner:
             cramped = cramped[self._could_fit(batch.take(cramped))]
         parts += self._leaner(batch.take(cramped), origin[cramped])
         if parts:  # one call for all: those of a placement are priced together
@@ -134,7 +134,7 @@ class ChunkPricing:
         """
         found = np.zeros(len(batch), dtype=np.bool_)
         is_piped = bool((batch.pp > 1).any())  # else there is one placement
-        made = memory_saving_forms(self.workload, batch, self._space.leaner & OF_TASKS) if is_piped else None
+        made = memory_saving_forms(self.workload, batch, self.space.leaner & OF_TASKS) if is_piped else None
         if made is not None:
             forms, of_row = priced_by(self.prices, made[0]), made[1]
             can_be = np.flatnonzero(least_step_times_s(forms, work(forms)).step_s < self._to_beat_s)
@@ -168,7 +168,7 @@ class ChunkPricing:
         """Whether any form of each row, turned or not, has room under some placement. ``[n]``"""
         to_beat = float("inf") if self._proves_by_time else self._result.incumbents.to_beat
         enough_bytes = min(self.fit_limit_bytes, to_beat)
-        return can_be_lean(self.placer, batch, self._space.leaner, partial(priced_by, self.prices), enough_bytes)
+        return can_be_lean(self.placer, batch, self.space.leaner, partial(priced_by, self.prices), enough_bytes)
 
     def _leaner(self, batch: StrategyBatch, origin: IntColumn) -> list[Fitting]:
         """The leaner forms of rows that lack room under a candidate placement of theirs or of a form.
@@ -176,7 +176,7 @@ class ChunkPricing:
         Under one placement no leaner form is faster than the row itself. If the row fits there, its leaner forms are not tried.
         """
         result = self._result
-        found = memory_saving_forms(self.workload, batch, self._space.leaner) if len(batch) and self._space.leaner else None
+        found = memory_saving_forms(self.workload, batch, self.space.leaner) if len(batch) and self.space.leaner else None
         if found is None:
             return []
         forms, of_row = found

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cost_models.shapes.strategy import StrategyBatch
+from cost_models.shapes.strategy import StrategyBatch, concatenate
 from cost_models.step.composition import peaks
 from cost_models.step.placing import least_step_times_s, work
 from cost_models.step.priced_groups import priced_by
@@ -15,6 +16,8 @@ from search.exhaustive.open_candidates import first_of_each, simulated_rows
 from search.placement.placed_pricing import joined_rows, priced_rows
 from search.plans.estimator import Estimator
 from search.ranking.leaderboard import Scored
+from search.space.enumeration import Rejections, charge_illegal
+from search.space.memory_saving_forms import least_memory_form
 
 MOST_PIPELINES = 12  # chunks that are looked at
 STRIDE = 7  # one row in so many is looked at; odd, so that options of two values are both seen
@@ -30,12 +33,10 @@ def first_plans(batches: Iterable[StrategyBatch], pricing: ChunkPricing, simulat
     """
     parts = []
     for batch in batches:
-        few = batch.take(np.arange(0, len(batch), STRIDE))
-        priced = priced_by(pricing.prices, few)
-        fitting = np.flatnonzero(peaks(priced, pricing.fit_limit_bytes).peak_bytes <= pricing.fit_limit_bytes)
-        if not len(fitting):
+        few = _forms_that_fit(batch.take(np.arange(0, len(batch), STRIDE)), pricing)
+        if few is None:
             continue
-        priced = priced.take(fitting)
+        priced = priced_by(pricing.prices, few)
         order = np.argsort(least_step_times_s(priced, work(priced)).closed_form_s, kind="stable")
         chosen = order[first_of_each(priced.batch.take(order), OF_ONE_STRUCTURE)]
         rows = priced_rows(pricing.placer.fastest_that_fit(priced.take(chosen)), chosen, pricing.price)
@@ -51,3 +52,20 @@ def first_plans(batches: Iterable[StrategyBatch], pricing: ChunkPricing, simulat
     scored = Scored(found.batch, found.step_time_s, found.peak_memory_bytes, -1 - np.arange(len(found.batch))).take(order)
     scored = simulated_rows(scored, simulator, pricing.prices)
     return scored.take(np.argsort(scored.step_time_s, kind="stable")[:places])
+
+
+def _forms_that_fit(batch: StrategyBatch, pricing: ChunkPricing) -> StrategyBatch | None:
+    """The rows that fit under the default placement, and of the others their leanest forms that do; ``None`` without any."""
+
+    def fits(rows: StrategyBatch) -> NDArray[np.bool_]:
+        peak_bytes = peaks(priced_by(pricing.prices, rows), pricing.fit_limit_bytes).peak_bytes
+        found: NDArray[np.bool_] = peak_bytes <= pricing.fit_limit_bytes
+        return found
+
+    fitting = fits(batch)
+    forms = least_memory_form(pricing.workload, batch.take(~fitting), pricing.space.leaner)
+    forms = charge_illegal(pricing.workload, forms, pricing.rules, Rejections())
+    if len(forms):
+        forms = forms.take(fits(forms))
+    both = concatenate([batch.take(fitting), forms])
+    return both if len(both) else None
