@@ -28,8 +28,9 @@ SPARE = 60  # structures beyond the places that are simulated, since the closed 
 def first_plans(batches: Iterable[StrategyBatch], pricing: ChunkPricing, simulator: Estimator, places: int) -> Scored | None:
     """The best rows of ``places`` structures, one of each, in simulated time; ``None`` where fewer are found.
 
-    ``batches`` are legal rows of the lattice, placed as in ``ChunkPricing``. So the slowest of these rows is not faster than the
-    last of the best ``places`` structures. They have negative ordinals, from -1 downwards.
+    ``batches`` are legal rows of the lattice, placed as in ``ChunkPricing``; of rows that do not fit, the leanest form is looked
+    at. So the slowest of these rows is not faster than the last of the best ``places`` structures. They have negative ordinals,
+    from -1 downwards.
     """
     parts = []
     for batch in batches:
@@ -59,13 +60,14 @@ def _forms_that_fit(batch: StrategyBatch, pricing: ChunkPricing) -> StrategyBatc
 
     def fits(rows: StrategyBatch) -> NDArray[np.bool_]:
         peak_bytes = peaks(priced_by(pricing.prices, rows), pricing.fit_limit_bytes).peak_bytes
-        found: NDArray[np.bool_] = peak_bytes <= pricing.fit_limit_bytes
-        return found
+        are_small: NDArray[np.bool_] = peak_bytes <= pricing.fit_limit_bytes
+        return are_small
 
     fitting = fits(batch)
-    forms = least_memory_form(pricing.workload, batch.take(~fitting), pricing.space.leaner)
-    forms = charge_illegal(pricing.workload, forms, pricing.rules, Rejections())
-    if len(forms):
-        forms = forms.take(fits(forms))
-    both = concatenate([batch.take(fitting), forms])
-    return both if len(both) else None
+    parts = [batch.take(fitting)]
+    if pricing.space.leaner and not fitting.all():
+        forms = least_memory_form(pricing.workload, batch.take(~fitting), pricing.space.leaner)
+        forms = charge_illegal(pricing.workload, forms, pricing.rules, Rejections())
+        parts += [forms.take(fits(forms))] if len(forms) else []
+    found = concatenate(parts)
+    return found if len(found) else None
