@@ -131,8 +131,9 @@ class Framework:
     cost are the same. ``placements``: the possible placements of layers; ``merged_chunks``: those under ``moe_comm_overlap`` with
     virtual stages, if different. ``cautions``: what is legal and only a page warns of. ``file``: text of a launch file with
     ``suffix``, from release, purposes and an entry of ``launch_block``. ``forms``: the forms of scripts that are read, if not
-    ``suffix``. ``named``: for files that name a model and state no sizes; ``read_job`` then raises. ``unwritable``: sentences on
-    a plan that is so far from all that the framework runs that no file is written.
+    ``suffix``. ``suffix_of``: the suffix of a file with given arguments, if it is not always the same. ``named``: for files that
+    name a model and state no sizes; ``read_job`` then raises. ``unwritable``: sentences on a plan that is so far from all that
+    the framework runs that no file is written.
     """
 
     target: Target
@@ -153,6 +154,7 @@ class Framework:
     untold: Callable[[Workload], tuple[str, ...]] = only_pretraining
     misstated: Callable[[Workload], tuple[str, ...]] = lambda _workload: ()
     forms: tuple[str, ...] = ()
+    suffix_of: Callable[[Sequence[str]], str] | None = None
     named: NamedReader | None = None
     unwritable: Callable[[Workload, ParallelStrategy], tuple[str, ...]] = lambda _workload, _strategy: ()
 

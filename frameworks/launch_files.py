@@ -12,4 +12,5 @@ from frameworks.registry import BY_LABEL, BY_NAME
 def launch_file(framework: str, launch: Mapping[str, Any], start: Start) -> tuple[str, str]:
     """Suffix and text of the launch file for an entry of ``launch_block`` with arguments."""
     record = BY_LABEL.get(launch["target"], BY_NAME[framework])  # an older server may name an older release
-    return record.suffix, record.file(record.release, record.purposes, launch, start)
+    suffix = record.suffix_of(launch["arguments"]) if record.suffix_of else record.suffix
+    return suffix, record.file(record.release, record.purposes, launch, start)

@@ -2,19 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
+from typing import Any
 
+from cost_models.shapes.strategy import ParallelStrategy, StrategyBatch
+from cost_models.shapes.workload import Workload
+from documents.sentences import Sentence
 from frameworks.environment import HARDWARE_QUEUE, HYBRID_EP
-from frameworks.framework import Framework
+from frameworks.framework import Framework, ReadJob, Start, untold_task
+from frameworks.megatron_lm import bridge_rules
 from frameworks.megatron_lm.arguments import misstated, untold
+from frameworks.megatron_lm.bridge import PACKING, are_fields, read_fields
+from frameworks.megatron_lm.bridge_file import SUFFIX, python_file
 from frameworks.megatron_lm.dialect import CORE_0_12, CORE_0_19, Dialect
 from frameworks.megatron_lm.job_reader import read, read_job
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.script import script
 from frameworks.megatron_lm.writer import arguments
+from frameworks.release import Release
 from frameworks.target import Target
+
+TOKENIZER = ("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')
+
+
+def _file(release: Release, purposes: Mapping[str, str], launch: Mapping[str, Any], start: Start) -> str:
+    if are_fields(launch["arguments"]):
+        return python_file(release, purposes, launch, start)
+    return script(release, purposes, launch, start, tokenizer=TOKENIZER)
+
+
+def _read(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) -> ParallelStrategy:
+    if are_fields(arguments):
+        arguments = read_fields(dialect.release, arguments).arguments
+    return read(dialect, arguments, num_devices)
+
+
+def _read_job(dialect: Dialect, arguments: Sequence[str], num_devices: int | None) -> ReadJob:
+    if not are_fields(arguments):
+        return read_job(dialect, arguments, num_devices)
+    fields = read_fields(dialect.release, arguments)
+    return replace(read_job(dialect, fields.arguments, num_devices), task=fields.task, uneven=(PACKING,) if fields.packs else ())
+
+
+def _untold(dialect: Dialect, workload: Workload) -> tuple[str, ...]:
+    """A model with adapters is told by its Hugging Face files."""
+    if workload.training.task.adapters is not None:
+        return untold_task(dialect.name, dialect.tasks, workload)
+    return untold(dialect.release, dialect.models, dialect.name, workload, tasks=dialect.tasks)
+
+
+def _misstated(dialect: Dialect, workload: Workload) -> tuple[str, ...]:
+    if workload.training.task.adapters is not None:
+        return ()
+    return misstated(dialect.release, dialect.models, dialect.name, workload)
+
+
+def _unwritable(workload: Workload, strategy: ParallelStrategy) -> tuple[str, ...]:
+    """Adapters that Megatron-Bridge would not train as planned."""
+    batch = StrategyBatch.of([strategy])
+    broken = any(rule.violates(workload, batch)[0] for rule in bridge_rules.RULES if rule not in bridge_rules.SWITCHES)
+    return (Sentence("Its adapters would not be trained as planned."),) if broken else ()
 
 
 def _framework(
@@ -30,13 +80,15 @@ def _framework(
         fixed=dialect.fixed,
         nearest=partial(nearest, dialect),
         write=partial(arguments, dialect),
-        read=partial(read, dialect),
+        read=partial(_read, dialect),
         suffix="sh",
+        suffix_of=lambda arguments: SUFFIX if are_fields(arguments) else "sh",
         purposes=HARDWARE_QUEUE | HYBRID_EP,
-        file=partial(script, tokenizer=("--tokenizer-type HuggingFaceTokenizer", '--tokenizer-model "${TOKENIZER_PATH}"')),
-        untold=partial(untold, release, dialect.models, dialect.name, tasks=dialect.tasks),
-        misstated=partial(misstated, release, dialect.models, dialect.name),
-        read_job=partial(read_job, dialect),
+        file=_file,
+        untold=partial(_untold, dialect),
+        misstated=partial(_misstated, dialect),
+        read_job=partial(_read_job, dialect),
+        unwritable=_unwritable,
     )
 
 

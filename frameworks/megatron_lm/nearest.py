@@ -16,7 +16,7 @@ from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence, joined
 from frameworks.draft import Draft
-from frameworks.megatron_lm import rules_0_12
+from frameworks.megatron_lm import bridge_rules, rules_0_12
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.rules_0_19 import DELAYED
 from frameworks.placements import Placements
@@ -44,7 +44,7 @@ def nearest(dialect: Dialect, workload: Workload, strategy: ParallelStrategy) ->
     dialect.drop_broken(draft, "megatron_ep_overlap")
     if dialect.broken(draft, "megatron_p2p_overlap"):
         draft.add(Feature.OVERLAP_P2P, Sentence("virtual stages over pp 2 need it"))
-    dialect.drop_broken(draft, "megatron_cuda_graph")
+    dialect.drop_broken(draft, "megatron_cuda_graph", *(rule.name for rule in bridge_rules.SWITCHES))
     return draft.finish()
 
 

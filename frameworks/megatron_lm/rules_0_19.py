@@ -11,7 +11,7 @@ from cost_models.shapes.training_task import Task
 from cost_models.shapes.workload import Workload
 from documents.sentences import Sentence
 from frameworks.facts import Extra, FactRule, fact_rule
-from frameworks.megatron_lm import rules_0_12
+from frameworks.megatron_lm import bridge_rules, rules_0_12
 from frameworks.megatron_lm.arguments import unbuildable
 from frameworks.megatron_lm.model_table import MODEL_0_19
 from frameworks.megatron_lm.rules_0_12 import (
@@ -39,7 +39,7 @@ from frameworks.placements import Placements, placement_rule
 from frameworks.rule import Rule, has_effect, none_of, rules_in
 
 NAME = "Megatron-LM 0.19"
-TASKS = (Task.PRETRAIN, Task.SFT)  # both with pretrain_gpt.py
+TASKS = (Task.PRETRAIN, Task.SFT, Task.LORA)  # the last with Megatron-Bridge, the others with pretrain_gpt.py
 ARGUMENTS, CONFIG = "[megatron-0.19, arguments.py]", "[megatron-0.19, transformer_config.py]"
 
 
@@ -48,7 +48,7 @@ def again(rule: FactRule) -> FactRule:
     return fact_rule(RELEASE_0_19, TERMS_0_19, rule.name, rule.requirement)
 
 
-TASK = task_rule("megatron_task", "[megatron-0.19, pretrain_gpt.py]", NAME, *TASKS)
+TASK = task_rule("megatron_task", "[megatron-0.19, pretrain_gpt.py; megatron-bridge-0.6, finetune.py]", NAME, *TASKS)
 PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "fp32")
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", Sentence("of {}", NAME))
 MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEASE_0_19, MODEL_0_19))
@@ -207,4 +207,4 @@ SHARED = (
     RECOMPUTE_PLAN,
     TENSOR_PLAN,
 )  # imported rules of earlier releases
-RULES = (*(rule for rule in rules_in(globals()) if rule not in SHARED), *SHARED)
+RULES = (*(rule for rule in rules_in(globals()) if rule not in SHARED), *SHARED, *bridge_rules.RULES)

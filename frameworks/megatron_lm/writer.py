@@ -25,16 +25,23 @@ from frameworks.megatron_lm.arguments import (
     where,
 )
 from frameworks.megatron_lm.balance import balance_arguments, balance_notes
+from frameworks.megatron_lm.bridge import fields_of, packs_samples
+from frameworks.megatron_lm.bridge_rules import adapts_experts
 from frameworks.megatron_lm.dialect import Dialect
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
 from frameworks.megatron_lm.script import RESUMES
 from frameworks.megatron_lm.table import SFT, has_deepep
-from frameworks.model_facts import Arguments
+from frameworks.model_facts import Arguments, as_words
 from frameworks.placements import ranks_are_alike
 from frameworks.rule import layout_of
-from frameworks.table import Table
+from frameworks.table import Table, settled
+
+CONVERTS = Sentence(
+    'Convert the model once, for every layout: python -c "from megatron.bridge import AutoBridge; '
+    "AutoBridge.import_ckpt('HF_FOLDER', 'MODEL_PATH')\", with Megatron-Bridge."
+)
 
 
 def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
@@ -63,6 +70,9 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         # Attention is causal; the mask would be seq-length squared.
         **where(tunes or not workload.software.loader_mask, "no-create-attention-mask-in-dataloader"),
     }
+    if workload.training.task.adapters is not None:
+        fields = fields_of(dialect.release, settled(dialect.release, written, s.features, as_words), workload, s)
+        return LaunchArguments(fields, _environment(workload, s), replaced + _adapter_notes(workload))
     return LaunchArguments(
         tokens(dialect.release, written, s.features), _environment(workload, s), replaced + _notes(dialect, workload, s, planned)
     )
@@ -167,6 +177,22 @@ def _sharding(dialect: Dialect, s: ParallelStrategy) -> Arguments:
     return {}
 
 
+def _adapter_notes(workload: Workload) -> tuple[str, ...]:
+    """How Megatron-Bridge trains adapters, and what of it has no price [megatron-bridge-0.6, peft/utils.py; gpt_sft.py]."""
+    shared = Sentence(
+        "Experts of a rank share an adapter; its gradients are added over ep in each micro batch, which has no price."
+    )
+    padded = Sentence("Samples are padded to the whole sequence, as they are priced.")
+    packed = Sentence("Samples are packed into whole sequences before the first step.")
+    return (
+        Sentence("Megatron-Bridge adds adapters to the models of Megatron-Core; pretrain_gpt.py trains none."),
+        packed if packs_samples(workload) else padded,
+        CONVERTS,
+        RESUMES,
+        *((shared,) if adapts_experts(workload) else ()),
+    )
+
+
 def _task_notes(workload: Workload, s: ParallelStrategy) -> list[str]:
     """How a fine-tune starts: from which data and which checkpoint [megatron-0.19, sft_dataset.py; megatron-bridge]."""
     if workload.training.task.name is not Task.SFT:
@@ -177,10 +203,7 @@ def _task_notes(workload: Workload, s: ParallelStrategy) -> list[str]:
     )
     return [
         Sentence("Each line of the data has a list of messages; a line with several conversations packs them into one sequence."),
-        Sentence(
-            'Convert the model once, for every layout: python -c "from megatron.bridge import AutoBridge; '
-            "AutoBridge.import_ckpt('HF_FOLDER', 'MODEL_PATH')\", with Megatron-Bridge."
-        ),
+        CONVERTS,
         *([sharded] if s.zero_stage >= 2 else []),
         RESUMES,
     ]

@@ -42,7 +42,9 @@ def main() -> int:
         scratch = (options.work or Path(temporary)).resolve()
         scratch.mkdir(parents=True, exist_ok=True)
         checkouts = Checkouts(dict(map(_checkout, options.checkouts)), scratch)
-        targets = [label for label in cases.targets() if not options.only or label.startswith(tuple(options.only.split(",")))]
+        targets = [
+            label for label in cases.targets(options.task) if not options.only or label.startswith(tuple(options.only.split(",")))
+        ]
         chosen = cases.models(options.models.split(",") if options.models else None)
         matrix, without = cases.with_files(list(cases.cases(chosen, targets, options.sizes, options.task)), options.files)
         made = list(exported(matrix, scratch / "exports", options.processes))

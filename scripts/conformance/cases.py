@@ -119,9 +119,13 @@ def _why_not(case: Case) -> str:
     return " ".join(f"{violation.sentence.rstrip('.')}." for violation in broken)
 
 
-def targets() -> list[str]:
-    """Every release that plans are made for, as ``name@release``; torchtitan has a start of its own (``torchtitan_record``)."""
-    return list(dict.fromkeys(framework.target.label for framework in FRAMEWORKS if framework.name in HARDWARE))
+def targets(task: str = "pretrain") -> list[str]:
+    """Every release that plans are made for, as ``name@release``.
+
+    torchtitan has a start of its own (``torchtitan_record``), and so have adapters of Megatron-LM (``bridge_record``).
+    """
+    apart = {"megatron-lm"} if task == "lora" else set()
+    return list(dict.fromkeys(each.target.label for each in FRAMEWORKS if each.name in HARDWARE and each.name not in apart))
 
 
 def models(chosen: Sequence[str] | None = None) -> list[Model]:

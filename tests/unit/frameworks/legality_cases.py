@@ -449,7 +449,7 @@ FRAMEWORKS: list[tuple[str, str, Workload, ParallelStrategy, ParallelStrategy, t
 # Rules on the job alone: (rule, target, a job that keeps it, one that breaks it, what the sentence holds)
 JOBS: list[tuple[str, str, Workload, Workload, str]] = [
     ("megatron_task", "megatron-lm", DENSE_JOB, SFT, "not sft"),
-    ("megatron_task", "megatron-lm@0.19", SFT, LORA, "not lora"),
+    ("megatron_task", "megatron-lm@0.19", LORA, trained(TrainingTask(Task.QLORA, ADAPTERS, BasePrecision.NF4)), "not qlora"),
     ("mindspeed_task", "mindspeed-llm", SFT, trained(TrainingTask(Task.QLORA, ADAPTERS, BasePrecision.NF4)), "not qlora"),
     ("mindspeed_adapters", "mindspeed-llm", LORA, trained(TrainingTask(Task.LORA, Adapters(8, 8.5, ADAPTERS.modules))), "is 8.5"),
     (

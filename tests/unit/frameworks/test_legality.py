@@ -23,6 +23,7 @@ from frameworks.target import TargetError
 from scripts.pages import write_legality
 from search.feasibility.device_counts import fillable_device_counts
 from tests.choices import any_features, any_modules
+from tests.unit.frameworks.adapter_cases import BRIDGE, BRIDGE_JOBS
 from tests.unit.frameworks.legality_cases import (
     AMD,
     DENSE_JOB,
@@ -56,7 +57,8 @@ def broken(workload: Workload, strategy: ParallelStrategy, target: str) -> dict[
 
 
 @pytest.mark.parametrize(
-    ("rule", "target", "workload", "legal", "illegal", "words"), [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES]
+    ("rule", "target", "workload", "legal", "illegal", "words"),
+    [*PHYSICS, *FRAMEWORKS, *TORCHTITAN, *FSDP2, *PACKED_SAMPLES, *BRIDGE],
 )
 def test_each_rule_tells_legal_from_illegal(
     rule: str, target: str, workload: Workload, legal: ParallelStrategy, illegal: ParallelStrategy, words: tuple[str, ...]
@@ -67,7 +69,7 @@ def test_each_rule_tells_legal_from_illegal(
         assert word in sentence
 
 
-@pytest.mark.parametrize(("rule", "target", "kept", "lost", "words"), [*JOBS, *TORCHTITAN_JOBS, *FSDP2_JOBS])
+@pytest.mark.parametrize(("rule", "target", "kept", "lost", "words"), [*JOBS, *TORCHTITAN_JOBS, *FSDP2_JOBS, *BRIDGE_JOBS])
 def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: Workload, lost: Workload, words: str) -> None:
     plan = FLAT if kept.model.moe is None else MIXTURE_PLAN
     assert rule not in broken(kept, plan, target)
@@ -76,6 +78,7 @@ def test_rules_on_the_job_hold_for_every_strategy(rule: str, target: str, kept: 
 
 def test_every_rule_has_a_case() -> None:
     cases = [*PHYSICS, *FRAMEWORKS, *JOBS, *TORCHTITAN, *TORCHTITAN_JOBS, *FSDP2, *FSDP2_JOBS, *PACKED_SAMPLES]
+    cases += [*BRIDGE, *BRIDGE_JOBS]
     assert {rule.name for rule in RULES} == {case[0] for case in cases}
 
 

@@ -47,7 +47,7 @@ def test_the_release_that_fine_tunes_writes_the_file_and_reads_the_same_task() -
 
 
 @pytest.mark.parametrize(
-    "task", [TrainingTask(Task.LORA, Adapters(8, 8.0, ("linear_qkv",))), TrainingTask(Task.DPO, reference=Reference.MODEL)]
+    "task", [TrainingTask(Task.QLORA, Adapters(8, 8.0, ("linear_qkv",))), TrainingTask(Task.DPO, reference=Reference.MODEL)]
 )
 def test_no_release_starts_another_task(task: TrainingTask) -> None:
     assert block(workload=trained(task))["arguments"] is None
