@@ -18,12 +18,14 @@ _TOP = re.compile(r"^([A-Za-z_]\w*)[ \t]*:", re.M)
 _FSDP2_PROGRAM = re.compile(r"^[^#\n]*\btrain_fsdp2\.py\b", re.M)
 _SHELL = re.compile(r"#!\s*\S*(?:/|\s)(?:ba|da|z|k)?sh\b")
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
+PYTHON = "py"
+_PYTHON = re.compile(r"#!\s*\S*(?:/|\s)python[\d.]*\b")
 
 
 def is_launch_script(source: str) -> bool:
     """Whether a command's model is a launch script: a file whose first line or suffix names a shell, or one by its keys."""
     path = Path(source)
-    if path.suffix in _SHELL_SUFFIXES:
+    if path.suffix in (*_SHELL_SUFFIXES, f".{PYTHON}"):
         return True
     if not path.is_file():
         return False
@@ -39,6 +41,8 @@ def is_launch_script(source: str) -> bool:
 
 def form_of(text: str) -> str:
     """The form of a launch script: the suffix of its file, or one of the forms of a framework that share a suffix."""
+    if _PYTHON.match(text):
+        return PYTHON
     if is_toml(text):
         return "toml"
     if is_fsdp2_yaml(text):

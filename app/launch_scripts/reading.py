@@ -11,7 +11,7 @@ from app.catalogue.models.shape import model_to_mapping
 from app.jobs.job import Job, parse_job
 from app.jobs.task import task_fields
 from app.launch_scripts.entries import READ
-from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, form_of
+from app.launch_scripts.forms import FSDP2_FILE, FSDP2_SCRIPT, PYTHON, form_of
 from app.launch_scripts.fsdp2_launch import Fsdp2Launch
 from app.launch_scripts.ignored import refuse_unless_ignored
 from app.launch_scripts.launch import Given, Launch, Passed
@@ -76,6 +76,8 @@ def read_launch(text: str, given: Given, family: str, target: str | None) -> tup
     if len(text.encode()) > DOCUMENT_BYTES:
         raise InputError(Sentence("{}: larger than {} KiB; a launch script never is.", given.name, DOCUMENT_BYTES // 1024))
     form = form_of(text)
+    if form == PYTHON:
+        raise InputError(Sentence("{}: Python is not read; give the job that the file was written from.", given.name))
     kind = _FORMS[form]
     of_form = candidates = [framework for framework in FRAMEWORKS if form in (framework.forms or (framework.suffix,))]
     if target is not None:

@@ -48,14 +48,17 @@ def launch_of(workload: Workload, strategy: ParallelStrategy) -> Launch:
         )
     profile = workload.cluster.profile
     start = Start(Sentence("The plan"), workload.cluster.num_devices, profile.devices_per_node)
-    _, text = launch_file(framework, block, start)
-    script = read_script(text, name="launch file", given={**GIVEN, "NODE_RANK": "0"}, files={})
-    for command in script.commands:
+    suffix, text = launch_file(framework, block, start)
+    script = read_script(text, name="launch file", given={**GIVEN, "NODE_RANK": "0"}, files={}) if suffix == "sh" else None
+    for command in script.commands if script else ():
         words = [word.text for word in command.words]
         entry = next((index for index, word in enumerate(words) if word.rpartition("/")[2] == ENTRY), None)
         if entry is not None:
             return Launch(framework, block["target"], tuple(words[entry + 1 :]), dict(block["environment"]))
-    raise AssertionError("a launch file starts its program")
+    task = workload.training.task.name
+    raise InputError(
+        Sentence("training.task {}: its launch file starts another program than {}, which verify runs.", task, ENTRY)
+    )
 
 
 def _framework(workload: Workload) -> str:

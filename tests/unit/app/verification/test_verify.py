@@ -426,6 +426,20 @@ def test_a_plan_that_the_framework_does_not_take_is_refused(tmp_path: Path, caps
     assert "cannot run this plan" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("hardware", ["h100-sxm-80gb", "atlas-800t-a2"])
+def test_a_task_that_starts_another_program_is_refused_by_name(
+    hardware: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = tmp_path / "plan.yaml"
+    plan.write_text(
+        f"model: qwen3-8b\ncluster: {{hardware: {hardware}, num_devices: 8}}\n"
+        "training: {task: lora, adapter: {rank: 16}, seq_length: 4096, global_batch_size: 32}\n"
+        "software: {target: any}\nstrategy: {tp: 2, pp: 2}\n"
+    )
+    assert main(["verify", str(plan)]) == 2
+    assert "training.task lora: its launch file starts another program than pretrain_gpt.py" in capsys.readouterr().err
+
+
 def test_bytes_of_all_ranks_are_those_of_the_slowest_tier_of_each() -> None:
     """The plan's own traffic and the flat count agree where a group stays within a node."""
     from cost_models.constants import prior_constants
