@@ -118,9 +118,10 @@ def _megatron(facts: dict[str, Any]) -> tuple[str, str, str]:
         facts["num_layers"],
         ["--swiglu", "--normalization RMSNorm", "--disable-bias-linear", "--position-embedding-type rope"],
     )
-    layout = facts.get("layer_layout") or [[layers // facts["pp"]] * facts["pp"]]
+    most = -(-layers // facts["pp"])
+    layout = facts.get("layer_layout") or [[min(most, layers - rank * most) for rank in range(facts["pp"])]]
     slots = max(map(max, layout)) * len(layout) * facts["pp"]
-    if len({count for row in layout for count in row}) > 1 and len(layout) == 1:
+    if len({count for row in layout for count in row}) > 1 and len(layout) == 1 and "layer_layout" in facts:
         words.append(f"--num-layer-list {','.join(map(str, layout[0]))}")
     elif slots != layers:
         places = [chunk * facts["pp"] + rank for chunk, row in enumerate(layout) for rank, _ in enumerate(row)]
