@@ -424,7 +424,12 @@ def busy_step_times_s(priced: PricedBatch, busiest_s: Floats) -> Floats:
 
 
 def least_step_times_s(
-    priced: PricedBatch, of_all: Work, steady_s: Floats | None = None, busiest_s: Floats | None = None
+    priced: PricedBatch,
+    of_all: Work,
+    steady_s: Floats | None = None,
+    busiest_s: Floats | None = None,
+    *,
+    exchanges: bool = True,
 ) -> Least:
     """Lower bounds on step times: the fullest rank works at least as long as the mean rank, and the others fill and drain.
 
@@ -437,11 +442,16 @@ def least_step_times_s(
         From ``work``.
     steady_s, busiest_s : ``[n]``
         As in ``Paces``, if the placement is known. Default: the mean of the ranks.
+    exchanges :
+        Whether the exchange over the replicas counts, if the placement is not known. Without it the bound is lower and cheaper.
     """
     batch, constants = priced.batch, priced.constants
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
     mean_s = of_all.least_s / batch.pp
-    busy_s = _mean_step_times_s(priced, of_all) if busiest_s is None else busy_step_times_s(priced, busiest_s)
+    if busiest_s is None and exchanges:
+        busy_s = _mean_step_times_s(priced, of_all)
+    else:
+        busy_s = busy_step_times_s(priced, mean_s + beside_passes_s(priced) if busiest_s is None else busiest_s)
     pace_s = mean_s if steady_s is None else steady_s
     filled = (batch.pp > 1) & _USUAL[batch.schedule]
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)

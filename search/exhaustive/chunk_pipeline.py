@@ -34,6 +34,7 @@ from search.space.memory_saving_forms import memory_saving_forms
 from search.space.search_space import SearchSpace
 
 TIGHT = 0.25  # fraction of rows that fit, below which their leanest forms are looked at first: these rule out most rows
+MANY = 2_048  # rows of a chunk from which the bound on their exchange saves more than it costs
 OF_TASKS = Feature(PRICED[Place.LAYER] | PRICED[Place.PIPELINE])  # switches that change how long tasks take, or their order
 
 
@@ -101,7 +102,7 @@ class ChunkPricing:
         What its layers take rules out a row before anything else is counted. Rows that ``could_fit`` rules out are in neither.
         """
         result, usual = self._result, priced_by(self.prices, batch)
-        can_be = np.flatnonzero(least_step_times_s(usual, work(usual)).step_s < self._to_beat_s)
+        can_be = np.flatnonzero(self._least_s(usual) < self._to_beat_s)
         placed = self.placer.fastest_that_fit(usual.take(can_be), self._to_beat_s, could_fit) if len(can_be) else None
         is_open = np.zeros(len(batch), dtype=np.bool_)
         if placed is not None:
@@ -137,7 +138,7 @@ class ChunkPricing:
         made = memory_saving_forms(self.workload, batch, self.space.leaner & OF_TASKS) if is_piped else None
         if made is not None:
             forms, of_row = priced_by(self.prices, made[0]), made[1]
-            can_be = np.flatnonzero(least_step_times_s(forms, work(forms)).step_s < self._to_beat_s)
+            can_be = np.flatnonzero(self._least_s(forms) < self._to_beat_s)
             if len(can_be):
                 rows = priced_by(self.prices, batch)
                 elsewhere = self.placer.lies_elsewhere(forms.take(can_be), rows, of_row[can_be], self._to_beat_s)
@@ -158,6 +159,11 @@ class ChunkPricing:
             return
         if peak < result.least_bytes:
             result.leanest = (peak, batch.row(row))
+
+    @staticmethod
+    def _least_s(priced: PricedBatch) -> Floats:
+        """Lower bound on the step time of each row under any placement. [s], ``[n]``"""
+        return least_step_times_s(priced, work(priced), exchanges=len(priced.batch) >= MANY).step_s
 
     @property
     def _to_beat_s(self) -> float:

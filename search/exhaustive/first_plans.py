@@ -38,7 +38,7 @@ def first_plans(batches: Iterable[StrategyBatch], pricing: ChunkPricing, simulat
         if few is None:
             continue
         priced = priced_by(pricing.prices, few)
-        order = np.argsort(least_step_times_s(priced, work(priced)).closed_form_s, kind="stable")
+        order = np.argsort(least_step_times_s(priced, work(priced), exchanges=False).closed_form_s, kind="stable")
         chosen = order[first_of_each(priced.batch.take(order), OF_ONE_STRUCTURE)]
         rows = priced_rows(pricing.placer.fastest_that_fit(priced.take(chosen)), chosen, pricing.price)
         if rows is not None:
