@@ -16,10 +16,10 @@ _TOML = re.compile(r"(?:[ \t]*(?:#[^\n]*)?\n)*[ \t]*(?:\[[\w.\-\"' ]+\]|[\w.\-\"
 _FSDP2_SECTIONS = frozenset(("model", "data", "parallel", "training", "optimization"))
 _TOP = re.compile(r"^([A-Za-z_]\w*)[ \t]*:", re.M)
 _FSDP2_PROGRAM = re.compile(r"^[^#\n]*\btrain_fsdp2\.py\b", re.M)
-_SHELL = re.compile(r"#!\s*\S*(?:/|\s)(?:ba|da|z|k)?sh\b")
+_SHELL = re.compile(r"#![ \t]*\S*(?:/|[ \t])(?:ba|da|z|k)?sh\b")
 _SHELL_SUFFIXES = (".sh", ".bash", ".slurm", ".sbatch")
 PYTHON = "py"
-_PYTHON = re.compile(r"#!\s*\S*(?:/|\s)python[\d.]*\b")
+_PYTHON = re.compile(r"#![ \t]*\S*(?:/|[ \t])python[\d.]*\b")
 
 
 def is_launch_script(source: str) -> bool:
