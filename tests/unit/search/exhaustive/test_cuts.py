@@ -19,6 +19,7 @@ from cost_models.step.composition import estimate, estimate_priced
 from cost_models.step.priced_groups import PricedBatch, priced_batch
 from cost_models.step.priced_keys import LayerPrices
 from hardware_profiles.catalogue import profile
+from search.exhaustive import chunk_pipeline
 from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe
 from search.exhaustive.lattice_search import LatticeSearch
 from search.exhaustive.lattice_state import Incumbents
@@ -60,8 +61,12 @@ def with_limit(job: Workload, bytes_that_fit: float) -> Workload:
     return replace(job, room=MemoryRoom(rule.memory_limit_bytes - bytes_that_fit * rule.room_bytes / rule.fit_limit_bytes))
 
 
+@pytest.mark.parametrize("rows", [0, 2], ids=["with the exchange", "without"])
 @pytest.mark.parametrize("strategy", [ALONE, PIPELINE], ids=["alone", "pipeline"])
-def test_a_strategy_that_is_hardly_faster_than_the_time_to_beat_is_kept(strategy: ParallelStrategy) -> None:
+def test_a_strategy_that_is_hardly_faster_than_the_time_to_beat_is_kept(
+    strategy: ParallelStrategy, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunk_pipeline, "MANY", rows)
     job = workload(SMALL, num_devices=strategy.pp, global_batch_size=MANY, seq_length=LONG)
     job = with_limit(job, 1e18)
     best_s = simulate(job, StrategyBatch.of(placed(strategy)), CONSTANTS).step_time_s.min()
