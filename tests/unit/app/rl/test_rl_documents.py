@@ -51,6 +51,22 @@ def test_the_step_is_the_sum_of_its_phases() -> None:
         assert found.tokens_per_s == pytest.approx(32 * 8 * 650 / found.step_time_s)
 
 
+@pytest.mark.parametrize("placement", ["fully-colocated", "separate"])  # weights are moved, or sent
+@pytest.mark.parametrize(
+    ("hardware", "factor", "is_unsure"), [("h100-sxm-80gb", 1.45, False), ("atlas-900-a3-superpod", 2.9, True)]
+)
+def test_the_range_of_a_step_is_that_of_its_kind_of_devices(
+    hardware: str, factor: float, is_unsure: bool, placement: str
+) -> None:
+    cluster = {"hardware": hardware, "num_devices": 32}
+    post_training = {**JOB["post_training"], "placement": placement}
+    found = rl_document(parse_rl_job({**JOB, "cluster": cluster, "post_training": post_training}))
+    assert found.step_time_s / found.step_time_low_s >= 0.99 * factor
+    assert found.step_time_high_s / found.step_time_s >= 0.99 * factor
+    assert found.step_time_s / found.step_time_low_s < 1.1 * factor
+    assert any("The range of the step is wide" in warning for warning in found.warnings) is is_unsure
+
+
 def step_time_s(placement: str, devices: int, **section: Any) -> float:
     """Of answers with a spread, without a layout of training."""
     spread = {"lengths": {"mean": 300, "cap": 900}, "samples": 4, "placement": placement, **section}
