@@ -448,20 +448,23 @@ def least_step_times_s(
     batch, constants = priced.batch, priced.constants
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
     mean_s = of_all.least_s / batch.pp
-    if busiest_s is None and exchanges:
-        busy_s = _mean_step_times_s(priced, of_all)
+    if busiest_s is None:
+        busy_s = _mean_step_times_s(priced, of_all, exchanges=exchanges)
     else:
-        busy_s = busy_step_times_s(priced, mean_s + beside_passes_s(priced) if busiest_s is None else busiest_s)
+        busy_s = busy_step_times_s(priced, busiest_s)
     pace_s = mean_s if steady_s is None else steady_s
     filled = (batch.pp > 1) & _USUAL[batch.schedule]
     fill_s = np.where(filled, (of_all.alone_s - pace_s) / batch.vpp, 0.0)
     return Least(busy_s, micro_batches * pace_s + np.maximum(fill_s, 0.0) + constants.step_overhead_s)
 
 
-def _mean_step_times_s(priced: PricedBatch, of_all: Work) -> Floats:
-    """Lower bound on the step time for any order of tasks and any placement, from the work and the exchange of the mean rank."""
-    batch, beside_s, exchange = priced.batch, beside_passes_s(priced), least_exchange(priced)
+def _mean_step_times_s(priced: PricedBatch, of_all: Work, *, exchanges: bool) -> Floats:
+    """Lower bound on the step time for any order of tasks and any placement, from the work of the mean rank and its exchange."""
+    batch, beside_s = priced.batch, beside_passes_s(priced)
     passes_s = busy_step_times_s(priced, of_all.least_s / batch.pp + beside_s)
+    if not exchanges:
+        return passes_s
+    exchange = least_exchange(priced)
     hiding_s = exchange.num_hiding * (of_all.alone_s / batch.pp + beside_s)
     micro_batches = batch.num_microbatches(priced.workload.training.global_batch_size)
     is_hidden = micro_batches >= exchange.num_hiding
