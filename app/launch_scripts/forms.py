@@ -23,7 +23,7 @@ _PYTHON = re.compile(r"#![ \t]*\S*(?:/|[ \t])python[\d.]*\b")
 
 
 def is_launch_script(source: str) -> bool:
-    """Whether a command's model is a launch script: a file whose first line or suffix names a shell, or one by its keys."""
+    """Whether a command's model is a launch script: by a suffix of shells or Python, a first line that names a shell, or keys."""
     path = Path(source)
     if path.suffix in (*_SHELL_SUFFIXES, f".{PYTHON}"):
         return True

@@ -48,8 +48,8 @@ class TensorParallelComm:
     """TP communication in seconds, columns ``[k]``.
 
     ``regather_s`` gathers saved inputs again beside a backward's matmuls; ``kept_s`` is its part for inputs that are kept as
-    gathered. ``mlp_forward_s`` is the part of ``forward_s`` around a
-    dense MLP or shared experts, and ``latents_forward_s`` the part that gathers latents: recompute of these modules repeats it.
+    gathered. ``mlp_forward_s`` is the part of ``forward_s`` around a dense MLP or shared experts, and ``latents_forward_s`` the
+    part that gathers latents: recompute of these modules repeats it.
     """
 
     forward_s: Floats

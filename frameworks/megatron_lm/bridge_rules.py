@@ -16,7 +16,7 @@ from frameworks.physics.memory import module_names
 from frameworks.rule import Mask, Rule, SwitchRule, all_of, either, every_row, has_effect, none_of, rules_in
 
 # Types of Hugging Face models that AutoBridge builds as they are priced, without code of the model's own.
-MODEL_TYPES = (*("llama", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4_moe", "minimax_m2", "gpt_oss"),)
+MODEL_TYPES = ("llama", "qwen2", "qwen3", "qwen3_moe", "deepseek_v2", "deepseek_v3", "glm4_moe", "minimax_m2", "gpt_oss")
 RECOMPUTED = RecomputeModule.MLP | RecomputeModule.MOE
 
 

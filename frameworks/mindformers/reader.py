@@ -237,9 +237,8 @@ class Reading:
         gathers = gathered is not None and any(map(any, _beyond(gathered, repeated)))
         if not (somewhere or gathers):
             return Selected(everywhere, None, tuple(unread))
-        if (
-            self.routed or self.value(_SWAP) is True
-        ):  # no plan by tensor has swap, and options do not say which layers have experts
+        # No plan by tensor has swap, and options do not say which layers have experts.
+        if self.routed or self.value(_SWAP) is True:
             unread += [key for key, some in ((SELECTED, somewhere), (GATHERED, gathers)) if some]
             return Selected(everywhere, None, tuple(unread))
         counts = somewhere | {BY_MODULE[module]: layout for module in everywhere} | {WHOLE: repeated}
