@@ -209,11 +209,21 @@ def _split(job: RlJob) -> Split:
         node = job.job.workload.cluster.profile.devices_per_node
         side = devices - section.train_devices if section.train_devices else max(round(devices / 16 / node) * node, node)
         if not 0 < side < devices:
-            raise InputError(
-                Sentence("post_training.train_devices: {} of {} devices leave none for the reference.", devices - side, devices)
-            )
+            raise InputError(_no_reference(section.train_devices, node, devices))
         return Split(kind, devices - side, devices - side, side)
     return Split(kind, devices, devices)
+
+
+def _no_reference(train_devices: int | None, node: int, devices: int) -> Sentence:
+    """Why no devices are left for the reference, or none beside it."""
+    if train_devices:
+        return Sentence("post_training.train_devices: {} of {} devices leave none for the reference.", train_devices, devices)
+    return Sentence(
+        "post_training.train_devices: by default the reference takes a whole node of {} devices, and of {} none is left to train; "
+        "state how many train, or take more devices.",
+        node,
+        devices,
+    )
 
 
 def _staleness(job: RlJob, kind: PlacementKind) -> Staleness:

@@ -24,7 +24,7 @@ from app.rl.validation import validation_document
 from calibration.records.post_training import PostTrainingRecord, read_post_training_records
 from cost_models.post_training import constants
 from cost_models.shapes.traits import device_traits
-from scripts.case_studies.write_post_training import RUNS
+from scripts.case_studies.write_post_training import RUNS, SYSTEMS, system_of
 
 START, END = "<!-- left out: written by scripts/case_studies/write_left_out_systems.py (`make docs`) -->\n", "<!-- /left out -->"
 ROLLOUT_FACTORS = (1.0, 1.25, 1.5, 1.75, 2.0)
@@ -59,11 +59,7 @@ PAGES = (
         ROOT / "docs/post-training.md",
         "| left out | steps | rollout_device_factor | forward_factor | median error | four in five within a factor of |",
         {
-            "msrl": "MindSpeed-RL",
-            "pangu": "Pangu on CloudMatrix384",
-            "nemo": "NeMo RL",
-            "verl": "verl",
-            "areal": "AReaL",
+            **SYSTEMS,
             "all": "all",
             "gpu": "all on GPUs",
             "ascend": "all on Ascend",
@@ -75,11 +71,8 @@ PAGES = (
         ROOT / "docs/zh/post-training.md",
         "| 留出 | 步数 | rollout_device_factor | forward_factor | 误差中位数 | 五分之四落在几倍之内 |",
         {
-            "msrl": "MindSpeed-RL",
+            **SYSTEMS,
             "pangu": "CloudMatrix384 上的 Pangu",
-            "nemo": "NeMo RL",
-            "verl": "verl",
-            "areal": "AReaL",
             "all": "全部",
             "gpu": "全部 GPU 上的",
             "ascend": "全部昇腾上的",
@@ -115,7 +108,7 @@ def left_out() -> list[LeftOut]:
     found = errors(list(records.values()))
     systems: dict[str, list[str]] = defaultdict(list)
     for name in next(iter(found.values())):
-        systems[name.split("-")[0]].append(name)
+        systems[system_of(name)].append(name)
     predicted: dict[str, tuple[str, float]] = {}
     rows = []
     for system, names in systems.items():

@@ -24,6 +24,13 @@ RUNS = ROOT / "calibration/runs/post_training/rl.jsonl"
 PAGE = ROOT / "docs/post-training.md"
 CASE = ROOT / "docs/case-studies/pangu-rl.md"
 START, END = "<!-- table:begin -->\n", "<!-- table:end -->"
+SYSTEMS = {  # of the records, by the first part of their id
+    "msrl": "MindSpeed-RL",
+    "pangu": "Pangu on CloudMatrix384",
+    "nemo": "NeMo RL",
+    "verl": "verl",
+    "areal": "AReaL",
+}
 SUPERNODE = 768  # dies
 PROMPT_TOKENS = 512
 SAMPLES = 16
@@ -68,10 +75,10 @@ def errors_of(document: RlValidationDocument) -> str:
 def _by_system(document: RlValidationDocument) -> list[list[str]]:
     systems: dict[str, list[float]] = defaultdict(list)
     for row in _timed(document):
-        title = row.id.split("-")[0]
-        systems[{"nemo": "NeMo RL", "verl": "verl", "areal": "AReaL"}.get(title, title)].append(row.error_fraction or 0.0)
+        systems[system_of(row.id)].append(row.error_fraction or 0.0)
     found = []
-    for name, values in [*systems.items(), ("all", [value for listed in systems.values() for value in listed])]:
+    named = [(SYSTEMS[system], values) for system, values in systems.items()]
+    for name, values in [*named, ("all", [value for _, listed in named for value in listed])]:
         listed = np.array(values)
         found.append(
             [
@@ -81,6 +88,11 @@ def _by_system(document: RlValidationDocument) -> list[list[str]]:
             ]
         )
     return found
+
+
+def system_of(record_id: str) -> str:
+    """The key of a record's system."""
+    return record_id.split("-")[0]
 
 
 def _timed(document: RlValidationDocument) -> list[RlValidationRow]:

@@ -261,3 +261,13 @@ def test_the_plan_of_a_step_says_what_was_priced() -> None:
     assert sum(plan.stage_layers) == found.job.workload.model.num_layers
     assert plan.tp * plan.pp * plan.cp <= plan.train_devices
     assert plan_of(found, found.step(PlacementKind.SEPARATE, 8, 8, Staleness(None))).unbounded
+
+
+def test_a_cluster_of_one_node_leaves_none_beside_the_reference() -> None:
+    """By default the reference takes whole nodes; of 8 devices with 8 in a node none would train."""
+    given = {**JOB, "cluster": {"hardware": "h100-sxm-80gb", "num_devices": 8}}
+    section = {**JOB["post_training"], "placement": "train-infer-colocated"}
+    with pytest.raises(InputError, match="a whole node of 8 devices, and of 8 none is left to train"):
+        rl_document(parse_rl_job({**given, "post_training": section}))
+    with pytest.raises(InputError, match="8 of 8 devices leave none for the reference"):
+        rl_document(parse_rl_job({**given, "post_training": {**section, "train_devices": 8}}))
