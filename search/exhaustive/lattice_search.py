@@ -391,11 +391,15 @@ class LatticeSearch:
         return lambda: climbed(self._pricing.prices, self._pricing.placer, self.simulator, plan)
 
     def _by_tensor(self, ranked: Sequence[RankedStrategy]) -> tuple[TensorRefinement, ...]:
-        """The fastest plans with tensors chosen one by one; the proof does not cover them."""
+        """The listed plans with tensors chosen one by one, the fastest first; the proof does not cover them."""
         if not (self._proves_by_time and self._refines):
             return ()
-        plans = [(plan.strategy, plan.step_time_s) for plan in ranked]
-        return refined(self.workload, self.request.space, self.constants, self.simulator, plans)
+        given = self.workload, self.request.space, self.constants, self.simulator
+        pieces = [Piece(refined, *given, plan.strategy, plan.step_time_s) for plan in ranked[: self.request.listed]]
+        work_off(self._executor, pieces, beat)
+        return tuple(
+            sorted((each for piece in pieces for each in piece.result()), key=lambda each: each.estimate["step_time_s"])
+        )
 
     def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
         """Times of all steps so far, including the steps of the result."""

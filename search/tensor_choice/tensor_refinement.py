@@ -1,8 +1,8 @@
-"""The best structures of a search with tensors chosen one by one, at their micro batch size and twice that."""
+"""The structures of a search with tensors chosen one by one, at their micro batch size and twice that."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,7 +20,6 @@ from search.plans.plan import estimates_to_mappings, plan_id, strategy_to_mappin
 from search.space.search_space import SearchSpace
 from search.tensor_choice.tensor_plan import with_tensors
 
-REFINED = 3  # best structures
 HELD = "activations_"  # parts of a peak that wait for a backward
 
 
@@ -51,22 +50,22 @@ def refined(
     space: SearchSpace,
     constants: Constants,
     simulate: Estimator,
-    plans: Sequence[tuple[ParallelStrategy, float]],
+    plan: ParallelStrategy,
+    step_time_s: float,
 ) -> tuple[TensorRefinement, ...]:
-    """The first plans, each with its step time, with tensors chosen: those that fit and are faster, the fastest first.
+    """A plan, with its step time, with tensors chosen: at its micro batch size and at twice that, where it fits and is faster.
 
     Empty for a target, since no framework takes single tensors.
     """
     if workload.software.target != ANY.name:
         return ()
-    found = [
+    sizes = (plan.micro_batch_size, 2 * plan.micro_batch_size)
+    return tuple(
         each
-        for strategy, step_time_s in plans[:REFINED]
-        for size in (strategy.micro_batch_size, 2 * strategy.micro_batch_size)
+        for size in sizes
         if size in space.micro_batch_size
-        for each in _of(workload, constants, simulate, strategy, size, step_time_s)
-    ]
-    return tuple(sorted(found, key=lambda one: one.estimate["step_time_s"]))
+        for each in _of(workload, constants, simulate, plan, size, step_time_s)
+    )
 
 
 def _of(
