@@ -121,7 +121,7 @@ def _stages(workload: Workload, answer: TensorAnswer, costs: tuple[TensorCosts, 
                             "swap": tensor_names(choice.swap),
                             **weights,
                             "whole_bytes": float(costs[kind].bytes_of(~Tensor(0))[0]) * layers,
-                            "added_s": layers * added_s(costs[kind], choice),
+                            "added_s": layers * float(costs[kind].added_s(choice)[0]),
                         }
                     )
     return rows
@@ -129,12 +129,6 @@ def _stages(workload: Workload, answer: TensorAnswer, costs: tuple[TensorCosts, 
 
 def _sets(choice: TensorChoice) -> dict[str, Tensor]:
     return {"recomputed_bytes": choice.recompute, "swapped_bytes": choice.swap}
-
-
-def added_s(costs: TensorCosts, choice: TensorChoice) -> float:
-    """Seconds that a choice adds to both passes of one layer and micro batch."""
-    copies = costs.copies(costs.bytes_of(choice.swap))
-    return float((costs.recomputed_s(choice.recompute) + copies.forward_s + copies.backward_s)[0])
 
 
 def _prediction_layers(workload: Workload, strategy: ParallelStrategy) -> dict[tuple[int, int, int], int]:

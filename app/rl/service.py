@@ -219,8 +219,8 @@ def _no_reference(train_devices: int | None, node: int, devices: int) -> Sentenc
     if train_devices:
         return Sentence("post_training.train_devices: {} of {} devices leave none for the reference.", train_devices, devices)
     return Sentence(
-        "post_training.train_devices: by default the reference takes a whole node of {} devices, and of {} none is left to train; "
-        "state how many train, or take more devices.",
+        "post_training.train_devices: by default the reference takes a whole node of {} devices, and of {} none is left to "
+        "train; state how many train, or take more devices.",
         node,
         devices,
     )

@@ -15,6 +15,7 @@ from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import MODULES, RecomputeModule
 from cost_models.shapes.switches import Feature
+from cost_models.shapes.tensors import TENSORS, Tensor
 from cost_models.shapes.workload import Workload
 
 # Kernels that a forward of one eager layer launches; a backward launches twice as many [runs-fit].
@@ -37,6 +38,10 @@ REPEATED_KERNELS = {
     RecomputeModule.MLP: CHECKPOINT_KERNELS + MLP_KERNELS,
     RecomputeModule.MOE: CHECKPOINT_KERNELS + MOE_KERNELS,
 }
+SHARED_CHECKPOINTS = (RecomputeModule.LAYERNORM, RecomputeModule.MLP_ACT, RecomputeModule.MLA_UP_PROJ)
+# Kernels of the operators that a tensor chosen alone repeats, beside its own setting of random states.
+OPERATOR_KERNELS = {Tensor.ROUTER: MOE_KERNELS // 3, Tensor.EXPERT_INPUT: MOE_KERNELS // 3}
+OTHER_OPERATOR_KERNELS = 2
 # A layer's forward with blocking launches: thirty kernels, each with about 20 us on the host and 10 us to launch and wake up.
 # One plan differed by 0.87 ms a layer and forward with and without them [bigscience, chronicles-prequel.md]; [runs-gpu].
 BLOCKED_FORWARD_S = 9e-4
@@ -89,6 +94,27 @@ def repeated_host_s(workload: Workload, keys: LayerKeys, constants: Constants, *
             times = lone if module is RecomputeModule.LAYERNORM else float(module is not idle)
             kernels = kernels + np.where(alone, times * repeated, 0)
     return kernels * _kernel_s(workload, keys, constants)
+
+
+def host_again_s(
+    workload: Workload, keys: LayerKeys, constants: Constants, tensors: list[Tensor], *, moe: bool, local: bool = False
+) -> dict[Tensor, Floats]:
+    """Host time to dispatch the recompute of each of a layer's tensors, if it is chosen. [s] ``[k]``
+
+    The tensors of one module share its checkpoint: together they take the module's time.
+    """
+    each = _kernel_s(workload, keys, constants)
+    found = {}
+    for tensor in tensors:
+        module = TENSORS[tensor].module
+        if module in SHARED_CHECKPOINTS:
+            lone = sum(lone_norms(workload, keys, moe=moe, local=local), np.zeros(len(keys.tp)))
+            times = lone if module is RecomputeModule.LAYERNORM else 1.0
+            sharing = sum(TENSORS[other].module is module for other in tensors)
+            found[tensor] = times * REPEATED_KERNELS[module] / sharing * each
+        else:
+            found[tensor] = (CHECKPOINT_KERNELS + OPERATOR_KERNELS.get(tensor, OTHER_OPERATOR_KERNELS)) * each
+    return found
 
 
 def blocked_s(workload: Workload) -> float:

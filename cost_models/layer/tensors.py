@@ -20,10 +20,11 @@ from cost_models.layer.attention_bytes import (
     statistics_bytes,
 )
 from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
-from cost_models.layer.costs import LayerCosts
+from cost_models.layer.costs import LayerCosts, layer_costs
 from cost_models.layer.expert_bytes import expert_output_bytes, gathered_shared_input_bytes
 from cost_models.layer.expert_rows import peak_expert_rows
 from cost_models.layer.gathered_inputs import gathered_input_bytes
+from cost_models.layer.host import blocked_s, host_again_s
 from cost_models.layer.linear_inputs import kept_input_bytes
 from cost_models.layer.modules import ROUTER_BYTES, LayerCompute, layer_compute
 from cost_models.layer.overlap import host_copy_stretch, layer_comm, repeated_gather_s
@@ -63,12 +64,16 @@ class TensorCosts:
     """Costs of the tensors of one kind of layer and one micro batch, columns ``[k]``.
 
     ``bytes`` is what the layer keeps of every tensor; it sums to all that the layer keeps. ``again_s`` is the recompute time of
-    each tensor that can be recomputed. Queries, keys and values share ``rope_s``, which either of them needs. ``window_*_s`` is
-    compute of a pass that can hide copies between device and host. ``stretch`` is the slowdown for each hidden second.
+    each tensor that can be recomputed, ``host_again_s`` what the host takes to dispatch it. Queries, keys and values share
+    ``rope_s``, which either of them needs. ``spare_s`` is how far the host is ahead of the device at the end of a backward, below
+    0 where the device waits. ``window_*_s`` is compute of a pass that can hide copies between device and host. ``stretch`` is the
+    slowdown for each hidden second.
     """
 
     bytes: dict[Tensor, Floats]
     again_s: dict[Tensor, Floats]
+    host_again_s: dict[Tensor, Floats]
+    spare_s: Floats
     rope_s: Floats
     window_forward_s: Floats
     window_backward_s: Floats
@@ -81,6 +86,23 @@ class TensorCosts:
         rotated = any(tensor in self.again_s and tensor in tensors for tensor in ROTATED)
         total: Floats = sum(parts, np.zeros_like(self.rope_s)) + (self.rope_s if rotated else 0.0)
         return total
+
+    def dispatched_s(self, tensors: Tensor) -> Floats:
+        """Host time to dispatch the recompute of the given tensors. [s] ``[k]``"""
+        parts = (seconds for tensor, seconds in self.host_again_s.items() if tensor in tensors)
+        total: Floats = sum(parts, np.zeros_like(self.rope_s))
+        return total
+
+    def host_wait_s(self, device_s: Floats, dispatched_s: Floats) -> Floats:
+        """How much longer the device waits for the host in a backward with more of both; below 0 if less. [s] ``[k]``"""
+        longer: Floats = np.maximum(dispatched_s - self.spare_s - device_s, 0.0) - np.maximum(-self.spare_s, 0.0)
+        return longer
+
+    def added_s(self, choice: TensorChoice) -> Floats:
+        """What a choice adds to both passes of one layer and micro batch. [s] ``[k]``"""
+        copies = self.copies(self.bytes_of(choice.swap))
+        device_s = self.recomputed_s(choice.recompute) + copies.backward_s
+        return copies.forward_s + device_s + self.host_wait_s(device_s, self.dispatched_s(choice.recompute))
 
     def bytes_of(self, tensors: Tensor) -> Floats:
         """Bytes that a layer keeps of the given tensors; tensors that it lacks count 0. ``[k]``"""
@@ -126,17 +148,29 @@ def tensor_costs(
     again = _attention_again_s(workload, compute, ring_s, present, local=local)
     again[Tensor.GATHERED_INPUT] = repeated_gather_s(workload, keys, network, compute, device.constants, moe=moe, local=local)
     again |= _experts_again_s(workload, keys, device, compute, exchange.dispatch_s, present) if moe else _mlp_again_s(compute)
+    again = {tensor: seconds for tensor, seconds in again.items() if tensor in present}
     behind_forward = comm.cp_comm.behind_forward_s + comm.ep_comm.behind_forward_s + comm.weight_gather.behind_forward_s
     behind_backward = comm.cp_comm.behind_backward_s + comm.ep_comm.behind_backward_s + comm.weight_gather.behind_backward_s
     return TensorCosts(
         bytes=present,
-        again_s={tensor: seconds for tensor, seconds in again.items() if tensor in present},
+        again_s=again,
+        host_again_s=host_again_s(workload, keys, device.constants, list(again), moe=moe, local=local),
+        spare_s=_spare_s(workload, keys, device, network, moe=moe, local=local),
         rope_s=compute.vector.rope,
         window_forward_s=np.maximum(compute.forward - behind_forward, 0.0),
         window_backward_s=np.maximum(compute.backward - behind_backward, 0.0),
         host_bytes_per_s=workload.cluster.profile.host_link_bytes_per_s,
         stretch=host_copy_stretch(workload),
     )
+
+
+def _spare_s(workload: Workload, keys: LayerKeys, device: Device, network: Network, *, moe: bool, local: bool) -> Floats:
+    """How far the host is ahead of the device at the end of a backward that computes nothing again. [s] ``[k]``"""
+    whole = layer_costs(workload, keys, device, network, moe=moe, local=local)
+    waits = whole.backward["host"] + whole.backward["size_synchronisation"]
+    dispatch = whole.host["backward"] - whole.backward["size_synchronisation"]
+    spare: Floats = whole.backward_s - waits + 2.0 * blocked_s(workload) - dispatch
+    return spare
 
 
 def _attention_bytes(
@@ -296,8 +330,10 @@ def chosen_activations(whole: LayerActivations, tensors: TensorCosts, choice: Te
 
 def chosen_costs(whole: LayerCosts, tensors: TensorCosts, choice: TensorChoice) -> LayerCosts:
     """Time of a layer under a choice of tensors. ``whole`` is without recompute or swap; its tables may be empty."""
-    again = tensors.recomputed_s(choice.recompute)
+    again, dispatched = tensors.recomputed_s(choice.recompute), tensors.dispatched_s(choice.recompute)
     copies = tensors.copies(tensors.bytes_of(choice.swap))
+    device_s = copies.backward_s + again
+    wait_s = tensors.host_wait_s(device_s, dispatched)
 
     def longer(table: dict[str, Floats], **more: Floats) -> dict[str, Floats]:
         return {name: part + more[name] if name in more else part for name, part in table.items()}
@@ -310,9 +346,11 @@ def chosen_costs(whole: LayerCosts, tensors: TensorCosts, choice: TensorChoice) 
             activation_swap=copies.exposed_backward_s,
             contention=copies.contention_backward_s,
             recompute=again,
+            host=wait_s,
         ),
         masked=longer(whole.masked, activation_swap=copies.masked_s),
         forward_s=whole.forward_s + copies.forward_s,
-        backward_s=whole.backward_s + copies.backward_s + again,
-        pieces=longer(whole.pieces, attention=copies.forward_s, attention_back=copies.backward_s + again),
+        backward_s=whole.backward_s + device_s + wait_s,
+        host=longer(whole.host, backward=dispatched),
+        pieces=longer(whole.pieces, attention=copies.forward_s, attention_back=device_s),
     )

@@ -397,9 +397,7 @@ class LatticeSearch:
         given = self.workload, self.request.space, self.constants, self.simulator
         pieces = [Piece(refined, *given, plan.strategy, plan.step_time_s) for plan in ranked[: self.request.listed]]
         work_off(self._executor, pieces, beat)
-        return tuple(
-            sorted((each for piece in pieces for each in piece.result()), key=lambda each: each.estimate["step_time_s"])
-        )
+        return tuple(sorted((each for piece in pieces for each in piece.result()), key=lambda each: each.estimate["step_time_s"]))
 
     def _timing(self, simulate_s: float, explain_s: float, refine_s: float | None = None) -> Timing:
         """Times of all steps so far, including the steps of the result."""

@@ -80,40 +80,48 @@ def layer_options(tensors: TensorCosts, transient_bytes: float) -> LayerOptions:
     The result is exact.
     """
     total = float(tensors.bytes_of(~Tensor(0))[0])
-    kept, seconds, moved = np.array([total]), np.zeros(1), np.zeros(1)
+    kept, seconds, moved, host = np.array([total]), np.zeros(1), np.zeros(1), np.zeros(1)
     again = swap = np.zeros(1, dtype=np.int64)
     for states in _states(tensors):
         columns = np.array(states)
         grown = [
-            (base[:, None] + more[None, :]).ravel() for base, more in zip((kept, seconds, moved), columns.T[:3], strict=True)
+            (base[:, None] + more[None, :]).ravel()
+            for base, more in zip((kept, seconds, moved, host), columns.T[:4], strict=True)
         ]
         masks = [
             (base[:, None] | more[None, :].astype(np.int64)).ravel()
-            for base, more in zip((again, swap), columns.T[3:], strict=True)
+            for base, more in zip((again, swap), columns.T[4:], strict=True)
         ]
         rows = unbeaten(*grown)
-        (kept, seconds, moved), (again, swap) = (column[rows] for column in grown), (mask[rows] for mask in masks)
+        (kept, seconds, moved, host), (again, swap) = (column[rows] for column in grown), (mask[rows] for mask in masks)
     copies = tensors.copies(moved)
-    seconds, working = (
-        seconds + copies.forward_s + copies.backward_s,
-        transient_bytes + working_bytes(total - kept - moved, moved),
-    )
+    device_s = seconds + copies.backward_s
+    seconds = copies.forward_s + device_s + tensors.host_wait_s(device_s, host)
+    working = transient_bytes + working_bytes(total - kept - moved, moved)
     return LayerOptions(np.maximum(kept, 0.0), seconds, working, again, swap)
 
 
-def _states(tensors: TensorCosts) -> list[list[tuple[float, float, float, int, int]]]:
-    """(bytes freed, seconds, bytes moved, recompute, swap) of each state, for every set of tensors that share a price."""
+State = tuple[float, float, float, float, int, int]
+
+
+def _states(tensors: TensorCosts) -> list[list[State]]:
+    """(bytes freed, seconds, bytes moved, host seconds, recompute, swap) of each state, for tensors that share a price.
+
+    Host seconds are 0 where the host stays ahead of the device under any choice: then they decide nothing.
+    """
+    waits = float(tensors.dispatched_s(~Tensor(0))[0]) > float(tensors.spare_s[0])
     tied = [tensor for tensor in tensors.bytes if tensor in ROTATED]
     groups = [tied] if tied else []
     groups += [[tensor] for tensor in tensors.bytes if tensor not in ROTATED]
     found = []
     for group in groups:
         ways = [("keep", "swap", "again") if tensor in tensors.again_s else ("keep", "swap") for tensor in group]
-        found.append([_state(tensors, dict(zip(group, way, strict=True))) for way in product(*ways)])
+        found.append([_state(tensors, dict(zip(group, way, strict=True)), waits=waits) for way in product(*ways)])
     return found
 
 
-def _state(tensors: TensorCosts, ways: dict[Tensor, str]) -> tuple[float, float, float, int, int]:
+def _state(tensors: TensorCosts, ways: dict[Tensor, str], *, waits: bool) -> State:
     sets = {name: Tensor(sum(t for t, way in ways.items() if way == name)) for name in ("again", "swap")}
     gone, moved = (float(tensors.bytes_of(which)[0]) for which in (sets["again"] | sets["swap"], sets["swap"]))
-    return -gone, float(tensors.recomputed_s(sets["again"])[0]), moved, int(sets["again"]), int(sets["swap"])
+    host_s = float(tensors.dispatched_s(sets["again"])[0]) if waits else 0.0
+    return -gone, float(tensors.recomputed_s(sets["again"])[0]), moved, host_s, int(sets["again"]), int(sets["swap"])

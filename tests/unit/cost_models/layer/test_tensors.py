@@ -153,6 +153,27 @@ def test_what_a_choice_does_to_a_layer() -> None:
         assert sum(float(part[0]) for part in table.values()) == pytest.approx(float(getattr(priced, name)[0]))
 
 
+@pytest.mark.parametrize("host_kernel_s", [1e-9, 20e-6, 2e-3])
+@pytest.mark.parametrize(
+    ("module", "tensors"),
+    [
+        (RecomputeModule.LAYERNORM, Tensor.NORM_OUTPUT),
+        (RecomputeModule.MLP_ACT, Tensor.EXPERT_ACTIVATION | Tensor.SHARED_ACTIVATION),
+    ],
+)
+def test_the_host_dispatches_the_tensors_of_a_module_as_the_module(
+    module: RecomputeModule, tensors: Tensor, host_kernel_s: float
+) -> None:
+    job = workload(LATENT, stack="mindspeed-llm")
+    on = device(job, host_kernel_s=host_kernel_s)
+    plain, by_module = (keys(ep=4, **more) for more in ({}, {"recompute": 1, "recompute_modules": int(module)}))
+    whole, repeated = (layer_costs(job, key, on, network(job), moe=True) for key in (plain, by_module))
+    found = chosen_costs(whole, tensor_costs(job, plain, on, network(job), moe=True), TensorChoice(tensors))
+    assert float(found.backward_s[0]) == pytest.approx(float(repeated.backward_s[0]), rel=1e-9)
+    assert float(found.backward["host"][0]) == pytest.approx(float(repeated.backward["host"][0]), rel=1e-9)
+    assert float(found.host["backward"][0]) == pytest.approx(float(repeated.host["backward"][0]), rel=1e-9)
+
+
 def test_modules_that_cover_a_plan() -> None:
     first, second = TensorChoice(Tensor.NORM_OUTPUT, Tensor.KEYS_VALUES), TensorChoice(Tensor(0), Tensor.EXPERT_INPUT)
     plan = ((((TensorShare(first),),), ((TensorShare(TensorChoice(), 2), TensorShare(second)),)),)
