@@ -63,7 +63,8 @@ class ReadJob:
     they are). ``tokenizer``: its name or path. ``warnings``: one sentence for each default of the framework that costs, and that
     the price leaves out. ``loader_mask``: the data loader makes a mask of sequence x sequence. ``torch_compile``: whether layers
     and loss are compiled. ``legacy_layers``: the layers are older ones of the framework. ``fp32_residual``: as in
-    ``cost_models.shapes.residual``.
+    ``cost_models.shapes.residual``. ``fp8_recipe``: as in ``cost_models.shapes.precision``.
+    ``fp8_param_gather``: weights are gathered in 8 bits.
     """
 
     model: ModelShape
@@ -83,6 +84,8 @@ class ReadJob:
     legacy_layers: bool = False
     fp32_residual: str = "none"
     task: TrainingTask = PRETRAIN
+    fp8_recipe: str | None = None
+    fp8_param_gather: bool | None = None
 
 
 class NamedModel(NamedTuple):

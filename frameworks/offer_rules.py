@@ -79,6 +79,18 @@ def precision_rule(name: str, source: str, framework: str, *offered: str) -> Rul
     )
 
 
+def recipe_rule(name: str, source: str, framework: str, *offered: str) -> Rule:
+    """A framework scales operands in 8 bits in the given ways only."""
+    return Rule(
+        name,
+        source,
+        Sentence("in 8 bits, training.fp8_recipe is {} or not stated", either(offered)),
+        lambda w, b: every_row(b, w.training.recipe is not None and w.training.fp8_recipe not in offered),
+        lambda w, s: Sentence("{} has no recipe {}: {}", framework, w.training.fp8_recipe, either(offered)),
+        job_only=True,
+    )
+
+
 def task_rule(name: str, source: str, framework: str, *tasks: Task) -> Rule:
     """A framework's program runs the given tasks only; another would train all weights from random ones."""
     return Rule(

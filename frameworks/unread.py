@@ -25,7 +25,6 @@ ASSUMED: Mapping[str, str] = {
     "cross-entropy-loss-fusion": Sentence("the loss is priced as the framework's own"),
     "overlap-param-gather-with-optimizer-step": Sentence("the gather is priced beside the first forward pass"),
     "delay-wgrad-compute": Sentence("weight gradients are priced with their backward pass"),
-    "fp8-recipe": Sentence("linear layers are priced in 8 bits, whatever scales them"),
     "no-fp8-wgrad": Sentence("weight gradients are priced in 8 bits"),
     "disable-fp8-wgrad": Sentence("weight gradients are priced in 8 bits"),
     "fp8-output-proj": Sentence("the head is priced in 16 bits"),

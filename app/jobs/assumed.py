@@ -21,6 +21,7 @@ _WHYS = (  # notes on defaults; a resolved job contains only their text
     Sentence("(not given)"),
     "(default on {} devices)",
     "(default on {})",
+    "(default of {} launch files)",
     "from the preset ({}: {})",
 )
 

@@ -55,6 +55,14 @@ def _precisions(workload: Workload) -> Sequence[str]:
     return tuple(name for name, rate in rates.items() if name in PRECISIONS and name != own and rate >= rates[own])
 
 
+def _recipes(workload: Workload) -> Sequence[str]:
+    """Other ways to scale operands in 8 bits that the devices run."""
+    training = workload.training
+    return tuple(
+        name for name in workload.device_traits.fp8_recipes if name != training.fp8_recipe and training.precision == "fp8"
+    )
+
+
 def _stacks(workload: Workload) -> Sequence[str]:
     others = (name for name in stacks_of(workload.cluster.profile.family) if name != workload.software.stack)
     return tuple(name for name in others if not STACKS[name].only_if_named)
@@ -77,6 +85,7 @@ OF_WORKLOAD: Mapping[str, Others] = {
     "training.seq_length": lambda workload: (2 * workload.training.seq_length,),
     "training.global_batch_size": lambda workload: (2 * workload.training.global_batch_size,),
     "training.precision": _precisions,
+    "training.fp8_recipe": _recipes,
     "training.mean_squared_length_fraction": lambda workload: (PACKED_FRACTION,),
     "software.stack": _stacks,
     "software.year": lambda workload: release_years(workload)[1],
@@ -87,6 +96,7 @@ OF_WORKLOAD: Mapping[str, Others] = {
 SHOWN: Mapping[str, Callable[[Workload], Any]] = {
     "cluster.inter_node_bytes_per_s": _bandwidth,
     "software.year": _release,
+    "training.fp8_recipe": lambda workload: Sentence("not stated"),
 }
 
 # Other values of these change times only, so that memory need not be computed again.

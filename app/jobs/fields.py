@@ -10,6 +10,7 @@ from app.jobs.assumed import AssumedFields
 from app.jobs.delivery import DeliverySection
 from app.jobs.headroom import MAX_HEADROOM_TEXT, HeadroomBytes, checked_headroom
 from app.jobs.sweep import SweepSection
+from cost_models.shapes.precision import RECIPES
 from cost_models.shapes.recompute_modules import MODULE_NAMES
 from cost_models.shapes.residual import RESIDUALS
 from cost_models.shapes.router_balance import RouterBalance
@@ -48,7 +49,7 @@ MAX_COUNTED_LAYERS = 1024
 GRAPH_STACKS = tuple(name for name, stack in STACKS.items() if stack.graph_by_default)
 
 TimeFactor = Annotated[float, Field(ge=0.2, le=5)]
-Precision = Literal["bf16", "fp16", "fp8", "nvfp4", "fp32"]
+Precision = Literal["bf16", "fp16", "fp8", "mxfp8", "hif8", "nvfp4", "fp32"]
 PRECISIONS: tuple[str, ...] = get_args(Precision)  # precisions of training; profiles also have rates of precisions for inference
 
 CP_ALGOS = {kind.label: kind for kind in CpAlgo}
@@ -126,7 +127,20 @@ class TrainingSection(Section):
     global_batch_size: GlobalBatch | None = Field(
         default=None, description="sequences in one step; with dpo pairs of a chosen and a rejected sequence"
     )
-    precision: Precision | None = None
+    precision: Precision | None = Field(
+        default=None,
+        description="of linear layers; mxfp8 means fp8 with fp8_recipe mxfp8. Default: the preset's, else bf16, else fp16",
+    )
+    fp8_recipe: Annotated[str, OneOf(*RECIPES)] | None = Field(
+        default=None,
+        description="with fp8 or hif8: how operands are scaled, by the framework's name. Default: tensorwise for hif8; mxfp8 for "
+        "mindspeed-llm; else not stated, and scales take no bytes",
+    )
+    fp8_param_gather: bool | None = Field(
+        default=None,
+        description="with fp8 and zero_stage 1 or more, on Transformer Engine: weights of linear layers are kept and gathered in "
+        "8 bits alone; default: true, but for blockwise",
+    )
     train_tokens: float | None = Field(
         default=None, gt=0, le=MAX_TOKENS, description="gives days; default: the model preset's for pretrain, else none"
     )

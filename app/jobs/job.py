@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from app.catalogue.models.presets import DefaultTraining, Preset, known_name, resolve_model
+from app.catalogue.models.presets import Preset, known_name, resolve_model
 from app.catalogue.models.presets import names as preset_names
 from app.catalogue.models.shape import ModelSection, model_to_mapping
 from app.jobs.assumed import NOT_GIVEN, Assumption, assumed_in, assumed_to_mapping
@@ -19,7 +19,6 @@ from app.jobs.expert_load import expert_load, with_capacity
 from app.jobs.fields import (
     DEFAULT_TRIALS,
     EXHAUSTIVE,
-    PRECISIONS,
     SETTINGS,
     ClusterSection,
     JobDocument,
@@ -31,6 +30,7 @@ from app.jobs.fields import (
 )
 from app.jobs.headroom import headroom_bytes
 from app.jobs.missing_fields import lacking, with_what_a_model_lacks
+from app.jobs.precision import leaves_recipe_open, resolved_precision, with_usual_recipe
 from app.jobs.software import listed_options, option_sentences, software_from_section, warn_of_software
 from app.jobs.strategy import feature_warnings, strategy_from_section
 from app.jobs.sweep import SweepSection
@@ -171,8 +171,12 @@ def parse_job(
         software=software_from_section(software_section, profile, assumed),
         room=MemoryRoom(headroom_bytes(settings.min_headroom, profile.usable_hbm_bytes, labels), settings.fit_confidence),
     )
+    workload = with_usual_recipe(workload, assumed)
     sections = {"cluster": cluster_section, "training": training_section, "software": software_section}
-    assumed |= {name: NOT_GIVEN for name in silent_fields() if name not in assumed and not _is_given(sections, name)}
+    silent = [name for name in silent_fields() if name not in assumed and not _is_given(sections, name)]
+    if not leaves_recipe_open(training_section, workload):
+        silent = [name for name in silent if name != "training.fp8_recipe"]
+    assumed |= dict.fromkeys(silent, NOT_GIVEN)
     _warn(cluster_section, profile, warnings)
     warn_of_software(workload, warnings)
     if workload.training.precision == "fp32":
@@ -329,39 +333,17 @@ def _training(
                 MAX_TOKENS_PER_STEP,
             )
         )
-    precision = _precision(section.precision, default, profile, assumed)
+    precision, recipe = resolved_precision(section, default, profile, assumed)
     check_precision(task, precision)
     return TrainingJob(
         seq_length=seq_length,
         global_batch_size=global_batch_size,
         precision=precision,
+        fp8_recipe=recipe,
         task=task,
         train_tokens=resolved("train_tokens", section.train_tokens),
         mean_squared_length_fraction=section.mean_squared_length_fraction,
     )
-
-
-def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
-    supported = [name for name in profile.matmul_flops_per_s if name in PRECISIONS]
-    if not supported:
-        raise InputError(Sentence("cluster.hardware: {} has no matmul rate in {}.", profile.name, joined(", ", PRECISIONS)))
-    if given is not None:
-        if given not in supported:
-            raise InputError(
-                Sentence(
-                    "training.precision: {!r} has no matmul rate on {}; give one of {}.",
-                    given,
-                    profile.name,
-                    joined(", ", sorted(supported)),
-                )
-            )
-        return given
-    if default is not None and default.precision in supported:
-        assumed["training.precision"] = default.why("precision")
-        return default.precision
-    precision = "bf16" if "bf16" in supported else "fp16" if "fp16" in supported else next(iter(supported))
-    assumed["training.precision"] = Sentence("(default on {})", profile.name)
-    return precision
 
 
 def _factors(workload: Workload) -> list[str]:

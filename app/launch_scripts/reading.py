@@ -274,6 +274,8 @@ def _document(framework: Framework, read: ReadJob, hardware: str, num_devices: i
             "seq_length": read.seq_length,
             "global_batch_size": batch,
             "precision": read.precision,
+            **({} if read.fp8_recipe is None else {"fp8_recipe": read.fp8_recipe}),
+            **({} if read.fp8_param_gather is None else {"fp8_param_gather": read.fp8_param_gather}),
             **({} if read.router_balance is None else {"router_balance": read.router_balance}),
             **task_fields(read.task),
         },

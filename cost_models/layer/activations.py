@@ -15,7 +15,7 @@ from cost_models.layer.expert_passes import CLAMPED_BYTES, clamps_experts
 from cost_models.layer.expert_rows import drops_expert_inputs, gathers_shared_input, peak_expert_rows
 from cost_models.layer.gathered_inputs import gathered_input_bytes, kept_gathers
 from cost_models.layer.linear_attention import linear_attention_states_bytes
-from cost_models.layer.linear_inputs import kept_input_bytes, linear_input_bytes
+from cost_models.layer.linear_inputs import expert_input_bytes, kept_input_bytes, linear_input_bytes, own_recipe
 from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.unfused_bytes import (
     expert_product_bytes,
@@ -24,6 +24,7 @@ from cost_models.layer.unfused_bytes import (
     routes_in_fp32,
     routing_bytes,
 )
+from cost_models.shapes.adapters import layer_rank_linears
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
@@ -37,6 +38,7 @@ ROUTER_INPUT_BYTES = 4  # a token and channel, in FP32 [megatron-0.12]
 SCORE_GRADIENT_BYTES = 4  # during the backward: gradients of the scores before and after dropout
 ALIBI_BYTES = 2  # each layer has its own tensor with the scaled position bias of its heads [mindspeed-attention]
 ZERO_MEMORY_KEPT_FRACTION = 0.3  # fraction of expert internals that level0 keeps [mindspeed, moe-zero-memory.md]
+CAST_WEIGHTS = "cast_weights"
 DROPPED_BY = {  # tensor classes that one module computes again as a whole
     "attention_scores": RecomputeModule.CORE_ATTN,
     "mlp": RecomputeModule.MLP,
@@ -110,16 +112,19 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
     mlp = _experts(workload, keys, workload.model.moe) if moe and workload.model.moe is not None else _dense_mlp(workload, keys)
     attention, reduced = (each * n for each in attention_bytes_per_token(workload, keys, local=local))
     adapted = workload.training.task.is_frozen
+    cast = _cast_weights(workload, keys, moe=moe, local=local)
     scores, score_gradients = _score_bytes(workload, keys, local=local)
     whole = {**_norm_bytes(workload, keys, moe=moe, local=local), "attention": attention, "attention_scores": scores, **mlp.kept}
     if adapted:
         whole["adapters"] = adapter_output_bytes(workload, keys, moe=moe)
+    whole |= cast
     kept_attention = np.where(drop(RecomputeModule.MLA_UP_PROJ), reduced, attention)
     kept_attention = kept_attention + n * core_checkpoint_bytes(workload, keys, local=local)
     again = _recomputed_activations(workload, mlp), _dropped_outputs(workload, keys, moe=moe, local=local)
     entering, inside = (np.where(swapped, moved, 0.0) for moved in _swapped_bytes(workload, keys, local=local))
     saved = _saved(keys, whole | {"attention": kept_attention - inside}, again[0], again[1] + entering, mlp.expert_inputs)
     waiting = _waiting(workload, keys, whole, mlp, moe=moe, local=local) | ({"adapters": whole["adapters"]} if adapted else {})
+    waiting |= {name: np.zeros_like(n) for name in cast}
     none = np.zeros_like(n)
     experts = sum((whole[name] for name in ("routed_experts", "shared_experts", "router")), none)
     recomputed = np.maximum(
@@ -141,6 +146,19 @@ def layer_activations(workload: Workload, keys: LayerKeys, *, moe: bool, local: 
         unreduced_bytes=wide * sum(whole.values(), none),
         transient_bytes=wide * (gathered + mlp.copies + recomputed + gradient + 2.0 * (entering + inside)),
     )
+
+
+def _cast_weights(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool) -> dict[str, Floats]:
+    """Bytes of the copies of a layer's weights that its forward cast for the input gradients, as their own tensor class. ``[k]``
+
+    Only stacks whose 8-bit layers cast anew in every forward have it; a copy that the forward alone needs is freed behind it
+    [mindspeed, float8_tensor.py:180].
+    """
+    recipe = own_recipe(workload)
+    if recipe is None:
+        return {}
+    held = sum(layer_rank_linears(workload.model, keys, moe=moe, local=local), np.zeros(len(keys.tp)))
+    return {CAST_WEIGHTS: (1.0 + recipe.weight_scale_bytes) * held}
 
 
 def between_blocks_tokens(workload: Workload, keys: LayerKeys) -> Floats:
@@ -227,9 +245,9 @@ class ChannelBytes(NamedTuple):
     waiting: float
 
 
-def channel_bytes(workload: Workload, keys: LayerKeys) -> ChannelBytes:
-    """Bytes of one MLP channel: inputs of the activation function (one, or gate and up), its inner copies and its output."""
-    output = float(kept_input_bytes(workload, Target.FC2))
+def channel_bytes(workload: Workload, keys: LayerKeys, *, routed: bool = False) -> ChannelBytes:
+    """Bytes of one channel of an MLP, or of routed experts: inputs of the activation function, its inner copies, its output."""
+    output = expert_input_bytes(workload, Target.FC2) if routed else kept_input_bytes(workload, Target.FC2)
     ways = 2.0 if workload.model.gated_linear_unit else 1.0
     entering = np.where(keys.has(Feature.FP8_ACTIVATION_INPUT) & workload.model.gated_linear_unit, 1.0, ELEMENT_BYTES)
     behind = gate_copy_bytes(workload, keys) + output
@@ -267,7 +285,8 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     """Activation bytes of routed and shared experts, in the MoE layer whose busiest rank receives the most tokens."""
     training, h = workload.training, float(workload.model.hidden_size)
     n, n_l, t = keys.tokens(training), keys.sharded_tokens(training), keys.tp.astype(np.float64)
-    channels, linear = channel_bytes(workload, keys), kept_input_bytes(workload, Target.FC1)
+    channels, linear = channel_bytes(workload, keys, routed=True), expert_input_bytes(workload, Target.FC1)
+    common = channel_bytes(workload, keys)  # of shared experts, which are a dense MLP
     rows = peak_expert_rows(keys, shape, training)
     width, shared_width = rows * shape.expert_ffn_hidden_size / keys.etp, shape.shared_expert_ffn_hidden_size * n / t
     clamped = CLAMPED_BYTES * width * (clamps_experts(workload.model) and workload.software_traits.eager)
@@ -277,14 +296,14 @@ def _experts(workload: Workload, keys: LayerKeys, shape: MoeShape) -> _Mlp:
     kept = {
         "mlp": np.zeros_like(n),
         "routed_experts": linear * h * rows + channels.kept * width + inside + outputs,
-        "shared_experts": channels.kept * shared_width + gathered,
+        "shared_experts": common.kept * shared_width + gathered,
         "router": (router_input_bytes(workload, keys) * h + routing_bytes(workload, keys)) * n_l,
     }
-    act = {"routed_experts": channels.behind * width + inside, "shared_experts": channels.behind * shared_width}
+    act = {"routed_experts": channels.behind * width + inside, "shared_experts": common.behind * shared_width}
     waiting = {
         "mlp": np.zeros_like(n),
         "routed_experts": 2.0 * linear * h * rows + channels.waiting * width,
-        "shared_experts": channels.waiting * shared_width + gathered,
+        "shared_experts": common.waiting * shared_width + gathered,
     }
     entering = (channels.kept - channels.behind) * width
     return _Mlp(kept, act, expert_copies(workload, keys, shape), waiting, width, entering)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from cost_models.layer.compute import ELEMENT_BYTES, element_factor
 from cost_models.layer.linear_attention import linear_attention_kept_bytes
+from cost_models.layer.linear_inputs import linear_input_bytes, projection_copy_bytes
 from cost_models.layer.unfused_bytes import NORM_STATISTIC_BYTES, norm_input_bytes
 from cost_models.shapes.layer_keys import Floats, LayerKeys, key_value_heads
 from cost_models.shapes.recompute_modules import RecomputeModule
@@ -35,6 +36,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     key and, if they have no rank of their own, queries, and it stays as a whole. There each layer has tables for queries and
     keys, and the copy of the values survives the recompute. Padded heads (``fused_head_dims``) are kept padded, the output also
     without padding. Frozen up-projections keep no input.
+    In 8 bits the projection may keep a copy of the output (``projection_copy_bytes``).
     Ulysses: attention keeps its output, and the projection keeps it again after the exchange. An output gate keeps itself and
     the gated output, 4 d H / t more. For a recurrence see ``linear_attention_kept_bytes``.
     Source: module structure of [megatron-0.12]; [cann] for the statistics.
@@ -49,7 +51,7 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
     heads = model.num_attention_heads
     statistics = statistics_bytes(workload, keys)
     task = workload.training.task
-    outputs = np.where((keys.ulysses_degree > 1) & task.trains(Target.PROJ), 2.0, 1.0)
+    outputs = 1.0 + output_copy_bytes(workload, keys) / ELEMENT_BYTES
     linear = model.linear_attention(local=local)
     if linear is not None:
         kept = (linear_attention_kept_bytes(linear) + ELEMENT_BYTES * linear.value_width * (outputs - 1.0)) / t
@@ -86,6 +88,13 @@ def attention_bytes_per_token(workload: Workload, keys: LayerKeys, *, local: boo
         return rest + expanded / t + behind + tables, rest + copied
     rest = rest + rope
     return rest + expanded / t + behind, rest
+
+
+def output_copy_bytes(workload: Workload, keys: LayerKeys) -> Floats:
+    """Bytes that the projection keeps of each element of attention's output, beside the output that attention keeps. ``[k]``"""
+    beside, exchanged = projection_copy_bytes(workload), (keys.ulysses_degree > 1) & workload.training.task.trains(Target.PROJ)
+    again = linear_input_bytes(workload) if beside else ELEMENT_BYTES
+    return np.where(exchanged, float(again), beside)
 
 
 def fused_head_dims(mla: MlaShape, workload: Workload) -> tuple[int, int]:

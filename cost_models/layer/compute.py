@@ -35,6 +35,8 @@ PADDING_TILE_FRACTION = 0.5  # mean padding of a group in a grouped matmul, in t
 NARROWEST_TILE_FRACTION = 0.25  # fraction of a tile: narrower outputs take as long as this [asc-devkit-guide, Matmul tiling]
 FULL_RATE_HEAD_DIM = 128  # heads at least as wide run at the full rate [flash-attention-2, figure 5]
 ALIGNED_HEAD_DIM = 8  # a GPU's tensor cores need multiples of it [runs-fit]
+# Precisions with the rate of another, the first one in the profile.
+ALIKE = {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16"), "hif8": ("hif8", "fp8")}
 UNFUSED_BACKWARD_TRAFFIC_FACTOR = 1.6  # HBM traffic of unfused attention's backward over its forward's [runs-fit]
 
 
@@ -170,12 +172,12 @@ def _slowest_device_factor(cluster: Cluster, constants: Constants) -> float:
 
 
 def matmul_peak_flops_per_s(profile: HardwareProfile, precision: str) -> float:
-    """Dense matmul peak in a precision. FP16 and BF16 substitute for each other. [flops/s]
+    """Dense matmul peak in a precision. FP16 and BF16 substitute for each other, FP8 for HiF8. [flops/s]
 
     Raises ``ValueError`` if the profile has no such peak; a peak is never made up.
     """
     peaks = profile.matmul_flops_per_s
-    for name in {"bf16": ("bf16", "fp16"), "fp16": ("fp16", "bf16")}.get(precision, (precision,)):
+    for name in ALIKE.get(precision, (precision,)):
         if name in peaks:
             return peaks[name]
     raise ValueError(Sentence("{} has no {} matmul peak; it has {}", profile.name, precision, joined(", ", sorted(peaks))))
@@ -188,8 +190,8 @@ def achievable_flops_per_s(profile: HardwareProfile, precision: str) -> float:
     """
     measured = profile.achievable_matmul_flops_per_s
     peak = matmul_peak_flops_per_s(profile, precision)
-    half = {"bf16": "fp16", "fp16": "bf16"}.get(precision, "")
-    return measured.get(precision) or measured.get(half) or peak * UNMEASURED_ACHIEVABLE_FRACTION
+    rates = (measured.get(name) for name in ALIKE.get(precision, (precision,)))
+    return next(filter(None, rates), peak * UNMEASURED_ACHIEVABLE_FRACTION)
 
 
 def matmul_s(

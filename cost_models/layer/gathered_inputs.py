@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cost_models.layer.linear_inputs import linear_input_bytes
+from cost_models.layer.linear_inputs import linear_input_bytes, own_recipe
 from cost_models.shapes.layer_keys import Floats, LayerKeys
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
@@ -19,7 +19,8 @@ def kept_gathers(workload: Workload, keys: LayerKeys, *, moe: bool, local: bool 
     """
     model = workload.model
     splits = (keys.sequence_parallel != 0) & (keys.tp > 1) & ~keys.has(Feature.TP_2D)
-    kept = splits & workload.software_traits.keeps_gathered_inputs & (not workload.training.task.is_frozen)
+    keeps = workload.software_traits.keeps_gathered_inputs or own_recipe(workload) is not None
+    kept = splits & keeps & (not workload.training.task.is_frozen)
     latent = model.mla is not None and bool(model.mla.q_lora_rank) and model.linear_attention(local=local) is None
     mlp = kept & ~keys.recomputes(RecomputeModule.MLP) & (not moe)
     return (kept & (not latent)).astype(np.float64), mlp.astype(np.float64)

@@ -11,8 +11,8 @@ from cost_models.layer.expert_passes import BIAS_KERNELS
 from cost_models.layer.expert_rows import padded
 from cost_models.layer.lone_norms import lone_norms
 from cost_models.layer.modules import has_one_expert_kernel
-from cost_models.layer.quantisation import QUANTISED_PRECISIONS
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import MODULES, RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.tensors import TENSORS, Tensor

@@ -23,9 +23,10 @@ from cost_models.layer.expert_passes import ExpertPasses, expert_passes
 from cost_models.layer.expert_rows import expert_rows, padded, routed_copies
 from cost_models.layer.linear_attention import linear_attention_moved_bytes, linear_attention_s
 from cost_models.layer.lone_norms import lone_norms
-from cost_models.layer.quantisation import QUANTISED_PRECISIONS, quantise_s
+from cost_models.layer.quantisation import quantise_s
 from cost_models.shapes.flops import attended_length, attention_score_flops_per_token
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import MlaShape, ModelShape, Workload

@@ -6,29 +6,43 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cost_models.layer.compute import Device, vector_s
+from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
 from cost_models.layer.expert_rows import expert_rows
+from cost_models.layer.linear_inputs import own_recipe
+from cost_models.shapes.adapters import layer_rank_linears
 from cost_models.shapes.layer_keys import Floats, LayerKeys
+from cost_models.shapes.precision import QUANTISED_PRECISIONS
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import ModelShape, Workload
 
+UNSTATED_BYTES = 6  # reads for the scale and for the cast, 2 each, and two copies
 SHORTENING_BYTES = 3  # reads 16 bits and writes 8, or the reverse
-QUANTISED_PRECISIONS = ("fp8", "nvfp4")  # precisions of linear layers; attention, router, embedding and head stay in 16 bits
 
 
 def quantise_s(workload: Workload, keys: LayerKeys, device: Device, *, moe: bool, local: bool = False) -> tuple[Floats, Floats]:
     """Time to cast activations, and their gradients, for the linear layers of one layer and micro batch. [s] ``[k]``
 
     The forward casts the input of every linear layer and the backward the gradient of its output. Each cast includes the
-    transpose that the backward matmuls need [transformer-engine]. Weights are cast once a step and not counted. In 16 and 32
-    bits only ``fp8_activation_input`` casts.
+    transpose that the backward matmuls need [transformer-engine]. Weights are cast once a step and not counted, but where every
+    forward casts them (``SoftwareTraits.own_eight_bit_layers``). In 16 and 32 bits only ``fp8_activation_input`` casts.
     """
     linears = workload.training.precision in QUANTISED_PRECISIONS
     pairs = list(_linear_elements(workload, keys, moe=moe, local=local)) if linears else []
-    each = device.constants.quantise_bytes
+    each = device.constants.quantise_bytes * _of_unstated(workload)
     forward, backward = (sum((pair[i] for pair in pairs), np.zeros(len(keys.tp))) for i in (0, 1))
+    if own_recipe(workload) is not None:
+        forward = forward + sum(layer_rank_linears(workload.model, keys, moe=moe, local=local), np.zeros(len(keys.tp)))
     shortened = SHORTENING_BYTES * _shortened_elements(workload, keys, moe=moe)
     return vector_s(each * forward + shortened, device), vector_s(each * backward + shortened, device)
+
+
+def _of_unstated(workload: Workload) -> float:
+    """Traffic of a cast under the job's recipe over that of an unstated one, which ``quantise_bytes`` gives."""
+    recipe = workload.training.recipe
+    if recipe is None:
+        return 1.0
+    written = workload.operand_copies * (1.0 + recipe.scale_bytes)
+    return (recipe.reads * ELEMENT_BYTES + written) / UNSTATED_BYTES
 
 
 def _shortened_elements(workload: Workload, keys: LayerKeys, *, moe: bool) -> Floats:

@@ -17,6 +17,7 @@ from cost_models.layer.attention_bytes import (
     head_norm_bytes,
     kept_groups,
     latent_ranks,
+    output_copy_bytes,
     statistics_bytes,
 )
 from cost_models.layer.compute import ELEMENT_BYTES, Device, vector_s
@@ -25,7 +26,7 @@ from cost_models.layer.expert_bytes import expert_output_bytes, gathered_shared_
 from cost_models.layer.expert_rows import peak_expert_rows
 from cost_models.layer.gathered_inputs import gathered_input_bytes
 from cost_models.layer.host import blocked_s, host_again_s
-from cost_models.layer.linear_inputs import kept_input_bytes
+from cost_models.layer.linear_inputs import expert_input_bytes
 from cost_models.layer.modules import ROUTER_BYTES, LayerCompute, layer_compute
 from cost_models.layer.overlap import host_copy_stretch, layer_comm, repeated_gather_s
 from cost_models.layer.unfused_bytes import expert_product_bytes
@@ -186,14 +187,14 @@ def _attention_bytes(
         Tensor.GATHERED_INPUT: gathered,
         Tensor.ATTENTION_SCORES: kept["attention_scores"],
     }
-    statistics = statistics_bytes(workload, keys)
+    statistics, copied = statistics_bytes(workload, keys), output_copy_bytes(workload, keys)
     if model.linear_attention(local=local) is not None:
         own: dict[Tensor, Floats] = {}
     elif model.mla is not None:
         mla, without_up = model.mla, attention_bytes_per_token(workload, keys, local=local)[1]
         queries = ELEMENT_BYTES * (heads * mla.qk_head_dim / t + mla.q_lora_rank / latent_ranks(keys))
         output = (ELEMENT_BYTES * heads * mla.v_head_dim + statistics) / t
-        copies = np.where(keys.ulysses_degree > 1, ELEMENT_BYTES * heads * mla.v_head_dim / t, 0.0)
+        copies = copied * heads * mla.v_head_dim / t
         own = {
             Tensor.QUERIES: queries * n,
             Tensor.KEYS_VALUES: kept["attention"] - (without_up + queries) * n,
@@ -203,7 +204,7 @@ def _attention_bytes(
     else:
         wide = model.kv_channels * ELEMENT_BYTES / t
         groups = kept_groups(workload, keys)
-        gates = np.where(keys.ulysses_degree > 1, 1.0, 0.0) + (2.0 if model.attention_output_gate else 0.0)
+        gates = copied / ELEMENT_BYTES + (2.0 if model.attention_output_gate else 0.0)
         projected, output = wide * (heads + 2.0 * groups), wide * heads + statistics / t
         apart = projected + output + wide * heads * gates + head_norm_bytes(workload, keys)
         rotary = np.maximum(kept["attention"] / n - apart, 0.0)
@@ -230,15 +231,16 @@ def _mlp_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) -> 
 
 def _expert_bytes(workload: Workload, keys: LayerKeys, kept: dict[str, Floats]) -> dict[Tensor, Floats]:
     """Kept bytes of router, routed and shared experts, by tensor."""
-    shape, channels = workload.model.moe, channel_bytes(workload, keys)
+    shape, channels = workload.model.moe, channel_bytes(workload, keys, routed=True)
+    common = channel_bytes(workload, keys)
     assert shape is not None
     rows = peak_expert_rows(keys, shape, workload.training)
-    tokens = kept_input_bytes(workload, Target.FC1) * workload.model.hidden_size * rows
+    tokens = expert_input_bytes(workload, Target.FC1) * workload.model.hidden_size * rows
     outputs = expert_output_bytes(workload, keys, shape)
     width = rows * shape.expert_ffn_hidden_size / keys.etp
     behind = width * (channels.behind + expert_product_bytes(workload, keys))
     inside = kept["shared_experts"] - gathered_shared_input_bytes(workload, keys)
-    shared = inside * channels.behind / channels.kept
+    shared = inside * common.behind / common.kept
     return {
         Tensor.ROUTER: kept["router"],
         Tensor.EXPERT_INPUT: tokens,

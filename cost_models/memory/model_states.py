@@ -12,13 +12,15 @@ from cost_models.shapes.adapters import adapter_rank_parameters, layer_rank_line
 from cost_models.shapes.fully_sharded import shards_each_layer
 from cost_models.shapes.layer_keys import Floats, shard_sizes
 from cost_models.shapes.parameters import GATED_MATRICES, MTP_NORMS, layer_rank_parameters
+from cost_models.shapes.precision import Recipe
 from cost_models.shapes.strategy import IntColumn, StrategyBatch, by_schedule
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.workload import Workload
 
 # Bytes a parameter: 16 bits, FP32, two moments in FP32 [rajbhandari2020, figure 1].
 WEIGHT_BYTES, MASTER_BYTES, MOMENT_BYTES = 2, 4, 8
-# FP8 copies of a 16-bit weight in the layouts of its matmuls [transformer-engine, base.py; float8_tensor.py].
+# FP8 copies of a 16-bit weight in the layouts of its matmuls, where no recipe is stated [transformer-engine, base.py;
+# float8_tensor.py].
 CAST_WEIGHT_BYTES = 2
 GRADIENT_BYTES, HALF_GRADIENT_BYTES = 4.0, 2.0  # bytes in the accumulation buffer: FP32, or 16 bits as the backward writes them
 _ENDS_MEET = by_schedule(lambda rules: rules.ends_meet)
@@ -189,9 +191,10 @@ def trained_parameters(
 
 
 def quantised_parameters(workload: Workload, batch: StrategyBatch, layers: LayersByKind, is_mtp: Floats) -> tuple[Floats, Floats]:
-    """Frozen parameters on a rank that are stored in the base precision, dense and of experts, ``[stage, n]``.
+    """Parameters on a rank that are stored in 8 bits or in the base precision, dense and of experts, ``[stage, n]``.
 
-    They are those of linear layers; embedding, head, norms and router keep 16 bits.
+    They are those of linear layers; embedding, head, norms and router keep 16 bits. None without a stated recipe or base
+    precision.
 
     Parameters
     ----------
@@ -200,7 +203,7 @@ def quantised_parameters(workload: Workload, batch: StrategyBatch, layers: Layer
     """
     model = workload.model
     dense = experts = np.zeros((len(layers[0]), len(batch)))
-    if not workload.training.task.dequantises:
+    if not workload.training.task.dequantises and workload.training.recipe is None:
         return dense, experts
     last_kind = model.kinds_of_layers()[-1]
     for kind, number in zip(model.layer_kinds(), layers, strict=True):
@@ -228,6 +231,13 @@ def scatters_each_micro_batch(workload: Workload, batch: StrategyBatch) -> NDArr
     return scatters
 
 
+def _beside_sixteen_bits(workload: Workload, recipe: Recipe, batch: StrategyBatch) -> Floats:
+    """Bytes of a linear layer's weight in 8 bits beyond those in 16, ``[n]``; below 0 where it takes less and has no 16 bits."""
+    in_eight_bits = workload.operand_copies * (1.0 + recipe.weight_scale_bytes)
+    alone = (batch.zero_stage > 0) & workload.gathers_eight_bits
+    return np.where(alone, in_eight_bits - WEIGHT_BYTES, in_eight_bits)
+
+
 def model_states(
     workload: Workload,
     batch: StrategyBatch,
@@ -246,9 +256,10 @@ def model_states(
     [pytorch-fsdp, section 4.4]. DeepSpeed
     accumulates BF16 gradients in FP32 in addition to those that the backward writes [deepspeed, bf16_optimizer.py]. With 16-bit
     gradients, Megatron's optimizer works on an FP32 copy of its shard. In FP8 without the distributed optimizer, weights are
-    also kept in 16 bits; tables and norms count as if they were cast. With it the layers' weights are twice 8 bits
-    [megatron-0.12, distrib_optimizer.py]. reuse-fp32-param keeps the master as the weights and a 16-bit remainder.
-    swap-optimizer keeps all states on the host. Moments in BF16 are half as large [megatron-0.19, arguments.py; deepseek-v3,
+    also kept in 16 bits; tables and norms count as if they were cast, unless the recipe is stated. With it the layers' weights
+    are twice 8 bits [megatron-0.12, distrib_optimizer.py], with the scales of a stated recipe. reuse-fp32-param keeps the master
+    as the weights and a 16-bit remainder. swap-optimizer keeps all states on the host. Moments in BF16 are half as large
+    [megatron-0.19, arguments.py; deepseek-v3,
     section 3.3.3].
 
     Frozen weights have neither gradients nor optimizer states, and no copy in FP32: 2 bytes a parameter, less if they are
@@ -266,7 +277,8 @@ def model_states(
     g = gradient_bytes(workload, batch)
     software = workload.software
     fp32 = software.fp32_parameters or workload.software_traits.fp32_shards or workload.training.precision == "fp32"
-    casts = workload.training.precision == "fp8" and workload.software_traits.uses_transformer_engine
+    recipe, engine = workload.training.recipe, workload.software_traits.uses_transformer_engine
+    casts = workload.training.precision == "fp8" and recipe is None and engine
     weight_bytes = np.where(casts & (batch.zero_stage == 0), CAST_WEIGHT_BYTES, 0.0) + (
         2 * WEIGHT_BYTES if fp32 else WEIGHT_BYTES
     )
@@ -283,6 +295,9 @@ def model_states(
 
     shards_from = 1 if software.fp32_parameters else 2 if workload.software_traits.fp32_shards else 3
     task, weights = workload.training.task, shared(weight_bytes, shards_from)
+    if recipe is not None and engine and not workload.software_traits.own_eight_bit_layers:
+        dense, experts = (parameters.dense, parameters.experts) if quantised is None else quantised
+        weights = weights + divided(dense, experts, shards_from) * _beside_sixteen_bits(workload, recipe, batch)
     if task.is_frozen:
         saved = WEIGHT_BYTES - task.stored_bytes
         weights = weights + WEIGHT_BYTES * divided(parameters.dense, parameters.experts, 3)

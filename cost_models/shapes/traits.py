@@ -56,6 +56,11 @@ class DeviceTraits:
         ``SoftwareTraits.rotary_tables_year`` [mindspeed-attention].
     keeps_quantised_inputs : a linear layer that multiplies in 8 bits or fewer keeps its input in 8 bits, as Transformer
         Engine does [transformer-engine, linear.py].
+    recipe_needs : recipes of 8-bit matmuls by framework's name, each with the precision in a profile of the chips that run it.
+    recipes_source : where the chips of each recipe are stated.
+    fp8_recipes : those of ``recipe_needs`` that this product runs.
+    takes_any_layout : matmuls in 8 bits take operands by rows or by columns; a GPU's from Blackwell on.
+    has_hif8 : devices that multiply in FP8 also do so in HiF8, at the same rate [950-white-paper].
     p2p_buffer_bytes : send and receive buffer of a neighbour pair in a pipeline.
     most_decode_graphs : graphs that an inference engine captures at most: all of its sizes [vllm, cudagraph_capture_sizes]; on
         Ascend those that the streams left room for [vllm-ascend-graphs].
@@ -72,6 +77,11 @@ class DeviceTraits:
     softmax_statistics_bytes: int = 4
     rotary_keeps_inputs: bool = False
     keeps_quantised_inputs: bool = True
+    recipe_needs: tuple[tuple[str, str], ...] = ()
+    recipes_source: str = ""
+    fp8_recipes: tuple[str, ...] = ()
+    takes_any_layout: bool = False
+    has_hif8: bool = False
     p2p_buffer_bytes: int = 0
     most_decode_graphs: int = 51
 
@@ -82,6 +92,9 @@ class DeviceTraits:
 
 
 GPU = DeviceTraits()
+# Delayed and tensorwise from compute capability 8.9 on, blockwise from 9.0, MXFP8 from 10.0, which brought NVFP4. AMD's fork has
+# no blockwise; MXFP8 came with MXFP4.
+PER_TENSOR = (("delayed", "fp8"), ("tensorwise", "fp8"))
 FAMILIES = {
     "ascend": DeviceTraits(
         priors="ascend",
@@ -94,11 +107,22 @@ FAMILIES = {
         softmax_statistics_bytes=64,
         rotary_keeps_inputs=True,
         keeps_quantised_inputs=False,
+        recipe_needs=(*PER_TENSOR, ("blockwise", "fp8"), ("mxfp8", "fp8"), ("mxfp8-32x32", "fp8")),
+        recipes_source="[mindspeed, te/pytorch/fp8/recipes]",
+        takes_any_layout=True,
+        has_hif8=True,
         p2p_buffer_bytes=2 * 20 * 2**20,  # [cann, P2P_HCCL_BUFFSIZE]
         most_decode_graphs=39,
     ),
-    "nvidia": replace(GPU, library=Library.CUDA),
-    "amd": GPU,
+    "nvidia": replace(
+        GPU,
+        library=Library.CUDA,
+        recipe_needs=(*PER_TENSOR, ("blockwise", "fp8"), ("mxfp8", "nvfp4")),
+        recipes_source="[transformer-engine, quantization.py]",
+    ),
+    "amd": replace(
+        GPU, recipe_needs=(*PER_TENSOR, ("mxfp8", "mxfp4")), recipes_source="[transformer-engine-rocm, quantization.py]"
+    ),
 }
 
 
@@ -109,7 +133,11 @@ def family_traits(family: str) -> DeviceTraits:
 
 def device_traits(profile: HardwareProfile) -> DeviceTraits:
     """Traits of one product: its family's traits, and its generation."""
-    return replace(family_traits(profile.family), generation=_generation(profile.matmul_flops_per_s))
+    family, rates = family_traits(profile.family), profile.matmul_flops_per_s
+    recipes = tuple(recipe for recipe, needed in family.recipe_needs if needed in rates)
+    generation = _generation(rates)
+    any_layout = family.takes_any_layout or generation is Generation.BLACKWELL
+    return replace(family, generation=generation, fp8_recipes=recipes, takes_any_layout=any_layout)
 
 
 def _generation(precisions: Collection[str]) -> Generation:
@@ -196,6 +224,14 @@ class SoftwareTraits:
         backward; other stacks keep a rank's part and gather again. A compiled graph gathers again only where it is told to
         (``select_comm_recompute``) [mindformers-1.8, training_graph/transformer/utils.py; mindspore, step_parallel.cc].
     recomputes_routed_activations : recompute of activation functions is of routed experts alone [megatron-0.12, experts.py].
+    mxfp8_parameters_year : first release whose optimizer keeps weights in MXFP8 and gathers them through the buffer of gradients;
+        core 0.13 [megatron-0.19, param_and_grad_buffer.py].
+    shared_projection_input_year : first release whose projection behind attention keeps no input of its own in 8 bits, unless the
+        scale is delayed; core 0.14 [megatron-0.19, attention.py]. ``None``: it keeps one.
+    own_eight_bit_layers : linear layers in 8 bits are not Transformer Engine's: each forward casts the weights anew and keeps the
+        copy for its backward, grouped matmuls keep their input in 16 bits, and what sequence parallelism gathered is kept whole
+        [mindspeed, te/pytorch/module/linear.py; grouped_matmul_util.py].
+    usual_fp8_recipe : recipe that its scripts for 8 bits ask for, and its launch files here. ``None``: the framework's default.
     releases : the releases between which device time differs; ``None``: not known.
     """
 
@@ -235,6 +271,10 @@ class SoftwareTraits:
     own_angles: bool = False
     keeps_gathered_inputs: bool = False
     recomputes_routed_activations: bool = False
+    mxfp8_parameters_year: float | None = None
+    shared_projection_input_year: float | None = None
+    own_eight_bit_layers: bool = False
+    usual_fp8_recipe: str | None = None
     releases: Ladder | None = None
 
 
@@ -279,6 +319,8 @@ MEGATRON_CORE = SoftwareTraits(
     norms_inside_linears=True,
     own_angles=True,
     recomputes_routed_activations=True,
+    mxfp8_parameters_year=ROUTER_RELEASE,
+    shared_projection_input_year=2025.77,
 )
 STACKS = {  # the first stack for a kind of devices is the default there
     "mindspeed-llm": Stack(
@@ -295,6 +337,8 @@ STACKS = {  # the first stack for a kind of devices is the default there
             rotary_tables_year=2025.42,
             each_optimizer_gathers=True,
             gathers_once_year=2025.75,
+            own_eight_bit_layers=True,
+            usual_fp8_recipe="mxfp8",
             releases=MINDSPEED_LLM,
         ),
     ),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from cost_models.shapes.expert_load import ExpertCounts
 from cost_models.shapes.expert_spread import ExpertSpread, expert_spread, usual_balance
 from cost_models.shapes.model_constants import ModelConstants
+from cost_models.shapes.precision import EIGHT_BITS, RECIPES, Recipe
 from cost_models.shapes.residual import RESIDUALS, Residual
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.training_task import PRETRAIN, TrainingTask
@@ -194,13 +195,20 @@ class TrainingJob:
 
     seq_length: int
     global_batch_size: int
-    precision: str = "bf16"  # bf16 | fp16 | fp8 | nvfp4 | fp32
+    precision: str = "bf16"  # bf16 | fp16 | fp8 | hif8 | nvfp4 | fp32
+    fp8_recipe: str | None = None  # how operands in 8 bits are scaled, of ``precision.RECIPES``; None: not stated
+    fp8_param_gather: bool | None = None  # see ``Workload.gathers_eight_bits``; None: as launch files here ask for
     train_tokens: float | None = None
     expert_load_factor: float = 1.0
     expert_spread: ExpertSpread | None = None
     expert_counts: ExpertCounts | None = None
     mean_squared_length_fraction: float = 1.0
     task: TrainingTask = PRETRAIN
+
+    @property
+    def recipe(self) -> Recipe | None:
+        """How operands in 8 bits are scaled; ``None`` in other precisions, or where it is not stated."""
+        return RECIPES[self.fp8_recipe] if self.fp8_recipe is not None and self.precision in EIGHT_BITS else None
 
     @property
     def sample_tokens(self) -> int:
@@ -319,6 +327,31 @@ class Workload:
     def software_traits(self) -> SoftwareTraits:
         """Traits of the training stack."""
         return software_traits(self.software.stack, self.software.execution)
+
+    @property
+    def gathers_eight_bits(self) -> bool:
+        """Whether a sharded optimizer gathers weights of linear layers in 8 bits, so that none are kept in 16.
+
+        Not stated: as Megatron-Bridge, which gathers those scaled by blocks in 16 bits [megatron-bridge-0.6,
+        training/mixed_precision.py].
+        """
+        training = self.training
+        if training.fp8_param_gather is not None:
+            return training.fp8_param_gather
+        if training.fp8_recipe == "mxfp8":
+            return self.software.has_since(self.software_traits.mxfp8_parameters_year)
+        return training.fp8_recipe != "blockwise"
+
+    @property
+    def operand_copies(self) -> float:
+        """Copies of an operand in 8 bits that the matmuls of a forward and a backward need, one for each direction.
+
+        One serves both on Blackwell, which takes any layout, if its scales do not run along an axis [transformer-engine,
+        float8_tensor_storage.py:292], and on Ascend [mindspeed, float8_tensor.py:70].
+        """
+        recipe, device = self.training.recipe, self.device_traits
+        either = recipe is not None and not recipe.casts_each_way and device.takes_any_layout
+        return 1.0 if either else 2.0
 
     @property
     def residual(self) -> Residual:

@@ -50,7 +50,7 @@ SET: Mapping[str, str] = {
     **_same("ddp", "use-distributed-optimizer", "num-distributed-optimizer-instances"),
     **_same("ddp", "overlap-grad-reduce", "overlap-param-gather"),
     **_same("optimizer", "use-precision-aware-optimizer", "exp-avg-dtype", "exp-avg-sq-dtype"),
-    **_same("mixed_precision", "bf16", "fp16", "fp8-param-gather"),
+    **_same("mixed_precision", "bf16", "fp16", "fp8-param-gather", "fp8-recipe", "reuse-grad-buf-for-mxfp8-param-ag"),
     "fp8-format": "mixed_precision.fp8",
 }
 # What the plan was priced for, and the Hugging Face model must be.
@@ -119,7 +119,8 @@ def fields_of(release: Release, written: Mapping[str, Any], workload: Workload, 
     fields |= {"model.overlap_p2p_comm": overlaps, "model.batch_p2p_comm": not overlaps}
     fields["optimizer.use_distributed_optimizer"] = fields["ddp.use_distributed_optimizer"]
     fields["ddp.align_param_gather"] = fields["ddp.overlap_param_gather"] and s.vpp > 1  # as pretrain_gpt.py
-    fields |= {"mixed_precision.fp8_recipe": "delayed"} if "fp8-format" in written else {}  # as Megatron-LM unless it is told
+    if "fp8-format" in written:
+        fields.setdefault("mixed_precision.fp8_recipe", "delayed")  # as Megatron-LM unless it is told
     fields |= {"dataset.seq_length": workload.training.seq_length, PACKING: packs_samples(workload)}
     fields |= {DIM: task.adapters.rank, ALPHA: _whole(task.adapters.alpha), MODULES: list(task.adapters.modules)}
     sections = list(dict.fromkeys(path.partition(".")[0] for path in fields))

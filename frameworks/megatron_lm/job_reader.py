@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cost_models.shapes.precision import RECIPES
 from cost_models.shapes.router_balance import RouterBalance
 from cost_models.shapes.strategy import ParallelStrategy
 from cost_models.shapes.training_task import PRETRAIN, Task, TrainingTask
@@ -26,6 +27,7 @@ from frameworks.unread import UNEVEN, Unread, assumed, unread
 
 NEEDED = ("num-layers", "hidden-size", "num-attention-heads")
 STATED_ROWS, TOKENIZERS = ("padded-vocab-size", "pad-vocab-size-to", "vocab-size"), ("tokenizer-model", "tokenizer-name-or-path")
+GATHERS, REUSES_BUFFER = "fp8-param-gather", "reuse-grad-buf-for-mxfp8-param-ag"
 FEWEST_ROWS = 1024  # a smaller multiple is padding; from here on it is the number of embedding rows
 _FREQUENCIES = 64  # "every n-th layer" is tried up to this
 
@@ -75,6 +77,8 @@ class JobReading(Reading):
             self.doubts_of_mask(),
             self.builds_mask(),
             task=self.task(),
+            fp8_recipe=self.recipe(),
+            fp8_param_gather=self.gathers_eight_bits(),
         )
 
     def task(self) -> TrainingTask:
@@ -108,7 +112,11 @@ class JobReading(Reading):
 
     def not_understood(self) -> tuple[Unread, ...]:
         """Arguments on which the price depends and that are not understood."""
-        return (*unread(self.release, self.written), *self.unread)
+        found = (*unread(self.release, self.written), *self.unread)
+        shares = REUSES_BUFFER in self.release.arguments and self.on(REUSES_BUFFER)
+        if self.gathers_eight_bits() and self.recipe() == "mxfp8" and not shares:
+            found = (*found, Unread(GATHERS, Sentence("without --{} its weights are also held in 16 bits", REUSES_BUFFER)))
+        return found
 
     def refused(self) -> list[str]:
         """A sentence for each combination that the framework rejects, then for each skipped token."""
@@ -135,8 +143,17 @@ class JobReading(Reading):
     def precision(self) -> str:
         """The precision of matmuls."""
         if self.value("fp8-format"):
-            return "fp8"
+            return "hif8" if self.value("fp8-format") == "hif8" else "fp8"
         return next((name for name in ("bf16", "fp16") if self.on(name)), "fp32")
+
+    def recipe(self) -> str | None:
+        """How operands in 8 bits are scaled; ``None`` in other precisions, and for a recipe that is not priced."""
+        stated = str(self.value("fp8-recipe"))
+        return stated if self.value("fp8-format") and stated in RECIPES else None
+
+    def gathers_eight_bits(self) -> bool | None:
+        """Whether weights are gathered in 8 bits; ``None`` where the arguments do not decide it."""
+        return self.on(GATHERS) if self.value("fp8-format") else None
 
     def layers(self) -> int:
         """Layers of the model."""

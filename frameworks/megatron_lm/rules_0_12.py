@@ -18,6 +18,7 @@ from frameworks.offer_rules import (
     model_rule,
     offered_rule,
     precision_rule,
+    recipe_rule,
     schedule_rule,
     task_rule,
     two_norms_rule,
@@ -32,6 +33,7 @@ NAME = "Megatron-LM 0.12"
 TASK = task_rule("megatron_task", "[megatron-0.12, pretrain_gpt.py]", NAME, Task.PRETRAIN)
 
 PRECISION = precision_rule("megatron_precision", "[megatron-0.12, arguments.py]", NAME, "bf16", "fp16", "fp8", "fp32")
+RECIPE = recipe_rule("megatron_fp8_recipe", "[megatron-0.12, arguments.py]", NAME, "delayed", "tensorwise", "mxfp8")
 
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.12, gpt_layer_specs.py]", Sentence("of {}", NAME))
 

@@ -8,7 +8,7 @@ from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Task
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import TrainingJob, Workload
 from documents.sentences import Sentence
 from frameworks.facts import Extra, FactRule, fact_rule
 from frameworks.megatron_lm import bridge_rules, rules_0_12
@@ -29,6 +29,7 @@ from frameworks.offer_rules import (
     model_rule,
     offered_rule,
     precision_rule,
+    recipe_rule,
     schedule_rule,
     task_rule,
     two_norms_rule,
@@ -50,6 +51,7 @@ def again(rule: FactRule) -> FactRule:
 
 TASK = task_rule("megatron_task", "[megatron-0.19, pretrain_gpt.py; megatron-bridge-0.6, finetune.py]", NAME, *TASKS)
 PRECISION = precision_rule("megatron_precision", ARGUMENTS, NAME, "bf16", "fp16", "fp8", "fp32")
+RECIPE = recipe_rule("megatron_fp8_recipe", ARGUMENTS, NAME, "delayed", "tensorwise", "blockwise", "mxfp8")
 SANDWICH_NORM = two_norms_rule("megatron_sandwich_norm", "[megatron-0.19, gpt_layer_specs.py]", Sentence("of {}", NAME))
 MODEL = model_rule("megatron_model", ARGUMENTS, NAME, partial(unbuildable, RELEASE_0_19, MODEL_0_19))
 FEATURES = offered_rule("megatron_features", ARGUMENTS, NAME, TABLE_0_19)
@@ -190,12 +192,19 @@ EXPERT_BIASES = Rule(
     lambda w, b: b.etp > 1 if w.model.moe is not None and w.model.moe.expert_biases else none_of(b),
     lambda w, s: Sentence("etp {} splits the experts of {}, which have biases", s.etp, w.model.name),
 )
+
+
+def _is_delayed(training: TrainingJob) -> bool:
+    """Whether operands in 8 bits have scales of earlier steps, as without ``--fp8-recipe``."""
+    return training.precision == "fp8" and (training.recipe is None or training.recipe.is_delayed)
+
+
 DELAYED = RecomputeModule.LAYERNORM | RecomputeModule.MLP_ACT
 FP8_RECOMPUTE = Rule(
     "megatron_fp8_recompute",
     CONFIG,
     Sentence("layernorm and mlp_act are not recomputed in fp8 with delayed scaling, the default recipe"),
-    lambda w, b: ((b.recompute_modules & int(DELAYED)) != 0) & (w.training.precision == "fp8"),
+    lambda w, b: ((b.recompute_modules & int(DELAYED)) != 0) & _is_delayed(w.training),
     lambda w, s: Sentence("recompute of {} in fp8, whose scaling is delayed", module_names(s.recompute_modules & DELAYED)),
 )
 SHARED = (

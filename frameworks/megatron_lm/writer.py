@@ -28,6 +28,7 @@ from frameworks.megatron_lm.balance import balance_arguments, balance_notes
 from frameworks.megatron_lm.bridge import fields_of, packs_samples
 from frameworks.megatron_lm.bridge_rules import adapts_experts
 from frameworks.megatron_lm.dialect import Dialect
+from frameworks.megatron_lm.job_reader import GATHERS, REUSES_BUFFER
 from frameworks.megatron_lm.layouts import LAYOUT, layout_text
 from frameworks.megatron_lm.nearest import nearest
 from frameworks.megatron_lm.reader import COUNTED_ENDS, SHARDING
@@ -55,7 +56,7 @@ def arguments(dialect: Dialect, workload: Workload, planned: ParallelStrategy) -
         **model_arguments(dialect.release, dialect.models, workload),
         **embedding_rows(workload, s),
         **batch_arguments(workload, s),
-        **_precision(workload, s),
+        **_precision(dialect, workload, s),
         **degree_arguments(table, s),
         **_pipeline(dialect, workload, s),
         **_context_parallel(table, s),
@@ -93,11 +94,24 @@ def _connections(s: ParallelStrategy) -> dict[str, str]:
     return {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if s.tp * s.cp > 1 else {}
 
 
-def _precision(workload: Workload, s: ParallelStrategy) -> Arguments:
+def _precision(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:
     precision = workload.training.precision
-    # The distributed optimizer has the weights in FP32, so that the layers' can be in 8 bits alone: else they are in both.
-    fp8 = {"fp8-format": "hybrid", **where(s.zero_stage, "fp8-param-gather")} if precision == "fp8" else {}
+    fp8 = _eight_bits(dialect, workload, s) if precision == "fp8" else {}
     return where(precision in ("bf16", "fp8"), "bf16") | where(precision == "fp16", "fp16") | fp8
+
+
+def _eight_bits(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:
+    """Format and recipe as in Megatron-Bridge [megatron-bridge-0.6, training/mixed_precision.py].
+
+    The distributed optimizer has the weights in FP32, so that the layers' can be in 8 bits alone: else they are in both.
+    """
+    recipe = workload.training.fp8_recipe
+    stated = {} if recipe is None else {"fp8-recipe": recipe}
+    shares = recipe == "mxfp8"
+    known = not shares or REUSES_BUFFER in dialect.release.arguments
+    gathers = where(s.zero_stage and workload.gathers_eight_bits and known, GATHERS)
+    buffer = where(gathers and shares, REUSES_BUFFER)
+    return {"fp8-format": "e4m3" if shares else "hybrid", **stated, **gathers, **buffer}
 
 
 def _pipeline(dialect: Dialect, workload: Workload, s: ParallelStrategy) -> Arguments:

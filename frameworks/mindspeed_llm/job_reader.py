@@ -29,6 +29,9 @@ class JobReading(Reading, megatron.JobReading):
 
     models = MODEL
 
+    def gathers_eight_bits(self) -> None:
+        """Nothing: weights are kept and gathered in 16 bits [mindspeed, te/pytorch/module/linear.py]."""
+
     def not_understood(self) -> tuple[Unread, ...]:
         """Arguments that are not understood. A number of layers with recompute of a part is, if a rank has no more."""
         most = -(-megatron.JobReading.layers(self) // self.pp)

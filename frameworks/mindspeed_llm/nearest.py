@@ -36,7 +36,7 @@ def nearest(workload: Workload, strategy: ParallelStrategy) -> tuple[ParallelStr
         )
     draft.drop_broken(megatron.GROUPED_GEMM_PRECISION, memory.REUSE_NEEDS_BF16)
     draft.one_fusion()
-    draft.drop_broken(rules.MC2, rules.COC, rules.TP_2D)
+    draft.drop_broken(rules.MC2, rules.MC2_RECIPE, rules.COC, rules.TP_2D)
     if strategy.cp > 1 and strategy.cp_algo is CpAlgo.ULYSSES:
         draft.quietly(off=Feature.CP_SEND_RECV_OVERLAP)
     draft.drop_broken(rules.SWAP_OPTIMIZER, memory.SWAP_OR_REUSE)

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 
+from cost_models.shapes.precision import HIF8_RECIPE
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import (
     Dispatcher,
@@ -57,7 +58,24 @@ PRECISION = precision_rule(  # fp8 where the devices have it: Ascend 950
     "bf16",
     "fp16",
     "fp8",
+    "hif8",
     "fp32",
+)
+HIF8 = Rule(
+    "mindspeed_fp8_recipe",
+    "[mindspeed, transformer_engine_basic.py]",
+    Sentence("hif8 runs with the recipe {}", HIF8_RECIPE),
+    lambda w, b: every_row(b, w.training.precision == "hif8" and w.training.fp8_recipe != HIF8_RECIPE),
+    lambda w, s: Sentence("hif8 with the recipe {}: {} takes {}", w.training.fp8_recipe, NAME, HIF8_RECIPE),
+    job_only=True,
+)
+EXPERT_RECIPE = Rule(
+    "mindspeed_expert_recipe",
+    "[mindspeed, transformer_engine_basic.py; mindspeed, grouped_matmul_util.py]",
+    Sentence("experts are multiplied in 8 bits, which the recipe blockwise leaves in 16"),
+    lambda w, b: every_row(b, w.model.moe is not None and w.training.recipe is not None and w.training.fp8_recipe == "blockwise"),
+    lambda w, s: Sentence("with the recipe blockwise {} multiplies experts in 16 bits, which is not priced", NAME),
+    job_only=True,
 )
 FEATURES = offered_rule("mindspeed_features", "[mindspeed, features_manager]", NAME, TABLE)
 MODEL_RULE = model_rule("mindspeed_model", "[mindspeed-llm, features_manager]", NAME, partial(unbuildable, RELEASE, MODEL))
@@ -159,6 +177,7 @@ POST_NORM = FACTS(
 
 MC2 = FACTS("mindspeed_mc2", Sentence("mc2 needs sequence parallelism and excludes MoE and coc"))
 
+MC2_RECIPE = FACTS("mindspeed_mc2_recipe", Sentence("mc2 in 8 bits runs with the recipe mxfp8"))
 COC = FACTS("mindspeed_coc", Sentence("coc excludes fp8, which runs on the layers of Transformer Engine"))
 
 COC_BESIDE_EXPERTS = Caution(

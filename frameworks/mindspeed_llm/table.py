@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from cost_models.shapes.precision import EIGHT_BITS
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, Schedule
 from cost_models.shapes.switches import Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import TrainingJob, Workload
 from documents.sentences import Sentence
 from frameworks.facts import Term, Terms
 from frameworks.megatron_lm.table import COLUMNS, SHARED, SHARED_BY_EXPERTS, SHARED_TERMS, dispatcher_term, switch_terms
@@ -64,6 +65,11 @@ def _recurrent(workload: Workload) -> bool:
     return workload.model.local_attention is not None and workload.model.local_attention.is_linear
 
 
+def recipe_of(training: TrainingJob) -> str:
+    """The recipe that launch files ask for in 8 bits: the job's, else the one of MindSpeed-LLM's own scripts."""
+    return training.fp8_recipe or "mxfp8"
+
+
 TERMS: Terms = {
     **switch_terms(TABLE),
     **SHARED_TERMS,
@@ -115,9 +121,21 @@ TERMS: Terms = {
         of_job=True,
     ),
     "transformer-impl=transformer_engine": Term(  # its layers are written for 8 bits alone
-        lambda w, b: w.training.precision == "fp8",
+        lambda w, b: w.training.precision in EIGHT_BITS,
         Sentence("precision fp8"),
-        lambda w, s: Sentence("precision fp8, which runs on the layers of Transformer Engine"),
+        lambda w, s: Sentence("precision {}, which runs on the layers of Transformer Engine", w.training.precision),
+        of_job=True,
+    ),
+    "fp8-format": Term(
+        lambda w, b: w.training.precision in EIGHT_BITS,
+        Sentence("precision fp8"),
+        lambda w, s: Sentence("precision {}", w.training.precision),
+        of_job=True,
+    ),
+    "fp8-recipe!=mxfp8": Term(
+        lambda w, b: recipe_of(w.training) != "mxfp8",
+        Sentence("other recipes"),
+        lambda w, s: Sentence("recipe {}", recipe_of(w.training)),
         of_job=True,
     ),
     "lora-target-modules": Term(

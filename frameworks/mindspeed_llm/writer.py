@@ -5,11 +5,12 @@ Sources: [mindspeed-llm, features_manager; mindspeed, features_manager].
 
 from __future__ import annotations
 
+from cost_models.shapes.precision import EIGHT_BITS, QUANTISED_PRECISIONS, RECIPES
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute
 from cost_models.shapes.switches import Feature
 from cost_models.shapes.training_task import Task
-from cost_models.shapes.workload import ModelShape, Workload
+from cost_models.shapes.workload import ModelShape, TrainingJob, Workload
 from documents.sentences import Sentence
 from frameworks.environment import hccl, start_note
 from frameworks.framework import LaunchArguments
@@ -30,7 +31,7 @@ from frameworks.mindspeed_llm.model_table import MODEL
 from frameworks.mindspeed_llm.nearest import nearest
 from frameworks.mindspeed_llm.rules import first_moe_position, noop_positions
 from frameworks.mindspeed_llm.specs import PACKAGE, spec_of
-from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE
+from frameworks.mindspeed_llm.table import COC_PARALLEL_NUM, RELEASE, TABLE, recipe_of
 from frameworks.mindspeed_llm.tasks import has_expert_adapters, task_arguments
 from frameworks.model_facts import Arguments, as_words
 from frameworks.rule import layout_of
@@ -52,9 +53,9 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **_latent_attention(workload, s),
         **_linear_attention(model),
         **batch_arguments(workload, s),
-        **where(workload.training.precision in ("bf16", "fp8", "nvfp4"), "bf16"),
+        **where(workload.training.precision in ("bf16", *QUANTISED_PRECISIONS), "bf16"),
         **where(workload.training.precision == "fp16", "fp16"),
-        **({"fp8-format": "e4m3", "fp8-recipe": "mxfp8"} if workload.training.precision == "fp8" else {}),
+        **_eight_bits(workload.training),
         **degree_arguments(TABLE, s),
         **_context_parallel(s),
         **_experts(workload, s),
@@ -63,7 +64,7 @@ def arguments(workload: Workload, planned: ParallelStrategy) -> LaunchArguments:
         **_recompute(s),
         **where(s.zero_stage, "use-distributed-optimizer"),
         # As in MindSpeed-LLM's examples; its layers of Transformer Engine are for 8 bits.
-        "transformer-impl": "transformer_engine" if workload.training.precision == "fp8" else "local",
+        "transformer-impl": "transformer_engine" if workload.training.precision in EIGHT_BITS else "local",
         "no-masked-softmax-fusion": BARE,
         "attention-softmax-in-fp32": BARE,
         **where(not model.learned_positions, "use-rotary-position-embeddings"),
@@ -125,6 +126,15 @@ def _linear_attention(model: ModelShape) -> Arguments:
 def _vocabulary(workload: Workload, s: ParallelStrategy) -> Arguments:
     rows = workload.model.vocab_size
     return {"vocab-size": rows, "padded-vocab-size": -(-rows // s.tp) * s.tp, "make-vocab-size-divisible-by": 1}
+
+
+def _eight_bits(training: TrainingJob) -> Arguments:
+    """Format and recipe of 8-bit matmuls; gradients scaled as whole tensors have the wider exponent."""
+    if training.precision not in EIGHT_BITS:
+        return {}
+    recipe = recipe_of(training)
+    fp8 = "e4m3" if RECIPES[recipe].casts_each_way else "hybrid"
+    return {"fp8-format": "hif8" if training.precision == "hif8" else fp8, "fp8-recipe": recipe}
 
 
 def _context_parallel(s: ParallelStrategy) -> Arguments:

@@ -76,12 +76,13 @@ def job(
     seq_length: int = 4096,
     global_batch_size: int = 256,
     precision: str = "bf16",
+    fp8_recipe: str | None = None,
     family: str = "ascend",
 ) -> Workload:
     """A workload; the defaults suit ``plan``."""
     return Workload(
         model,
-        TrainingJob(seq_length, global_batch_size, precision),
+        TrainingJob(seq_length, global_batch_size, precision, fp8_recipe),
         Cluster(profile(family), num_devices),
         Software("mindspeed-llm"),
     )

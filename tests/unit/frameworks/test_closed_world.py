@@ -26,7 +26,8 @@ JOBS = (
     f"{PLAIN} --multi-latent-attention --position-embedding-type rope --rotary-scaling-factor 4 --rope-scaling-type yarn "
     "--rope-scaling-original-max-position-embeddings 64",
     f"{PLAIN} --position-embedding-type rope --rope-scaling-type llama3 --low-freq-factor 3 --high-freq-factor 3 "
-    "--original-max-position-embeddings 64 --use-rope-scaling --use-megatron-fsdp --use-custom-fsdp --use-distributed-optimizer "
+    "--original-max-position-embeddings 64 --use-rope-scaling --fp8-format e4m3 --fp8-recipe mxfp8 --fp8-param-gather "
+    "--use-megatron-fsdp --use-custom-fsdp --use-distributed-optimizer "
     "--context-parallel-size 8 --cp-comm-type a2a+p2p --context-parallel-algo hybrid_cp_algo",
     f"{PLAIN} --position-embedding-type yarn --experimental-attention-variant gated_delta_net --linear-attention-freq 8 "
     "--exp-avg-sq-dtype bf16 --use-distributed-optimizer --spec mindspeed_llm.tasks.models.spec.gemma2_spec layer_spec",
@@ -63,7 +64,7 @@ def answer(framework: Framework, words: list[str]) -> object:
         read = framework.read_job(words, 32)
     except (ReadingError, ValueError) as error:
         return str(error)
-    said = (read.not_understood, read.unread, read.router_balance)
+    said = (read.not_understood, read.unread, read.router_balance, read.fp8_recipe, read.fp8_param_gather)
     return (read.model, read.strategy, read.precision, read.seq_length, read.global_batch_size, *said)
 
 

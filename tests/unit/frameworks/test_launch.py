@@ -15,7 +15,7 @@ from cost_models.shapes.model_constants import RopeScaling
 from cost_models.shapes.recompute_modules import RecomputeModule
 from cost_models.shapes.strategy import CpAlgo, Dispatcher, ParallelStrategy, Recompute, RecomputeMethod, Schedule
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
-from cost_models.shapes.workload import Workload
+from cost_models.shapes.workload import Software, Workload
 from frameworks.framework import LaunchArguments
 from frameworks.launch import launch_block
 from frameworks.legality import launchable_on, violations
@@ -266,6 +266,56 @@ def test_moments_in_16_bits_are_written_with_the_optimizer_that_has_them() -> No
     assert violations(made, replace(short, zero_stage=0, features=short.features & ~Feature.OVERLAP_PARAM_GATHER), late.target)
     plain = flags(late.write(made, FLAT))
     assert not {"--use-precision-aware-optimizer", "--exp-avg-dtype", "--exp-avg-sq-dtype"} & set(plain)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "form", "gathers", "reuses"),
+    [
+        ("delayed", "hybrid", True, False),
+        ("tensorwise", "hybrid", True, False),
+        ("blockwise", "hybrid", False, False),  # gathered in 16 bits
+        ("mxfp8", "e4m3", True, True),
+    ],
+)
+def test_recipes_are_written_as_in_megatron_bridge(recipe: str, form: str, gathers: bool, reuses: bool) -> None:
+    made = replace(job(precision="fp8", fp8_recipe=recipe, family="nvidia"), software=Software("megatron-lm"))
+    written = flags(BY_LABEL["megatron-lm@0.19"].write(made, FLAT))
+    assert (written["--fp8-format"], written["--fp8-recipe"]) == ([form], [recipe])
+    assert ("--fp8-param-gather" in written) == gathers
+    assert ("--reuse-grad-buf-for-mxfp8-param-ag" in written) == reuses
+
+
+@pytest.mark.parametrize(
+    ("precision", "recipe", "form"),
+    [
+        ("fp8", "mxfp8", "e4m3"),
+        ("fp8", "mxfp8-32x32", "e4m3"),
+        ("fp8", "blockwise", "e4m3"),
+        ("fp8", "tensorwise", "hybrid"),
+        ("fp8", "delayed", "hybrid"),
+        ("hif8", "tensorwise", "hif8"),
+    ],
+)
+def test_recipes_are_written_for_mindspeed_llm_and_read_back(precision: str, recipe: str, form: str) -> None:
+    made = job(precision=precision, fp8_recipe=recipe)
+    launch = mindspeed.arguments(made, FLAT)
+    written = flags(launch)
+    assert (written["--fp8-format"], written["--fp8-recipe"]) == ([form], [recipe])
+    assert written["--transformer-impl"] == ["transformer_engine"]
+    assert "--bf16" in written
+    read = BY_LABEL["mindspeed-llm@master"].read_job(launch.arguments, 64)
+    assert (read.precision, read.fp8_recipe, read.fp8_param_gather, read.unread) == (precision, recipe, None, ())
+
+
+def test_a_script_in_8_bits_without_a_recipe_scales_as_its_framework_does() -> None:
+    read = BY_LABEL["megatron-lm@0.19"].read_job
+    launch = BY_LABEL["megatron-lm@0.19"].write(job(precision="fp8", family="nvidia"), FLAT)
+    found = read(launch.arguments, 64)
+    assert (found.fp8_recipe, found.fp8_param_gather, found.unread) == ("delayed", True, ())
+    bare = read([word for word in launch.arguments if word != "--fp8-param-gather"], 64)
+    assert (bare.fp8_recipe, bare.fp8_param_gather) == ("delayed", False)
+    unshared = read([*launch.arguments, "--fp8-recipe", "mxfp8"], 64)
+    assert [each.name for each in unshared.unread] == ["fp8-param-gather"]  # its weights have 16 bits of their own
 
 
 def test_precision_and_kernels() -> None:

@@ -37,6 +37,10 @@ def test_the_operands_of_a_dense_layer() -> None:
     assert backward == pytest.approx(6 * 8192 * (48 * 128 + 4096 + 2 * 14336 + 4096) / 1.6e12)
 
 
+def test_scales_along_an_axis_are_written_twice() -> None:
+    assert seconds(in_8_bits(LLAMA, seq_length=8192, fp8_recipe="mxfp8"))[0] == worked("mxfp8-cast")
+
+
 def test_tensor_parallel_ranks_cast_their_share() -> None:
     job = in_8_bits(LLAMA, seq_length=8192)
     assert seconds(job, tp=4, sequence_parallel=True) == pytest.approx([part / 4 for part in seconds(job)])

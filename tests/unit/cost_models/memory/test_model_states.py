@@ -18,6 +18,7 @@ from cost_models.shapes.parameters import layer_rank_parameters, num_parameters
 from cost_models.shapes.strategy import ParallelStrategy, Schedule, StrategyBatch
 from cost_models.shapes.switches import DEFAULT_FEATURES, Feature
 from cost_models.shapes.workload import ModelShape, Workload
+from tests.networks import gpu
 from tests.worked_examples import worked
 from tests.workloads import DENSE, LATENT, SPARSE, batch, priced, workload
 
@@ -255,3 +256,41 @@ def test_an_optimizer_has_of_a_tensor_at_most_what_its_rank_has_of_all() -> None
     assert of_experts(DEFAULT_FEATURES & ~Feature.MOE_GROUPED_GEMM, ep=4) == gate_and_up
     assert of_experts(grouped, ep=16) == gate_and_up
     assert of_experts(grouped, ep=4) == 4 * 1.5 * gate_and_up / 4
+
+
+def on_a_gpu(recipe: str, *, newest: bool = False, **values: object) -> Workload:
+    made = gpu()
+    rates = {"bf16": 3e14, "fp8": 6e14, **({"nvfp4": 1.2e15} if newest else {})}
+    made = replace(made, profile=replace(made.profile, matmul_flops_per_s=rates))
+    return workload(cluster=made, precision="fp8", fp8_recipe=recipe, **values)
+
+
+@pytest.mark.parametrize(
+    ("job", "columns", "weight_bytes"),
+    [
+        (on_a_gpu("delayed"), {"zero_stage": 0}, 2 + 2),  # 16 bits, and 8 bits by rows and by columns
+        (on_a_gpu("delayed"), {"dp": 64}, 2),  # gathered in 8 bits, and transposed
+        (on_a_gpu("delayed", newest=True), {"dp": 64}, 1),  # Blackwell needs no transpose
+        (on_a_gpu("delayed", fp8_param_gather=False), {"dp": 64}, 2 + 2),
+        (on_a_gpu("mxfp8", newest=True), {"zero_stage": 0}, 2 + 2 * 33 / 32),
+        (on_a_gpu("mxfp8", newest=True), {"dp": 64}, 2 * 33 / 32),  # a scale of 8 bits for 32 weights, for each direction
+        (on_a_gpu("mxfp8", newest=True, year=2025.25), {"dp": 64}, 2 + 2 * 33 / 32),  # core 0.12 gathers 16 bits
+        (on_a_gpu("blockwise"), {"dp": 64}, 2 + 2 * (1 + 4 / 16384)),  # a scale of 32 bits for 128 x 128
+        (on_a_gpu("blockwise", fp8_param_gather=True), {"dp": 64}, 2 * (1 + 4 / 16384)),
+        (workload(stack="mindspeed-llm", precision="fp8", fp8_recipe="mxfp8"), {"dp": 64}, 2),
+        (workload(stack="mindspeed-llm", precision="fp8", fp8_recipe="mxfp8"), {"zero_stage": 0}, 2),
+    ],
+)
+def test_weights_in_8_bits_by_recipe(job: Workload, columns: dict[str, object], weight_bytes: float) -> None:
+    assert float(states(job, **columns).weights[0, 0]) == pytest.approx(P * weight_bytes)
+
+
+def test_embedding_and_head_stay_in_16_bits() -> None:
+    def weights(recipe: str) -> float:
+        job = on_a_gpu(recipe, newest=True)
+        found = priced(job, ParallelStrategy(dp=1, zero_stage=0))
+        assert found.breakdown is not None
+        return float(found.breakdown.memory_bytes["weights"][0])
+
+    linear = 8 * (1024 * 128 * 32 + 3 * 1024 * 4096)  # eight layers; 2 x 32,000 x 1,024 of tables are left out
+    assert weights("mxfp8") - weights("delayed") == pytest.approx(linear * (2 * 33 / 32 - 1))

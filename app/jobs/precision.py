@@ -1,0 +1,107 @@
+"""Precision of a job's linear layers, and how operands in 8 bits are scaled, checked against the devices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from app.catalogue.models.presets import DefaultTraining
+from app.jobs.fields import PRECISIONS, TrainingSection
+from cost_models.shapes.precision import EIGHT_BITS, HIF8_RECIPE
+from cost_models.shapes.traits import device_traits
+from cost_models.shapes.workload import Workload
+from documents.errors import InputError
+from documents.sentences import Sentence, joined
+from hardware_profiles.schema import HardwareProfile
+
+WITH_RECIPE = {"mxfp8": ("fp8", "mxfp8"), "hif8": ("hif8", HIF8_RECIPE)}  # names that say precision and recipe at once
+
+
+def resolved_precision(
+    section: TrainingSection, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]
+) -> tuple[str, str | None]:
+    """Precision and recipe; ``None`` where no recipe is stated. Raises ``InputError`` for what the devices do not run."""
+    if section.precision is None or section.precision not in WITH_RECIPE:
+        precision, recipe = _precision(section.precision, default, profile, assumed), section.fp8_recipe
+    else:
+        precision, recipe = WITH_RECIPE[section.precision]
+        _check_rate(section.precision, precision, profile)
+        if section.fp8_recipe not in (None, recipe):
+            raise InputError(
+                Sentence(
+                    "training.fp8_recipe: {!r} does not go with training.precision {}, which is {}; leave it out.",
+                    section.fp8_recipe,
+                    section.precision,
+                    recipe,
+                )
+            )
+    if recipe is not None:
+        _check_recipe(recipe, precision, profile)
+    return precision, recipe
+
+
+def with_usual_recipe(workload: Workload, assumed: dict[str, str]) -> Workload:
+    """The workload with the recipe that the launch files of its stack ask for, if the job states none."""
+    training, usual = workload.training, workload.software_traits.usual_fp8_recipe
+    unstated = training.precision in EIGHT_BITS and training.fp8_recipe is None
+    if not unstated or usual is None or usual not in workload.device_traits.fp8_recipes:
+        return workload
+    assumed["training.fp8_recipe"] = Sentence("(default of {} launch files)", workload.software.stack)
+    return replace(workload, training=replace(training, fp8_recipe=usual))
+
+
+def leaves_recipe_open(section: TrainingSection, workload: Workload) -> bool:
+    """Whether a recipe applies and the job does not state it."""
+    stated = section.fp8_recipe is not None or section.precision in WITH_RECIPE
+    return workload.training.precision in EIGHT_BITS and not stated
+
+
+def _precision(given: str | None, default: DefaultTraining | None, profile: HardwareProfile, assumed: dict[str, str]) -> str:
+    supported = _supported(profile)
+    if not supported:
+        raise InputError(Sentence("cluster.hardware: {} has no matmul rate in {}.", profile.name, joined(", ", PRECISIONS)))
+    if given is not None:
+        _check_rate(given, given, profile)
+        return given
+    if default is not None and default.precision in supported:
+        assumed["training.precision"] = default.why("precision")
+        return default.precision
+    precision = "bf16" if "bf16" in supported else "fp16" if "fp16" in supported else next(iter(supported))
+    assumed["training.precision"] = Sentence("(default on {})", profile.name)
+    return precision
+
+
+def _supported(profile: HardwareProfile) -> list[str]:
+    return [name for name in profile.matmul_flops_per_s if name in PRECISIONS]
+
+
+def _check_rate(given: str, precision: str, profile: HardwareProfile) -> None:
+    """Refuses a precision without a matmul rate, by the name that the job gives it."""
+    traits, rates = device_traits(profile), profile.matmul_flops_per_s
+    runs = "fp8" in rates and traits.has_hif8 if precision == "hif8" else precision in rates
+    if not runs:
+        raise InputError(
+            Sentence(
+                "training.precision: {!r} has no matmul rate on {}; give one of {}.",
+                given,
+                profile.name,
+                joined(", ", sorted(_supported(profile))),
+            )
+        )
+
+
+def _check_recipe(recipe: str, precision: str, profile: HardwareProfile) -> None:
+    if precision not in EIGHT_BITS:
+        raise InputError(
+            Sentence("training.fp8_recipe: {!r} is of 8 bits, and training.precision is {}; leave it out.", recipe, precision)
+        )
+    traits = device_traits(profile)
+    if recipe not in traits.fp8_recipes:
+        raise InputError(
+            Sentence(
+                "training.fp8_recipe: {!r} does not run on {} {}; give one of {}.",
+                recipe,
+                profile.name,
+                traits.recipes_source,
+                joined(", ", traits.fp8_recipes),
+            )
+        )

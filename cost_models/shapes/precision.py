@@ -1,0 +1,42 @@
+"""Precisions of linear layers below 16 bits: how their operands are scaled, and what the scales take."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+EIGHT_BITS = ("fp8", "hif8")
+QUANTISED_PRECISIONS = (*EIGHT_BITS, "nvfp4")  # of linear layers; attention, router, embedding and head stay in 16 bits
+HIF8_RECIPE = "tensorwise"  # the only one that it runs with [mindspeed, transformer_engine_basic.py]
+_VECTOR, _BLOCK = 128, 128**2  # elements with one FP32 scale: of activations and gradients, of weights
+_GROUP = 32  # elements with one scale of 8 bits
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the operands of 8-bit matmuls are scaled [transformer-engine, recipe/__init__.py; mindspeed, te/pytorch/fp8/recipes].
+
+    ``scale_bytes`` and ``weight_scale_bytes``: scales of one copy, for each element of an activation or gradient and of a weight.
+    ``reads``: times that a cast reads its operand; once more where the largest value of the whole tensor decides the scale.
+    ``casts_each_way``: scales run along one axis, so that a copy does not serve as its own transpose.
+    """
+
+    scale_bytes: float
+    weight_scale_bytes: float
+    reads: int
+    casts_each_way: bool
+
+    @property
+    def is_delayed(self) -> bool:
+        """Whether earlier steps decide the scale, which the cast then knows beforehand."""
+        return self.reads == 1 and not self.casts_each_way
+
+
+RECIPES: Mapping[str, Recipe] = {
+    "delayed": Recipe(0.0, 0.0, 1, casts_each_way=False),  # the largest value of earlier steps
+    "tensorwise": Recipe(0.0, 0.0, 2, casts_each_way=False),
+    "blockwise": Recipe(4.0 / _VECTOR, 4.0 / _BLOCK, 1, casts_each_way=True),
+    "mxfp8": Recipe(1.0 / _GROUP, 1.0 / _GROUP, 1, casts_each_way=True),
+    # Blocks of weights are square, so that both directions share the data; each has scales laid out for it.
+    "mxfp8-32x32": Recipe(1.0 / _GROUP, 1.0 / _GROUP, 1, casts_each_way=True),
+}

@@ -1,0 +1,95 @@
+"""Precision of a job and how its operands are scaled: names, defaults, and what a chip refuses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from app.jobs.job import Job, parse_job
+from documents.errors import InputError
+
+
+def document(hardware: str, **training: Any) -> dict[str, Any]:
+    return {
+        "model": "qwen3-8b",
+        "cluster": {"hardware": hardware, "num_devices": 8},
+        "training": {"seq_length": 4096, "global_batch_size": 64, **training},
+    }
+
+
+def said(job: Job) -> tuple[str, str | None]:
+    return job.workload.training.precision, job.workload.training.fp8_recipe
+
+
+@pytest.mark.parametrize(
+    ("hardware", "training", "expected"),
+    [
+        ("gb200-nvl72", {"precision": "mxfp8"}, ("fp8", "mxfp8")),
+        ("gb200-nvl72", {"precision": "fp8", "fp8_recipe": "mxfp8"}, ("fp8", "mxfp8")),
+        ("h100-sxm-80gb", {"precision": "fp8", "fp8_recipe": "blockwise"}, ("fp8", "blockwise")),
+        ("h100-sxm-80gb", {"precision": "fp8"}, ("fp8", None)),  # priced without scales, as ever
+        ("mi355x", {"precision": "mxfp8"}, ("fp8", "mxfp8")),
+        ("ascend-950pr", {"precision": "hif8"}, ("hif8", "tensorwise")),
+        ("ascend-950pr", {"precision": "fp8"}, ("fp8", "mxfp8")),  # as MindSpeed-LLM's own scripts
+        ("ascend-950pr", {"precision": "fp8", "fp8_recipe": "mxfp8-32x32"}, ("fp8", "mxfp8-32x32")),
+        ("ascend-950pr", {}, ("bf16", None)),
+    ],
+)
+def test_precision_and_recipe(hardware: str, training: dict[str, Any], expected: tuple[str, str | None]) -> None:
+    job = parse_job(document(hardware, **training))
+    assert said(job) == expected
+    again = parse_job(job.document)  # a stored job means the same
+    assert said(again) == expected
+    assert again.document == job.document
+
+
+@pytest.mark.parametrize(
+    ("hardware", "training", "sentence"),
+    [
+        (
+            "h100-sxm-80gb",
+            {"precision": "mxfp8"},
+            "training.fp8_recipe: 'mxfp8' does not run on h100-sxm-80gb [transformer-engine, quantization.py]; "
+            "give one of delayed, tensorwise, blockwise.",
+        ),
+        (
+            "mi300x",
+            {"precision": "fp8", "fp8_recipe": "blockwise"},
+            "training.fp8_recipe: 'blockwise' does not run on mi300x [transformer-engine-rocm, quantization.py]; "
+            "give one of delayed, tensorwise.",
+        ),
+        (
+            "gb200-nvl72",
+            {"precision": "hif8"},
+            "training.precision: 'hif8' has no matmul rate on gb200-nvl72; give one of bf16, fp16, fp32, fp8, nvfp4.",
+        ),
+        (
+            "a100-sxm-80gb",
+            {"precision": "mxfp8"},
+            "training.precision: 'mxfp8' has no matmul rate on a100-sxm-80gb; give one of bf16, fp16, fp32.",
+        ),
+        (
+            "ascend-950pr",
+            {"precision": "hif8", "fp8_recipe": "mxfp8"},
+            "training.fp8_recipe: 'mxfp8' does not go with training.precision hif8, which is tensorwise; leave it out.",
+        ),
+        (
+            "ascend-950pr",
+            {"precision": "bf16", "fp8_recipe": "mxfp8"},
+            "training.fp8_recipe: 'mxfp8' is of 8 bits, and training.precision is bf16; leave it out.",
+        ),
+    ],
+)
+def test_what_a_chip_does_not_run_is_refused(hardware: str, training: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_job(document(hardware, **training))
+    assert str(caught.value) == sentence
+
+
+def test_a_recipe_that_is_not_stated_is_listed() -> None:
+    npus = parse_job(document("ascend-950pr", precision="fp8"))
+    assert "training.fp8_recipe = mxfp8 (default of mindspeed-llm launch files)" in npus.assumptions
+    assert "training.fp8_recipe" in parse_job(document("h100-sxm-80gb", precision="fp8")).assumed
+    for training in ({"precision": "mxfp8"}, {"precision": "fp8", "fp8_recipe": "delayed"}, {"precision": "bf16"}):
+        assert "training.fp8_recipe" not in parse_job(document("gb200-nvl72", **training)).assumed
