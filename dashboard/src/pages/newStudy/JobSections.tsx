@@ -10,7 +10,7 @@ import { ADAPTED, AUTOMATIC, isTuning, LIMITS } from "./form";
 import { Choice, Text as TextField, Numeric } from "./Input";
 import { Section, type SectionProps } from "./Section";
 
-const PRECISIONS = ["bf16", "fp16", "fp8", "nvfp4", "fp32"];
+const PRECISIONS = ["bf16", "fp16", "fp8", "mxfp8", "hif8", "nvfp4", "fp32"];
 const TASKS = ["pretrain", "sft", "lora", "qlora", "dpo"];
 const STACKS = ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers", "megatron-lm", "nemo", "megatron-deepspeed", "fsdp", "maxtext"];
 const TARGETS: Record<string, string[]> = { ascend: ["mindspeed-llm", "mindspeed-llm-fsdp2", "mindformers"], nvidia: ["megatron-lm", "torchtitan"], amd: ["megatron-lm", "torchtitan"] };
