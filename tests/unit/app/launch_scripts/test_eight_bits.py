@@ -1,0 +1,40 @@
+"""Scripts in 8 bits: format and recipe are read, priced, and kept by a proposal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from app.cli.main import main
+from app.exit_codes import DONE
+
+SCRIPT = """#!/bin/bash
+torchrun --nproc_per_node 8 --nnodes 1 pretrain_gpt.py --use-mcore-models --transformer-impl transformer_engine \\
+  --fp8-format {form} --fp8-recipe {recipe} --num-layers 36 --hidden-size 4096 --ffn-hidden-size 12288 \\
+  --num-attention-heads 32 --kv-channels 128 --group-query-attention --num-query-groups 8 --qk-layernorm --seq-length 4096 \\
+  --max-position-embeddings 4096 --micro-batch-size 1 --global-batch-size 64 --padded-vocab-size 151936 \\
+  --untie-embeddings-and-output-weights --disable-bias-linear --position-embedding-type rope --normalization RMSNorm \\
+  --swiglu --use-fused-rmsnorm --use-fused-swiglu --use-fused-rotary-pos-emb --use-flash-attn --use-distributed-optimizer \\
+  --bf16 --spec mindspeed_llm.tasks.models.spec.qwen3_spec layer_spec --attention-dropout 0 --hidden-dropout 0
+"""
+
+
+@pytest.mark.parametrize("hardware", ["ascend-950pr", "atlas-950-pod-1024"])
+@pytest.mark.parametrize(
+    ("form", "recipe", "precision"), [("e4m3", "mxfp8", "fp8"), ("hif8", "tensorwise", "hif8"), ("hybrid", "delayed", "fp8")]
+)
+def test_mindspeed_llm_on_the_950(
+    hardware: str, form: str, recipe: str, precision: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "train.sh"
+    path.write_text(SCRIPT.format(form=form, recipe=recipe))
+    assert main(["tune", str(path), "--hardware", hardware, "--json"]) == DONE
+    found = json.loads(capsys.readouterr().out)
+    assert (found["violations"], found["not_understood"]) == ([], [])
+    training = found["job"]["training"]
+    assert (training["precision"], training["fp8_recipe"]) == (precision, recipe)
+    assert f"--fp8-format {form} --fp8-recipe {recipe}" in found["script"]
+    assert found["estimate"]["step_time_s"] > found["best"]["estimate"]["step_time_s"] > 0
+    assert ("mc2" in found["best"]["strategy"]["features"]) <= (recipe == "mxfp8")  # the only recipe that has it
