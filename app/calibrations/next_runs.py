@@ -60,6 +60,15 @@ def next_runs(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] =
     return list(_answer(_Question(key, job, strategy, calibration)))
 
 
+@np.errstate(all="ignore")  # as in an answer
+def has_next_run(job: Job, strategy: ParallelStrategy, own: Sequence[Calibration] = ()) -> bool:
+    """Whether ``next_runs`` finds any; this takes two prices or three, not one for each constant of each run."""
+    workload = job.workload
+    constants = calibration_for(workload, own).constants_of(workload)
+    (job_s,) = _times(workload, StrategyBatch.of([strategy]), [constants])
+    return next(_affordable(workload, strategy, constants, _device_s(workload, job_s)), None) is not None
+
+
 @lru_cache(maxsize=64)
 @np.errstate(all="ignore")  # the price of a run of an extreme job may not be finite; then no comparison is true
 def _answer(question: _Question) -> tuple[NextRun, ...]:
@@ -68,18 +77,12 @@ def _answer(question: _Question) -> tuple[NextRun, ...]:
     uncertainty = site_uncertainty(calibration, workload.software.stack)
     constants = moved_constants(calibration.constants_of(workload), uncertainty.names)
     job_times = _times(workload, StrategyBatch.of([strategy]), constants)
-    num_devices = workload.cluster.num_devices
-    job_device_s = NUM_STEPS * num_devices * float(job_times[0, 0])
-    found: list[_Candidate] = []
-    times: list[NDArray[np.float64]] = []
-    for run in _candidates(workload, strategy):
-        first = estimate(run.workload, run.batch, constants[0])
-        device_s = NUM_STEPS * run.workload.cluster.num_devices * float(first.step_time_s[0])
-        if first.fits[0] and device_s <= LARGEST_SHARE * job_device_s:
-            found.append(run)
-            times.append(np.array([first.step_time_s, *_times(run.workload, run.batch, constants[1:])]))
-    if not found:
+    job_device_s = _device_s(workload, job_times[0])
+    affordable = list(_affordable(workload, strategy, constants[0], job_device_s))
+    if not affordable:
         return ()
+    found = [run for run, _ in affordable]
+    times = [np.array([first_s, *_times(run.workload, run.batch, constants[1:])]) for run, first_s in affordable]
     step_times = np.concatenate(times, axis=1)
     devices = np.array([run.workload.cluster.num_devices for run in found])
     device_s = devices * (START_S + NUM_STEPS * step_times[0])
@@ -94,12 +97,27 @@ def _answer(question: _Question) -> tuple[NextRun, ...]:
             num_steps=NUM_STEPS,
             step_time_s=float(step_times[0, lesson.index]),
             device_s=float(device_s[lesson.index]),
-            share_of_job=float(device_s[lesson.index]) / (job_device_s + START_S * num_devices),
+            share_of_job=float(device_s[lesson.index]) / (job_device_s + START_S * workload.cluster.num_devices),
             spread_before=lesson.variance_before**0.5,
             spread_after=lesson.variance_after**0.5,
         )
         for lesson in lessons(uncertainty, of_job, of_runs, device_s, NUM_RUNS)
     )
+
+
+def _affordable(
+    workload: Workload, strategy: ParallelStrategy, constants: Constants, job_device_s: float
+) -> Iterator[tuple[_Candidate, NDArray[np.float64]]]:
+    """Candidates that fit and take a small share of the job's device-seconds, each with its step time ``[1]``."""
+    for run in _candidates(workload, strategy):
+        first = estimate(run.workload, run.batch, constants)
+        if first.fits[0] and _device_s(run.workload, first.step_time_s) <= LARGEST_SHARE * job_device_s:
+            yield run, first.step_time_s
+
+
+def _device_s(workload: Workload, step_time_s: NDArray[np.float64]) -> float:
+    """Device-seconds of as many steps as a run has; ``step_time_s`` is ``[1]``."""
+    return NUM_STEPS * workload.cluster.num_devices * float(step_time_s[0])
 
 
 def _times(workload: Workload, batch: StrategyBatch, constants: Sequence[Constants]) -> NDArray[np.float64]:

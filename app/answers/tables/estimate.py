@@ -98,17 +98,24 @@ def print_title(console: Console, job: Mapping[str, Any], strategy: StrategyDocu
 
 
 def print_estimate(
-    console: Console, document: EstimateDocument, shown: Collection[str] | None = None, *, is_script: bool = False
+    console: Console,
+    document: EstimateDocument,
+    shown: Collection[str] | None = None,
+    *,
+    is_script: bool = False,
+    has_next_run: bool | None = None,
 ) -> None:
     """The answer of ``meshplan estimate`` for a person: a dozen lines, then the sections ``shown`` (``None``: all).
 
-    ``is_script``: the job is that of a launch script, which ``meshplan tune`` changes.
+    ``is_script``: the job is that of a launch script, which ``meshplan tune`` changes. ``has_next_run``: whether runs that would
+    bring measured ones near are known; ``None`` where measured ones are near.
     """
     print_ignored(console, document.ignored or ())
-    print_answer(console, document, job_text(document.job), _rows(document, is_script=is_script), _PRINTED, shown)
+    rows = _rows(document, is_script=is_script, has_next_run=has_next_run)
+    print_answer(console, document, job_text(document.job), rows, _PRINTED, shown)
 
 
-def _rows(document: EstimateDocument, *, is_script: bool) -> Iterator[Row]:
+def _rows(document: EstimateDocument, *, is_script: bool, has_next_run: bool | None) -> Iterator[Row]:
     job, estimate = document.job, document.estimate
     yield Sentence("Plan"), document.strategy.name
     yield from warning_rows(document.warnings)
@@ -121,8 +128,8 @@ def _rows(document: EstimateDocument, *, is_script: bool) -> Iterator[Row]:
     if duration is not None and "training.train_tokens" not in job.get("assumed", ()):
         yield Sentence("Training"), days_text(duration, estimate, job)
     yield from assumption_rows(document.assumptions)
-    if document.next_runs is not None:
-        yield Sentence("Trust"), Sentence("{} {}", FAR, WHICH_RUNS if document.next_runs else CALIBRATE)
+    if has_next_run is not None:
+        yield Sentence("Trust"), Sentence("{} {}", FAR, WHICH_RUNS if has_next_run else CALIBRATE)
     next_step = Sentence("meshplan search finds the best plan, meshplan explain says what a change gains")
     if is_script:
         next_step = Sentence("meshplan tune changes it for the best plan, meshplan explain says what a change gains")

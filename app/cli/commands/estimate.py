@@ -15,6 +15,8 @@ from documents.errors import InputError
 from documents.sentences import Sentence
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from cost_models.constants import Constants
     from cost_models.shapes.strategy import ParallelStrategy
     from cost_models.shapes.workload import Workload
@@ -86,30 +88,39 @@ def estimate(
     if switch:
         sections.setdefault("strategy", {})["switches"] = _switches(switch)
     job, read = given_job(model, sections, labels, lengths, OfScript(values, files, vocab_size, assume))
-    if job.strategy is None:
+    strategy = job.strategy
+    if strategy is None:
         raise InputError(Sentence("strategy: missing; give it in the job file, or flags such as --tp 8 --pp 4."))
 
     from app.answers.parts import PARTS  # a refused flag does not wait for these
-    from app.answers.price import estimate_document
+    from app.answers.price import estimate_document, is_far
     from app.answers.simulation import can_simulate
     from app.answers.tables.estimate import SECTIONS, print_estimate
     from app.calibrations.constants import constants_for, own_calibrations
+    from app.calibrations.next_runs import has_next_run
 
     asked = (*(["simulation"] if simulate else []), *(["tensors"] if memory_plan else []))
     to_print = options.sections_shown(details, show, SECTIONS, asked)
     own = own_calibrations(job)
-    explained = [part for part in PARTS if part != "software" or as_json or part in to_print]  # its effects are in no other line
+    shown_by = {"software": "software", "next_runs": "runs"}  # sections without which these parts are not printed
+    explained = [part for part in PARTS if as_json or part not in shown_by or shown_by[part] in to_print]
     is_asked = simulate or timeline is not None
-    is_played = is_asked or can_simulate(job.workload, job.strategy)
-    document = estimate_document(job, job.strategy, own, simulated=is_played, replayed=is_asked, explained=explained)
+    is_played = is_asked or can_simulate(job.workload, strategy)
+    document = estimate_document(job, strategy, own, simulated=is_played, replayed=is_asked, explained=explained)
     if memory_plan:
         from app.answers.memory_plan import memory_plan_document
 
-        document = document.model_copy(update={"memory_plan": memory_plan_document(job, job.strategy, own)})
+        document = document.model_copy(update={"memory_plan": memory_plan_document(job, strategy, own)})
     if timeline is not None:
-        _save_timeline(timeline, job.workload, job.strategy, constants_for(job.workload, own))
+        _save_timeline(timeline, job.workload, strategy, constants_for(job.workload, own))
     document = with_doubts(document, read, own)
-    terminal.answer(document, as_json, lambda console: print_estimate(console, document, to_print, is_script=read is not None))
+
+    def show_document(console: Console) -> None:
+        runs = document.next_runs
+        known = (has_next_run(job, strategy, own) if runs is None else bool(runs)) if is_far(document, strategy) else None
+        print_estimate(console, document, to_print, is_script=read is not None, has_next_run=known)
+
+    terminal.answer(document, as_json, show_document)
     return DONE
 
 

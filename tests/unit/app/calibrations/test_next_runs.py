@@ -12,7 +12,7 @@ from app.answers.parts import PARTS
 from app.answers.price import estimate_document
 from app.answers.schemas import EstimateDocument
 from app.calibrations.constants import constants_for
-from app.calibrations.next_runs import NUM_RUNS, NUM_STEPS, START_S, next_runs
+from app.calibrations.next_runs import NUM_RUNS, NUM_STEPS, START_S, has_next_run, next_runs
 from app.catalogue.models.shape import model_to_mapping
 from app.cli.main import main
 from app.exit_codes import BAD_INPUT, DONE, NOTHING_FEASIBLE
@@ -122,6 +122,7 @@ def test_runs_hold_whole_periods_of_layers_that_are_not_alike() -> None:
 def test_a_job_that_holds_no_shorter_run_gets_none() -> None:
     job = parse_job({**NEAR, "training": {"seq_length": 4096, "global_batch_size": 1}})
     assert job.strategy is not None
+    assert not has_next_run(job, job.strategy)
     assert next_runs(job, job.strategy) == []  # four micro batches of four layers are more than a tenth of one step of 32
 
 
@@ -145,6 +146,8 @@ def test_an_estimate_far_from_measured_runs_says_so_and_names_those_to_make(
     first, _, runs = capsys.readouterr().out.partition("\nMeasured runs are far from this job. Make these")
     assert "Measured runs are far from this job. --show runs" in first
     lines = runs.splitlines()
+    assert main(["estimate", path]) == DONE  # the runs are not priced for these lines
+    assert "Measured runs are far from this job. --show runs" in capsys.readouterr().out
     assert [line.split(".")[0].strip() for line in lines[1:4]] == ["1", "2", "3"]
     assert "meshplan calibrate" in lines[4]
     alone = {**DENSE, "cluster": {"hardware": "mi300x", "num_devices": 8}, "strategy": {"tp": 8}}
