@@ -35,6 +35,7 @@ from search.space.search_space import SearchSpace
 
 TIGHT = 0.25  # fraction of rows that fit, below which their leanest forms are looked at first: these rule out most rows
 MANY = 2_048  # rows of a chunk from which the bound on their exchange saves more than it costs
+AT_ONCE = 8_192  # rows that are placed or priced in one call: a row takes 20 kB while it is counted
 OF_TASKS = Feature(PRICED[Place.LAYER] | PRICED[Place.PIPELINE])  # switches that change how long tasks take, or their order
 
 
@@ -88,11 +89,16 @@ class ChunkPricing:
         if parts:  # one call for all: those of a placement are priced together
             batches, origins, peaks_bytes = zip(*parts, strict=True)
             placed = concatenate(batches)
-            found = self.price(priced_by(self.prices, placed), memory=False)
-            seconds = found.step_time_s, found.step_time_lower_bound_s
-            rows = PricedRows(placed, np.concatenate(origins), *seconds, np.concatenate(peaks_bytes))
+            times = [self._times_s(placed.take(some)) for some in _in_parts(len(placed))]
+            time_s, bound_s = map(np.concatenate, zip(*times, strict=True))
+            rows = PricedRows(placed, np.concatenate(origins), time_s, bound_s, np.concatenate(peaks_bytes))
             result.rows = rows.take(np.argsort(rows.origin, kind="stable"))  # structures stay together
         return result
+
+    def _times_s(self, placed: StrategyBatch) -> tuple[Floats, Floats]:
+        """Step times of placed rows and their lower bounds. [s], ``[n]`` each"""
+        found = self.price(priced_by(self.prices, placed), memory=False)
+        return found.step_time_s, found.step_time_lower_bound_s
 
     def _placed(
         self, batch: StrategyBatch, origin: IntColumn, could_fit: CouldFit | None = None
@@ -186,9 +192,16 @@ class ChunkPricing:
         if found is None:
             return []
         forms, of_row = found
-        legal = legal_rows(self.workload, forms, self.rules, result.rejections)
+        legal = np.flatnonzero(legal_rows(self.workload, forms, self.rules, result.rejections))
         result.enumerated += len(forms)
-        return self._placed(forms.take(legal), origin[of_row[legal]])[0] if legal.any() else []
+        legal = legal[np.argsort(of_row[legal], kind="stable")]  # forms of one pipeline stay together
+        parts = (self._placed(forms.take(legal[some]), origin[of_row[legal[some]]])[0] for some in _in_parts(len(legal)))
+        return [part for of_some in parts for part in of_some]
+
+
+def _in_parts(number: int) -> list[IntColumn]:
+    """The numbers from 0, in parts of at most ``AT_ONCE``."""
+    return [np.arange(first, min(first + AT_ONCE, number)) for first in range(0, number, AT_ONCE)]
 
 
 def found_in(recipe: ChunkRecipe, batch: StrategyBatch, incumbents: Incumbents) -> ChunkResult:
