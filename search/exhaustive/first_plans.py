@@ -20,6 +20,7 @@ from search.space.enumeration import Rejections, charge_illegal
 from search.space.memory_saving_forms import least_memory_form
 
 MOST_PIPELINES = 12  # chunks that are looked at
+LONG = 256  # places from which all chunks are: few hold so many structures, and a search that is cut then lists them all
 STRIDE = 7  # one row in so many is looked at; odd, so that options of two values are both seen
 OF_ONE_STRUCTURE = 2  # rows of a structure in a chunk
 SPARE = 60  # structures beyond the places that are simulated, since the closed form may rank them otherwise

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from frameworks.target import ANY
 from search.executors.executor import SERIAL, Executor, Piece, work_off
 from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe, climbed_in, found_in
 from search.exhaustive.chunk_queue import MOST_AHEAD, MOST_QUEUED, ChunkResult, QueuedChunk, num_known
-from search.exhaustive.first_plans import MOST_PIPELINES, first_plans
+from search.exhaustive.first_plans import LONG, MOST_PIPELINES, first_plans
 from search.exhaustive.lattice_state import Incumbents, LatticeState
 from search.exhaustive.layer_climb import climbed
 from search.exhaustive.open_candidates import OpenCandidates, simulated_rows
@@ -107,16 +108,20 @@ class LatticeSearch:
 
     def _first_plans(self) -> Scored | None:
         """Good plans of some pipelines; none where the lattice is so small that looking for them takes as long as it saves."""
-        batches: list[StrategyBatch] = []
+        batches = self._legal_batches()
+        first = next(batches, None)
+        if first is None or len(first) < self.least_rows:
+            return None
+        most = None if self.request.top >= LONG else MOST_PIPELINES
+        return first_plans(islice(chain([first], batches), most), self._pricing, self.simulator, self.request.top)
+
+    def _legal_batches(self) -> Iterator[StrategyBatch]:
+        """The legal rows of each chunk that has some."""
         for chunk in chunks(self.workload, self.request.space, Rejections()):
             batch = charge_illegal(self.workload, chunk.batch, self._pricing.rules, Rejections())
             batch = self._pricing.placer.charge_unplaceable(batch, Rejections())
-            batches += [batch] if len(batch) else []
-            if len(batches) == MOST_PIPELINES or (batches and len(batches[0]) < self.least_rows):
-                break
-        if not batches or len(batches[0]) < self.least_rows:
-            return None
-        return first_plans(batches, self._pricing, self.simulator, self.request.top)
+            if len(batch):
+                yield batch
 
     def _continued(self) -> Iterator[tuple[Chunk, Rejections]]:
         """Chunks that are still to be priced, with their rejections. Earlier chunks are enumerated again, which is cheap."""

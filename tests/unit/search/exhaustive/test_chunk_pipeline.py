@@ -6,12 +6,14 @@ from dataclasses import fields, replace
 from itertools import islice
 
 import numpy as np
+import pytest
 
 from cost_models.constants import prior_constants
 from cost_models.memory.fit import fit_rule
 from cost_models.shapes.strategy import StrategyBatch
 from cost_models.shapes.workload import MemoryRoom, Workload
 from cost_models.step.composition import estimate, estimate_priced
+from search.exhaustive import chunk_pipeline
 from search.exhaustive.chunk_pipeline import ChunkPricing, ChunkRecipe
 from search.exhaustive.chunk_queue import ChunkResult
 from search.exhaustive.lattice_state import Incumbents
@@ -63,3 +65,12 @@ def test_a_chunk_has_the_same_result_after_one_of_which_nothing_fits() -> None:
             assert nothing.legal > 0 == nothing.fits
             after = pricing.found_in(batch, Incumbents(to_beat_s))
             assert numbers(after) == numbers(pricing_of(job).found_in(batch, Incumbents(to_beat_s)))
+
+
+def test_a_chunk_has_the_same_result_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = with_room_for(workload(replace(MOE, num_layers=8), num_devices=8, global_batch_size=32), 0.1)
+    batch = legal_chunks(job)[0]
+    whole = pricing_of(job).found_in(batch, Incumbents())
+    monkeypatch.setattr(chunk_pipeline, "AT_ONCE", 7)
+    assert whole.enumerated > 7
+    assert numbers(pricing_of(job).found_in(batch, Incumbents())) == numbers(whole)

@@ -22,6 +22,7 @@ from cost_models.step.result import Estimate
 from frameworks.legality import legal_mask
 from frameworks.registry import cautions_of
 from search.errors import SearchError
+from search.exhaustive import lattice_search
 from search.exhaustive.lattice_search import LatticeSearch, search
 from search.results.search_result import SearchResult
 from search.session.progress import Progress
@@ -176,6 +177,16 @@ def test_a_search_that_is_cut_at_once_lists_the_plans_that_it_began_with(monkeyp
     found = run(job, top=2, on_progress=lambda _: False)
     assert found.proof.stopped_by is not None
     assert len(found.plans) == 2
+
+
+def test_a_long_list_that_is_cut_at_once_begins_with_plans_of_all_pipelines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LatticeSearch, "least_rows", 1)
+    job = workload(MOE, num_devices=16, global_batch_size=128)
+    places = len(run(job, top=1000).plans)  # more than the first pipelines have, fewer than a long list asks for
+    monkeypatch.setattr(lattice_search, "MOST_PIPELINES", 1)
+    assert len(run(job, top=places, on_progress=lambda _: False).plans) < places
+    monkeypatch.setattr(lattice_search, "LONG", places)
+    assert len(run(job, top=places, on_progress=lambda _: False).plans) == places
 
 
 def test_a_proof_that_is_cut_reports_the_bound_it_dropped() -> None:
